@@ -21,7 +21,7 @@ use forge::config::{
     self, ConditionOutcome, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, LoadOptions,
     PendingInput, Project, RecipeInstance, StepExpander,
 };
-use forge::diag::{DiagList, SourceMap, render};
+use forge::diag::{DiagList, SourceMap, render_diag};
 use forge::facts::Facts;
 use forge::model::HostName;
 use proptest::prelude::*;
@@ -33,11 +33,11 @@ fn env(name: &str) -> Option<String> {
 }
 
 fn load(path: &Utf8Path) -> (Option<config::Project>, DiagList, SourceMap) {
-    config::load(path, &LoadOptions { trust: false, embedded: &[], env: &env })
+    config::load_project(path, &LoadOptions { trust: false, embedded: &[], env: &env })
 }
 
 fn rendered(diags: &DiagList, sources: &SourceMap, root: &Utf8Path) -> String {
-    let texts: Vec<String> = diags.0.iter().map(|diag| render(diag, sources, false)).collect();
+    let texts: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, sources, false)).collect();
     (texts.join("\n\n") + "\n").replace(&format!("{root}/"), "")
 }
 
@@ -83,7 +83,7 @@ fn a_built_in_recipe_that_cannot_be_read_is_a_mistake_like_any_other() {
     std::fs::write(&path, "cluster: a\nhosts: { n1: }\napply: [{ recipe: broken, on: all }]\n").unwrap();
     for text in ["recipe: broken\nsteps: [", "recipe: broken\n"] {
         let options = LoadOptions { trust: false, embedded: &[("broken", text)], env: &env };
-        let (_, diags, sources) = config::load(&path, &options);
+        let (_, diags, sources) = config::load_project(&path, &options);
         let said = rendered(&diags, &sources, root);
         assert!(diags.0.len() == 1 && said.contains("broken.yaml:"), "{said}");
     }
@@ -109,7 +109,7 @@ fn expand(
     let instance = instance(project, host, recipe);
     let step = instance.recipe.steps.iter().find(|s| s.name == step).unwrap();
     let known = ExpansionInputs { facts, exports };
-    StepExpander::new(project).expand(&project.hosts[&HostName::new(host)], instance, step, &known).to_vec()
+    StepExpander::new(project).expand_step(&project.hosts[&HostName::new(host)], instance, step, &known).to_vec()
 }
 
 fn one(project: &Project, host: &str, id: &str) -> ExpandedStep {
@@ -125,7 +125,7 @@ fn sha256(text: &str) -> String {
 
 fn desired(turn: &ExpandedStep) -> serde_json::Value {
     match &turn.state {
-        ExpansionState::Resource(resource) => resource.desired(),
+        ExpansionState::Resource(resource) => resource.desired_value(),
         other => panic!("{}: {other:?}", turn.id),
     }
 }
@@ -165,7 +165,7 @@ fn steps_become_resources() {
     assert!(one(&project, "login", "legacy-agent/package").absent);
     let driver = instance(&project, node, "nvidia-driver");
     let known = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
-    let judged = StepExpander::new(&project).verify(
+    let judged = StepExpander::new(&project).evaluate_verify(
         &project.hosts[&HostName::new(node)],
         driver,
         &driver.recipe.verify[0],
@@ -274,7 +274,7 @@ fn many_hosts_share_what_is_equal() {
     let mut count = 0;
     for (name, own) in &project.instances {
         for step in own.iter().flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step))) {
-            count += expander.expand(&project.hosts[name], step.0, step.1, &known).len();
+            count += expander.expand_step(&project.hosts[name], step.0, step.1, &known).len();
         }
     }
     assert_eq!(count, 80_000);
@@ -384,7 +384,7 @@ fn facts_of_template_files_are_read() {
         std::fs::write(root.join("recipes/f"), template).unwrap();
         let (project, diags, sources) = load(&root.join("inventory.yaml"));
         assert!(diags.0.is_empty(), "{}", rendered(&diags, &sources, root));
-        project.unwrap().facts_read().map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
+        project.unwrap().collect_read_facts().map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
     };
     let file = "  - { name: s, file: { path: /a, template: f } }\n";
     assert_eq!(read(file, "no facts here").as_deref(), Some(""));

@@ -6,7 +6,7 @@ use forge::config;
 use forge::diag::Code;
 use forge::facts;
 use forge::model::ExitCode;
-use forge::resource::{kinds, reference};
+use forge::resource::{all_kinds, reference};
 use forge::view::{recipe, schemas};
 use std::path::Path;
 
@@ -80,9 +80,9 @@ fn proof(kind: &str) -> String {
 fn every_kind_has_its_page() {
     let mut index =
         String::from("# Kinds\n\nThe resources that a step can declare. Each page is generated from the code.\n\n");
-    for kind in kinds() {
+    for kind in all_kinds() {
         index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
-        let page = reference::markdown(kind) + &proof(kind.name);
+        let page = reference::render_kind_page(kind) + &proof(kind.name);
         holds(&format!("docs/reference/kinds/{}.md", kind.name), &page);
     }
     holds("docs/reference/kinds/README.md", &index);
@@ -170,13 +170,13 @@ fn every_built_in_recipe_has_its_page() {
         "# Built-in recipes\n\nEvery inventory can apply them. A recipe of the same name in the inventory's own `recipes/` \
          overrides the built-in one. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
     );
-    for (name, _) in config::shipped::RECIPES {
-        let page = config::recipe_page(None, name).expect("a built-in recipe can be read");
+    for (name, _) in config::shipped::BUILTIN_RECIPES {
+        let page = config::find_recipe_details(None, name).expect("a built-in recipe can be read");
         index += &format!("- [`{name}`]({name}.md): {}\n", page.line.summary);
-        holds(&format!("docs/reference/recipes/{name}.md"), &(recipe::markdown(&page) + &recipe_proof(name)));
+        holds(&format!("docs/reference/recipes/{name}.md"), &(recipe::render_recipe(&page) + &recipe_proof(name)));
     }
     index += "\n## Tables\n\nRules read them: `table(\"driver-branches\")`.\n\n| table | content | source | date |\n|---|---|---|---|\n";
-    for table in config::shipped::tables() {
+    for table in config::shipped::builtin_tables() {
         index += &format!("| `{}` | {} | {} | {} |\n", table.name, table.about, table.source, table.date);
     }
     holds("docs/reference/recipes/README.md", &index);
@@ -184,14 +184,14 @@ fn every_built_in_recipe_has_its_page() {
 
 #[test]
 fn every_schema_stands_in_its_file() {
-    for schema in schemas::all() {
-        holds(&format!("schemas/{}", schema.file), &schemas::text(&schema));
+    for schema in schemas::list_schemas() {
+        holds(&format!("schemas/{}", schema.file), &schemas::render_schema(&schema));
     }
 }
 
 #[test]
 fn the_command_line_is_in_the_reference() {
-    holds("docs/reference/cli.md", &forge::cli::reference::markdown());
+    holds("docs/reference/cli.md", &forge::cli::reference::render_markdown());
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn every_fact_is_in_the_reference() {
         "# Facts\n\nTemplates read facts as `facts.NAME`; `forge facts` shows them. Null means that the host has no such item. If only a part \
          of a fact could not be read, that part is `{\"unknown\": \"why\"}`: a template that reads it is unknown with that reason.\n",
     );
-    for fact in facts::all() {
+    for fact in facts::all_facts() {
         page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
         for (field, doc) in fact.fields {
             page += &format!("- `{field}`: {doc}\n");
@@ -239,7 +239,7 @@ fn every_fact_is_in_the_reference() {
     }
     page += "\n# Facts of the cluster\n\nFrom the cluster's API, for steps, rules and verifications with `scope: cluster`. forge requests them only if a \
              recipe reads them.\n";
-    for fact in facts::of_cluster() {
+    for fact in facts::cluster_facts() {
         page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
         for (field, doc) in fact.fields {
             page += &format!("- `{field}`: {doc}\n");

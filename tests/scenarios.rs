@@ -32,7 +32,7 @@ mod tables;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, ExportedValues, LoadOptions, Project, StepExpander, StepFilter};
-use forge::diag::render;
+use forge::diag::render_diag;
 use forge::model::SecretStore;
 use forge::plan::{self, ChosenHosts, ObservedHost, Plan, PlanContext, PlanPolicy};
 use forge::view::{ResultWriter, TextWriter};
@@ -58,8 +58,9 @@ fn env(name: &str) -> Option<String> {
 }
 
 pub fn load(inventory: &Utf8Path) -> Project {
-    let (project, diags, sources) = config::load(inventory, &LoadOptions { trust: false, embedded: &[], env: &env });
-    let said: Vec<String> = diags.0.iter().map(|diag| render(diag, &sources, false)).collect();
+    let (project, diags, sources) =
+        config::load_project(inventory, &LoadOptions { trust: false, embedded: &[], env: &env });
+    let said: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect();
     project.unwrap_or_else(|| panic!("{}", said.join("\n")))
 }
 
@@ -89,8 +90,8 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
         };
         look.seen.iter_mut().for_each(|seen| host::look(ground(&chosen), seen, &case.answers));
         let nobody = ChosenHosts::new();
-        look.chosen = plan::choose(ground(&nobody), &look.seen);
-        look.exports = plan::published(ground(&look.chosen), &look.seen, &mut look.secrets).exports();
+        look.chosen = plan::choose_hosts(ground(&nobody), &look.seen);
+        look.exports = plan::read_exported_values(ground(&look.chosen), &look.seen, &mut look.secrets).to_exports();
     }
     look
 }
@@ -115,7 +116,7 @@ fn make(project: &Project, case: &Case) -> Plan {
 fn shown(plan: &Plan, verbose: u8, root: &Utf8Path) -> String {
     let mut out = Vec::new();
     let text = TextWriter { verbose, target: None };
-    text.plan(plan, plan.exit_code(false), &mut out).unwrap();
+    text.write_plan(plan, plan.exit_code(false), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
     let codes = [false, true].map(|detailed| plan.exit_code(detailed).code());
     format!("{text}exit: {}, detailed {}\n", codes[0], codes[1]).replace(&format!("{root}/"), "")

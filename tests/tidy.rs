@@ -8,6 +8,9 @@
     reason = "tests may start programs, and a panic fails the test"
 )]
 
+#[path = "tidy/names.rs"]
+mod names;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -41,7 +41,7 @@ impl HttpUrl {
     }
 
     /// Reports whether it is this machine, whose traffic is not visible on the network.
-    pub fn is_this_machine(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         let (_, host, _) = self.origin();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -57,7 +57,7 @@ impl HttpUrl {
     }
 
     /// Reports whether credentials for this address may be sent to `other`.
-    pub fn shares_origin(&self, other: &Self) -> bool {
+    pub fn has_same_origin(&self, other: &Self) -> bool {
         self.origin() == other.origin()
     }
 
@@ -70,10 +70,10 @@ impl HttpUrl {
     ///
     /// # Errors
     /// The target must not be followed: the reason, as a lowercase fragment.
-    pub fn follow(&self, location: &str) -> Result<Self, String> {
+    pub fn resolve_redirect(&self, location: &str) -> Result<Self, String> {
         let next = self
-            .resolve(location)
-            .map_err(|why| format!("redirect to `{}`, which {why}", without_secrets(location)))?;
+            .resolve_reference(location)
+            .map_err(|why| format!("redirect to `{}`, which {why}", strip_location_secrets(location)))?;
         match self.https && !next.https {
             true => Err(format!("redirect from https to `{}`, which is not encrypted", next.without_query())),
             false => Ok(next),
@@ -81,7 +81,7 @@ impl HttpUrl {
     }
 
     /// Resolves a reference by RFC 3986 5.2, without removing dot segments: servers do that themselves.
-    fn resolve(&self, location: &str) -> Result<Self, &'static str> {
+    fn resolve_reference(&self, location: &str) -> Result<Self, &'static str> {
         let location = location.trim();
         let scheme = if self.https { "https" } else { "http" };
         if let Some(rest) = location.strip_prefix("//") {
@@ -105,7 +105,7 @@ impl fmt::Display for HttpUrl {
 }
 
 /// Returns a location for messages: without query and credentials.
-fn without_secrets(location: &str) -> String {
+fn strip_location_secrets(location: &str) -> String {
     let plain = location.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = plain.split_once("//") else { return plain.to_owned() };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -135,18 +135,18 @@ mod tests {
     fn an_origin_is_scheme_host_and_port() {
         let own = address("https://h/x");
         for same in ["https://h/other", "https://H:443/"] {
-            assert!(own.shares_origin(&address(same)), "{same}");
+            assert!(own.has_same_origin(&address(same)), "{same}");
         }
         for other in ["http://h/x", "https://h:8443/x", "https://h.example/x", "https://[::1]/x"] {
-            assert!(!own.shares_origin(&address(other)), "{other}");
+            assert!(!own.has_same_origin(&address(other)), "{other}");
         }
-        assert!(address("http://[::1]/x").shares_origin(&address("http://[::1]:80/")));
+        assert!(address("http://[::1]/x").has_same_origin(&address("http://[::1]:80/")));
     }
 
     #[test]
     fn redirects_resolve_and_keep_https() {
         let from = address("https://h/a/b.run?v=1");
-        let to = |location: &str| from.follow(location).map(|next| next.to_string());
+        let to = |location: &str| from.resolve_redirect(location).map(|next| next.to_string());
         assert_eq!(to("https://cdn.example/z").unwrap(), "https://cdn.example/z");
         assert_eq!(to("//cdn.example/z").unwrap(), "https://cdn.example/z");
         assert_eq!(to("/z?w").unwrap(), "https://h/z?w");
@@ -157,7 +157,7 @@ mod tests {
             "redirect from https to `http://h/a/b.run`, which is not encrypted"
         );
         assert_eq!(to("file:///etc/shadow").unwrap_err(), "redirect to `file:///etc/shadow`, which is not a URL");
-        assert!(address("http://h/x").follow("https://h/x").is_ok());
+        assert!(address("http://h/x").resolve_redirect("https://h/x").is_ok());
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
             ),
             ("ftp://cdn.example/@z?sig=hunter2", "redirect to `ftp://cdn.example/@z`, which is neither http nor https"),
         ] {
-            assert_eq!(from.follow(location).unwrap_err(), why);
+            assert_eq!(from.resolve_redirect(location).unwrap_err(), why);
         }
         assert_eq!(address("https://h/a?x=1&y").without_query().to_string(), "https://h/a");
         assert_eq!(address("https://h?x").without_query().to_string(), "https://h/");

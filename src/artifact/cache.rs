@@ -30,7 +30,7 @@ pub(super) struct PartialDownload {
 }
 
 /// Size of one read in bytes.
-const CHUNK: usize = 256 * 1024;
+const READ_CHUNK_BYTES: usize = 256 * 1024;
 
 impl ArtifactCache {
     /// Returns the cache in `root`; nothing is created yet.
@@ -42,7 +42,7 @@ impl ArtifactCache {
         &self.root
     }
 
-    fn path(&self, name: &str) -> Utf8PathBuf {
+    fn file_path(&self, name: &str) -> Utf8PathBuf {
         self.root.join(name)
     }
 
@@ -50,8 +50,8 @@ impl ArtifactCache {
     ///
     /// # Errors
     /// The cache cannot be read.
-    pub fn find(&self, sha256: &Sha256Digest) -> io::Result<Option<VerifiedFile>> {
-        let path = self.path(sha256.as_str());
+    pub fn find_file(&self, sha256: &Sha256Digest) -> io::Result<Option<VerifiedFile>> {
+        let path = self.file_path(sha256.as_str());
         match fs::metadata(&path) {
             Ok(meta) => Ok(Some(VerifiedFile { path, sha256: sha256.clone(), bytes: meta.len() })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -63,9 +63,9 @@ impl ArtifactCache {
     ///
     /// # Errors
     /// The file cannot be read or deleted.
-    pub fn check(&self, sha256: &Sha256Digest) -> io::Result<Option<VerifiedFile>> {
-        let Some(held) = self.find(sha256)? else { return Ok(None) };
-        if digest(fs::File::open(&held.path)?.into_file(), u64::MAX)? == *sha256 {
+    pub fn recheck_file(&self, sha256: &Sha256Digest) -> io::Result<Option<VerifiedFile>> {
+        let Some(held) = self.find_file(sha256)? else { return Ok(None) };
+        if digest_file(fs::File::open(&held.path)?.into_file(), u64::MAX)? == *sha256 {
             return Ok(Some(held));
         }
         fs::remove_file(&held.path)?;
@@ -77,14 +77,14 @@ impl ArtifactCache {
     ///
     /// # Errors
     /// The folder or the file cannot be created or locked.
-    pub(super) fn part(&self, key: &str) -> io::Result<PartialDownload> {
+    pub(super) fn open_partial(&self, key: &str) -> io::Result<PartialDownload> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
-        let path = self.path(&format!("{key}.part"));
+        let path = self.file_path(&format!("{key}.part"));
         loop {
             let file = File::options().read(true).append(true).create(true).mode(0o600).open(&path)?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
             // The previous lock holder may have finished and renamed the file.
-            let same = fs::metadata(&path).is_ok_and(|there| is_same(&there, &file));
+            let same = fs::metadata(&path).is_ok_and(|there| is_same_file(&there, &file));
             if same {
                 return Ok(PartialDownload { file, path });
             }
@@ -95,7 +95,7 @@ impl ArtifactCache {
     ///
     /// # Errors
     /// The file cannot be deleted.
-    pub(super) fn discard(&self, part: PartialDownload) -> io::Result<()> {
+    pub(super) fn discard_partial(&self, part: PartialDownload) -> io::Result<()> {
         fs::remove_file(&part.path)
     }
 
@@ -103,8 +103,8 @@ impl ArtifactCache {
     ///
     /// # Errors
     /// The file cannot be synced or renamed.
-    pub(super) fn keep(&self, part: PartialDownload, sha256: &Sha256Digest) -> io::Result<VerifiedFile> {
-        let path = self.path(sha256.as_str());
+    pub(super) fn commit_partial(&self, part: PartialDownload, sha256: &Sha256Digest) -> io::Result<VerifiedFile> {
+        let path = self.file_path(sha256.as_str());
         part.file.sync_all()?;
         fs::rename(&part.path, &path)?;
         let bytes = part.file.metadata()?.len();
@@ -112,7 +112,7 @@ impl ArtifactCache {
     }
 }
 
-fn is_same(there: &std::fs::Metadata, file: &File) -> bool {
+fn is_same_file(there: &std::fs::Metadata, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
     file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
@@ -129,8 +129,8 @@ impl PartialDownload {
     }
 
     /// Returns the digest of the received bytes.
-    pub fn digest(&self) -> io::Result<Sha256Digest> {
-        digest(self.file.try_clone()?, u64::MAX)
+    pub fn compute_digest(&self) -> io::Result<Sha256Digest> {
+        digest_file(self.file.try_clone()?, u64::MAX)
     }
 }
 
@@ -139,20 +139,20 @@ impl VerifiedFile {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn digest_of_first(&self, bytes: u64) -> io::Result<Sha256Digest> {
-        digest(fs::File::open(&self.path)?.into_file(), bytes)
+    pub fn digest_first_bytes(&self, bytes: u64) -> io::Result<Sha256Digest> {
+        digest_file(fs::File::open(&self.path)?.into_file(), bytes)
     }
 }
 
 /// Returns the digest of the first `bytes` of a file.
-pub(super) fn digest(mut file: File, bytes: u64) -> io::Result<Sha256Digest> {
+pub(super) fn digest_file(mut file: File, bytes: u64) -> io::Result<Sha256Digest> {
     file.seek(SeekFrom::Start(0))?;
     let mut file = file.take(bytes);
     let mut hasher = sha2::Sha256::new();
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; READ_CHUNK_BYTES];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(Sha256Digest::of(hasher)),
+            0 => return Ok(Sha256Digest::from_hasher(hasher)),
             count => hasher.update(&buffer[..count]),
         }
     }

@@ -1,7 +1,7 @@
 //! Provides artifacts: from the cache, else from the network.
 
 use super::cache::PartialDownload;
-use super::error::plain;
+use super::error::describe_io_error;
 use super::{
     Artifact, ArtifactCache, ArtifactHttpClient, ArtifactSource, FetchError, HttpUrl, Sha256Digest, VerifiedFile, file,
 };
@@ -16,11 +16,11 @@ use tokio::sync::{Mutex, OnceCell};
 pub type DownloadProgressFn = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
 
 /// Maximum number of attempts without progress.
-const TRIES: u32 = 5;
+const MAX_STALLED_TRIES: u32 = 5;
 /// The pause after the first attempt; each later pause is twice as long.
-const PAUSE: Duration = Duration::from_secs(1);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Size of one write in bytes.
-const CHUNK: usize = 128 * 1024;
+const WRITE_CHUNK_BYTES: usize = 128 * 1024;
 
 /// Artifacts that are available or being fetched, by source and digest.
 type FetchOnceMap = BTreeMap<(ArtifactSource, Sha256Digest), Arc<OnceCell<VerifiedFile>>>;
@@ -55,12 +55,12 @@ pub struct FetchedDigest {
 impl ArtifactFetcher {
     /// Returns a depot with this cache. With `offline`, an artifact that is not cached is an error.
     pub fn new(cache: ArtifactCache, offline: bool) -> Self {
-        Self { cache, offline, pause: PAUSE, client: OnceLock::new(), had: Mutex::default() }
+        Self { cache, offline, pause: FIRST_RETRY_PAUSE, client: OnceLock::new(), had: Mutex::default() }
     }
 
     /// Uses `client` instead of the default one, and waits `pause` between attempts.
     #[cfg(test)]
-    pub(super) fn with(mut self, client: ArtifactHttpClient, pause: Duration) -> Self {
+    pub(super) fn with_client(mut self, client: ArtifactHttpClient, pause: Duration) -> Self {
         self.client = OnceLock::from(client);
         self.pause = pause;
         self
@@ -78,7 +78,7 @@ impl ArtifactFetcher {
     ///
     /// # Errors
     /// The artifact is not available, or has another digest than declared.
-    pub async fn get(
+    pub async fn get_artifact(
         &self,
         artifact: &Artifact,
         secrets: &SecretStore,
@@ -86,35 +86,35 @@ impl ArtifactFetcher {
     ) -> Result<VerifiedFile, FetchError> {
         let key = (artifact.source.clone(), artifact.sha256.clone());
         let cell = self.had.lock().await.entry(key).or_default().clone();
-        let work = async { self.bring(artifact, secrets, told, false).await.map(|fetched| fetched.held) };
+        let work = async { self.obtain_artifact(artifact, secrets, told, false).await.map(|fetched| fetched.held) };
         cell.get_or_try_init(|| work).await.cloned()
     }
 
     /// Checks the cached copy of an artifact that a host rejected, and deletes it if it is damaged.
-    pub async fn doubt(&self, artifact: &Artifact) {
+    pub async fn recheck_cached(&self, artifact: &Artifact) {
         self.had.lock().await.remove(&(artifact.source.clone(), artifact.sha256.clone()));
         // The next user of the artifact reports a cache that cannot be read.
-        let _ = self.cached(&artifact.source, &artifact.sha256, true).await;
+        let _ = self.find_cached(&artifact.source, &artifact.sha256, true).await;
     }
 
     /// Like [`get`](Self::get), but checks the digest of a cached copy again.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub async fn checked(
+    pub async fn fetch_and_recheck(
         &self,
         artifact: &Artifact,
         secrets: &SecretStore,
         told: &DownloadProgressFn,
     ) -> Result<FetchedArtifact, FetchError> {
-        self.bring(artifact, secrets, told, true).await
+        self.obtain_artifact(artifact, secrets, told, true).await
     }
 
     /// Fetches an artifact whose digest is not known yet.
     ///
     /// # Errors
     /// The artifact is not available.
-    pub async fn learn(
+    pub async fn fetch_unknown_digest(
         &self,
         source: &ArtifactSource,
         secrets: &SecretStore,
@@ -123,18 +123,18 @@ impl ArtifactFetcher {
         match source {
             ArtifactSource::File(path) => {
                 let (own, path) = (source.clone(), path.clone());
-                let held = blocking(source, move || file::held(&own, &path, None)).await?;
+                let held = run_blocking(source, move || file::verify_local_file(&own, &path, None)).await?;
                 Ok(FetchedDigest { fetched: FetchedArtifact { held, new: false }, source_url: None })
             }
-            ArtifactSource::Url { .. } if self.offline => Err(FetchError::unknown_offline(source)),
+            ArtifactSource::Url { .. } if self.offline => Err(FetchError::unknown_digest_offline(source)),
             ArtifactSource::Url { .. } => {
-                let (held, source_url) = self.download(source, None, secrets, told).await?;
+                let (held, source_url) = self.download_to_cache(source, None, secrets, told).await?;
                 Ok(FetchedDigest { fetched: FetchedArtifact { held, new: true }, source_url })
             }
         }
     }
 
-    async fn bring(
+    async fn obtain_artifact(
         &self,
         artifact: &Artifact,
         secrets: &SecretStore,
@@ -144,23 +144,23 @@ impl ArtifactFetcher {
         let (source, sha256) = (&artifact.source, &artifact.sha256);
         if let ArtifactSource::File(path) = source {
             let (own, path, sha256) = (source.clone(), path.clone(), sha256.clone());
-            let held = blocking(source, move || file::held(&own, &path, Some(&sha256))).await?;
+            let held = run_blocking(source, move || file::verify_local_file(&own, &path, Some(&sha256))).await?;
             return Ok(FetchedArtifact { held, new: false });
         }
-        if let Some(held) = self.cached(source, sha256, again).await? {
+        if let Some(held) = self.find_cached(source, sha256, again).await? {
             return Ok(FetchedArtifact { held, new: false });
         }
         match self.offline {
-            true => Err(FetchError::offline(source)),
+            true => Err(FetchError::not_cached_offline(source)),
             false => {
-                let (held, _) = self.download(source, Some(sha256), secrets, told).await?;
+                let (held, _) = self.download_to_cache(source, Some(sha256), secrets, told).await?;
                 Ok(FetchedArtifact { held, new: true })
             }
         }
     }
 
     /// Returns the cached file with a digest; checks it again if `again` is set.
-    async fn cached(
+    async fn find_cached(
         &self,
         source: &ArtifactSource,
         sha256: &Sha256Digest,
@@ -168,32 +168,32 @@ impl ArtifactFetcher {
     ) -> Result<Option<VerifiedFile>, FetchError> {
         let (cache, sha256) = (self.cache.clone(), sha256.clone());
         let look = move || {
-            let found = if again { cache.check(&sha256) } else { cache.find(&sha256) };
-            found.map_err(|error| FetchError::cache(cache.root(), &error))
+            let found = if again { cache.recheck_file(&sha256) } else { cache.find_file(&sha256) };
+            found.map_err(|error| FetchError::cache_unusable(cache.root(), &error))
         };
-        blocking(source, look).await
+        run_blocking(source, look).await
     }
 
     /// Downloads into the cache. Returns the cached file and its final address; no address if another run has fetched
     /// it already.
-    async fn download(
+    async fn download_to_cache(
         &self,
         source: &ArtifactSource,
         declared: Option<&Sha256Digest>,
         secrets: &SecretStore,
         told: &DownloadProgressFn,
     ) -> Result<(VerifiedFile, Option<HttpUrl>), FetchError> {
-        let key = declared.map_or_else(|| name_of(source), |sha256| sha256.as_str().to_owned());
+        let key = declared.map_or_else(|| derive_partial_key(source), |sha256| sha256.as_str().to_owned());
         let cache = self.cache.clone();
-        let failed = move |error: &io::Error| FetchError::cache(cache.root(), error);
+        let failed = move |error: &io::Error| FetchError::cache_unusable(cache.root(), error);
         let cache = self.cache.clone();
-        let opened = move || cache.part(&key).map_err(|error| FetchError::cache(cache.root(), &error));
-        let mut part = blocking(source, opened).await?;
+        let opened = move || cache.open_partial(&key).map_err(|error| FetchError::cache_unusable(cache.root(), &error));
+        let mut part = run_blocking(source, opened).await?;
         // Another run may have fetched it while this one waited for the lock.
         if let Some(sha256) = declared
-            && let Some(held) = self.cached(source, sha256, false).await?
+            && let Some(held) = self.find_cached(source, sha256, false).await?
         {
-            self.cache.discard(part).map_err(|error| failed(&error))?;
+            self.cache.discard_partial(part).map_err(|error| failed(&error))?;
             return Ok((held, None));
         }
         if declared.is_none() {
@@ -202,9 +202,9 @@ impl ArtifactFetcher {
         }
         let mut left = part.len().map_err(|error| failed(&error))? > 0;
         loop {
-            let (came, source_url) = self.patiently(source, part, secrets, told).await?;
+            let (came, source_url) = self.download_with_retries(source, part, secrets, told).await?;
             part = came;
-            let (found, whole) = blocking(source, move || Ok((part.digest(), part))).await?;
+            let (found, whole) = run_blocking(source, move || Ok((part.compute_digest(), part))).await?;
             part = whole;
             let found = found.map_err(|error| failed(&error))?;
             match declared {
@@ -213,22 +213,25 @@ impl ArtifactFetcher {
                     if std::mem::take(&mut left) {
                         part.clear().map_err(|error| failed(&error))?;
                     } else {
-                        self.cache.discard(part).map_err(|error| failed(&error))?;
-                        return Err(FetchError::wrong_digest(source, declared, &found));
+                        self.cache.discard_partial(part).map_err(|error| failed(&error))?;
+                        return Err(FetchError::digest_mismatch(source, declared, &found));
                     }
                 }
                 _ => {
                     let cache = self.cache.clone();
-                    let keep =
-                        move || cache.keep(part, &found).map_err(|error| FetchError::cache(cache.root(), &error));
-                    return Ok((blocking(source, keep).await?, Some(source_url)));
+                    let keep = move || {
+                        cache
+                            .commit_partial(part, &found)
+                            .map_err(|error| FetchError::cache_unusable(cache.root(), &error))
+                    };
+                    return Ok((run_blocking(source, keep).await?, Some(source_url)));
                 }
             }
         }
     }
 
     /// Fetches the rest of a partial download. Reconnects after errors, as long as there is progress.
-    async fn patiently(
+    async fn download_with_retries(
         &self,
         source: &ArtifactSource,
         mut part: PartialDownload,
@@ -246,17 +249,17 @@ impl ArtifactFetcher {
             );
             let attempt = move || {
                 let (client, source, secrets, told) = job;
-                let result = fetch(&client, &source, &secrets, &mut part, &told);
+                let result = download_rest(&client, &source, &secrets, &mut part, &told);
                 Ok((part, result))
             };
-            let (own, result) = blocking(source, attempt).await?;
+            let (own, result) = run_blocking(source, attempt).await?;
             part = own;
             let error = match result {
                 Ok(source_url) => return Ok((part, source_url)),
                 Err(error) => error,
             };
             tries = if part.len().unwrap_or(0) > before { 1 } else { tries + 1 };
-            if !error.passing || tries >= TRIES {
+            if !error.passing || tries >= MAX_STALLED_TRIES {
                 return Err(error);
             }
             tokio::time::sleep(self.pause * 2_u32.pow(tries - 1)).await;
@@ -265,7 +268,7 @@ impl ArtifactFetcher {
 }
 
 /// Runs blocking file operations on a separate thread.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     source: &ArtifactSource,
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
@@ -274,51 +277,53 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Returns the name of a partial download whose digest is not known.
-fn name_of(source: &ArtifactSource) -> String {
+fn derive_partial_key(source: &ArtifactSource) -> String {
     use sha2::Digest;
     let mut hasher = sha2::Sha256::new();
     hasher.update(source.name());
-    format!("of-{}", Sha256Digest::of(hasher).short())
+    format!("of-{}", Sha256Digest::from_hasher(hasher).short_hex())
 }
 
 /// Fetches the missing rest of a partial download, in one attempt. Returns the final address.
-fn fetch(
+fn download_rest(
     client: &ArtifactHttpClient,
     source: &ArtifactSource,
     secrets: &SecretStore,
     part: &mut PartialDownload,
     told: &DownloadProgressFn,
 ) -> Result<HttpUrl, FetchError> {
-    let here = |error: io::Error| FetchError::new(source, plain(&error));
+    let here = |error: io::Error| FetchError::new(source, describe_io_error(&error));
     let from = part.len().map_err(here)?;
-    let mut answer = client.get(source, secrets, from)?;
+    let mut answer = client.get_range(source, secrets, from)?;
     if answer.from < from {
         part.clear().map_err(here)?;
         if answer.total.is_none() && from > 0 {
-            answer = client.get(source, secrets, 0)?;
+            answer = client.get_range(source, secrets, 0)?;
         }
     }
     let mut done = answer.from;
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; WRITE_CHUNK_BYTES];
     loop {
         told(done, answer.total);
         let count = match answer.body.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => count,
-            Err(error) => return Err(cut(source, done, answer.total, &error.to_string())),
+            Err(error) => return Err(connection_broken_error(source, done, answer.total, &error.to_string())),
         };
         part.file.write_all(&buffer[..count]).map_err(here)?;
         done += count as u64;
     }
     match answer.total {
-        Some(total) if total != done => Err(cut(source, done, answer.total, "the server closed it")),
+        Some(total) if total != done => {
+            Err(connection_broken_error(source, done, answer.total, "the server closed it"))
+        }
         _ => Ok(answer.address),
     }
 }
 
-fn cut(source: &ArtifactSource, done: u64, total: Option<u64>, why: &str) -> FetchError {
+fn connection_broken_error(source: &ArtifactSource, done: u64, total: Option<u64>, why: &str) -> FetchError {
     let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
     FetchError::new(source, format!("the connection was interrupted after {done}{of} bytes: {why}"))
-        .passing()
+        .mark_retryable()
         .hint("run again: the download will be resumed")
 }

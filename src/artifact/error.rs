@@ -18,7 +18,7 @@ impl FetchError {
         Self { message: format!("`{}` cannot be fetched: {why}", source.name()), hint: None, passing: false }
     }
 
-    pub(super) fn passing(self) -> Self {
+    pub(super) fn mark_retryable(self) -> Self {
         Self { passing: true, ..self }
     }
 
@@ -26,29 +26,29 @@ impl FetchError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    pub(super) fn wrong_digest(source: &ArtifactSource, declared: &Sha256Digest, found: &Sha256Digest) -> Self {
+    pub(super) fn digest_mismatch(source: &ArtifactSource, declared: &Sha256Digest, found: &Sha256Digest) -> Self {
         let message = format!("`{}` has the sha256 {found}, declared is {declared}", source.name());
         let hint = "use the right file, or correct `sha256`; the download was discarded";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
-    pub(super) fn offline(source: &ArtifactSource) -> Self {
+    pub(super) fn not_cached_offline(source: &ArtifactSource) -> Self {
         let message = format!("`{}` is not in the cache, and `--offline` is set", source.name());
         let hint = "run `forge fetch` on a machine with network access, and copy the cache here";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
-    pub(super) fn unknown_offline(source: &ArtifactSource) -> Self {
+    pub(super) fn unknown_digest_offline(source: &ArtifactSource) -> Self {
         let message = format!("`{}` has no `sha256` to find it in the cache, and `--offline` is set", source.name());
         let hint = "declare its `sha256`, or run `forge fetch` without `--offline`";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
     /// The cache cannot be read or written.
-    pub(super) fn cache(path: &camino::Utf8Path, error: &std::io::Error) -> Self {
+    pub(super) fn cache_unusable(path: &camino::Utf8Path, error: &std::io::Error) -> Self {
         let hint = "choose another folder with `--state`";
         Self {
-            message: format!("the artifact cache `{path}` is not usable: {}", plain(error)),
+            message: format!("the artifact cache `{path}` is not usable: {}", describe_io_error(error)),
             hint: Some(hint.to_owned()),
             passing: false,
         }
@@ -56,7 +56,7 @@ impl FetchError {
 }
 
 /// Returns the description of an I/O error without the path, which the message already contains.
-pub(super) fn plain(error: &std::io::Error) -> String {
+pub(super) fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),

@@ -29,7 +29,7 @@ pub struct LockFileError {
 }
 
 /// Returns the path of an inventory's lock file: `cluster.yaml.lock` next to `cluster.yaml`.
-pub fn lock_path(inventory: &Utf8Path) -> Utf8PathBuf {
+pub fn lock_file_path(inventory: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{inventory}.lock"))
 }
 
@@ -49,7 +49,7 @@ impl ArtifactLockFile {
         let text = match fs_err::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(failed(super::error::plain(&error))),
+            Err(error) => return Err(failed(super::error::describe_io_error(&error))),
         };
         let lock: Self = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if lock.version != LOCK_VERSION {
@@ -62,13 +62,13 @@ impl ArtifactLockFile {
     }
 
     /// Returns the recorded digest of a name.
-    pub fn get(&self, name: &str) -> Option<Sha256Digest> {
+    pub fn find_digest(&self, name: &str) -> Option<Sha256Digest> {
         self.artifacts.get(name).and_then(|digest| Sha256Digest::parse(digest))
     }
 
     /// Records the digest of a source.
-    pub fn note(&mut self, source: &ArtifactSource, root: &Utf8Path, sha256: &Sha256Digest) {
-        self.artifacts.insert(name(source, root), sha256.to_string());
+    pub fn record_digest(&mut self, source: &ArtifactSource, root: &Utf8Path, sha256: &Sha256Digest) {
+        self.artifacts.insert(lock_entry_name(source, root), sha256.to_string());
     }
 
     /// Writes the file atomically.
@@ -79,7 +79,7 @@ impl ArtifactLockFile {
         let failed = |error: &std::io::Error| LockFileError {
             path: path.to_owned(),
             what: "written",
-            why: super::error::plain(error),
+            why: super::error::describe_io_error(error),
         };
         let folder = path.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(&error.into()))?;
@@ -93,7 +93,7 @@ impl ArtifactLockFile {
 }
 
 /// Returns the name of a source. Files are named relative to the inventory's tree, which may move.
-pub(super) fn name(source: &ArtifactSource, root: &Utf8Path) -> String {
+pub(super) fn lock_entry_name(source: &ArtifactSource, root: &Utf8Path) -> String {
     match source {
         ArtifactSource::File(path) => path.strip_prefix(root).unwrap_or(path).to_string(),
         ArtifactSource::Url { .. } => source.name(),

@@ -22,8 +22,8 @@ pub use address::HttpUrl;
 pub use cache::{ArtifactCache, VerifiedFile};
 pub use depot::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
 pub use error::FetchError;
-pub use http::{ArtifactHttpClient, TRUST, distrust, trusted};
-pub use lock::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_path};
+pub use http::{ArtifactHttpClient, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
+pub use lock::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};
 
 use camino::Utf8PathBuf;
 use std::fmt;
@@ -49,7 +49,7 @@ impl Sha256Digest {
     }
 
     /// Returns the digest of bytes that were hashed.
-    pub(crate) fn of(hasher: sha2::Sha256) -> Self {
+    pub(crate) fn from_hasher(hasher: sha2::Sha256) -> Self {
         use sha2::Digest;
         Self(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
@@ -59,7 +59,7 @@ impl Sha256Digest {
     }
 
     /// Returns the first digits, for display.
-    pub fn short(&self) -> &str {
+    pub fn short_hex(&self) -> &str {
         &self.0[..12]
     }
 }
@@ -91,7 +91,7 @@ impl ArtifactSource {
     }
 
     /// Returns a name that does not depend on the location of the inventory's tree: the file name, without folders.
-    pub fn short(&self) -> String {
+    pub fn short_name(&self) -> String {
         match self {
             Self::File(path) => path.file_name().unwrap_or(path.as_str()).to_owned(),
             Self::Url { .. } => self.name(),
@@ -99,8 +99,8 @@ impl ArtifactSource {
     }
 
     /// Returns its name in the lock file. Files are named relative to the inventory's tree, which may move.
-    pub fn name_in(&self, root: &camino::Utf8Path) -> String {
-        lock::name(self, root)
+    pub fn lock_entry_name(&self, root: &camino::Utf8Path) -> String {
+        lock::lock_entry_name(self, root)
     }
 }
 

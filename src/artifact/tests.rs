@@ -18,7 +18,7 @@ fn body() -> Vec<u8> {
 fn sha256(bytes: &[u8]) -> Sha256Digest {
     let mut hasher = sha2::Sha256::new();
     hasher.update(bytes);
-    Sha256Digest::of(hasher)
+    Sha256Digest::from_hasher(hasher)
 }
 
 fn artifact(url: &str, login: ArtifactCredentials, bytes: &[u8]) -> Artifact {
@@ -43,13 +43,13 @@ impl TestCacheDir {
         Utf8Path::from_path(self.dir.path()).unwrap()
     }
 
-    fn depot(&self, offline: bool) -> ArtifactFetcher {
-        let client = ArtifactHttpClient::trusting(vec![authority()]);
-        ArtifactFetcher::new(ArtifactCache::new(self.path()), offline).with(client, Duration::from_millis(1))
+    fn build_fetcher(&self, offline: bool) -> ArtifactFetcher {
+        let client = ArtifactHttpClient::with_root_certificates(vec![authority()]);
+        ArtifactFetcher::new(ArtifactCache::new(self.path()), offline).with_client(client, Duration::from_millis(1))
     }
 
     /// Returns the names of the files in the cache.
-    fn files(&self) -> Vec<String> {
+    fn list_cached_files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -57,15 +57,15 @@ impl TestCacheDir {
     }
 }
 
-fn silent() -> DownloadProgressFn {
+fn ignore_progress() -> DownloadProgressFn {
     Arc::new(|_, _| {})
 }
 
-async fn get(depot: &ArtifactFetcher, artifact: &Artifact) -> Result<VerifiedFile, FetchError> {
-    depot.get(artifact, &SecretStore::default(), &silent()).await
+async fn fetch_with(depot: &ArtifactFetcher, artifact: &Artifact) -> Result<VerifiedFile, FetchError> {
+    depot.get_artifact(artifact, &SecretStore::default(), &ignore_progress()).await
 }
 
-fn froms(server: &Server) -> Vec<Option<usize>> {
+fn requested_offsets(server: &Server) -> Vec<Option<usize>> {
     server.asked().iter().map(|request| request.from).collect()
 }
 
@@ -77,15 +77,15 @@ async fn what_was_fetched_is_fetched_once_and_told() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
     let told: DownloadProgressFn = Arc::new(move |done, total| noted.lock().unwrap().push((done, total)));
-    let depot = place.depot(false);
-    let held = depot.get(&wanted, &SecretStore::default(), &told).await.unwrap();
+    let depot = place.build_fetcher(false);
+    let held = depot.get_artifact(&wanted, &SecretStore::default(), &told).await.unwrap();
     assert_eq!(std::fs::read(&held.path).unwrap(), body());
     assert_eq!(held.bytes, 2_000_000);
     assert_eq!(seen.lock().unwrap().last(), Some(&(2_000_000, Some(2_000_000))));
-    assert_eq!(get(&depot, &wanted).await, Ok(held.clone()));
-    assert_eq!(get(&place.depot(true), &wanted).await, Ok(held));
-    assert_eq!(place.files(), [wanted.sha256.to_string()]);
-    assert_eq!(froms(&server), [None]);
+    assert_eq!(fetch_with(&depot, &wanted).await, Ok(held.clone()));
+    assert_eq!(fetch_with(&place.build_fetcher(true), &wanted).await, Ok(held));
+    assert_eq!(place.list_cached_files(), [wanted.sha256.to_string()]);
+    assert_eq!(requested_offsets(&server), [None]);
 }
 
 #[tokio::test]
@@ -97,9 +97,11 @@ async fn a_broken_connection_goes_on_where_it_stopped() {
     });
     let place = TestCacheDir::new();
     let held =
-        get(&place.depot(false), &artifact(&server.url("/x"), ArtifactCredentials::None, &body())).await.unwrap();
+        fetch_with(&place.build_fetcher(false), &artifact(&server.url("/x"), ArtifactCredentials::None, &body()))
+            .await
+            .unwrap();
     assert_eq!(std::fs::read(held.path).unwrap(), body());
-    assert_eq!(froms(&server), [None, Some(700_000), Some(1_400_000)]);
+    assert_eq!(requested_offsets(&server), [None, Some(700_000), Some(1_400_000)]);
 }
 
 #[tokio::test]
@@ -113,14 +115,14 @@ async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
     });
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
-    let error = get(&place.depot(false), &wanted).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(false), &wanted).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 503 (server error)"));
-    assert_eq!(place.files(), [format!("{}.part", wanted.sha256)]);
+    assert_eq!(place.list_cached_files(), [format!("{}.part", wanted.sha256)]);
     *broken.lock().unwrap() = false;
-    assert!(get(&place.depot(false), &wanted).await.is_ok());
-    assert_eq!(froms(&server).last(), Some(&Some(1_000_000)));
-    assert_eq!(place.files(), [wanted.sha256.to_string()]);
+    assert!(fetch_with(&place.build_fetcher(false), &wanted).await.is_ok());
+    assert_eq!(requested_offsets(&server).last(), Some(&Some(1_000_000)));
+    assert_eq!(place.list_cached_files(), [wanted.sha256.to_string()]);
 }
 
 #[tokio::test]
@@ -130,13 +132,13 @@ async fn what_is_left_of_another_file_is_begun_anew() {
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     let part = place.path().join(format!("{}.part", wanted.sha256));
     std::fs::write(&part, b"another file").unwrap();
-    assert!(get(&place.depot(false), &wanted).await.is_ok());
-    assert_eq!(froms(&server), [Some(12), None]);
+    assert!(fetch_with(&place.build_fetcher(false), &wanted).await.is_ok());
+    assert_eq!(requested_offsets(&server), [Some(12), None]);
     // The local part is longer than the file: the server does not have that range.
     let wanted = artifact(&server.url("/y"), ArtifactCredentials::None, &body());
     std::fs::remove_file(place.path().join(wanted.sha256.as_str())).unwrap();
     std::fs::write(&part, vec![7; 3_000_000]).unwrap();
-    assert!(get(&place.depot(false), &wanted).await.is_ok());
+    assert!(fetch_with(&place.build_fetcher(false), &wanted).await.is_ok());
 }
 
 #[tokio::test]
@@ -148,9 +150,9 @@ async fn a_server_without_ranges_is_read_from_the_beginning() {
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     std::fs::write(place.path().join(format!("{}.part", wanted.sha256)), &body()[..1000]).unwrap();
-    let held = get(&place.depot(false), &wanted).await.unwrap();
+    let held = fetch_with(&place.build_fetcher(false), &wanted).await.unwrap();
     assert_eq!(std::fs::read(held.path).unwrap(), body());
-    assert_eq!(froms(&server), [Some(1000)]);
+    assert_eq!(requested_offsets(&server), [Some(1000)]);
 }
 
 #[tokio::test]
@@ -158,23 +160,25 @@ async fn another_digest_is_thrown_away() {
     let server = Server::start(|request| Reply::file(b"something else", request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
-    let error = get(&place.depot(false), &wanted).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(false), &wanted).await.unwrap_err();
     let (found, declared) = (sha256(b"something else"), &wanted.sha256);
     assert_eq!(error.message, format!("`{}` has the sha256 {found}, declared is {declared}", server.url("/x")));
-    assert_eq!(place.files(), [""; 0]);
+    assert_eq!(place.list_cached_files(), [""; 0]);
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_told_at_once() {
     let server = Server::start(|request| Reply::status(if request.path == "/x" { 404 } else { 403 }));
     let place = TestCacheDir::new();
-    let error =
-        get(&place.depot(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b"")).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b""))
+        .await
+        .unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 404 (not found)"));
     assert_eq!(error.hint.unwrap(), "check the address; a mirror may have moved on to a newer version");
-    let error =
-        get(&place.depot(false), &artifact(&server.url("/y"), ArtifactCredentials::None, b"")).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(false), &artifact(&server.url("/y"), ArtifactCredentials::None, b""))
+        .await
+        .unwrap_err();
     let url = server.url("/y");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 403 (forbidden)"));
     assert_eq!(server.asked().len(), 2);
@@ -185,7 +189,7 @@ async fn offline_nothing_is_asked() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
-    let error = get(&place.depot(true), &wanted).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(true), &wanted).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` is not in the cache, and `--offline` is set"));
     assert_eq!(server.asked(), []);
@@ -196,8 +200,8 @@ async fn what_the_cache_holds_is_read_again_when_asked() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
-    let depot = place.depot(false);
-    let checked = async || depot.checked(&wanted, &SecretStore::default(), &silent()).await.unwrap();
+    let depot = place.build_fetcher(false);
+    let checked = async || depot.fetch_and_recheck(&wanted, &SecretStore::default(), &ignore_progress()).await.unwrap();
     assert!(checked().await.new);
     assert!(!checked().await.new);
     std::fs::write(place.path().join(wanted.sha256.as_str()), b"damaged").unwrap();
@@ -218,7 +222,7 @@ async fn credentials_stay_with_their_origin() {
     let login = ArtifactCredentials::Basic { user: "me".to_owned(), password };
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), login, &body());
-    assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
+    assert!(place.build_fetcher(false).get_artifact(&wanted, &secrets, &ignore_progress()).await.is_ok());
     let shown = |server: &Server| server.asked().into_iter().map(|request| request.authorization).collect::<Vec<_>>();
     let basic = Some("Basic bWU6cGFzcyB3b3Jk".to_owned());
     assert_eq!(shown(&server), [basic.clone(), basic]);
@@ -235,9 +239,10 @@ async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
     let token = secrets.insert("TOKEN", "let me in".to_owned().into()).0;
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::Bearer { token }, &body());
-    assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
-    let error =
-        get(&place.depot(false), &artifact(&server.url("/z"), ArtifactCredentials::None, b"z")).await.unwrap_err();
+    assert!(place.build_fetcher(false).get_artifact(&wanted, &secrets, &ignore_progress()).await.is_ok());
+    let error = fetch_with(&place.build_fetcher(false), &artifact(&server.url("/z"), ArtifactCredentials::None, b"z"))
+        .await
+        .unwrap_err();
     let url = server.url("/z");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 401 (unauthorized)"));
 }
@@ -246,8 +251,9 @@ async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
 async fn redirects_that_go_in_circles_end() {
     let server = Server::start(|_| Reply::redirect("/x"));
     let place = TestCacheDir::new();
-    let error =
-        get(&place.depot(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b"")).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b""))
+        .await
+        .unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: more than 10 redirects"));
 }
@@ -262,15 +268,20 @@ async fn https_is_spoken_and_never_left() {
     });
     let place = TestCacheDir::new();
     let url = |path: &str| server.secure_url(path);
-    let error =
-        get(&place.depot(false), &artifact(&url("/away"), ArtifactCredentials::None, b"other")).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(false), &artifact(&url("/away"), ArtifactCredentials::None, b"other"))
+        .await
+        .unwrap_err();
     let (from, to) = (url("/away"), plain.url("/x"));
     assert_eq!(
         error.message,
         format!("`{from}` cannot be fetched: redirect from https to `{to}`, which is not encrypted")
     );
     assert_eq!(plain.asked(), []);
-    assert!(get(&place.depot(false), &artifact(&url("/x"), ArtifactCredentials::None, &body())).await.is_ok());
+    assert!(
+        fetch_with(&place.build_fetcher(false), &artifact(&url("/x"), ArtifactCredentials::None, &body()))
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test]
@@ -279,8 +290,8 @@ async fn a_certificate_of_nobody_is_refused() {
     let place = TestCacheDir::new();
     let url = server.secure_url("/x");
     let depot = ArtifactFetcher::new(ArtifactCache::new(place.path()), false)
-        .with(ArtifactHttpClient::new(), Duration::from_millis(1));
-    let error = get(&depot, &artifact(&url, ArtifactCredentials::None, &body())).await.unwrap_err();
+        .with_client(ArtifactHttpClient::new(), Duration::from_millis(1));
+    let error = fetch_with(&depot, &artifact(&url, ArtifactCredentials::None, &body())).await.unwrap_err();
     assert!(error.message.contains("cannot be fetched: TLS: invalid peer certificate: UnknownIssuer"), "{error:?}");
     assert!(error.hint.unwrap().starts_with("the server's certificate must be signed by an authority"));
     assert_eq!(server.asked(), []);
@@ -293,9 +304,9 @@ async fn a_file_is_checked_where_it_lies() {
     std::fs::write(&path, b"content").unwrap();
     let wanted =
         |bytes: &[u8]| Artifact { source: ArtifactSource::File(path.clone()), sha256: sha256(bytes), by_host: false };
-    let held = get(&place.depot(true), &wanted(b"content")).await.unwrap();
+    let held = fetch_with(&place.build_fetcher(true), &wanted(b"content")).await.unwrap();
     assert_eq!((held.path, held.bytes), (path.clone(), 7));
-    let error = get(&place.depot(true), &wanted(b"other")).await.unwrap_err();
+    let error = fetch_with(&place.build_fetcher(true), &wanted(b"other")).await.unwrap_err();
     let (found, declared) = (sha256(b"content"), sha256(b"other"));
     assert_eq!(error.message, format!("`{path}` has the sha256 {found}, declared is {declared}"));
 }
@@ -307,20 +318,24 @@ async fn what_nobody_declared_is_learned_and_noted() {
     let own = artifact(&server.url("/x.run"), ArtifactCredentials::None, b"");
     // A failed attempt may have left data of another file, and without a digest that is not detectable.
     let digest = sha256(server.url("/x.run").as_bytes());
-    std::fs::write(place.path().join(format!("of-{}.part", digest.short())), b"of another").unwrap();
-    let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
+    std::fs::write(place.path().join(format!("of-{}.part", digest.short_hex())), b"of another").unwrap();
+    let learned = place
+        .build_fetcher(false)
+        .fetch_unknown_digest(&own.source, &SecretStore::default(), &ignore_progress())
+        .await
+        .unwrap();
     assert_eq!(learned.source_url.map(|address| address.to_string()), Some(server.url("/x.run")));
     let fetched = learned.fetched;
     assert_eq!((fetched.held.sha256.clone(), fetched.new), (sha256(&body()), true));
-    assert_eq!(place.files(), [fetched.held.sha256.to_string()]);
+    assert_eq!(place.list_cached_files(), [fetched.held.sha256.to_string()]);
     let path = place.path().join("cluster.yaml.lock");
     let mut lock = ArtifactLockFile::read(&path).unwrap();
-    lock.note(&own.source, place.path(), &fetched.held.sha256);
-    lock.note(&ArtifactSource::File(place.path().join("files/y")), place.path(), &sha256(b"y"));
+    lock.record_digest(&own.source, place.path(), &fetched.held.sha256);
+    lock.record_digest(&ArtifactSource::File(place.path().join("files/y")), place.path(), &sha256(b"y"));
     lock.write(&path).unwrap();
     let read = ArtifactLockFile::read(&path).unwrap();
-    assert_eq!(read.get(&server.url("/x.run")), Some(sha256(&body())));
-    assert_eq!(read.get("files/y"), Some(sha256(b"y")));
+    assert_eq!(read.find_digest(&server.url("/x.run")), Some(sha256(&body())));
+    assert_eq!(read.find_digest("files/y"), Some(sha256(b"y")));
 }
 
 #[tokio::test]
@@ -333,7 +348,11 @@ async fn a_signature_of_a_redirect_is_used_and_not_kept() {
     let server = Server::start(move |_| Reply::redirect(&away));
     let place = TestCacheDir::new();
     let own = artifact(&server.url("/x.run"), ArtifactCredentials::None, b"");
-    let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
+    let learned = place
+        .build_fetcher(false)
+        .fetch_unknown_digest(&own.source, &SecretStore::default(), &ignore_progress())
+        .await
+        .unwrap();
     assert!(!format!("{learned:?}").contains("hunter2"), "{learned:?}");
     assert_eq!(learned.source_url.map(|address| address.to_string()), Some(storage.url("/bucket/x.run")));
 }

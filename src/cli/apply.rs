@@ -16,7 +16,7 @@ use crate::engine::{ArtifactFetchState, ArtifactReport, PlanWorkload, RunReport}
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
 use crate::view::progress::ProgressState;
-use crate::view::{count, places};
+use crate::view::{format_count, format_host_count};
 use camino::Utf8PathBuf;
 
 /// Apply the declared state and verify it
@@ -61,22 +61,22 @@ pub struct ApplyArgs {
     #[arg(long, value_name = "ALLOWED_SIGNERS")]
     pub require_signature: Option<Utf8PathBuf>,
     /// Terminate processes that hold GPU or RDMA devices before a window opens; the reason is recorded with the run
-    #[arg(long, value_name = "WHY", value_parser = reason)]
+    #[arg(long, value_name = "WHY", value_parser = parse_reason)]
     pub evict_busy: Option<String>,
 }
 
 /// Parses the reason that a forced action requires.
-fn reason(text: &str) -> Result<String, String> {
+fn parse_reason(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a reason is required".to_owned()),
         why => Ok(why.to_owned()),
     }
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
+pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
     let given = args.given.as_deref();
-    if let Some((path, text)) = given.zip(saved::given(given)) {
-        return carry::run(cx, args, path, &text);
+    if let Some((path, text)) = given.zip(saved::read_given_plan(given)) {
+        return carry::run_saved_plan(cx, args, path, &text);
     }
     let flags = [(args.replay, "--replay"), (args.require_signature.is_some(), "--require-signature")];
     if let Some((_, flag)) = flags.iter().find(|(given, _)| *given) {
@@ -87,24 +87,24 @@ pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult 
     if args.dry_run {
         let policy = args.policy.clone();
         let (recorded, keep) = (RecordingArgs::default(), PlanOutputArgs::default());
-        return plan::run(
+        return plan::run_plan(
             cx,
             &plan::PlanArgs { inventory, detailed_exitcode: false, images: false, policy, recorded, keep },
         );
     }
-    let settings = cx.settings.allowing(args.policy.policy(), args.evict_busy.clone());
-    let cx = &cx.with(&settings);
-    let settings = cx.settings.offline(args.offline);
+    let settings = cx.settings.with_policy(args.policy.to_policy(), args.evict_busy.clone());
+    let cx = &cx.with_settings(&settings);
+    let settings = cx.settings.with_offline(args.offline);
     let cx = &VerbContext { settings: &settings, ..*cx };
-    let target = cx.target(&inventory)?;
-    let output = cx.output(&target);
-    let loaded = cx.load(&target)?;
-    possible(cx.console, args.yes)?;
-    block_on(apply(cx, args, &output, &loaded))
+    let target = cx.resolve_target(&inventory)?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project(&target)?;
+    check_apply_can_ask(cx.console, args.yes)?;
+    block_on(plan_and_apply(cx, args, &output, &loaded))
 }
 
 /// Checks before contacting a host that the user can be asked for confirmation.
-pub fn possible(console: &Console, yes: bool) -> Result<(), CliError> {
+pub fn check_apply_can_ask(console: &Console, yes: bool) -> Result<(), CliError> {
     match yes || console.can_ask {
         true => Ok(()),
         false => Err(CliError::usage("apply requires confirmation, but there is no terminal")
@@ -112,50 +112,50 @@ pub fn possible(console: &Console, yes: bool) -> Result<(), CliError> {
     }
 }
 
-fn question(plan: &Plan) -> String {
-    let counts = plan.counts();
+fn format_question(plan: &Plan) -> String {
+    let counts = plan.count_steps();
     let changes = match counts.change {
         1 => "this change".to_owned(),
-        many => format!("these {}", count(many, "change")),
+        many => format!("these {}", format_count(many, "change")),
     };
-    format!("apply {changes} to {}?", places(counts.changing, counts.cluster_changing))
+    format!("apply {changes} to {}?", format_host_count(counts.changing, counts.cluster_changing))
 }
 
-async fn apply<B: Backend>(
+async fn plan_and_apply<B: Backend>(
     cx: &VerbContext<'_, B>,
     args: &ApplyArgs,
     output: &VerbOutput<'_>,
     loaded: &LoadedProject<B::Project>,
 ) -> VerbResult {
-    let mut stop = InterruptSignals::catch()?;
-    let seen = cx.observe(&mut stop, output, loaded, ObservePurpose::Change).await?;
+    let mut stop = InterruptSignals::start_listening()?;
+    let seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
-    output.people(&|writer, out| writer.plan(&plan, ExitCode::Done, out))?;
-    carry::known(&plan, args.no_unknown)?;
-    if plan.hosts.iter().any(HostPlan::acts) {
-        confirmed(cx, args, &mut stop, &plan).await?;
+    output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
+    carry::check_no_unknown(&plan, args.no_unknown)?;
+    if plan.hosts.iter().any(HostPlan::will_run) {
+        confirm_apply(cx, args, &mut stop, &plan).await?;
     }
-    carry_out(cx, &mut stop, output, loaded, &plan, seen).await
+    execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }
 
 /// Asks for confirmation, unless `--yes` was given.
 ///
 /// # Errors
 /// Interrupted: the answer is not yes.
-pub async fn confirmed<B>(
+pub async fn confirm_apply<B>(
     cx: &VerbContext<'_, B>,
     args: &ApplyArgs,
     stop: &mut InterruptSignals,
     plan: &Plan,
 ) -> Result<(), CliError> {
-    match args.yes || confirm::ask(stop, cx.console, &question(plan)).await? {
+    match args.yes || confirm::ask_yes_no(stop, cx.console, &format_question(plan)).await? {
         true => Ok(()),
         false => Err(CliError::interrupted("not applied; nothing was changed")),
     }
 }
 
 /// Applies a confirmed plan and reports the result.
-pub async fn carry_out<B: Backend>(
+pub async fn execute_plan<B: Backend>(
     cx: &VerbContext<'_, B>,
     stop: &mut InterruptSignals,
     output: &VerbOutput<'_>,
@@ -163,19 +163,19 @@ pub async fn carry_out<B: Backend>(
     plan: &Plan,
     seen: B::HostObservations,
 ) -> VerbResult {
-    provision(cx, stop, output, loaded, plan, &seen).await?;
+    fetch_missing_artifacts(cx, stop, output, loaded, plan, &seen).await?;
     let cancel = B::Cancel::default();
-    let past = cx.backend.past_durations(&loaded.0, cx.settings);
-    let state = ProgressState::applying(PlanWorkload::new(plan, cx.settings.parallel, &past));
-    let work = cx.shown_from(state, output, |events| {
+    let past = cx.backend.read_past_durations(&loaded.0, cx.settings);
+    let state = ProgressState::for_apply(PlanWorkload::new(plan, cx.settings.parallel, &past));
+    let work = cx.run_with_progress_from(state, output, |events| {
         cx.backend.apply(&loaded.0, plan, seen, cx.settings, events, cancel.clone())
     });
-    let report = cx.stoppable(stop, work, &cancel).await;
-    write(cx, output, plan, &report)
+    let report = cx.run_stoppable(stop, work, &cancel).await;
+    write_apply_report(cx, output, plan, &report)
 }
 
 /// Fetches every artifact that the plan sends, before a host is changed.
-async fn provision<B: Backend>(
+async fn fetch_missing_artifacts<B: Backend>(
     cx: &VerbContext<'_, B>,
     stop: &mut InterruptSignals,
     output: &VerbOutput<'_>,
@@ -183,33 +183,46 @@ async fn provision<B: Backend>(
     plan: &Plan,
     seen: &B::HostObservations,
 ) -> Result<(), CliError> {
-    let work = cx.shown(output, |events| cx.backend.provision(&loaded.0, plan, seen, cx.settings, events));
+    let work = cx.run_with_progress(output, |events| {
+        cx.backend.fetch_plan_artifacts(&loaded.0, plan, seen, cx.settings, events)
+    });
     let lacking = tokio::select! {
         lacking = work => lacking,
-        () = stop.next() => return Err(CliError::interrupted("interrupted while fetching; nothing was changed")),
+        () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted while fetching; nothing was changed")),
     };
     let Some(first) = lacking.first() else { return Ok(()) };
-    let what = count(lacking.len(), "artifact");
-    let error = lacking.iter().fold(CliError::artifact(format!("{what} unavailable; nothing was changed")), told);
+    let what = format_count(lacking.len(), "artifact");
+    let error =
+        lacking.iter().fold(CliError::artifact(format!("{what} unavailable; nothing was changed")), add_artifact_note);
     Err(match &first.had {
         ArtifactFetchState::Failed { hint: Some(hint), .. } => error.hint(hint.raw()),
         _ => error,
     })
 }
 
-fn told(error: CliError, lacking: &ArtifactReport) -> CliError {
+fn add_artifact_note(error: CliError, lacking: &ArtifactReport) -> CliError {
     let ArtifactFetchState::Failed { why, .. } = &lacking.had else { return error };
     let steps: Vec<String> = lacking.steps.iter().map(|step| format!("`{step}`")).collect();
-    error.note(format!("{}; needed by {} on {}", why.raw(), steps.join(", "), count(lacking.hosts.len(), "host")))
+    error.note(format!(
+        "{}; needed by {} on {}",
+        why.raw(),
+        steps.join(", "),
+        format_count(lacking.hosts.len(), "host")
+    ))
 }
 
 /// Writes the report; skips the text form after a plan without changes, which already printed the result.
-fn write<B>(cx: &VerbContext<'_, B>, output: &VerbOutput<'_>, plan: &Plan, report: &RunReport) -> VerbResult {
+fn write_apply_report<B>(
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    plan: &Plan,
+    report: &RunReport,
+) -> VerbResult {
     let exit = report.exit_code();
-    let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == OutputFormat::Text;
+    let said = exit == ExitCode::Done && plan.count_steps().change == 0 && cx.settings.format == OutputFormat::Text;
     match said {
-        true => output.file_beside(&|writer, out| writer.report(report, exit, out))?,
-        false => output.result(&|writer, out| writer.report(report, exit, out))?,
+        true => output.write_json_file(&|writer, out| writer.write_report(report, exit, out))?,
+        false => output.write_result(&|writer, out| writer.write_report(report, exit, out))?,
     }
     Ok(exit)
 }

@@ -50,7 +50,7 @@ pub enum Verb {
 
 impl Verb {
     /// Reports whether the verb supports `format`.
-    pub fn writes(&self, format: OutputFormat) -> bool {
+    pub fn supports_format(&self, format: OutputFormat) -> bool {
         match format {
             OutputFormat::Text => true,
             OutputFormat::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
@@ -100,7 +100,7 @@ pub struct GlobalArgs {
     #[arg(long, global = true, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: u16,
     /// Timeout of checks and steps that declare none: 500ms, 30s, 10m, 4h
-    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse_positive_duration)]
     pub timeout: Option<Duration>,
     /// State directory for runs and history; defaults to $FORGE_STATE, then .forge next to the inventory
     #[arg(long, global = true, value_name = "DIR")]
@@ -123,18 +123,18 @@ pub struct GlobalArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct PolicyArgs {
     /// Skip changes above this disruption class: D0 none, D1 service restarts, D2 module reloads, D3 reboots
-    #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = class)]
+    #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = parse_disruption)]
     pub max_disruption: DisruptionClass,
 }
 
 impl PolicyArgs {
     /// Returns the policy that the flags select.
-    pub fn policy(&self) -> PlanPolicy {
+    pub fn to_policy(&self) -> PlanPolicy {
         PlanPolicy { max_disruption: self.max_disruption, ..PlanPolicy::default() }
     }
 }
 
-fn class(text: &str) -> Result<DisruptionClass, String> {
+fn parse_disruption(text: &str) -> Result<DisruptionClass, String> {
     DisruptionClass::parse(text).ok_or_else(|| "expected `D0`, `D1`, `D2` or `D3`".to_owned())
 }
 

@@ -55,25 +55,25 @@ pub trait Backend {
     type Cancel: Clone + Default;
 
     /// Loads an inventory and its recipes.
-    fn load(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
+    fn load_project(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
 
     /// Returns the loaded project, for verbs that only read it.
     fn project<'p>(&self, project: &'p Self::Project) -> &'p config::Project;
 
     /// Returns the number of declared hosts, recipes and steps.
-    fn size(&self, project: &Self::Project) -> InventorySize;
+    fn project_size(&self, project: &Self::Project) -> InventorySize;
 
     /// Returns the hosts that `--on` selects, in inventory order; all hosts without `--on`.
     ///
     /// # Errors
     /// A selector, or a pattern of `--step` or `--skip`, is malformed or matches nothing.
-    fn select(&self, project: &Self::Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>>;
+    fn select_hosts(&self, project: &Self::Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>>;
 
     /// Returns the project's sandboxes.
-    fn sandboxes(&self, project: &Self::Project, settings: &CliSettings) -> ProjectSandboxes;
+    fn list_sandboxes(&self, project: &Self::Project, settings: &CliSettings) -> ProjectSandboxes;
 
     /// Observes hosts.
-    fn observe(
+    fn observe_hosts(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
@@ -83,20 +83,24 @@ pub trait Backend {
     ) -> impl Future<Output = Self::HostObservations>;
 
     /// Returns the raw answers of an observation that recorded them.
-    fn recording(&self, project: &Self::Project, seen: &Self::HostObservations) -> Recording;
+    fn build_recording(&self, project: &Self::Project, seen: &Self::HostObservations) -> Recording;
 
     /// Returns the raw answers with machine ids, UUIDs and serial numbers replaced.
     ///
     /// # Errors
     /// A search pattern is invalid: a lowercase fragment.
-    fn redacted_recording(&self, project: &Self::Project, seen: &Self::HostObservations) -> Result<Recording, String>;
+    fn build_redacted_recording(
+        &self,
+        project: &Self::Project,
+        seen: &Self::HostObservations,
+    ) -> Result<Recording, String>;
 
     /// Computes the plan without contacting a host.
     fn plan(&self, project: &Self::Project, seen: &Self::HostObservations, settings: &CliSettings) -> Plan;
 
     /// Returns the plan with all its inputs, to be saved. `plan` is a pair: the plan, and the plan computed from the
     /// recording alone.
-    fn save(
+    fn build_saved_plan(
         &self,
         project: &Self::Project,
         seen: &Self::HostObservations,
@@ -107,7 +111,7 @@ pub trait Backend {
 
     /// Returns the changed files and artifacts among the inputs of a plan. `seen` is the replay of the plan's own
     /// answers.
-    fn changed(
+    fn list_changed_inputs(
         &self,
         project: &Self::Project,
         saved: &SavedPlan,
@@ -116,7 +120,7 @@ pub trait Backend {
     ) -> Vec<String>;
 
     /// Returns the plan to apply to the hosts in their current state, and marks stale hosts in `seen` with the reason.
-    fn bind(
+    fn bind_saved_plan(
         &self,
         project: &Self::Project,
         saved: &SavedPlan,
@@ -126,10 +130,15 @@ pub trait Backend {
     ) -> Plan;
 
     /// Detects drift and its causes.
-    fn drift(&self, project: &Self::Project, seen: &Self::HostObservations, settings: &CliSettings) -> DriftReport;
+    fn detect_drift(
+        &self,
+        project: &Self::Project,
+        seen: &Self::HostObservations,
+        settings: &CliSettings,
+    ) -> DriftReport;
 
     /// Determines who changed what drift found: collects evidence only from hosts on which the machine changed.
-    fn accuse(
+    fn attribute_changes(
         &self,
         project: &Self::Project,
         seen: &Self::HostObservations,
@@ -141,7 +150,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// The history cannot be read or written: the reason.
-    fn errands(
+    fn plan_notifications(
         &self,
         project: &Self::Project,
         drift: &DriftReport,
@@ -150,7 +159,7 @@ pub trait Backend {
 
     /// Stores on hosts when their findings were first seen, if the inventory declares it. Returns the hosts that
     /// failed, with the reasons.
-    fn keep(
+    fn store_findings(
         &self,
         project: &Self::Project,
         seen: &Self::HostObservations,
@@ -158,13 +167,13 @@ pub trait Backend {
     ) -> impl Future<Output = Vec<(HostName, String)>>;
 
     /// Returns the current time, for signatures.
-    fn now(&self) -> jiff::Timestamp;
+    fn current_time(&self) -> jiff::Timestamp;
 
     /// Returns the history of findings.
     ///
     /// # Errors
     /// The state directory cannot be read: the reason.
-    fn drift_history(
+    fn read_drift_history(
         &self,
         project: &Self::Project,
         since: Option<HistoryStart>,
@@ -172,7 +181,7 @@ pub trait Backend {
     ) -> Result<DriftHistory, String>;
 
     /// Returns the durations of steps in past runs; empty if there are none.
-    fn past_durations(&self, project: &Self::Project, settings: &CliSettings) -> PastDurations;
+    fn read_past_durations(&self, project: &Self::Project, settings: &CliSettings) -> PastDurations;
 
     /// Applies a plan and verifies it.
     fn apply(
@@ -196,7 +205,7 @@ pub trait Backend {
     ) -> impl Future<Output = RunReport>;
 
     /// Runs a command on hosts.
-    fn exec(
+    fn exec_command(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
@@ -207,7 +216,7 @@ pub trait Backend {
     ) -> impl Future<Output = ExecReport>;
 
     /// Checks whether hosts and this machine are ready. `can_ask`: a user is at a terminal.
-    fn doctor(
+    fn check_hosts(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
@@ -217,14 +226,15 @@ pub trait Backend {
     ) -> impl Future<Output = DoctorReport>;
 
     /// Like [`load`](Self::load), but accepts artifacts without a declared digest, to compute it.
-    fn load_to_learn(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
+    fn load_for_digests(&self, path: &Utf8Path, settings: &CliSettings)
+    -> (Option<Self::Project>, DiagList, SourceMap);
 
     /// Fetches the declared artifacts into the cache; with `lock`, writes computed digests to the inventory's lock
     /// file.
     ///
     /// # Errors
     /// The digests cannot be written: the reason.
-    fn fetch(
+    fn fetch_artifacts(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
@@ -234,7 +244,7 @@ pub trait Backend {
     ) -> impl Future<Output = Result<FetchReport, String>>;
 
     /// Fetches the artifacts that a plan sends. Returns the unavailable ones.
-    fn provision(
+    fn fetch_plan_artifacts(
         &self,
         project: &Self::Project,
         plan: &Plan,
@@ -244,5 +254,5 @@ pub trait Backend {
     ) -> impl Future<Output = Vec<ArtifactReport>>;
 
     /// Requests a stop: the first request finishes running steps, the second leaves them running.
-    fn stop(&self, cancel: &Self::Cancel);
+    fn request_stop(&self, cancel: &Self::Cancel);
 }

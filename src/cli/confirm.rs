@@ -9,7 +9,7 @@ use std::io::Write;
 ///
 /// # Errors
 /// Interrupted at the prompt; stdin cannot be read.
-pub async fn ask(stop: &mut InterruptSignals, console: &Console, question: &str) -> Result<bool, CliError> {
+pub async fn ask_yes_no(stop: &mut InterruptSignals, console: &Console, question: &str) -> Result<bool, CliError> {
     let mut err = (console.err)();
     // If the prompt cannot be written, reading the answer reports the failure.
     let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
@@ -17,7 +17,7 @@ pub async fn ask(stop: &mut InterruptSignals, console: &Console, question: &str)
     let read = tokio::task::spawn_blocking(move || answer());
     let line = tokio::select! {
         line = read => line,
-        () = stop.next() => {
+        () = stop.next_interrupt() => {
             end_line(&mut err);
             return Err(CliError::interrupted("interrupted at the prompt; nothing was changed"));
         }

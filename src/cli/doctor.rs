@@ -24,20 +24,22 @@ pub struct DoctorArgs {
     pub inventory: InventoryArg,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &DoctorArgs) -> VerbResult {
-    let target = cx.target(&args.inventory)?;
-    let output = cx.output(&target);
-    let (project, hosts) = cx.load(&target)?;
+pub fn run_doctor<B: Backend>(cx: &VerbContext<'_, B>, args: &DoctorArgs) -> VerbResult {
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let (project, hosts) = cx.load_project(&target)?;
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
+        let mut stop = InterruptSignals::start_listening()?;
         let can_ask = cx.console.can_ask;
-        let work = cx.shown(&output, |events| cx.backend.doctor(&project, &hosts, can_ask, cx.settings, events));
+        let work = cx.run_with_progress(&output, |events| {
+            cx.backend.check_hosts(&project, &hosts, can_ask, cx.settings, events)
+        });
         let checkup = tokio::select! {
             checkup = work => checkup,
-            () = stop.next() => return Err(CliError::interrupted("interrupted during the checks; nothing was changed")),
+            () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted during the checks; nothing was changed")),
         };
         let exit = checkup.exit_code();
-        output.result(&|writer, out| writer.doctor(&checkup, exit, out))?;
+        output.write_result(&|writer, out| writer.write_checkup(&checkup, exit, out))?;
         Ok(exit)
     })
 }

@@ -52,7 +52,7 @@ pub struct DriftArgs {
     #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "history")]
     pub report: Vec<ReportTarget>,
     /// Deepest level to check: L0 present, L1 versions, L2 active, L3 hardware, L4 Kubernetes, L5 performance
-    #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = level)]
+    #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = parse_level)]
     pub level: VerifyLevel,
     /// Show the findings of earlier runs; no host is contacted
     #[arg(long, conflicts_with_all = ["record", "observed"])]
@@ -69,7 +69,7 @@ pub struct DriftArgs {
     pub timer: TimerArgs,
 }
 
-fn level(text: &str) -> Result<VerifyLevel, String> {
+fn parse_level(text: &str) -> Result<VerifyLevel, String> {
     VerifyLevel::parse(text).ok_or_else(|| "expected `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
 }
 
@@ -84,113 +84,120 @@ impl FromStr for HistoryStart {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ago = duration::parse(text).map(Self::Ago);
+        let ago = duration::parse_positive_duration(text).map(Self::Ago);
         ago.or_else(|_| text.parse().map(Self::Day))
             .map_err(|_: jiff::Error| "expected a duration such as `7d` or a date such as `2026-11-21`".to_owned())
     }
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbResult {
+pub fn run_drift<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbResult {
     let keep = PlanOutputArgs { output: args.plan_out.clone() };
     // The repair plan covers all levels, as every plan does.
-    let repair = &keep.settings(&args.recorded.settings(cx.settings)?)?;
+    let repair = &keep.apply_to_settings(&args.recorded.apply_to_settings(cx.settings)?)?;
     let mut settings = repair.clone();
-    settings.filter = settings.filter.down_to(args.level);
-    let (repair, cx) = (&cx.with(repair), &cx.with(&settings));
-    let target = cx.target(&args.inventory)?;
-    report::check(&args.report)?;
-    let output = cx.output(&target);
-    let loaded = cx.load(&target)?;
-    args.notify.check(&cx.backend.project(&loaded.0).drift.notify)?;
+    settings.filter = settings.filter.limit_to_level(args.level);
+    let (repair, cx) = (&cx.with_settings(repair), &cx.with_settings(&settings));
+    let target = cx.resolve_target(&args.inventory)?;
+    report::check_report_files(&args.report)?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project(&target)?;
+    args.notify.check_recipients(&cx.backend.project(&loaded.0).drift.notify)?;
     if args.timer.install_timer {
-        return install(cx, &output, args, &target.path, &loaded.0);
+        return install_drift_timer(cx, &output, args, &target.path, &loaded.0);
     }
     if args.history {
-        return history(cx, &output, &loaded.0, args.since);
+        return show_history(cx, &output, &loaded.0, args.since);
     }
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
+        let mut stop = InterruptSignals::start_listening()?;
         let mode = args.outliers.or(cx.backend.project(&loaded.0).drift.outliers);
-        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Drift { outliers: mode.is_some() }).await?;
-        args.recorded.write(cx.backend, &loaded.0, &seen)?;
-        let mut drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
-        drift.outliers = mode.map(|_| engine::outliers(cx.backend.project(&loaded.0), seen.as_ref()));
+        let seen =
+            cx.observe_hosts(&mut stop, &output, &loaded, ObservePurpose::Drift { outliers: mode.is_some() }).await?;
+        args.recorded.write_recording(cx.backend, &loaded.0, &seen)?;
+        let mut drift = cx.backend.detect_drift(&loaded.0, &seen, cx.settings);
+        drift.outliers = mode.map(|_| engine::find_host_outliers(cx.backend.project(&loaded.0), seen.as_ref()));
         drift.outliers_count = mode == Some(OutlierMode::Count);
         tokio::select! {
-            () = cx.backend.accuse(&loaded.0, &seen, &mut drift, cx.settings) => {}
-            () = stop.next() => {
+            () = cx.backend.attribute_changes(&loaded.0, &seen, &mut drift, cx.settings) => {}
+            () = stop.next_interrupt() => {
                 return Err(CliError::interrupted("interrupted while collecting evidence; nothing was changed"));
             }
         }
         tokio::select! {
-            unkept = cx.backend.keep(&loaded.0, &seen, cx.settings) => say_unkept(cx, &unkept),
-            () = stop.next() => return Err(CliError::interrupted("interrupted while storing findings on hosts")),
+            unkept = cx.backend.store_findings(&loaded.0, &seen, cx.settings) => warn_unstored_findings(cx, &unkept),
+            () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted while storing findings on hosts")),
         }
         tokio::select! {
-            notified = notify::tell(cx, args.notify, &loaded.0, &drift) => drift.notified = notified,
-            () = stop.next() => {
+            notified = notify::notify_recipients(cx, args.notify, &loaded.0, &drift) => drift.notified = notified,
+            () = stop.next_interrupt() => {
                 let why = "interrupted while sending notifications; the next run sends the rest";
                 return Err(CliError::interrupted(why));
             }
         }
-        notify::say(cx, &drift.notified);
+        notify::report_notified(cx, &drift.notified);
         let formats = args.report.iter().map(|report| report.format).chain([cx.settings.format]);
         let found = DriftReportSource::new(cx, &loaded.0, drift, &formats.collect::<Vec<_>>());
-        told(cx, &output, &found)?;
-        found.write_all(&args.report, &output.text())?;
+        write_drift(cx, &output, &found)?;
+        found.write_report_files(&args.report, &output.text_writer())?;
         if args.notify.notify_dry_run {
-            people(cx, &notify::dry(cx, &loaded.0, &found.drift)?)?;
+            write_text(cx, &notify::preview_notifications(cx, &loaded.0, &found.drift)?)?;
         }
         if keep.output.is_some() {
             let plan = repair.backend.plan(&loaded.0, &seen, repair.settings);
-            let saved = keep.bind(repair, &loaded, &seen, &plan).await;
-            keep.write(saved.as_ref())?;
-            keep.tell(repair, saved.as_ref());
+            let saved = keep.build_saved_plan(repair, &loaded, &seen, &plan).await;
+            keep.write_saved_plan(saved.as_ref())?;
+            keep.report_saved_plan(repair, saved.as_ref());
         }
         Ok(found.exit)
     })
 }
 
 /// Writes to stdout, and to the file of `--json-into`.
-fn told<B>(cx: &VerbContext<'_, B>, output: &VerbOutput<'_>, found: &DriftReportSource) -> Result<(), CliError> {
-    let render: ResultRenderer<'_> = &|writer, out| writer.drift(&found.drift, found.exit, out);
+fn write_drift<B>(cx: &VerbContext<'_, B>, output: &VerbOutput<'_>, found: &DriftReportSource) -> Result<(), CliError> {
+    let render: ResultRenderer<'_> = &|writer, out| writer.write_drift(&found.drift, found.exit, out);
     match cx.settings.format {
-        OutputFormat::Text | OutputFormat::Json => output.result(render),
+        OutputFormat::Text | OutputFormat::Json => output.write_result(render),
         format => {
-            output.drawn(&|out| found.write(format, &output.text(), out))?;
-            output.file_beside(render)
+            output.write_raw(&|out| found.write_format(format, &output.text_writer(), out))?;
+            output.write_json_file(render)
         }
     }
 }
 
 /// Warns about hosts that could not store their findings. The result is valid without; the next run tries again.
-fn say_unkept<B>(cx: &VerbContext<'_, B>, unkept: &[(HostName, String)]) {
+fn warn_unstored_findings<B>(cx: &VerbContext<'_, B>, unkept: &[(HostName, String)]) {
     let mut err = (cx.console.err)();
     for (host, why) in unkept {
         // Ignore a closed stderr: no other stream could report it.
-        let _ = writeln!(err, "warning: {host}: cannot store when its findings were first seen: {}", escape::line(why));
+        let _ = writeln!(
+            err,
+            "warning: {host}: cannot store when its findings were first seen: {}",
+            escape::escape_line(why)
+        );
     }
 }
 
 /// Writes human-readable text: to stdout, or to stderr if stdout carries a machine-readable format.
-fn people<B: Backend>(cx: &VerbContext<'_, B>, text: &str) -> Result<(), CliError> {
+fn write_text<B: Backend>(cx: &VerbContext<'_, B>, text: &str) -> Result<(), CliError> {
     let mut out = if cx.settings.format == OutputFormat::Text { (cx.console.out)() } else { (cx.console.err)() };
     let written = write!(out, "{text}").and_then(|()| out.flush());
     written.map_err(|error| CliError::unexpected(format!("cannot write the output: {error}")))
 }
 
-fn history<B: Backend>(
+fn show_history<B: Backend>(
     cx: &VerbContext<'_, B>,
     output: &VerbOutput<'_>,
     project: &B::Project,
     since: Option<HistoryStart>,
 ) -> VerbResult {
-    let history = cx.backend.drift_history(project, since, cx.settings).map_err(|why| {
+    let history = cx.backend.read_drift_history(project, since, cx.settings).map_err(|why| {
         CliError::unexpected(format!("cannot read the drift history: {why}"))
             .hint("pass another state directory with `--state`")
     })?;
     match cx.settings.format {
-        OutputFormat::Text | OutputFormat::Json => output.result(&|writer, out| writer.drift_history(&history, out))?,
+        OutputFormat::Text | OutputFormat::Json => {
+            output.write_result(&|writer, out| writer.write_drift_history(&history, out))?
+        }
         format => {
             let error = CliError::usage(format!("`--format {}` is not supported with `--history`", format.name()));
             return Err(error.hint("use `--format text` or `--format json`"));
@@ -199,21 +206,25 @@ fn history<B: Backend>(
     Ok(ExitCode::Done)
 }
 
-fn install<B: Backend>(
+fn install_drift_timer<B: Backend>(
     cx: &VerbContext<'_, B>,
     output: &VerbOutput<'_>,
     args: &DriftArgs,
     inventory: &Utf8Path,
     project: &B::Project,
 ) -> VerbResult {
-    let command = command(cx, args, inventory)?;
-    let said = timer::install(cx, &args.timer, &cx.backend.project(project).cluster, &command)?;
-    output.drawn(&|out| timer::tell(&said, out))?;
+    let command = build_timer_command(cx, args, inventory)?;
+    let said = timer::install_units(cx, &args.timer, &cx.backend.project(project).cluster, &command)?;
+    output.write_raw(&|out| timer::write_instructions(&said, out))?;
     Ok(ExitCode::Done)
 }
 
 /// Returns the command that the timer runs: this one, with absolute paths.
-fn command<B>(cx: &VerbContext<'_, B>, args: &DriftArgs, inventory: &Utf8Path) -> Result<Vec<String>, CliError> {
+fn build_timer_command<B>(
+    cx: &VerbContext<'_, B>,
+    args: &DriftArgs,
+    inventory: &Utf8Path,
+) -> Result<Vec<String>, CliError> {
     let absolute = |path: &Utf8Path| {
         let path = camino::absolute_utf8(path);
         path.map(Utf8PathBuf::into_string).map_err(|error| CliError::unexpected(error.to_string()))
@@ -223,7 +234,7 @@ fn command<B>(cx: &VerbContext<'_, B>, args: &DriftArgs, inventory: &Utf8Path) -
     let program = program.map_err(|_| CliError::unexpected("the path of the forge executable is not valid UTF-8"))?;
     let mut words = vec![program, "drift".to_owned(), absolute(inventory)?, "--quiet".to_owned()];
     let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    flag("--state", absolute(&cx.settings.state(inventory))?);
+    flag("--state", absolute(&cx.settings.state_folder(inventory))?);
     let typed = cx.typed;
     typed.on.iter().for_each(|on| flag("--on", on.clone()));
     typed.step.iter().for_each(|step| flag("--step", step.clone()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// Invalid or zero: a lowercase fragment that names the valid forms.
-pub fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse_positive_duration(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Some(Duration::ZERO) => Err("must be longer than zero".to_owned()),
         Some(duration) => Ok(duration),
@@ -21,9 +21,12 @@ mod tests {
 
     #[test]
     fn flags_take_what_files_take_but_not_zero() {
-        assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse("0s"), Err("must be longer than zero".to_owned()));
-        assert_eq!(parse("10"), Err("invalid duration: write it like `30s`, `10m`, `4h`, `1h30m` or `2d`".to_owned()));
+        assert_eq!(parse_positive_duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_positive_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_positive_duration("0s"), Err("must be longer than zero".to_owned()));
+        assert_eq!(
+            parse_positive_duration("10"),
+            Err("invalid duration: write it like `30s`, `10m`, `4h`, `1h30m` or `2d`".to_owned())
+        );
     }
 }

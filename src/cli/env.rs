@@ -26,23 +26,23 @@ pub struct CliEnvironment {
 
 impl CliEnvironment {
     /// Reads the process's environment. An empty variable counts as unset.
-    pub fn read() -> Self {
-        let path = |name| variable(name).map(Into::into);
+    pub fn from_process() -> Self {
+        let path = |name| read_variable(name).map(Into::into);
         Self {
             inventory: path("FORGE_INVENTORY"),
             state: path("FORGE_STATE"),
             runtime: path("XDG_RUNTIME_DIR"),
-            ssh_variables: variable("FORGE_SSH_ENV")
+            ssh_variables: read_variable("FORGE_SSH_ENV")
                 .map(|names| names.split_whitespace().map(str::to_owned).collect())
                 .unwrap_or_default(),
             home: path("HOME"),
-            user: variable("SUDO_USER").or_else(|| variable("USER")).or_else(|| variable("LOGNAME")),
+            user: read_variable("SUDO_USER").or_else(|| read_variable("USER")).or_else(|| read_variable("LOGNAME")),
         }
     }
 }
 
 /// Returns a variable's value. Secrets that an inventory takes from the environment use it too.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
-pub fn variable(name: &str) -> Option<String> {
+pub fn read_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -55,7 +55,7 @@ impl CliError {
     }
 
     /// The error was already reported, for example as diagnostics.
-    pub fn said(exit: ExitCode) -> Self {
+    pub fn already_reported(exit: ExitCode) -> Self {
         Self { message: None, ..Self::new(exit, "") }
     }
 
@@ -70,11 +70,11 @@ impl CliError {
     }
 
     /// Writes the error as text.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(message) = &self.message else { return Ok(()) };
         let style = anstyle::AnsiColor::Red.on_default().bold();
-        writeln!(out, "{style}error:{style:#} {}", escape::line(message))?;
-        self.notes.iter().try_for_each(|note| writeln!(out, "  note: {}", escape::line(note)))?;
-        self.hint.iter().try_for_each(|hint| writeln!(out, "  hint: {}", escape::line(hint)))
+        writeln!(out, "{style}error:{style:#} {}", escape::escape_line(message))?;
+        self.notes.iter().try_for_each(|note| writeln!(out, "  note: {}", escape::escape_line(note)))?;
+        self.hint.iter().try_for_each(|hint| writeln!(out, "  hint: {}", escape::escape_line(hint)))
     }
 }

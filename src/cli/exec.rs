@@ -11,7 +11,7 @@ use super::run::{LoadedProject, VerbContext, VerbResult, block_on};
 use super::settings::CliSettings;
 use crate::engine::{ExecCommand, ExecReport};
 use crate::model::HostName;
-use crate::view::{count, escape, fold};
+use crate::view::{escape, fold, format_count};
 use std::io::Write;
 
 /// Run one command on many hosts; identical outputs are shown once
@@ -42,19 +42,19 @@ pub struct ExecArgs {
     pub command: Vec<String>,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> VerbResult {
-    let command = command(args)?;
-    let settings = settings(cx, args)?;
-    let cx = &cx.with(&settings);
-    let target = cx.target(&InventoryArg::default())?;
-    let output = cx.output(&target);
-    let loaded = cx.load(&target)?;
-    possible(cx.console, args.yes, &loaded.1)?;
-    block_on(exec(cx, args, &command, &output, &loaded))
+pub fn run_exec<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> VerbResult {
+    let command = parse_command(args)?;
+    let settings = exec_settings(cx, args)?;
+    let cx = &cx.with_settings(&settings);
+    let target = cx.resolve_target(&InventoryArg::default())?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project(&target)?;
+    check_exec_can_ask(cx.console, args.yes, &loaded.1)?;
+    block_on(exec_on_hosts(cx, args, &command, &output, &loaded))
 }
 
 /// Applies the positional selector, which means the same as `--on`.
-fn settings<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> Result<CliSettings, CliError> {
+fn exec_settings<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> Result<CliSettings, CliError> {
     let mut settings = cx.settings.clone();
     let Some(selector) = &args.selector else { return Ok(settings) };
     if selector.ends_with(".yaml") || selector.ends_with(".yml") {
@@ -69,7 +69,7 @@ fn settings<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> Result<CliS
 }
 
 /// Returns the command: one argument is a script for a shell, several are words.
-fn command(args: &ExecArgs) -> Result<ExecCommand, CliError> {
+fn parse_command(args: &ExecArgs) -> Result<ExecCommand, CliError> {
     match args.command.as_slice() {
         [] => Err(CliError::usage("no command given").hint("pass it after `--`, as in `forge exec gpu-01 -- uptime`")),
         [text] if text.trim().is_empty() => Err(CliError::usage("the command is empty")),
@@ -79,52 +79,54 @@ fn command(args: &ExecArgs) -> Result<ExecCommand, CliError> {
 }
 
 /// Checks before contacting a host that the user can be asked for confirmation.
-fn possible(console: &Console, yes: bool, hosts: &[HostName]) -> Result<(), CliError> {
+fn check_exec_can_ask(console: &Console, yes: bool, hosts: &[HostName]) -> Result<(), CliError> {
     match yes || console.can_ask || hosts.len() < 2 {
         true => Ok(()),
         false => Err(CliError::usage(format!(
             "exec on more than one host ({}) requires confirmation, but there is no terminal",
-            count(hosts.len(), "host")
+            format_count(hosts.len(), "host")
         ))
         .hint("pass `--yes` to skip the confirmation, or select one host")),
     }
 }
 
-fn question(command: &ExecCommand, hosts: &[HostName]) -> String {
+fn format_question(command: &ExecCommand, hosts: &[HostName]) -> String {
     const CHARS: usize = 100;
     let text = match command {
         ExecCommand::Shell(text) => text.clone(),
         // Quoting fails only for a NUL byte, which cannot be typed.
         ExecCommand::Words(words) => shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
     };
-    let names = fold::fold(hosts.iter().map(HostName::as_str));
-    let (text, names) = (escape::short(&text, CHARS), escape::short(&names, CHARS));
-    format!("run `{text}` on {}: {names}?", count(hosts.len(), "host"))
+    let names = fold::fold_names(hosts.iter().map(HostName::as_str));
+    let (text, names) = (escape::escape_truncated(&text, CHARS), escape::escape_truncated(&names, CHARS));
+    format!("run `{text}` on {}: {names}?", format_count(hosts.len(), "host"))
 }
 
-async fn exec<B: Backend>(
+async fn exec_on_hosts<B: Backend>(
     cx: &VerbContext<'_, B>,
     args: &ExecArgs,
     command: &ExecCommand,
     output: &VerbOutput<'_>,
     (project, hosts): &LoadedProject<B::Project>,
 ) -> VerbResult {
-    let mut stop = InterruptSignals::catch()?;
+    let mut stop = InterruptSignals::start_listening()?;
     let asks = hosts.len() > 1 && !args.yes;
-    if asks && !confirm::ask(&mut stop, cx.console, &question(command, hosts)).await? {
+    if asks && !confirm::ask_yes_no(&mut stop, cx.console, &format_question(command, hosts)).await? {
         return Err(CliError::interrupted("not run; nothing was contacted"));
     }
     let cancel = B::Cancel::default();
-    let work = cx.shown(output, |events| cx.backend.exec(project, hosts, command, cx.settings, events, cancel.clone()));
-    let report = stoppable(cx, &mut stop, work, &cancel).await;
+    let work = cx.run_with_progress(output, |events| {
+        cx.backend.exec_command(project, hosts, command, cx.settings, events, cancel.clone())
+    });
+    let report = run_stoppable(cx, &mut stop, work, &cancel).await;
     let exit = report.exit_code();
-    output.result(&|writer, out| writer.exec(&report, exit, out))?;
+    output.write_result(&|writer, out| writer.write_exec_report(&report, exit, out))?;
     Ok(exit)
 }
 
 /// Runs `work` and stops it on interrupts. Prints how to abandon it: a command may run for long, and no later run
 /// resumes it.
-async fn stoppable<B: Backend>(
+async fn run_stoppable<B: Backend>(
     cx: &VerbContext<'_, B>,
     stop: &mut InterruptSignals,
     work: impl Future<Output = ExecReport>,
@@ -134,8 +136,8 @@ async fn stoppable<B: Backend>(
     loop {
         tokio::select! {
             report = &mut work => return report,
-            () = stop.next() => {
-                cx.backend.stop(cancel);
+            () = stop.next_interrupt() => {
+                cx.backend.request_stop(cancel);
                 // Ignore a closed stderr: no other stream could report it.
                 let text = "stopping after the running commands; interrupt again to leave them running";
                 let _ = writeln!((cx.console.err)(), "{text}");

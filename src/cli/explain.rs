@@ -9,7 +9,7 @@ use super::settings::CliSettings;
 use crate::config::{self, Project, ValueName};
 use crate::diag::{Code, did_you_mean};
 use crate::model::ExitCode;
-use crate::view::{ManualPage, manual_page, manual_topics};
+use crate::view::{ManualPage, find_manual_page, list_manual_topics};
 
 /// Explain a value, a step, a kind of resource, a topic or an error code; no host is contacted
 ///
@@ -52,7 +52,7 @@ impl<'t> ExplainTopic<'t> {
         if let Some(code) = Code::parse(text) {
             return Some(Self::Code(code));
         }
-        if let Some(page) = manual_page(text) {
+        if let Some(page) = find_manual_page(text) {
             return Some(Self::Page(page));
         }
         if let Some((recipe, step)) = text.split_once('/') {
@@ -66,64 +66,66 @@ impl<'t> ExplainTopic<'t> {
     }
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ExplainArgs) -> VerbResult {
+pub fn run_explain<B: Backend>(cx: &VerbContext<'_, B>, args: &ExplainArgs) -> VerbResult {
     match ExplainTopic::parse(&args.thing) {
         Some(ExplainTopic::Code(code)) => {
-            without_inventory(cx).result(&|writer, out| writer.code(code, out))?;
+            output_without_inventory(cx).write_result(&|writer, out| writer.write_error_code(code, out))?;
         }
-        Some(ExplainTopic::Page(page)) => without_inventory(cx).result(&|writer, out| writer.page(&page, out))?,
-        Some(ExplainTopic::Step { recipe, step }) => self::step(cx, recipe, step)?,
-        Some(ExplainTopic::Value { on, name }) => value(cx, on, &name)?,
-        None => return Err(unknown(cx, &args.thing)),
+        Some(ExplainTopic::Page(page)) => {
+            output_without_inventory(cx).write_result(&|writer, out| writer.write_manual_page(&page, out))?
+        }
+        Some(ExplainTopic::Step { recipe, step }) => self::explain_step(cx, recipe, step)?,
+        Some(ExplainTopic::Value { on, name }) => explain_value(cx, on, &name)?,
+        None => return Err(unknown_topic_error(cx, &args.thing)),
     }
     Ok(ExitCode::Done)
 }
 
-fn without_inventory<'c, B>(cx: &VerbContext<'c, B>) -> VerbOutput<'c> {
+fn output_without_inventory<'c, B>(cx: &VerbContext<'c, B>) -> VerbOutput<'c> {
     VerbOutput { console: cx.console, settings: cx.settings, target: None }
 }
 
-fn step<B: Backend>(cx: &VerbContext<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {
-    let target = cx.target(&InventoryArg::default())?;
-    let output = cx.output(&target);
-    let (project, hosts) = cx.load(&target)?;
+fn explain_step<B: Backend>(cx: &VerbContext<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {
+    let target = cx.resolve_target(&InventoryArg::default())?;
+    let output = cx.output_for(&target);
+    let (project, hosts) = cx.load_project(&target)?;
     let project = cx.backend.project(&project);
     let page = config::explain_step(project, &hosts, recipe, step);
-    let page = page.map_err(|diag| output.selection_error(&diag, &project.sources))?;
-    output.result(&|writer, out| writer.step(&page, out))
+    let page = page.map_err(|diag| output.report_selection_error(&diag, &project.sources))?;
+    output.write_result(&|writer, out| writer.write_step(&page, out))
 }
 
-fn value<B: Backend>(cx: &VerbContext<'_, B>, on: Option<&str>, name: &ValueName) -> Result<(), CliError> {
-    let settings = narrowed(cx.settings, on)?;
+fn explain_value<B: Backend>(cx: &VerbContext<'_, B>, on: Option<&str>, name: &ValueName) -> Result<(), CliError> {
+    let settings = narrow_settings(cx.settings, on)?;
     let cx = VerbContext { settings: &settings, ..*cx };
-    let target = cx.target(&InventoryArg::default())?;
-    let output = cx.output(&target);
-    let (project, hosts): LoadedProject<B::Project> = cx.load(&target)?;
+    let target = cx.resolve_target(&InventoryArg::default())?;
+    let output = cx.output_for(&target);
+    let (project, hosts): LoadedProject<B::Project> = cx.load_project(&target)?;
     let project = cx.backend.project(&project);
     let pages = config::explain_value(project, &hosts, name);
-    let pages = pages.map_err(|diag| output.selection_error(&diag, &project.sources))?;
-    output.result(&|writer, out| writer.values(&pages, out))
+    let pages = pages.map_err(|diag| output.report_selection_error(&diag, &project.sources))?;
+    output.write_result(&|writer, out| writer.write_values(&pages, out))
 }
 
-fn narrowed(settings: &CliSettings, on: Option<&str>) -> Result<CliSettings, CliError> {
+fn narrow_settings(settings: &CliSettings, on: Option<&str>) -> Result<CliSettings, CliError> {
     match (on, &settings.on) {
         (Some(on), Some(other)) => {
             let message = format!("hosts are selected twice: `{on}` and `--on {other}`");
             Err(CliError::usage(message).hint("pass only one of them"))
         }
-        (Some(on), None) => Ok(settings.narrowed(on)),
+        (Some(on), None) => Ok(settings.with_selection(on)),
         (None, _) => Ok(settings.clone()),
     }
 }
 
 /// Returns the error for an unknown `thing`, with the nearest known name; a missing inventory contributes no names.
-fn unknown<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliError {
+fn unknown_topic_error<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliError {
     let mut known: Vec<String> = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
-    known.extend(manual_topics().map(str::to_owned));
-    let loaded = cx.target(&InventoryArg::default()).ok();
-    let project = loaded.and_then(|target| cx.backend.load(&target.path, cx.settings).0);
+    known.extend(list_manual_topics().map(str::to_owned));
+    let loaded = cx.resolve_target(&InventoryArg::default()).ok();
+    let project = loaded.and_then(|target| cx.backend.load_project(&target.path, cx.settings).0);
     if let Some(project) = &project {
-        known.extend(things(cx.backend.project(project)));
+        known.extend(list_project_topics(cx.backend.project(project)));
     }
     let error = CliError::usage(format!("`{thing}` is not a value, step, kind, topic or error code"));
     let recipe = project.as_ref().is_some_and(|project| cx.backend.project(project).library.contains_key(thing));
@@ -134,7 +136,7 @@ fn unknown<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliError {
     }
 }
 
-fn things(project: &Project) -> Vec<String> {
+fn list_project_topics(project: &Project) -> Vec<String> {
     let mut things: Vec<String> = Vec::new();
     for recipe in project.library.values() {
         things.extend(recipe.steps.iter().map(|step| format!("{}/{}", recipe.name, step.name)));

@@ -30,34 +30,34 @@ pub struct FactsArgs {
     pub outliers: bool,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &FactsArgs) -> VerbResult {
-    let settings = args.recorded.settings(cx.settings)?;
+pub fn run_facts<B: Backend>(cx: &VerbContext<'_, B>, args: &FactsArgs) -> VerbResult {
+    let settings = args.recorded.apply_to_settings(cx.settings)?;
     let cx = &VerbContext { settings: &settings, ..*cx };
-    let target = cx.target(&args.inventory)?;
-    let output = cx.output(&target);
-    let loaded = cx.load(&target)?;
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project(&target)?;
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Facts).await?;
-        args.recorded.write(cx.backend, &loaded.0, &seen)?;
+        let mut stop = InterruptSignals::start_listening()?;
+        let seen = cx.observe_hosts(&mut stop, &output, &loaded, ObservePurpose::Facts).await?;
+        args.recorded.write_recording(cx.backend, &loaded.0, &seen)?;
         let seen = seen.as_ref();
-        let exit = exit_code(seen);
+        let exit = facts_exit_code(seen);
         if args.outliers {
-            let outliers = engine::outliers(cx.backend.project(&loaded.0), seen);
-            output.result(&|writer, out| writer.outliers(seen, &outliers, exit, out))?;
+            let outliers = engine::find_host_outliers(cx.backend.project(&loaded.0), seen);
+            output.write_result(&|writer, out| writer.write_outliers(seen, &outliers, exit, out))?;
             return Ok(exit);
         }
-        output.result(&|writer, out| writer.facts(seen, exit, out))?;
+        output.write_result(&|writer, out| writer.write_facts(seen, exit, out))?;
         Ok(exit)
     })
 }
 
 /// Returns the exit code for the shown facts.
-pub fn exit_code(seen: &[ObservedHost]) -> ExitCode {
+pub fn facts_exit_code(seen: &[ObservedHost]) -> ExitCode {
     // An unknown fact is shown with its reason, which is a complete answer, so it does not change the exit code.
     let of_host = |host: &ObservedHost| match host.is_observed() {
         false => ExitCode::Unreachable,
         true => ExitCode::Done,
     };
-    ExitCode::worst(seen.iter().map(of_host))
+    ExitCode::pick_worst(seen.iter().map(of_host))
 }

@@ -36,24 +36,26 @@ pub struct FetchArgs {
     pub offline: bool,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &FetchArgs) -> VerbResult {
-    let settings = cx.settings.offline(args.offline);
+pub fn run_fetch<B: Backend>(cx: &VerbContext<'_, B>, args: &FetchArgs) -> VerbResult {
+    let settings = cx.settings.with_offline(args.offline);
     let cx = &VerbContext { settings: &settings, ..*cx };
-    let target = cx.target(&args.inventory)?;
-    let output = cx.output(&target);
-    let (project, hosts) = cx.load_with(&target, B::load_to_learn)?;
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let (project, hosts) = cx.load_project_with(&target, B::load_for_digests)?;
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
-        let work = cx.shown(&output, |events| cx.backend.fetch(&project, &hosts, args.lock, cx.settings, events));
+        let mut stop = InterruptSignals::start_listening()?;
+        let work = cx.run_with_progress(&output, |events| {
+            cx.backend.fetch_artifacts(&project, &hosts, args.lock, cx.settings, events)
+        });
         let report = tokio::select! {
             report = work => report.map_err(CliError::unexpected)?,
-            () = stop.next() => {
+            () = stop.next_interrupt() => {
                 let error = CliError::interrupted("interrupted while fetching");
                 return Err(error.hint("run the command again to resume"));
             }
         };
         let exit = report.exit_code();
-        output.result(&|writer, out| writer.fetch(&report, exit, out))?;
+        output.write_result(&|writer, out| writer.write_fetch_report(&report, exit, out))?;
         Ok(exit)
     })
 }

@@ -5,7 +5,7 @@ use clap::{Command, Error};
 use std::ffi::OsString;
 
 /// Flags of `ansible-playbook` and `terraform`, each with forge's equivalent.
-const FLAGS: &[(&[&str], &str)] = &[
+const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["--limit", "-l"], "to select hosts, use `--on SELECTOR`"),
     (&["--check", "-C"], "for a dry run, use `forge plan`"),
     (&["--diff", "-D"], "to show differences, use `forge plan`"),
@@ -43,14 +43,14 @@ const FLAGS: &[(&[&str], &str)] = &[
 ];
 
 /// Adds a hint to a clap error about a flag of another tool.
-pub fn with_hint(error: Error, command: &Command) -> Error {
+pub fn add_foreign_flag_hint(error: Error, command: &Command) -> Error {
     let typed = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) => typed.clone(),
         _ => return error,
     };
-    let Some(hint) = hint(&typed) else { return error };
+    let Some(hint) = find_flag_hint(&typed) else { return error };
     // Builds a new error: clap's own suggestion, which is by spelling, cannot be removed from an error.
-    let mut hinted = unknown(command, typed, hint);
+    let mut hinted = unknown_flag_error(command, typed, hint);
     if let Some(usage) = error.get(ContextKind::Usage) {
         hinted.insert(ContextKind::Usage, usage.clone());
     }
@@ -58,22 +58,22 @@ pub fn with_hint(error: Error, command: &Command) -> Error {
 }
 
 /// Rejects long flags with a single dash: clap would read `-out=FILE` as `-o ut=FILE` and write a file of that name.
-pub fn refuse_terraform_flags(argv: &[OsString], command: &Command) -> Result<(), Error> {
+pub fn reject_terraform_flags(argv: &[OsString], command: &Command) -> Result<(), Error> {
     let own = argv.iter().filter_map(|typed| typed.to_str()).take_while(|typed| *typed != "--");
     let is_long = |typed: &&str| !typed.starts_with("--") && typed.len() > 2;
-    let mut foreign = own.filter(is_long).filter_map(|typed| Some((typed, hint(typed)?)));
-    foreign.next().map_or(Ok(()), |(typed, hint)| Err(unknown(command, name(typed).to_owned(), hint)))
+    let mut foreign = own.filter(is_long).filter_map(|typed| Some((typed, find_flag_hint(typed)?)));
+    foreign.next().map_or(Ok(()), |(typed, hint)| Err(unknown_flag_error(command, flag_name(typed).to_owned(), hint)))
 }
 
-fn hint(typed: &str) -> Option<&'static str> {
-    FLAGS.iter().find(|(names, _)| names.contains(&name(typed))).map(|(_, hint)| *hint)
+fn find_flag_hint(typed: &str) -> Option<&'static str> {
+    FOREIGN_FLAGS.iter().find(|(names, _)| names.contains(&flag_name(typed))).map(|(_, hint)| *hint)
 }
 
-fn name(typed: &str) -> &str {
+fn flag_name(typed: &str) -> &str {
     typed.split('=').next().unwrap_or_default()
 }
 
-fn unknown(command: &Command, typed: String, hint: &str) -> Error {
+fn unknown_flag_error(command: &Command, typed: String, hint: &str) -> Error {
     let mut error = Error::new(ErrorKind::UnknownArgument).with_cmd(command);
     error.insert(ContextKind::InvalidArg, ContextValue::String(typed));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.to_owned().into()]));

@@ -22,18 +22,18 @@ pub struct GraphArgs {
     pub inventory: InventoryArg,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &GraphArgs) -> VerbResult {
-    let target = cx.target(&args.inventory)?;
-    let output = cx.output(&target);
-    let (project, hosts) = cx.load(&target)?;
-    let chart = config::chart(cx.backend.project(&project), &hosts, &cx.settings.filter);
+pub fn run_graph<B: Backend>(cx: &VerbContext<'_, B>, args: &GraphArgs) -> VerbResult {
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let (project, hosts) = cx.load_project(&target)?;
+    let chart = config::build_chart(cx.backend.project(&project), &hosts, &cx.settings.filter);
     match cx.settings.format {
-        OutputFormat::Dot => output.drawn(&|out| view::dot(&chart, out))?,
-        OutputFormat::Mermaid => output.drawn(&|out| view::mermaid(&chart, out))?,
-        _ => output.result(&|writer, out| writer.graph(&chart, out))?,
+        OutputFormat::Dot => output.write_raw(&|out| view::write_dot(&chart, out))?,
+        OutputFormat::Mermaid => output.write_raw(&|out| view::write_mermaid(&chart, out))?,
+        _ => output.write_result(&|writer, out| writer.write_graph(&chart, out))?,
     }
     if !matches!(cx.settings.format, OutputFormat::Text | OutputFormat::Json) {
-        output.file_beside(&|writer, out| writer.graph(&chart, out))?;
+        output.write_json_file(&|writer, out| writer.write_graph(&chart, out))?;
     }
     Ok(ExitCode::Done)
 }

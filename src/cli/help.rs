@@ -4,16 +4,16 @@ use super::env;
 use crate::model::ExitCode;
 
 /// Returns the last part of `forge --help`: environment variables and exit codes.
-pub fn closing() -> String {
-    format!("{}\n\n{}", variables(), exit_codes())
+pub fn render_help_footer() -> String {
+    format!("{}\n\n{}", render_variables(), render_exit_codes())
 }
 
-fn variables() -> String {
+fn render_variables() -> String {
     let lines = env::VARIABLES.iter().map(|(name, meaning)| format!("  {name:<16} {meaning}"));
     format!("Environment:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn exit_codes() -> String {
+fn render_exit_codes() -> String {
     let mut codes = ExitCode::WORST_FIRST;
     codes.sort_by_key(|code| code.code());
     let lines = codes.iter().map(|code| format!("  {:>3}  {}", code.code(), code.meaning()));

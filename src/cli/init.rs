@@ -37,15 +37,16 @@ pub struct InitArgs {
     pub cluster: Option<String>,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &InitArgs) -> VerbResult {
-    cx.settings.json_into.iter().try_for_each(|path| file::check(path))?;
-    refuse_overwriting(&args.into)?;
-    let output = VerbOutput { console: cx.console, settings: cx.settings, target: Some(arguments(&args.into)) };
-    let (starting, differences) = starting_of(args, &output)?;
-    let text = starting::inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
-    let recipe = write(&args.into, &text)?;
-    let (_, diags, sources) = cx.backend.load(&args.into, cx.settings);
-    output.diags(&diags, &sources)?;
+pub fn run_init<B: Backend>(cx: &VerbContext<'_, B>, args: &InitArgs) -> VerbResult {
+    cx.settings.json_into.iter().try_for_each(|path| file::check_writable(path))?;
+    reject_existing_file(&args.into)?;
+    let output =
+        VerbOutput { console: cx.console, settings: cx.settings, target: Some(inventory_arguments(&args.into)) };
+    let (starting, differences) = build_starting_inventory(args, &output)?;
+    let text = starting::render_inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
+    let recipe = write_starting_files(&args.into, &text)?;
+    let (_, diags, sources) = cx.backend.load_project(&args.into, cx.settings);
+    output.write_diags(&diags, &sources)?;
     if diags.has_errors() {
         return Err(CliError::input(format!(
             "`{}` was written, but is not valid yet: fix the errors above",
@@ -54,32 +55,32 @@ pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &InitArgs) -> VerbResult {
     }
     let groups = starting.groups.keys().filter(|name| *name != "all").count();
     let init =
-        InitResult { inventory: args.into.to_string(), recipe, hosts: starting.host_count(), groups, differences };
-    output.result(&|writer, out| writer.init(&init, ExitCode::Done, out))?;
+        InitResult { inventory: args.into.to_string(), recipe, hosts: starting.count_hosts(), groups, differences };
+    output.write_result(&|writer, out| writer.write_init_result(&init, ExitCode::Done, out))?;
     Ok(ExitCode::Done)
 }
 
-fn starting_of(
+fn build_starting_inventory(
     args: &InitArgs,
     output: &VerbOutput<'_>,
 ) -> Result<(StarterInventory, Vec<AnsibleDifference>), CliError> {
     let cluster = args.cluster.clone().unwrap_or_else(|| folder_name(&args.into));
-    let cluster = config::cluster_name(&cluster);
+    let cluster = config::sanitize_cluster_name(&cluster);
     match &args.from_ansible {
-        Some(path) => converted(path, config::from_ansible(path, &cluster), output),
-        None if args.hosts.is_empty() => Ok((this_machine(cluster), Vec::new())),
-        None => StarterInventory::of_hosts(cluster, &args.hosts)
+        Some(path) => convert_ansible_inventory(path, config::convert_ansible_inventory(path, &cluster), output),
+        None if args.hosts.is_empty() => Ok((local_inventory(cluster), Vec::new())),
+        None => StarterInventory::from_typed_hosts(cluster, &args.hosts)
             .map(|starting| (starting, Vec::new()))
             .map_err(CliError::usage),
     }
 }
 
-fn converted(
+fn convert_ansible_inventory(
     path: &Utf8Path,
     converted: AnsibleConversion,
     output: &VerbOutput<'_>,
 ) -> Result<(StarterInventory, Vec<AnsibleDifference>), CliError> {
-    output.diags(&converted.diags, &converted.sources)?;
+    output.write_diags(&converted.diags, &converted.sources)?;
     match converted.starting {
         Some(starting) if starting.hosts.is_empty() => {
             let error = CliError::input(format!("`{path}` has no hosts; nothing was written"));
@@ -88,55 +89,55 @@ fn converted(
         }
         Some(starting) => Ok((starting, converted.differences)),
         None => {
-            let errors = view::count(converted.diags.errors(), "error");
+            let errors = view::format_count(converted.diags.count_errors(), "error");
             Err(CliError::input(format!("{errors} in `{path}`; nothing was written")))
         }
     }
 }
 
-fn this_machine(cluster: String) -> StarterInventory {
+fn local_inventory(cluster: String) -> StarterInventory {
     let host = StarterHost { connect: [("transport", Value::from("local"))].into(), ..StarterHost::default() };
     StarterInventory { cluster, hosts: [("localhost".to_owned(), host)].into(), ..StarterInventory::default() }
 }
 
 /// Returns the name of the directory that the file is written to.
 fn folder_name(path: &Utf8Path) -> String {
-    let folder = folder(path).canonicalize_utf8().ok();
+    let folder = parent_folder(path).canonicalize_utf8().ok();
     folder.and_then(|folder| folder.file_name().map(str::to_owned)).unwrap_or_default()
 }
 
-fn folder(path: &Utf8Path) -> &Utf8Path {
+fn parent_folder(path: &Utf8Path) -> &Utf8Path {
     path.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."))
 }
 
-fn arguments(path: &Utf8Path) -> String {
+fn inventory_arguments(path: &Utf8Path) -> String {
     match path.as_str() {
         "inventory.yaml" => String::new(),
         path => shlex::try_quote(path).map(Into::into).unwrap_or_default(),
     }
 }
 
-fn refuse_overwriting(path: &Utf8Path) -> Result<(), CliError> {
+fn reject_existing_file(path: &Utf8Path) -> Result<(), CliError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(there(path)),
+        Ok(_) => Err(file_exists_error(path)),
         Err(_) => Ok(()),
     }
 }
 
-fn there(path: &Utf8Path) -> CliError {
+fn file_exists_error(path: &Utf8Path) -> CliError {
     CliError::usage(format!("`{path}` already exists; init does not overwrite files"))
         .hint("choose another path with `--into`, or move the file away")
 }
 
 /// Writes the inventory, and the example recipe unless a recipe of that name exists.
-fn write(path: &Utf8Path, text: &str) -> Result<RecipeFile, CliError> {
-    let recipes = folder(path).join("recipes");
+fn write_starting_files(path: &Utf8Path, text: &str) -> Result<RecipeFile, CliError> {
+    let recipes = parent_folder(path).join("recipes");
     fs_err::create_dir_all(&recipes).map_err(|error| CliError::unexpected(error.to_string()))?;
     let recipe = recipes.join("hello.yaml");
     let path_shown = recipe.strip_prefix("./").unwrap_or(&recipe).to_string();
-    let is_new = file::create(&recipe, starting::RECIPE)?;
-    match file::create(path, text)? {
+    let is_new = file::create_file(&recipe, starting::STARTER_RECIPE)?;
+    match file::create_file(path, text)? {
         true => Ok(RecipeFile { path: path_shown, is_new }),
-        false => Err(there(path)),
+        false => Err(file_exists_error(path)),
     }
 }

@@ -16,7 +16,7 @@ impl InterruptSignals {
     ///
     /// # Errors
     /// Unexpected: the system refuses a signal handler.
-    pub fn catch() -> Result<Self, CliError> {
+    pub fn start_listening() -> Result<Self, CliError> {
         let catch = |kind| signal(kind).map_err(|error| CliError::unexpected(format!("cannot catch signals: {error}")));
         let hangup = if ignores_hangup() { None } else { Some(catch(SignalKind::hangup())?) };
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())?, hangup })
@@ -24,16 +24,16 @@ impl InterruptSignals {
 
     /// Returns at the next interrupt. A closed terminal counts as one interrupt: the kernel and the shell both send a
     /// signal for it, and the second must not count as the request to abandon running steps.
-    pub async fn next(&mut self) {
+    pub async fn next_interrupt(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            () = next_of(&mut self.hangup) => self.hangup = None,
+            () = next_signal(&mut self.hangup) => self.hangup = None,
         }
     }
 }
 
-async fn next_of(signal: &mut Option<Signal>) {
+async fn next_signal(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
         None => std::future::pending().await,

@@ -5,7 +5,7 @@ use super::env::CliEnvironment;
 use super::error::CliError;
 use camino::{Utf8Path, Utf8PathBuf};
 
-const DEFAULT: &str = "inventory.yaml";
+const DEFAULT_INVENTORY: &str = "inventory.yaml";
 
 /// An inventory's path and the arguments that select it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,37 +19,37 @@ pub struct InventoryTarget {
 ///
 /// # Errors
 /// Usage: given twice, or none of these exists.
-pub fn resolve(
+pub fn resolve_inventory(
     argument: &InventoryArg,
     typed: &GlobalArgs,
     environment: &CliEnvironment,
     exists: impl Fn(&Utf8Path) -> bool,
 ) -> Result<InventoryTarget, CliError> {
     let (path, mut arguments) = match (&argument.inventory, &typed.inventory_flag, &environment.inventory) {
-        (Some(argument), Some(flag), _) => return Err(twice(argument, flag)),
+        (Some(argument), Some(flag), _) => return Err(duplicate_inventory_error(argument, flag)),
         (Some(path), None, _) => (path.clone(), vec![path.to_string()]),
         (None, Some(path), _) => (path.clone(), vec!["-i".to_owned(), path.to_string()]),
         (None, None, Some(path)) => (path.clone(), Vec::new()),
-        (None, None, None) if exists(Utf8Path::new(DEFAULT)) => (DEFAULT.into(), Vec::new()),
-        (None, None, None) => return Err(none()),
+        (None, None, None) if exists(Utf8Path::new(DEFAULT_INVENTORY)) => (DEFAULT_INVENTORY.into(), Vec::new()),
+        (None, None, None) => return Err(no_inventory_error()),
     };
-    arguments.extend(narrowing(typed));
-    Ok(InventoryTarget { path, arguments: joined(&arguments) })
+    arguments.extend(collect_selection_flags(typed));
+    Ok(InventoryTarget { path, arguments: join_quoted(&arguments) })
 }
 
 /// Reports whether [`resolve`] finds an inventory, or an error in how it is given.
-pub fn is_named(
+pub fn is_inventory_given(
     argument: &InventoryArg,
     typed: &GlobalArgs,
     environment: &CliEnvironment,
     exists: impl Fn(&Utf8Path) -> bool,
 ) -> bool {
     let named = argument.inventory.is_some() || typed.inventory_flag.is_some() || environment.inventory.is_some();
-    named || exists(Utf8Path::new(DEFAULT))
+    named || exists(Utf8Path::new(DEFAULT_INVENTORY))
 }
 
 /// Returns the flags that a next command repeats to select the same hosts and steps.
-fn narrowing(typed: &GlobalArgs) -> Vec<String> {
+fn collect_selection_flags(typed: &GlobalArgs) -> Vec<String> {
     let on = typed.on.iter().map(|on| ("--on", on));
     let step = typed.step.iter().map(|step| ("--step", step));
     let skip = typed.skip.iter().map(|skip| ("--skip", skip));
@@ -57,20 +57,20 @@ fn narrowing(typed: &GlobalArgs) -> Vec<String> {
 }
 
 /// Joins and quotes arguments. Quoting fails only for a NUL byte, which cannot be typed.
-fn joined(arguments: &[String]) -> String {
+fn join_quoted(arguments: &[String]) -> String {
     shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default()
 }
 
 /// Quotes one argument for a next command.
-pub fn quoted(argument: &str) -> String {
-    joined(&[argument.to_owned()])
+pub fn quote_argument(argument: &str) -> String {
+    join_quoted(&[argument.to_owned()])
 }
 
-fn twice(argument: &Utf8Path, flag: &Utf8Path) -> CliError {
+fn duplicate_inventory_error(argument: &Utf8Path, flag: &Utf8Path) -> CliError {
     CliError::usage(format!("two inventories given: `{argument}` and `-i {flag}`")).hint("pass only one of them")
 }
 
-fn none() -> CliError {
+fn no_inventory_error() -> CliError {
     CliError::usage("no inventory given")
         .note("tried: the argument and `-i` (not given), `$FORGE_INVENTORY` (not set), `./inventory.yaml` (not found)")
         .hint("pass one, as in `forge plan cluster.yaml`")

@@ -31,12 +31,12 @@ pub struct LibraryBackend {
 
 impl LibraryBackend {
     pub fn new() -> Self {
-        let now = now().strftime("%Y%m%dT%H%M%S");
-        let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
+        let now = read_clock().strftime("%Y%m%dT%H%M%S");
+        let random = transport::random_token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
         Self { run: format!("{now}-{random}"), depot: OnceLock::new() }
     }
 
-    fn options(&self, project: &Project, settings: &CliSettings) -> RunOptions {
+    fn engine_options(&self, project: &Project, settings: &CliSettings) -> RunOptions {
         RunOptions {
             parallel: settings.parallel,
             timeout: settings.timeout,
@@ -45,37 +45,37 @@ impl LibraryBackend {
             policy: settings.policy,
             evict_busy: settings.evict_busy.clone(),
             run: self.run.clone(),
-            boot_id: boot_id(),
+            boot_id: read_boot_id(),
             controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
-            clock: now,
+            clock: read_clock,
             control_dir: transport::control_dir(settings.runtime.as_deref()),
             ssh_variables: settings.ssh_variables.clone(),
-            sandboxes: sandboxes(project, settings),
+            sandboxes: sandbox_root(project, settings),
             replay: settings.replay.clone(),
-            depot: self.depot.get_or_init(|| depot(project, settings)).clone(),
+            depot: self.depot.get_or_init(|| open_depot(project, settings)).clone(),
         }
     }
 
-    fn info(&self, project: &Project, settings: &CliSettings) -> RunInfo {
-        let RunOptions { run, controller, user, .. } = self.options(project, settings);
+    fn run_info(&self, project: &Project, settings: &CliSettings) -> RunInfo {
+        let RunOptions { run, controller, user, .. } = self.engine_options(project, settings);
         RunInfo {
             version: RUN_VERSION,
             run,
             verb: "apply".to_owned(),
             cluster: project.cluster.clone(),
             inventory: project.inventory.to_string(),
-            began: now().to_string(),
+            began: read_clock().to_string(),
             user,
             controller,
-            simulated: simulated(project),
+            simulated: list_simulated_hosts(project),
         }
     }
 
     /// Opens the run's directory. If that fails, the run continues and reports that it has no history.
-    fn journal(&self, project: &Project, settings: &CliSettings, events: &VerbEvents) -> Option<RunJournal> {
-        let begun = store(project, settings).begin(&self.run);
-        match begun.and_then(|run| run.write("run.json", &self.info(project, settings)).map(|_| run)) {
+    fn open_journal(&self, project: &Project, settings: &CliSettings, events: &VerbEvents) -> Option<RunJournal> {
+        let begun = open_store(project, settings).create_run(&self.run);
+        match begun.and_then(|run| run.write_json("run.json", &self.run_info(project, settings)).map(|_| run)) {
             Ok(run) => Some(run),
             Err(error) => {
                 // The receiver is closed only when the process is about to exit.
@@ -86,49 +86,49 @@ impl LibraryBackend {
     }
 }
 
-fn store(project: &Project, settings: &CliSettings) -> StateStore {
-    StateStore::new(&settings.state(&project.inventory), &project.cluster)
+fn open_store(project: &Project, settings: &CliSettings) -> StateStore {
+    StateStore::new(&settings.state_folder(&project.inventory), &project.cluster)
 }
 
-fn depot(project: &Project, settings: &CliSettings) -> Arc<ArtifactFetcher> {
-    let folder = store(project, settings).root().join("artifacts");
+fn open_depot(project: &Project, settings: &CliSettings) -> Arc<ArtifactFetcher> {
+    let folder = open_store(project, settings).root().join("artifacts");
     Arc::new(ArtifactFetcher::new(ArtifactCache::new(folder), settings.offline))
 }
 
 /// Returns the options for loading an inventory: every verb includes the built-in recipes.
-fn load_options(settings: &CliSettings) -> LoadOptions<'static> {
-    LoadOptions { trust: settings.trust, embedded: config::shipped::RECIPES, env: &env::variable }
+fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
+    LoadOptions { trust: settings.trust, embedded: config::shipped::BUILTIN_RECIPES, env: &env::read_variable }
 }
 
-fn simulated(project: &Project) -> Vec<HostName> {
+fn list_simulated_hosts(project: &Project) -> Vec<HostName> {
     project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
 }
 
 /// Adds the cluster's API, which is observed with the hosts unless `--on` selects hosts.
-fn with_cluster(project: &Project, hosts: &[HostName], settings: &CliSettings) -> Vec<HostName> {
-    let own = project.member().filter(|own| settings.on.is_none() && !hosts.contains(own));
+fn add_cluster_host(project: &Project, hosts: &[HostName], settings: &CliSettings) -> Vec<HostName> {
+    let own = project.cluster_member().filter(|own| settings.on.is_none() && !hosts.contains(own));
     hosts.iter().chain(own).cloned().collect()
 }
 
-fn boxes(project: &Project) -> Vec<(HostName, Option<HardwareBoard>)> {
+fn list_sandbox_hosts(project: &Project) -> Vec<(HostName, Option<HardwareBoard>)> {
     let of = |host: HostName| project.hosts.get(&host).map(|found| (host, found.connect.hardware));
-    simulated(project).into_iter().filter_map(of).collect()
+    list_simulated_hosts(project).into_iter().filter_map(of).collect()
 }
 
 /// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
-fn sandboxes(project: &Project, settings: &CliSettings) -> Utf8PathBuf {
-    let folder = store(project, settings).root().join("sandbox");
+fn sandbox_root(project: &Project, settings: &CliSettings) -> Utf8PathBuf {
+    let folder = open_store(project, settings).root().join("sandbox");
     camino::absolute_utf8(&folder).unwrap_or(folder)
 }
 
 /// Returns the boot id of this machine, if it has one.
-fn boot_id() -> Option<String> {
+fn read_boot_id() -> Option<String> {
     let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the clock and hands it in")]
-fn now() -> jiff::Timestamp {
+fn read_clock() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
@@ -137,33 +137,33 @@ impl Backend for LibraryBackend {
     type HostObservations = ObservedHosts;
     type Cancel = CancelSignal;
 
-    fn load(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
-        config::load(path, &load_options(settings))
+    fn load_project(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
+        config::load_project(path, &build_load_options(settings))
     }
 
     fn project<'p>(&self, project: &'p Project) -> &'p Project {
         project
     }
 
-    fn size(&self, project: &Project) -> InventorySize {
-        InventorySize::of(project)
+    fn project_size(&self, project: &Project) -> InventorySize {
+        InventorySize::from_project(project)
     }
 
-    fn select(&self, project: &Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
-        if let Some(diag) = settings.filter.check(project) {
+    fn select_hosts(&self, project: &Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
+        if let Some(diag) = settings.filter.find_mistake(project) {
             return Err(Box::new(diag));
         }
         match &settings.on {
-            Some(selector) => config::select(project, selector),
-            None => Ok(project.machines().cloned().collect()),
+            Some(selector) => config::select_hosts(project, selector),
+            None => Ok(project.machine_names().cloned().collect()),
         }
     }
 
-    fn sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {
-        ProjectSandboxes { root: sandboxes(project, settings), hosts: boxes(project) }
+    fn list_sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {
+        ProjectSandboxes { root: sandbox_root(project, settings), hosts: list_sandbox_hosts(project) }
     }
 
-    async fn observe(
+    async fn observe_hosts(
         &self,
         project: &Project,
         hosts: &[HostName],
@@ -171,35 +171,37 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
     ) -> ObservedHosts {
-        let options = self.options(project, settings);
-        let all = with_cluster(project, hosts, settings);
+        let options = self.engine_options(project, settings);
+        let all = add_cluster_host(project, hosts, settings);
         match ask {
-            ObservePurpose::Declared => engine::observe(project, &all, &options, &events).await,
-            ObservePurpose::Change => engine::observe_to_change(project, &all, &options, &events).await,
+            ObservePurpose::Declared => engine::observe_hosts(project, &all, &options, &events).await,
+            ObservePurpose::Change => engine::observe_for_change(project, &all, &options, &events).await,
             ObservePurpose::Drift { outliers } => {
-                engine::observe_drift(project, &all, outliers, &options, &events).await
+                engine::observe_for_drift(project, &all, outliers, &options, &events).await
             }
             // A recording is planned from later, so it also needs the answers of the declared steps.
-            ObservePurpose::Facts if settings.replay.record => engine::observe(project, hosts, &options, &events).await,
+            ObservePurpose::Facts if settings.replay.record => {
+                engine::observe_hosts(project, hosts, &options, &events).await
+            }
             ObservePurpose::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }
 
-    fn recording(&self, project: &Project, seen: &ObservedHosts) -> Recording {
-        Recording::of(project, seen)
+    fn build_recording(&self, project: &Project, seen: &ObservedHosts) -> Recording {
+        Recording::from_observed(project, seen)
     }
 
-    fn redacted_recording(&self, project: &Project, seen: &ObservedHosts) -> Result<Recording, String> {
+    fn build_redacted_recording(&self, project: &Project, seen: &ObservedHosts) -> Result<Recording, String> {
         let facts = seen.seen.iter().map(|host| &host.facts);
-        let redacted = self.recording(project, seen).redacted(facts, &project.written_texts());
+        let redacted = self.build_recording(project, seen).redact_identifiers(facts, &project.list_source_texts());
         redacted.map_err(|error| format!("cannot redact the recording: {error}"))
     }
 
     fn plan(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> Plan {
-        engine::plan(project, seen, &self.options(project, settings))
+        engine::plan(project, seen, &self.engine_options(project, settings))
     }
 
-    fn save(
+    fn build_saved_plan(
         &self,
         project: &Project,
         seen: &ObservedHosts,
@@ -207,22 +209,22 @@ impl Backend for LibraryBackend {
         recording: Recording,
         settings: &CliSettings,
     ) -> SavedPlan {
-        let options = self.options(project, settings);
+        let options = self.engine_options(project, settings);
         SavedPlan::new(project, plan.clone(), again, seen, recording, settings.on.as_deref(), &options)
     }
 
-    fn changed(
+    fn list_changed_inputs(
         &self,
         project: &Project,
         saved: &SavedPlan,
         seen: &ObservedHosts,
         settings: &CliSettings,
     ) -> Vec<String> {
-        let artifacts = saved.changed_artifacts(project, seen, &self.options(project, settings));
-        saved.changed_inputs(project).into_iter().chain(artifacts).collect()
+        let artifacts = saved.list_changed_artifacts(project, seen, &self.engine_options(project, settings));
+        saved.list_changed_inputs(project).into_iter().chain(artifacts).collect()
     }
 
-    fn bind(
+    fn bind_saved_plan(
         &self,
         project: &Project,
         saved: &SavedPlan,
@@ -230,41 +232,58 @@ impl Backend for LibraryBackend {
         replay: bool,
         settings: &CliSettings,
     ) -> Plan {
-        engine::bind(project, saved, seen, &self.options(project, settings), replay)
+        engine::bind_saved_plan(project, saved, seen, &self.engine_options(project, settings), replay)
     }
 
-    fn drift(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> DriftReport {
+    fn detect_drift(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> DriftReport {
         // A recording describes an earlier state.
-        let log = settings.replay.observed.is_none().then(|| store(project, settings).drift());
-        engine::drift(project, seen, &self.options(project, settings), log.as_ref())
+        let log = settings.replay.observed.is_none().then(|| open_store(project, settings).drift_log());
+        engine::detect_drift(project, seen, &self.engine_options(project, settings), log.as_ref())
     }
 
-    async fn accuse(&self, project: &Project, seen: &ObservedHosts, drift: &mut DriftReport, settings: &CliSettings) {
-        engine::accuse(project, seen, drift, &self.options(project, settings)).await;
+    async fn attribute_changes(
+        &self,
+        project: &Project,
+        seen: &ObservedHosts,
+        drift: &mut DriftReport,
+        settings: &CliSettings,
+    ) {
+        engine::attribute_changes(project, seen, drift, &self.engine_options(project, settings)).await;
     }
 
-    fn errands(
+    fn plan_notifications(
         &self,
         project: &Project,
         drift: &DriftReport,
         settings: &CliSettings,
     ) -> Result<engine::NoticeQueue, String> {
-        engine::errands(project, drift, &store(project, settings).drift())
+        engine::queue_notices(project, drift, &open_store(project, settings).drift_log())
     }
 
-    async fn keep(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> Vec<(HostName, String)> {
+    async fn store_findings(
+        &self,
+        project: &Project,
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+    ) -> Vec<(HostName, String)> {
         // What a recording tells is not of today.
         if settings.replay.observed.is_some() {
             return Vec::new();
         }
-        engine::keep(project, seen, &self.options(project, settings), &store(project, settings).drift()).await
+        engine::store_host_findings(
+            project,
+            seen,
+            &self.engine_options(project, settings),
+            &open_store(project, settings).drift_log(),
+        )
+        .await
     }
 
-    fn now(&self) -> jiff::Timestamp {
-        now()
+    fn current_time(&self) -> jiff::Timestamp {
+        read_clock()
     }
 
-    fn drift_history(
+    fn read_drift_history(
         &self,
         project: &Project,
         since: Option<HistoryStart>,
@@ -274,13 +293,13 @@ impl Backend for LibraryBackend {
             None => None,
             Some(HistoryStart::Day(day)) => day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp()),
             // A time out of range selects the whole history.
-            Some(HistoryStart::Ago(ago)) => now().checked_sub(ago).ok(),
+            Some(HistoryStart::Ago(ago)) => read_clock().checked_sub(ago).ok(),
         };
-        engine::drift_history(project, &store(project, settings).drift(), since)
+        engine::read_drift_history(project, &open_store(project, settings).drift_log(), since)
     }
 
-    fn past_durations(&self, project: &Project, settings: &CliSettings) -> PastDurations {
-        PastDurations::read(&settings.state(&project.inventory), &project.cluster)
+    fn read_past_durations(&self, project: &Project, settings: &CliSettings) -> PastDurations {
+        PastDurations::read_from_state(&settings.state_folder(&project.inventory), &project.cluster)
     }
 
     async fn apply(
@@ -292,16 +311,16 @@ impl Backend for LibraryBackend {
         events: VerbEvents,
         cancel: CancelSignal,
     ) -> RunReport {
-        let options = self.options(project, settings);
-        let mut journal = self.journal(project, settings, &events);
+        let options = self.engine_options(project, settings);
+        let mut journal = self.open_journal(project, settings, &events);
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let work = async {
             let sender = sender;
             engine::apply(project, plan, seen, &options, &sender, &cancel).await
         };
-        let (report, ()) = tokio::join!(work, forward(receiver, &events, journal.as_mut()));
+        let (report, ()) = tokio::join!(work, forward_events(receiver, &events, journal.as_mut()));
         if let Some(Err(error)) =
-            journal.map(|run| run.write("plan.json", plan).and_then(|_| run.write("report.json", &report)))
+            journal.map(|run| run.write_json("plan.json", plan).and_then(|_| run.write_json("report.json", &report)))
         {
             let _ = events.send(Event::NoHistory { why: error.to_string().into() });
         }
@@ -316,11 +335,11 @@ impl Backend for LibraryBackend {
         events: VerbEvents,
         _: CancelSignal,
     ) -> RunReport {
-        let plan = engine::plan(project, &seen, &self.options(project, settings));
-        engine::verify(project, &plan, &seen, &self.options(project, settings), &events)
+        let plan = engine::plan(project, &seen, &self.engine_options(project, settings));
+        engine::verify(project, &plan, &seen, &self.engine_options(project, settings), &events)
     }
 
-    async fn exec(
+    async fn exec_command(
         &self,
         project: &Project,
         hosts: &[HostName],
@@ -329,10 +348,10 @@ impl Backend for LibraryBackend {
         events: VerbEvents,
         cancel: CancelSignal,
     ) -> ExecReport {
-        engine::exec(project, hosts, command, &self.options(project, settings), &events, &cancel).await
+        engine::exec(project, hosts, command, &self.engine_options(project, settings), &events, &cancel).await
     }
 
-    async fn doctor(
+    async fn check_hosts(
         &self,
         project: &Project,
         hosts: &[HostName],
@@ -340,15 +359,15 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
     ) -> DoctorReport {
-        let state = settings.state(&project.inventory);
-        engine::doctor(project, hosts, &self.options(project, settings), &state, can_ask, &events).await
+        let state = settings.state_folder(&project.inventory);
+        engine::doctor(project, hosts, &self.engine_options(project, settings), &state, can_ask, &events).await
     }
 
-    fn load_to_learn(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
-        config::load_to_learn(path, &load_options(settings))
+    fn load_for_digests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
+        config::load_to_learn_digests(path, &build_load_options(settings))
     }
 
-    async fn fetch(
+    async fn fetch_artifacts(
         &self,
         project: &Project,
         hosts: &[HostName],
@@ -356,11 +375,11 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
     ) -> Result<FetchReport, String> {
-        let hosts = with_cluster(project, hosts, settings);
-        engine::fetch(project, &hosts, &self.options(project, settings), lock, &events).await
+        let hosts = add_cluster_host(project, hosts, settings);
+        engine::fetch(project, &hosts, &self.engine_options(project, settings), lock, &events).await
     }
 
-    async fn provision(
+    async fn fetch_plan_artifacts(
         &self,
         project: &Project,
         plan: &Plan,
@@ -368,16 +387,16 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
     ) -> Vec<ArtifactReport> {
-        engine::provision(project, plan, seen, &self.options(project, settings), &events).await
+        engine::fetch_for_plan(project, plan, seen, &self.engine_options(project, settings), &events).await
     }
 
-    fn stop(&self, cancel: &CancelSignal) {
-        cancel.raise();
+    fn request_stop(&self, cancel: &CancelSignal) {
+        cancel.raise_level();
     }
 }
 
 /// Forwards events, after appending each to the journal.
-async fn forward(
+async fn forward_events(
     mut from: tokio::sync::mpsc::UnboundedReceiver<Event>,
     to: &VerbEvents,
     mut journal: Option<&mut RunJournal>,
@@ -388,7 +407,7 @@ async fn forward(
             event,
             Event::StepCommands { .. } | Event::StepPrinted { .. } | Event::Fetching { .. } | Event::Sending { .. }
         );
-        if let Some(Err(error)) = journal.as_mut().filter(|_| kept).map(|run| run.append(&event)) {
+        if let Some(Err(error)) = journal.as_mut().filter(|_| kept).map(|run| run.append_entry(&event)) {
             journal = None;
             let _ = to.send(Event::NoHistory { why: error.to_string().into() });
         }

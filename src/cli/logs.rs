@@ -5,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Starts logging if the verbosity asks for it. Logs never contain secrets or text of hosts: spans name hosts and
 /// steps.
-pub fn start(settings: &CliSettings, colour: bool) {
+pub fn start_logging(settings: &CliSettings, colour: bool) {
     let level = match settings.verbose {
         0 | 1 => return,
         2 => "forge=debug",

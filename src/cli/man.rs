@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::output::VerbOutput;
 use super::run::{VerbContext, VerbResult};
-use super::{command, file};
+use super::{build_cli_command, file};
 use crate::model::ExitCode;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
@@ -19,30 +19,30 @@ pub struct ManArgs {
     pub into: Option<Utf8PathBuf>,
 }
 
-pub fn run<B>(cx: &VerbContext<'_, B>, args: &ManArgs) -> VerbResult {
+pub fn run_man<B>(cx: &VerbContext<'_, B>, args: &ManArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     match &args.into {
         None => {
-            let page = page(&command())?;
-            output.drawn(&|out| out.write_all(&page))?;
+            let page = render_man_page(&build_cli_command())?;
+            output.write_raw(&|out| out.write_all(&page))?;
         }
-        Some(folder) => pages(folder)?,
+        Some(folder) => write_man_pages(folder)?,
     }
     Ok(ExitCode::Done)
 }
 
-fn page(command: &clap::Command) -> Result<Vec<u8>, CliError> {
+fn render_man_page(command: &clap::Command) -> Result<Vec<u8>, CliError> {
     let mut page = Vec::new();
     let made = clap_mangen::Man::new(command.clone()).render(&mut page);
     made.map_err(|error: io::Error| CliError::unexpected(format!("cannot generate the page: {error}")))?;
     Ok(page)
 }
 
-fn pages(folder: &Utf8Path) -> Result<(), CliError> {
-    let all = command();
+fn write_man_pages(folder: &Utf8Path) -> Result<(), CliError> {
+    let all = build_cli_command();
     let write = |name: &str, command: &clap::Command| {
-        let page = page(command)?;
-        file::replace(&folder.join(format!("{name}.1")), |out| out.write_all(&page))
+        let page = render_man_page(command)?;
+        file::replace_file(&folder.join(format!("{name}.1")), |out| out.write_all(&page))
     };
     write("forge", &all)?;
     for verb in all.get_subcommands() {

@@ -62,25 +62,25 @@ use std::ffi::OsString;
 /// Parses argv and runs a verb. Only verbs that need the async runtime build it.
 pub fn main() -> std::process::ExitCode {
     // The panic's message is already on stderr; only the documented exit code is left to return.
-    let exit = std::panic::catch_unwind(|| match parse(std::env::args_os()) {
-        Ok(cli) => start(&cli),
+    let exit = std::panic::catch_unwind(|| match parse_arguments(std::env::args_os()) {
+        Ok(cli) => start_verb(&cli),
         Err(exit) => exit,
     });
     exit.unwrap_or(ExitCode::Unexpected).into()
 }
 
 /// Returns the whole command definition with its help.
-fn command() -> clap::Command {
-    Cli::command().after_long_help(help::closing())
+fn build_cli_command() -> clap::Command {
+    Cli::command().after_long_help(help::render_help_footer())
 }
 
 /// Parses argv. Prints help, versions and errors, and returns their exit code as the error.
-fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
+fn parse_arguments(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let argv: Vec<OsString> = argv.into_iter().collect();
-    let known = foreign::refuse_terraform_flags(&argv, &command());
-    let parsed = known.and_then(|()| command().try_get_matches_from(argv));
+    let known = foreign::reject_terraform_flags(&argv, &build_cli_command());
+    let parsed = known.and_then(|()| build_cli_command().try_get_matches_from(argv));
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|error| foreign::with_hint(error, &command())).map_err(|error| {
+    parsed.map_err(|error| foreign::add_foreign_flag_hint(error, &build_cli_command())).map_err(|error| {
         // Ignore a closed output: no other stream could report it.
         let _ = error.print();
         match error.use_stderr() {
@@ -90,11 +90,11 @@ fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     })
 }
 
-fn start(cli: &Cli) -> ExitCode {
-    let environment = CliEnvironment::read();
+fn start_verb(cli: &Cli) -> ExitCode {
+    let environment = CliEnvironment::from_process();
     let settings = CliSettings::new(&cli.global, &environment);
     let console = Console::new(settings.color);
-    logs::start(&settings, console.live_colour);
+    logs::start_logging(&settings, console.live_colour);
     let cx = VerbContext {
         backend: &library::LibraryBackend::new(),
         console: &console,
@@ -102,11 +102,11 @@ fn start(cli: &Cli) -> ExitCode {
         environment: &environment,
         settings: &settings,
     };
-    finish(&cx, run(&cx, &cli.verb))
+    finish_verb(&cx, run_verb(&cx, &cli.verb))
 }
 
-fn run<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
-    if !verb.writes(cx.settings.format) {
+fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
+    if !verb.supports_format(cx.settings.format) {
         let format = cx.settings.format.name();
         let error = CliError::usage(format!("`--format {format}` is not supported by this verb"));
         return Err(
@@ -114,36 +114,36 @@ fn run<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         );
     }
     match verb {
-        Verb::Init(args) => init::run(cx, args),
-        Verb::Plan(args) => plan::run(cx, args),
-        Verb::Apply(args) => apply::run(cx, args),
-        Verb::Verify(args) => verify::run(cx, args),
-        Verb::Drift(args) => drift::run(cx, args),
-        Verb::Validate(args) => validate::run(cx, args),
-        Verb::Facts(args) => facts::run(cx, args),
-        Verb::Fetch(args) => fetch::run(cx, args),
-        Verb::Doctor(args) => doctor::run(cx, args),
-        Verb::Exec(args) => exec::run(cx, args),
-        Verb::Graph(args) => graph::run(cx, args),
-        Verb::Recipes(args) => recipes::run(cx, args),
-        Verb::Explain(args) => explain::run(cx, args),
-        Verb::Runs(args) => runs::run(cx, args),
-        Verb::Show(args) => show::run(cx, args),
-        Verb::Sign(args) => sign::run(cx, args),
-        Verb::Schema(args) => schema::run(cx, args),
-        Verb::Completions(args) => completions::run(cx, args),
-        Verb::Man(args) => man::run(cx, args),
-        Verb::Sandbox(args) => sandbox::run(cx, args),
+        Verb::Init(args) => init::run_init(cx, args),
+        Verb::Plan(args) => plan::run_plan(cx, args),
+        Verb::Apply(args) => apply::run_apply(cx, args),
+        Verb::Verify(args) => verify::run_verify(cx, args),
+        Verb::Drift(args) => drift::run_drift(cx, args),
+        Verb::Validate(args) => validate::run_validate(cx, args),
+        Verb::Facts(args) => facts::run_facts(cx, args),
+        Verb::Fetch(args) => fetch::run_fetch(cx, args),
+        Verb::Doctor(args) => doctor::run_doctor(cx, args),
+        Verb::Exec(args) => exec::run_exec(cx, args),
+        Verb::Graph(args) => graph::run_graph(cx, args),
+        Verb::Recipes(args) => recipes::run_recipes(cx, args),
+        Verb::Explain(args) => explain::run_explain(cx, args),
+        Verb::Runs(args) => runs::run_runs(cx, args),
+        Verb::Show(args) => show::run_show(cx, args),
+        Verb::Sign(args) => sign::run_sign(cx, args),
+        Verb::Schema(args) => schema::run_schema(cx, args),
+        Verb::Completions(args) => completions::run_completions(cx, args),
+        Verb::Man(args) => man::run_man(cx, args),
+        Verb::Sandbox(args) => sandbox::run_sandbox(cx, args),
     }
 }
 
 /// Reports the error, if any, and returns the exit code.
-fn finish<B>(cx: &VerbContext<'_, B>, ending: VerbResult) -> ExitCode {
+fn finish_verb<B>(cx: &VerbContext<'_, B>, ending: VerbResult) -> ExitCode {
     match ending {
         Ok(exit) => exit,
         Err(error) => {
             // Ignore a closed stderr: no other stream could report it.
-            let _ = error.write(&mut *(cx.console.err)());
+            let _ = error.write_to(&mut *(cx.console.err)());
             error.exit
         }
     }

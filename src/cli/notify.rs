@@ -5,11 +5,11 @@ use super::error::CliError;
 use super::run::VerbContext;
 use crate::config::{DeferredSecret, NotifyRecipient, NotifyService};
 use crate::drift::{DriftNotification, DriftReport, NotificationState};
-use crate::engine::{QueuedNotice, delivery};
+use crate::engine::{QueuedNotice, build_delivery};
 use crate::model::SecretStore;
 use crate::notify::{self, DeliveryRetryPolicy};
-use crate::view::notify::{NotifyPayload, render, summary};
-use crate::view::{count, escape};
+use crate::view::notify::{NotifyPayload, render_notice, summarize_notice};
+use crate::view::{escape, format_count};
 use futures_util::future::join_all;
 use std::io::Write;
 
@@ -29,7 +29,7 @@ impl NotifyArgs {
     ///
     /// # Errors
     /// A dry run without recipients.
-    pub fn check(&self, recipients: &[NotifyRecipient]) -> Result<(), CliError> {
+    pub fn check_recipients(&self, recipients: &[NotifyRecipient]) -> Result<(), CliError> {
         match self.notify_dry_run && recipients.is_empty() {
             true => {
                 let error = CliError::usage("`--notify-dry-run` requires `drift.notify` in the inventory");
@@ -41,7 +41,7 @@ impl NotifyArgs {
 }
 
 /// Notifies the declared recipients of changes. Sends nothing for a recording, which describes an earlier state.
-pub async fn tell<B: Backend>(
+pub async fn notify_recipients<B: Backend>(
     cx: &VerbContext<'_, B>,
     args: NotifyArgs,
     project: &B::Project,
@@ -51,17 +51,17 @@ pub async fn tell<B: Backend>(
     if declared.is_empty() || args.notify_dry_run || cx.settings.replay.observed.is_some() {
         return Vec::new();
     }
-    let mut errands = match cx.backend.errands(project, drift, cx.settings) {
+    let mut errands = match cx.backend.plan_notifications(project, drift, cx.settings) {
         // Recipients that are not notified now stay recorded as outstanding.
         Ok(_) | Err(_) if args.no_notify => return Vec::new(),
         Ok(errands) => errands,
-        Err(why) => return declared.iter().map(|recipient| failed(recipient, &why)).collect(),
+        Err(why) => return declared.iter().map(|recipient| failed_notification(recipient, &why)).collect(),
     };
     let secrets = &cx.backend.project(project).secrets;
     let list = std::mem::take(&mut errands.list);
-    let mut notified = join_all(list.iter().map(|errand| send(cx, errand, secrets))).await;
+    let mut notified = join_all(list.iter().map(|errand| send_notification(cx, errand, secrets))).await;
     for told in notified.iter_mut().filter(|told| told.state == NotificationState::Told) {
-        if let Err(why) = errands.told(&told.name) {
+        if let Err(why) = errands.mark_notified(&told.name) {
             told.state = NotificationState::Failed;
             told.why = Some(format!("sent, but not recorded, so the next run sends it again: {why}"));
         }
@@ -69,35 +69,42 @@ pub async fn tell<B: Backend>(
     notified
 }
 
-async fn send<B: Backend>(cx: &VerbContext<'_, B>, errand: &QueuedNotice, secrets: &SecretStore) -> DriftNotification {
+async fn send_notification<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    errand: &QueuedNotice,
+    secrets: &SecretStore,
+) -> DriftNotification {
     let QueuedNotice { recipient, notice: Some(notice) } = errand else {
-        return of(&errand.recipient, NotificationState::Quiet);
+        return build_notified(&errand.recipient, NotificationState::Quiet);
     };
-    let NotifyPayload { body, left_out } = render(&recipient.service, notice);
-    let delivery = match delivery(&recipient.service, body, secrets, cx.backend.now()) {
+    let NotifyPayload { body, left_out } = render_notice(&recipient.service, notice);
+    let delivery = match build_delivery(&recipient.service, body, secrets, cx.backend.current_time()) {
         Ok(delivery) => delivery,
-        Err(why) => return failed(recipient, &why),
+        Err(why) => return failed_notification(recipient, &why),
     };
-    match notify::send(&delivery, &DeliveryRetryPolicy::default()).await {
-        Ok(_) => DriftNotification { items: notice.len(), left_out, ..of(recipient, NotificationState::Told) },
+    match notify::send_delivery(&delivery, &DeliveryRetryPolicy::default()).await {
+        Ok(_) => {
+            DriftNotification { items: notice.len(), left_out, ..build_notified(recipient, NotificationState::Told) }
+        }
         Err(error) => {
-            let tries = if error.tries > 1 { format!(" ({})", count(error.tries, "try")) } else { String::new() };
-            failed(recipient, &secrets.scrub(&format!("{}{tries}", error.why)))
+            let tries =
+                if error.tries > 1 { format!(" ({})", format_count(error.tries, "try")) } else { String::new() };
+            failed_notification(recipient, &secrets.scrub_secrets(&format!("{}{tries}", error.why)))
         }
     }
 }
 
-fn of(recipient: &NotifyRecipient, state: NotificationState) -> DriftNotification {
+fn build_notified(recipient: &NotifyRecipient, state: NotificationState) -> DriftNotification {
     let (name, service) = (recipient.name.clone(), recipient.service.name().to_owned());
     DriftNotification { name, service, state, why: None, items: 0, left_out: 0 }
 }
 
-fn failed(recipient: &NotifyRecipient, why: &str) -> DriftNotification {
-    DriftNotification { why: Some(why.to_owned()), ..of(recipient, NotificationState::Failed) }
+fn failed_notification(recipient: &NotifyRecipient, why: &str) -> DriftNotification {
+    DriftNotification { why: Some(why.to_owned()), ..build_notified(recipient, NotificationState::Failed) }
 }
 
 /// Reports on stderr which notifications were sent and which failed.
-pub fn say<B: Backend>(cx: &VerbContext<'_, B>, notified: &[DriftNotification]) {
+pub fn report_notified<B: Backend>(cx: &VerbContext<'_, B>, notified: &[DriftNotification]) {
     let mut err = (cx.console.err)();
     let quiet = cx.settings.detail == crate::view::progress::ProgressDetail::Quiet;
     for one in notified {
@@ -106,14 +113,14 @@ pub fn say<B: Backend>(cx: &VerbContext<'_, B>, notified: &[DriftNotification]) 
         let _ = match (one.state, &one.why) {
             (NotificationState::Told, _) if !quiet => {
                 let cut = if one.left_out > 0 { format!(", {} left out", one.left_out) } else { String::new() };
-                writeln!(err, "notified {who}: {}{cut}", count(one.items, "finding"))
+                writeln!(err, "notified {who}: {}{cut}", format_count(one.items, "finding"))
             }
             (NotificationState::Failed, why) => {
                 let why = why.as_deref().unwrap_or("unknown reason");
                 let style = anstyle::AnsiColor::Red.on_default().bold();
-                writeln!(err, "{style}error:{style:#} cannot notify {who}: {}", escape::line(why)).and_then(|()| {
-                    writeln!(err, "  hint: the findings are valid; the next run sends the notification again")
-                })
+                writeln!(err, "{style}error:{style:#} cannot notify {who}: {}", escape::escape_line(why)).and_then(
+                    |()| writeln!(err, "  hint: the findings are valid; the next run sends the notification again"),
+                )
             }
             _ => Ok(()),
         };
@@ -124,24 +131,28 @@ pub fn say<B: Backend>(cx: &VerbContext<'_, B>, notified: &[DriftNotification]) 
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn dry<B: Backend>(cx: &VerbContext<'_, B>, project: &B::Project, drift: &DriftReport) -> Result<String, CliError> {
-    let errands = cx.backend.errands(project, drift, cx.settings);
+pub fn preview_notifications<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    project: &B::Project,
+    drift: &DriftReport,
+) -> Result<String, CliError> {
+    let errands = cx.backend.plan_notifications(project, drift, cx.settings);
     let errands = errands.map_err(|why| CliError::unexpected(format!("cannot prepare the notifications: {why}")))?;
-    Ok(errands.list.iter().map(shown).collect())
+    Ok(errands.list.iter().map(format_preview).collect())
 }
 
-fn shown(errand: &QueuedNotice) -> String {
+fn format_preview(errand: &QueuedNotice) -> String {
     let NotifyRecipient { name, service } = &errand.recipient;
-    let head = format!("\nnotify: `{name}` ({}) {}", service.name(), address(service));
+    let head = format!("\nnotify: `{name}` ({}) {}", service.name(), format_address(service));
     let Some(notice) = &errand.notice else { return format!("{head}: nothing to send\n") };
-    let NotifyPayload { body, left_out } = render(service, notice);
+    let NotifyPayload { body, left_out } = render_notice(service, notice);
     let cut = if left_out > 0 { format!("; {left_out} left out") } else { String::new() };
-    let lines: String = escape::block(&body).map(|line| format!("  {line}\n")).collect();
-    format!("{head}: {}{cut}\n{lines}", escape::line(&summary(notice)))
+    let lines: String = escape::escape_block(&body).map(|line| format!("  {line}\n")).collect();
+    format!("{head}: {}{cut}\n{lines}", escape::escape_line(&summarize_notice(notice)))
 }
 
 /// Returns the destination of a message, with secrets masked.
-fn address(service: &NotifyService) -> String {
+fn format_address(service: &NotifyService) -> String {
     let masked = |secret: &DeferredSecret| match &secret.value {
         Ok(_) => format!("(secret {})", secret.label),
         Err(why) => format!("(secret {}: {why})", secret.label),
@@ -157,5 +168,5 @@ fn address(service: &NotifyService) -> String {
         }
         NotifyService::Email { sendmail, .. } => format!("by {sendmail}"),
     };
-    escape::line(&text).into_owned()
+    escape::escape_line(&text).into_owned()
 }

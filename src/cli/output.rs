@@ -32,38 +32,38 @@ impl VerbOutput<'_> {
     ///
     /// # Errors
     /// A stream or file cannot be written. A closed pipe is not an error.
-    pub fn result(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
+    pub fn write_result(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
         let written = match self.settings.format {
             OutputFormat::Json => render(&JsonWriter, &mut out),
             // `drawn` writes formats with their own grammar; verbs that do not support a format have rejected it.
-            _ => render(&self.text(), &mut out),
+            _ => render(&self.text_writer(), &mut out),
         };
-        to_stdout(written.and_then(|()| out.flush()))?;
-        self.file_beside(render)
+        check_stdout_write(written.and_then(|()| out.flush()))?;
+        self.write_json_file(render)
     }
 
     /// Writes a format with its own grammar (drawings, scripts, schemas) to stdout.
     ///
     /// # Errors
     /// The stream cannot be written. A closed pipe is not an error.
-    pub fn drawn(&self, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+    pub fn write_raw(&self, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
-        to_stdout(write(&mut out).and_then(|()| out.flush()))
+        check_stdout_write(write(&mut out).and_then(|()| out.flush()))
     }
 
     /// Writes a plan, also as Markdown for a review; `digest` is that of the file that it is saved in.
     ///
     /// # Errors
     /// A stream or file cannot be written. A closed pipe is not an error.
-    pub fn plan(&self, plan: &Plan, exit: ExitCode, digest: Option<&str>) -> Result<(), CliError> {
-        let render: ResultRenderer<'_> = &|writer, out| writer.plan(plan, exit, out);
+    pub fn write_plan(&self, plan: &Plan, exit: ExitCode, digest: Option<&str>) -> Result<(), CliError> {
+        let render: ResultRenderer<'_> = &|writer, out| writer.write_plan(plan, exit, out);
         match self.settings.format {
             OutputFormat::Markdown => {
-                self.drawn(&|out| view::markdown::plan(plan, digest, out))?;
-                self.file_beside(render)
+                self.write_raw(&|out| view::markdown::write_plan(plan, digest, out))?;
+                self.write_json_file(render)
             }
-            _ => self.result(render),
+            _ => self.write_result(render),
         }
     }
 
@@ -71,79 +71,87 @@ impl VerbOutput<'_> {
     ///
     /// # Errors
     /// The format is not supported, or a stream or file cannot be written.
-    pub fn images(&self, plan: &Plan, exit: ExitCode) -> Result<(), CliError> {
+    pub fn write_images(&self, plan: &Plan, exit: ExitCode) -> Result<(), CliError> {
         if self.settings.format == OutputFormat::Markdown {
             return Err(CliError::usage("`--images` does not support `--format markdown`")
                 .hint("omit one of them, or use `--format json`"));
         }
-        let images = plan.images();
-        self.result(&|writer, out| writer.images(&images, exit, out))?;
+        let images = plan.list_images();
+        self.write_result(&|writer, out| writer.write_images(&images, exit, out))?;
         let mut err = (self.console.err)();
         if images.images.is_empty() && images.open.is_empty() && !images.silent {
-            to_stderr(writeln!(err, "no step of this plan runs a container image"))?;
+            check_stderr_write(writeln!(err, "no step of this plan runs a container image"))?;
         }
         if images.silent {
-            to_stderr(writeln!(err, "images of charts are missing from the list: the cluster's API did not answer"))?;
+            check_stderr_write(writeln!(
+                err,
+                "images of charts are missing from the list: the cluster's API did not answer"
+            ))?;
         }
         let open: Vec<String> = images.open.iter().map(|step| format!("`{step}`")).collect();
         if !open.is_empty() {
             let open = open.join(", ");
             let lacks = format!("images of {open} are missing from the list: not known yet; see `forge plan`");
-            to_stderr(writeln!(err, "{lacks}"))?;
+            check_stderr_write(writeln!(err, "{lacks}"))?;
         }
         Ok(())
     }
 
     /// Writes the result only to the file of `--json-into`.
-    pub fn file_beside(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
+    pub fn write_json_file(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
-            Some(path) => super::file::replace(path, |out| render(&JsonWriter, out)),
+            Some(path) => super::file::replace_file(path, |out| render(&JsonWriter, out)),
         }
     }
 
     /// Writes human-readable text: to stdout, or to stderr if stdout carries JSON.
-    pub fn people(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
-        let text = TextWriter { target: None, ..self.text() };
+    pub fn write_for_people(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
+        let text = TextWriter { target: None, ..self.text_writer() };
         let write = |mut out: Box<dyn Write>| render(&text, &mut out).and_then(|()| out.flush());
         match self.settings.format {
-            OutputFormat::Json => to_stderr(write(Box::new((self.console.err)()))),
-            _ => to_stdout(write(Box::new((self.console.out)()))),
+            OutputFormat::Json => check_stderr_write(write(Box::new((self.console.err)()))),
+            _ => check_stdout_write(write(Box::new((self.console.out)()))),
         }
     }
 
     /// Returns the writer for human-readable text.
-    pub fn text(&self) -> TextWriter {
+    pub fn text_writer(&self) -> TextWriter {
         TextWriter { verbose: self.settings.verbose, target: self.target.clone() }
     }
 
     /// Writes diagnostics to stderr.
-    pub fn diags(&self, diags: &DiagList, sources: &SourceMap) -> Result<(), CliError> {
-        diags.0.iter().try_for_each(|diag| self.diag(diag, sources))
+    pub fn write_diags(&self, diags: &DiagList, sources: &SourceMap) -> Result<(), CliError> {
+        diags.0.iter().try_for_each(|diag| self.write_diag(diag, sources))
     }
 
-    pub fn diag(&self, diag: &Diag, sources: &SourceMap) -> Result<(), CliError> {
+    pub fn write_diag(&self, diag: &Diag, sources: &SourceMap) -> Result<(), CliError> {
         let mut err = (self.console.err)();
         // The stream strips colors if they are disabled.
-        to_stderr(writeln!(err, "{}\n", diag::render(diag, sources, true)))
+        check_stderr_write(writeln!(err, "{}\n", diag::render_diag(diag, sources, true)))
     }
 
     /// Writes a failed load: diagnostics to stderr, and a JSON document if requested.
-    pub fn failed_load(&self, path: &Utf8Path, diags: DiagList, sources: SourceMap) -> Result<CliError, CliError> {
-        let errors = view::count(diags.errors(), "error");
-        self.diags(&diags, &sources)?;
+    pub fn report_failed_load(
+        &self,
+        path: &Utf8Path,
+        diags: DiagList,
+        sources: SourceMap,
+    ) -> Result<CliError, CliError> {
+        let errors = view::format_count(diags.count_errors(), "error");
+        self.write_diags(&diags, &sources)?;
         let checked = view::CheckedInventory { path: path.to_owned(), diags, sources, size: None };
         let validation = view::ValidationResult { inventories: vec![checked] };
-        let render: ResultRenderer<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
+        let render: ResultRenderer<'_> = &|writer, out| writer.write_validation(&validation, ExitCode::Input, out);
         match self.settings.format {
-            OutputFormat::Json => self.result(render)?,
-            _ => self.file_beside(render)?,
+            OutputFormat::Json => self.write_result(render)?,
+            _ => self.write_json_file(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }
 
     /// Returns the progress display for the console and the requested level of detail.
-    pub fn progress(&self, state: ProgressState) -> Box<dyn ProgressDisplay> {
+    pub fn create_progress(&self, state: ProgressState) -> Box<dyn ProgressDisplay> {
         let detail = self.settings.detail;
         // Logs would corrupt live lines, so the display is plain when logs are enabled.
         if self.console.live && detail > ProgressDetail::Quiet && self.settings.verbose < 2 {
@@ -159,9 +167,9 @@ impl VerbOutput<'_> {
     }
 
     /// Reports an invalid selector and returns it as a usage error.
-    pub fn selection_error(&self, diag: &Diag, sources: &SourceMap) -> CliError {
-        match self.diag(diag, sources) {
-            Ok(()) => CliError::said(ExitCode::Usage),
+    pub fn report_selection_error(&self, diag: &Diag, sources: &SourceMap) -> CliError {
+        match self.write_diag(diag, sources) {
+            Ok(()) => CliError::already_reported(ExitCode::Usage),
             Err(error) => error,
         }
     }
@@ -181,16 +189,16 @@ fn time_of_day() -> String {
     jiff::Zoned::now().strftime("%H:%M:%S").to_string()
 }
 
-fn to_stdout(written: io::Result<()>) -> Result<(), CliError> {
-    ended(written, is_device(io::stdout()))
+fn check_stdout_write(written: io::Result<()>) -> Result<(), CliError> {
+    ignore_closed_stream(written, is_char_device(io::stdout()))
 }
 
-fn to_stderr(written: io::Result<()>) -> Result<(), CliError> {
-    ended(written, is_device(io::stderr()))
+fn check_stderr_write(written: io::Result<()>) -> Result<(), CliError> {
+    ignore_closed_stream(written, is_char_device(io::stderr()))
 }
 
 /// Ignores a closed pipe (`forge plan | head`) and a closed terminal: neither changes the outcome of the run.
-fn ended(written: io::Result<()>, device: bool) -> Result<(), CliError> {
+fn ignore_closed_stream(written: io::Result<()>, device: bool) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) if is_closed_terminal(&error, device) => Ok(()),
@@ -205,7 +213,7 @@ fn is_closed_terminal(error: &io::Error, device: bool) -> bool {
     device && error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-fn is_device(stream: impl AsFd) -> bool {
+fn is_char_device(stream: impl AsFd) -> bool {
     let own = stream.as_fd().try_clone_to_owned().map(std::fs::File::from);
     own.and_then(|file| file.metadata()).is_ok_and(|found| found.file_type().is_char_device())
 }
@@ -219,7 +227,7 @@ mod tests {
         let closed = io::Error::from_raw_os_error(5);
         assert!(is_closed_terminal(&closed, true) && !is_closed_terminal(&closed, false));
         assert!(!is_closed_terminal(&io::Error::from_raw_os_error(28), true), "a full disk");
-        assert!(is_device(fs_err::File::open("/dev/null").unwrap().file()));
-        assert!(!is_device(fs_err::File::open("Cargo.toml").unwrap().file()));
+        assert!(is_char_device(fs_err::File::open("/dev/null").unwrap().file()));
+        assert!(!is_char_device(fs_err::File::open("Cargo.toml").unwrap().file()));
     }
 }

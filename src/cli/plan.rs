@@ -3,7 +3,7 @@
 use super::args::{InventoryArg, PolicyArgs};
 use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
-use super::inventory::quoted;
+use super::inventory::quote_argument;
 use super::output::VerbOutput;
 use super::recorded::RecordingArgs;
 use super::run::{VerbContext, VerbResult, block_on};
@@ -40,32 +40,36 @@ pub struct PlanArgs {
     pub keep: PlanOutputArgs,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
-    let settings = args.recorded.settings(cx.settings)?.allowing(args.policy.policy(), None);
-    let settings = args.keep.settings(&settings)?;
-    let cx = &cx.with(&settings);
-    let target = cx.target(&args.inventory)?;
-    let output = cx.output(&target);
-    let loaded = cx.load(&target)?;
+pub fn run_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
+    let settings = args.recorded.apply_to_settings(cx.settings)?.with_policy(args.policy.to_policy(), None);
+    let settings = args.keep.apply_to_settings(&settings)?;
+    let cx = &cx.with_settings(&settings);
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project(&target)?;
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
-        args.recorded.write(cx.backend, &loaded.0, &seen)?;
+        let mut stop = InterruptSignals::start_listening()?;
+        let seen = cx.observe_hosts(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
+        args.recorded.write_recording(cx.backend, &loaded.0, &seen)?;
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
-        let saved = args.keep.bind(cx, &loaded, &seen, &plan).await;
-        args.keep.write(saved.as_ref())?;
+        let saved = args.keep.build_saved_plan(cx, &loaded, &seen, &plan).await;
+        args.keep.write_saved_plan(saved.as_ref())?;
         match args.images {
-            true => output.images(&plan, exit)?,
-            false => shown(&output, args).plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?,
+            true => output.write_images(&plan, exit)?,
+            false => output_for_saved_plan(&output, args).write_plan(
+                &plan,
+                exit,
+                saved.as_ref().map(|saved| saved.digest.as_str()),
+            )?,
         }
-        args.keep.tell(cx, saved.as_ref());
+        args.keep.report_saved_plan(cx, saved.as_ref());
         Ok(exit)
     })
 }
 
 /// Returns the output whose suggested next command applies the saved plan, if the plan is saved.
-fn shown<'o>(output: &VerbOutput<'o>, args: &PlanArgs) -> VerbOutput<'o> {
-    let kept = args.keep.output.as_ref().map(|path| quoted(path.as_str()));
+fn output_for_saved_plan<'o>(output: &VerbOutput<'o>, args: &PlanArgs) -> VerbOutput<'o> {
+    let kept = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
     VerbOutput { console: output.console, settings: output.settings, target: kept.or_else(|| output.target.clone()) }
 }

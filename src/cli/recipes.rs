@@ -22,28 +22,32 @@ pub struct RecipesArgs {
     pub name: Option<String>,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &RecipesArgs) -> VerbResult {
-    let target = cx.target_if_any(&InventoryArg::default())?;
-    let output = cx.output(&target.clone().unwrap_or_default());
-    let loaded: Option<LoadedProject<B::Project>> = target.map(|target| cx.load(&target)).transpose()?;
+pub fn run_recipes<B: Backend>(cx: &VerbContext<'_, B>, args: &RecipesArgs) -> VerbResult {
+    let target = cx.resolve_optional_target(&InventoryArg::default())?;
+    let output = cx.output_for(&target.clone().unwrap_or_default());
+    let loaded: Option<LoadedProject<B::Project>> = target.map(|target| cx.load_project(&target)).transpose()?;
     let project = loaded.as_ref().map(|(project, _)| cx.backend.project(project));
     match &args.name {
-        None => output.result(&|writer, out| writer.recipes(&config::catalog(project), out))?,
-        Some(name) => page(&output, project, name)?,
+        None => output.write_result(&|writer, out| writer.write_recipes(&config::list_recipes(project), out))?,
+        Some(name) => write_recipe_page(&output, project, name)?,
     }
     Ok(ExitCode::Done)
 }
 
-fn page(output: &VerbOutput<'_>, project: Option<&Project>, name: &str) -> Result<(), super::error::CliError> {
-    let page = config::recipe_page(project, name).ok_or_else(|| {
+fn write_recipe_page(
+    output: &VerbOutput<'_>,
+    project: Option<&Project>,
+    name: &str,
+) -> Result<(), super::error::CliError> {
+    let page = config::find_recipe_details(project, name).ok_or_else(|| {
         let sources = project.map_or_else(SourceMap::default, |project| project.sources.clone());
-        output.selection_error(&unknown(project, name), &sources)
+        output.report_selection_error(&unknown_recipe_diag(project, name), &sources)
     })?;
-    output.result(&|writer, out| writer.recipe(&page, out))
+    output.write_result(&|writer, out| writer.write_recipe(&page, out))
 }
 
-fn unknown(project: Option<&Project>, name: &str) -> Diag {
-    let known = config::catalog(project);
+fn unknown_recipe_diag(project: Option<&Project>, name: &str) -> Diag {
+    let known = config::list_recipes(project);
     let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found"));
-    diag.suggest(name, known.iter().map(|line| line.name.as_str()))
+    diag.suggest_name(name, known.iter().map(|line| line.name.as_str()))
 }

@@ -34,8 +34,8 @@ impl ReplayArgs {
     ///
     /// # Errors
     /// The file cannot be read or is not a recording.
-    pub fn settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
-        let observed = self.observed.as_deref().map(read).transpose()?;
+    pub fn apply_to_settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
+        let observed = self.observed.as_deref().map(read_recording).transpose()?;
         let mut settings = settings.clone();
         settings.replay = ReplayOptions { observed: observed.map(Arc::new), ..settings.replay };
         Ok(settings)
@@ -47,9 +47,9 @@ impl RecordingArgs {
     ///
     /// # Errors
     /// The recording cannot be read, or the file for it cannot be written.
-    pub fn settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
-        self.record.iter().try_for_each(|path| file::check(path))?;
-        let mut settings = self.from.settings(settings)?;
+    pub fn apply_to_settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
+        self.record.iter().try_for_each(|path| file::check_writable(path))?;
+        let mut settings = self.from.apply_to_settings(settings)?;
         settings.replay.record = self.record.is_some();
         Ok(settings)
     }
@@ -58,7 +58,7 @@ impl RecordingArgs {
     ///
     /// # Errors
     /// The file cannot be written, or the search for identifiers fails.
-    pub fn write<B: Backend>(
+    pub fn write_recording<B: Backend>(
         &self,
         backend: &B,
         project: &B::Project,
@@ -66,26 +66,26 @@ impl RecordingArgs {
     ) -> Result<(), CliError> {
         let Some(path) = &self.record else { return Ok(()) };
         let recording = match self.no_redact {
-            true => backend.recording(project, seen),
-            false => backend.redacted_recording(project, seen).map_err(CliError::unexpected)?,
+            true => backend.build_recording(project, seen),
+            false => backend.build_redacted_recording(project, seen).map_err(CliError::unexpected)?,
         };
-        file::replace(path, |out| {
+        file::replace_file(path, |out| {
             serde_json::to_writer_pretty(&mut *out, &recording)?;
             writeln!(out)
         })
     }
 }
 
-fn read(path: &Utf8Path) -> Result<Recording, CliError> {
+fn read_recording(path: &Utf8Path) -> Result<Recording, CliError> {
     let wrong = |why: String| {
         CliError::input(format!("cannot read recording `{path}`: {why}"))
             .hint("create one with `forge facts --record FILE` or `forge plan --record FILE`")
     };
-    let text = file::read_text(path).map_err(|error| wrong(plain(&error)))?;
+    let text = file::read_text(path).map_err(|error| wrong(describe_io_error(&error)))?;
     Recording::parse(&text).map_err(wrong)
 }
 
-fn plain(error: &std::io::Error) -> String {
+fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),

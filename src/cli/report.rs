@@ -25,19 +25,23 @@ impl FromStr for ReportTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected `FORMAT=FILE`; formats: {}", formats().join(", "));
+        let wrong = || format!("expected `FORMAT=FILE`; formats: {}", list_report_formats().join(", "));
         let (format, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or_else(wrong)?;
         let format =
-            OutputFormat::from_str(format, false).ok().filter(|format| is_report(*format)).ok_or_else(wrong)?;
+            OutputFormat::from_str(format, false).ok().filter(|format| is_report_format(*format)).ok_or_else(wrong)?;
         Ok(Self { format, path: path.into() })
     }
 }
 
-fn formats() -> Vec<&'static str> {
-    OutputFormat::value_variants().iter().filter(|format| is_report(**format)).map(|format| format.name()).collect()
+fn list_report_formats() -> Vec<&'static str> {
+    OutputFormat::value_variants()
+        .iter()
+        .filter(|format| is_report_format(**format))
+        .map(|format| format.name())
+        .collect()
 }
 
-fn is_report(format: OutputFormat) -> bool {
+fn is_report_format(format: OutputFormat) -> bool {
     !matches!(format, OutputFormat::Dot | OutputFormat::Mermaid)
 }
 
@@ -45,13 +49,13 @@ fn is_report(format: OutputFormat) -> bool {
 ///
 /// # Errors
 /// A file cannot be written, or two reports have the same file.
-pub fn check(reports: &[ReportTarget]) -> Result<(), CliError> {
+pub fn check_report_files(reports: &[ReportTarget]) -> Result<(), CliError> {
     for (at, report) in reports.iter().enumerate() {
         if reports[..at].iter().any(|other| other.path == report.path) {
             let error = CliError::usage(format!("two reports have the same file `{}`", report.path));
             return Err(error.hint("use a different file for each `--report`"));
         }
-        file::check(&report.path)?;
+        file::check_writable(&report.path)?;
     }
     Ok(())
 }
@@ -76,16 +80,16 @@ impl DriftReportSource {
         let wants = |format| formats.contains(&format);
         // Recorded answers describe an earlier state and are not part of the history.
         let is_of_today = cx.settings.replay.observed.is_none();
-        let now = drift.time.parse().ok().filter(|_| is_of_today && reports::is_whole(exit));
+        let now = drift.time.parse().ok().filter(|_| is_of_today && reports::is_conclusive(exit));
         let is_asked = wants(OutputFormat::Html) || wants(OutputFormat::Prometheus) && now.is_none();
-        let history = (is_asked && is_of_today).then(|| cx.backend.drift_history(project, None, cx.settings));
+        let history = (is_asked && is_of_today).then(|| cx.backend.read_drift_history(project, None, cx.settings));
         // The findings report why there is no history.
         let runs = history.and_then(Result::ok).map(|history| history.runs).unwrap_or_default();
-        let last_success = now.or_else(|| runs.iter().rev().find_map(success));
+        let last_success = now.or_else(|| runs.iter().rev().find_map(success_time));
         Self { drift, exit, runs, last_success }
     }
 
-    fn told(&self, last_success: Option<Timestamp>) -> reports::DriftReportInput<'_> {
+    fn to_report_data(&self, last_success: Option<Timestamp>) -> reports::DriftReportInput<'_> {
         reports::DriftReportInput { drift: &self.drift, exit: self.exit, runs: &self.runs, last_success }
     }
 
@@ -93,60 +97,60 @@ impl DriftReportSource {
     ///
     /// # Errors
     /// The first file that cannot be written.
-    pub fn write_all(&self, reports: &[ReportTarget], text: &TextWriter) -> Result<(), CliError> {
-        let written: Vec<_> = reports.iter().map(|report| self.replace(report, text)).collect();
+    pub fn write_report_files(&self, reports: &[ReportTarget], text: &TextWriter) -> Result<(), CliError> {
+        let written: Vec<_> = reports.iter().map(|report| self.write_report_file(report, text)).collect();
         written.into_iter().collect()
     }
 
-    fn replace(&self, report: &ReportTarget, text: &TextWriter) -> Result<(), CliError> {
+    fn write_report_file(&self, report: &ReportTarget, text: &TextWriter) -> Result<(), CliError> {
         let before = match report.format {
-            OutputFormat::Prometheus => earlier_success(&report.path, &self.drift.cluster),
+            OutputFormat::Prometheus => read_earlier_success(&report.path, &self.drift.cluster),
             _ => None,
         };
-        let told = self.told(self.last_success.max(before));
-        file::replace(&report.path, |out| write(report.format, &told, text, out))
+        let told = self.to_report_data(self.last_success.max(before));
+        file::replace_file(&report.path, |out| write_report(report.format, &told, text, out))
     }
 
     /// Writes in one format.
-    pub fn write(&self, format: OutputFormat, text: &TextWriter, out: &mut dyn Write) -> io::Result<()> {
-        write(format, &self.told(self.last_success), text, out)
+    pub fn write_format(&self, format: OutputFormat, text: &TextWriter, out: &mut dyn Write) -> io::Result<()> {
+        write_report(format, &self.to_report_data(self.last_success), text, out)
     }
 }
 
-fn success(run: &DriftRunSummary) -> Option<Timestamp> {
+fn success_time(run: &DriftRunSummary) -> Option<Timestamp> {
     let whole = [ExitCode::Done, ExitCode::Changes].iter().any(|exit| exit.code() == run.exit);
     whole.then(|| run.time.parse().ok()).flatten()
 }
 
 /// Reads the time of the last successful run from the report that is about to be replaced: only that run knew it.
-fn earlier_success(path: &Utf8Path, cluster: &str) -> Option<Timestamp> {
+fn read_earlier_success(path: &Utf8Path, cluster: &str) -> Option<Timestamp> {
     // Reading a pipe would block, and a pipe keeps no earlier report.
     fs_err::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    reports::last_success(&fs_err::read_to_string(path).ok()?, cluster)
+    reports::parse_last_success(&fs_err::read_to_string(path).ok()?, cluster)
 }
 
-fn write(
+fn write_report(
     format: OutputFormat,
     told: &reports::DriftReportInput<'_>,
     text: &TextWriter,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        OutputFormat::Json => JsonWriter.drift(told.drift, told.exit, out),
+        OutputFormat::Json => JsonWriter.write_drift(told.drift, told.exit, out),
         OutputFormat::Ndjson => view::drift_messages(told.drift, told.exit, out),
-        OutputFormat::Markdown => reports::markdown(told, out),
-        OutputFormat::Junit => reports::junit(told, out),
-        OutputFormat::Sarif => reports::sarif(told, out),
-        OutputFormat::Prometheus => reports::prometheus(told, out),
-        OutputFormat::Html => reports::html(told, out),
-        OutputFormat::Text | OutputFormat::Dot | OutputFormat::Mermaid => plain(told, text, out),
+        OutputFormat::Markdown => reports::write_markdown(told, out),
+        OutputFormat::Junit => reports::write_junit(told, out),
+        OutputFormat::Sarif => reports::write_sarif(told, out),
+        OutputFormat::Prometheus => reports::write_prometheus(told, out),
+        OutputFormat::Html => reports::write_html(told, out),
+        OutputFormat::Text | OutputFormat::Dot | OutputFormat::Mermaid => write_plain_text(told, text, out),
     }
 }
 
 /// Writes text without colors, because a file is not a terminal.
-fn plain(told: &reports::DriftReportInput<'_>, text: &TextWriter, out: &mut dyn Write) -> io::Result<()> {
+fn write_plain_text(told: &reports::DriftReportInput<'_>, text: &TextWriter, out: &mut dyn Write) -> io::Result<()> {
     let mut coloured = Vec::new();
-    text.drift(told.drift, told.exit, &mut coloured)?;
+    text.write_drift(told.drift, told.exit, &mut coloured)?;
     let text = String::from_utf8_lossy(&coloured);
     write!(out, "{}", anstream::adapter::strip_str(&text))
 }

@@ -11,7 +11,7 @@ use super::output::VerbOutput;
 use super::settings::CliSettings;
 use crate::diag::{DiagList, SourceMap};
 use crate::model::{ExitCode, HostName};
-use crate::view::progress::{ProgressDetail, ProgressState, consume};
+use crate::view::progress::{ProgressDetail, ProgressState, show_events};
 use camino::Utf8Path;
 use std::future::Future;
 use std::io::Write;
@@ -36,55 +36,57 @@ pub type VerbResult = Result<ExitCode, CliError>;
 
 impl<'a, B: Backend> VerbContext<'a, B> {
     /// Returns the same with other settings.
-    pub fn with<'s>(&'s self, settings: &'s CliSettings) -> VerbContext<'s, B> {
+    pub fn with_settings<'s>(&'s self, settings: &'s CliSettings) -> VerbContext<'s, B> {
         VerbContext { settings, ..*self }
     }
 
     /// Returns the inventory, after checking that the file of `--json-into` can be written.
-    pub fn target(&self, argument: &InventoryArg) -> Result<InventoryTarget, CliError> {
-        self.settings.json_into.iter().try_for_each(|path| super::file::check(path))?;
-        inventory::resolve(argument, self.typed, self.environment, |path| path.exists())
+    pub fn resolve_target(&self, argument: &InventoryArg) -> Result<InventoryTarget, CliError> {
+        self.settings.json_into.iter().try_for_each(|path| super::file::check_writable(path))?;
+        inventory::resolve_inventory(argument, self.typed, self.environment, |path| path.exists())
     }
 
     /// Returns the inventory, or `None` if none is given, for verbs that can run without one.
-    pub fn target_if_any(&self, argument: &InventoryArg) -> Result<Option<InventoryTarget>, CliError> {
+    pub fn resolve_optional_target(&self, argument: &InventoryArg) -> Result<Option<InventoryTarget>, CliError> {
         let exists = |path: &camino::Utf8Path| path.exists();
-        match inventory::is_named(argument, self.typed, self.environment, exists) {
-            true => self.target(argument).map(Some),
-            false => self.settings.json_into.iter().try_for_each(|path| super::file::check(path)).map(|()| None),
+        match inventory::is_inventory_given(argument, self.typed, self.environment, exists) {
+            true => self.resolve_target(argument).map(Some),
+            false => {
+                self.settings.json_into.iter().try_for_each(|path| super::file::check_writable(path)).map(|()| None)
+            }
         }
     }
 
     /// Returns the outputs for results that suggest a next command on `target`.
-    pub fn output(&self, target: &InventoryTarget) -> VerbOutput<'a> {
+    pub fn output_for(&self, target: &InventoryTarget) -> VerbOutput<'a> {
         VerbOutput { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }
     }
 
     /// Loads the inventory and selects the hosts. Contacts nothing.
-    pub fn load(&self, target: &InventoryTarget) -> Result<LoadedProject<B::Project>, CliError> {
-        self.load_with(target, B::load)
+    pub fn load_project(&self, target: &InventoryTarget) -> Result<LoadedProject<B::Project>, CliError> {
+        self.load_project_with(target, B::load_project)
     }
 
     /// Like [`load`](Self::load), with another loader.
-    pub fn load_with(
+    pub fn load_project_with(
         &self,
         target: &InventoryTarget,
         load: ProjectLoader<B>,
     ) -> Result<LoadedProject<B::Project>, CliError> {
-        let output = self.output(target);
+        let output = self.output_for(target);
         let (project, diags, sources) = load(self.backend, &target.path, self.settings);
         let project = match project {
             Some(project) if !diags.has_errors() => project,
-            _ => return Err(output.failed_load(&target.path, diags, sources)?),
+            _ => return Err(output.report_failed_load(&target.path, diags, sources)?),
         };
-        output.diags(&diags, &sources)?;
-        let hosts = self.backend.select(&project, self.settings);
-        let hosts = hosts.map_err(|diag| output.selection_error(&diag, &sources))?;
+        output.write_diags(&diags, &sources)?;
+        let hosts = self.backend.select_hosts(&project, self.settings);
+        let hosts = hosts.map_err(|diag| output.report_selection_error(&diag, &sources))?;
         Ok((project, hosts))
     }
 
     /// Observes hosts. An interrupt ends the verb: observing leaves nothing behind.
-    pub async fn observe(
+    pub async fn observe_hosts(
         &self,
         stop: &mut InterruptSignals,
         output: &VerbOutput<'_>,
@@ -95,37 +97,38 @@ impl<'a, B: Backend> VerbContext<'a, B> {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((self.console.err)(), "using recorded answers; no host is contacted");
         }
-        let work = self.shown(output, |events| self.backend.observe(project, hosts, ask, self.settings, events));
+        let work = self
+            .run_with_progress(output, |events| self.backend.observe_hosts(project, hosts, ask, self.settings, events));
         tokio::select! {
             seen = work => Ok(seen),
-            () = stop.next() => Err(CliError::interrupted("interrupted while observing; nothing was changed")),
+            () = stop.next_interrupt() => Err(CliError::interrupted("interrupted while observing; nothing was changed")),
         }
     }
 
     /// Runs `work` and shows its events as they arrive.
-    pub async fn shown<T, F: Future<Output = T>>(
+    pub async fn run_with_progress<T, F: Future<Output = T>>(
         &self,
         output: &VerbOutput<'_>,
         work: impl FnOnce(VerbEvents) -> F,
     ) -> T {
-        self.shown_from(ProgressState::default(), output, work).await
+        self.run_with_progress_from(ProgressState::default(), output, work).await
     }
 
     /// Like [`shown`](Self::shown), starting from a known run state.
-    pub async fn shown_from<T, F: Future<Output = T>>(
+    pub async fn run_with_progress_from<T, F: Future<Output = T>>(
         &self,
         state: ProgressState,
         output: &VerbOutput<'_>,
         work: impl FnOnce(VerbEvents) -> F,
     ) -> T {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-        let mut progress = output.progress(state);
-        let (result, ()) = tokio::join!(work(sender), consume(receiver, progress.as_mut()));
+        let mut progress = output.create_progress(state);
+        let (result, ()) = tokio::join!(work(sender), show_events(receiver, progress.as_mut()));
         result
     }
 
     /// Runs `work`; each interrupt is one request to stop.
-    pub async fn stoppable<T>(
+    pub async fn run_stoppable<T>(
         &self,
         stop: &mut InterruptSignals,
         work: impl Future<Output = T>,
@@ -135,7 +138,7 @@ impl<'a, B: Backend> VerbContext<'a, B> {
         loop {
             tokio::select! {
                 result = &mut work => return result,
-                () = stop.next() => self.backend.stop(cancel),
+                () = stop.next_interrupt() => self.backend.request_stop(cancel),
             }
         }
     }

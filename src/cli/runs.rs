@@ -24,17 +24,17 @@ pub struct RunsArgs {
     pub compare: Vec<String>,
 }
 
-pub fn run<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
+pub fn run_runs<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
-    let folders = past::folders(cx)?;
+    let folders = past::list_run_folders(cx)?;
     if let [from, to] = args.compare.as_slice() {
-        let (from, to) = (past::one(cx, &folders, from)?, past::one(cx, &folders, to)?);
-        let comparison = engine::compare(&from, &to);
-        output.result(&|writer, out| writer.comparison(&comparison, out))?;
+        let (from, to) = (past::find_run(cx, &folders, from)?, past::find_run(cx, &folders, to)?);
+        let comparison = engine::compare_runs(&from, &to);
+        output.write_result(&|writer, out| writer.write_comparison(&comparison, out))?;
         return Ok(ExitCode::Done);
     }
     let shown = folders.iter().take(args.last.unwrap_or(usize::MAX));
-    let runs: Vec<_> = shown.map(past::listed).collect();
-    output.result(&|writer, out| writer.runs(&runs, out))?;
+    let runs: Vec<_> = shown.map(past::read_listed_run).collect();
+    output.write_result(&|writer, out| writer.write_runs(&runs, out))?;
     Ok(ExitCode::Done)
 }

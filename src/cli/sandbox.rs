@@ -49,21 +49,26 @@ enum SandboxCommand {
     },
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &SandboxArgs) -> VerbResult {
-    let target = cx.target(&InventoryArg::default())?;
-    let output = cx.output(&target);
-    let (project, _) = cx.load(&target)?;
-    let ProjectSandboxes { root, hosts } = cx.backend.sandboxes(&project, cx.settings);
+pub fn run_sandbox<B: Backend>(cx: &VerbContext<'_, B>, args: &SandboxArgs) -> VerbResult {
+    let target = cx.resolve_target(&InventoryArg::default())?;
+    let output = cx.output_for(&target);
+    let (project, _) = cx.load_project(&target)?;
+    let ProjectSandboxes { root, hosts } = cx.backend.list_sandboxes(&project, cx.settings);
     let sandboxes = match &args.what {
-        SandboxCommand::Enter { host, argv } => return enter(&root, &hosts, host, argv),
-        SandboxCommand::List => SandboxList { ended: false, list: list(&root)? },
-        SandboxCommand::Reset { host } => SandboxList { ended: true, list: reset(&root, host.as_deref())? },
+        SandboxCommand::Enter { host, argv } => return enter_sandbox(&root, &hosts, host, argv),
+        SandboxCommand::List => SandboxList { ended: false, list: list_sandboxes(&root)? },
+        SandboxCommand::Reset { host } => SandboxList { ended: true, list: reset_sandboxes(&root, host.as_deref())? },
     };
-    output.result(&|writer, out| writer.sandboxes(&sandboxes, ExitCode::Done, out))?;
+    output.write_result(&|writer, out| writer.write_sandboxes(&sandboxes, ExitCode::Done, out))?;
     Ok(ExitCode::Done)
 }
 
-fn enter(root: &Utf8Path, hosts: &[(HostName, Option<HardwareBoard>)], host: &str, argv: &[String]) -> VerbResult {
+fn enter_sandbox(
+    root: &Utf8Path,
+    hosts: &[(HostName, Option<HardwareBoard>)],
+    host: &str,
+    argv: &[String],
+) -> VerbResult {
     let Some((host, board)) = hosts.iter().find(|(known, _)| known.as_str() == host) else {
         let error = CliError::usage(format!("sandbox `{host}` not found in the inventory"));
         return Err(error.hint("a sandbox is a host with `connect: { transport: sandbox }`"));
@@ -82,13 +87,13 @@ fn enter(root: &Utf8Path, hosts: &[(HostName, Option<HardwareBoard>)], host: &st
     })
 }
 
-fn list(root: &Utf8Path) -> Result<Vec<Sandbox>, CliError> {
-    transport::sandboxes(root).map_err(refused)
+fn list_sandboxes(root: &Utf8Path) -> Result<Vec<Sandbox>, CliError> {
+    transport::list_sandboxes(root).map_err(sandbox_error)
 }
 
 /// Discards the sandbox of `host`, or all, and returns the discarded ones.
-fn reset(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> {
-    let mut list = list(root)?;
+fn reset_sandboxes(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> {
+    let mut list = list_sandboxes(root)?;
     if let Some(host) = host {
         list.retain(|sandbox| sandbox.host == host);
         if list.is_empty() {
@@ -97,12 +102,12 @@ fn reset(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> 
         }
     }
     for sandbox in &list {
-        transport::reset_sandbox(root, &sandbox.host).map_err(refused)?;
+        transport::reset_sandbox(root, &sandbox.host).map_err(sandbox_error)?;
     }
     Ok(list)
 }
 
-fn refused(error: std::io::Error) -> CliError {
+fn sandbox_error(error: std::io::Error) -> CliError {
     let failed = CliError::unexpected(error.to_string());
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

@@ -25,8 +25,8 @@ impl PlanOutputArgs {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
-        self.output.iter().try_for_each(|path| file::check(path))?;
+    pub fn apply_to_settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
+        self.output.iter().try_for_each(|path| file::check_writable(path))?;
         let mut settings = settings.clone();
         settings.replay.keep |= self.output.is_some();
         settings.policy.bases |= self.output.is_some();
@@ -34,7 +34,7 @@ impl PlanOutputArgs {
     }
 
     /// Returns the plan with all its inputs, if it is saved.
-    pub async fn bind<B: Backend>(
+    pub async fn build_saved_plan<B: Backend>(
         &self,
         cx: &VerbContext<'_, B>,
         loaded: &LoadedProject<B::Project>,
@@ -42,7 +42,7 @@ impl PlanOutputArgs {
         plan: &Plan,
     ) -> Option<SavedPlan> {
         match &self.output {
-            Some(_) => Some(bound(cx, loaded, seen, plan).await),
+            Some(_) => Some(assemble_saved_plan(cx, loaded, seen, plan).await),
             None => None,
         }
     }
@@ -51,13 +51,13 @@ impl PlanOutputArgs {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, saved: Option<&SavedPlan>) -> Result<(), CliError> {
+    pub fn write_saved_plan(&self, saved: Option<&SavedPlan>) -> Result<(), CliError> {
         let Some((path, saved)) = self.output.as_ref().zip(saved) else { return Ok(()) };
-        file::replace_private(path, |out| crate::view::save(saved, out))
+        file::replace_private_file(path, |out| crate::view::write_saved_plan(saved, out))
     }
 
     /// Reports the file of the saved plan, if there is one.
-    pub fn tell<B>(&self, cx: &VerbContext<'_, B>, saved: Option<&SavedPlan>) {
+    pub fn report_saved_plan<B>(&self, cx: &VerbContext<'_, B>, saved: Option<&SavedPlan>) {
         let Some((path, saved)) = self.output.as_ref().zip(saved) else { return };
         if cx.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.
@@ -67,23 +67,23 @@ impl PlanOutputArgs {
 }
 
 /// Returns the plan with all its inputs.
-async fn bound<B: Backend>(
+async fn assemble_saved_plan<B: Backend>(
     cx: &VerbContext<'_, B>,
     loaded: &LoadedProject<B::Project>,
     seen: &B::HostObservations,
     plan: &Plan,
 ) -> SavedPlan {
     let recording = match &cx.settings.replay.observed {
-        Some(given) => given.narrowed(&loaded.1),
-        None => cx.backend.recording(&loaded.0, seen),
+        Some(given) => given.narrow_to_hosts(&loaded.1),
+        None => cx.backend.build_recording(&loaded.0, seen),
     };
     let recording = Arc::new(recording.without_commands());
-    let (_, again) = again(cx, loaded, &recording).await;
-    cx.backend.save(&loaded.0, seen, (plan, &again), Arc::unwrap_or_clone(recording), cx.settings)
+    let (_, again) = plan_from_recording(cx, loaded, &recording).await;
+    cx.backend.build_saved_plan(&loaded.0, seen, (plan, &again), Arc::unwrap_or_clone(recording), cx.settings)
 }
 
 /// Plans from recorded answers, with the policy and the step filter of `cx`. Opens no session.
-pub async fn again<B: Backend>(
+pub async fn plan_from_recording<B: Backend>(
     cx: &VerbContext<'_, B>,
     (project, hosts): &LoadedProject<B::Project>,
     recording: &Arc<Recording>,
@@ -93,26 +93,26 @@ pub async fn again<B: Backend>(
     settings.replay = replay;
     // No listener: replaying a recording has no progress to report.
     let (events, _) = tokio::sync::mpsc::unbounded_channel();
-    let seen = cx.backend.observe(project, hosts, ObservePurpose::Declared, &settings, events).await;
+    let seen = cx.backend.observe_hosts(project, hosts, ObservePurpose::Declared, &settings, events).await;
     let plan = cx.backend.plan(project, &seen, &settings);
     (seen, plan)
 }
 
 /// Returns the text of a file whose content is meant as a saved plan; `None` for an inventory or a missing file.
-pub fn given(path: Option<&Utf8Path>) -> Option<String> {
+pub fn read_given_plan(path: Option<&Utf8Path>) -> Option<String> {
     let text = file::read_text(path?).ok()?;
-    SavedPlan::is_meant(&text).then_some(text)
+    SavedPlan::is_plan_text(&text).then_some(text)
 }
 
 /// Parses a saved plan to apply.
 ///
 /// # Errors
 /// The text is not a saved plan, has another format version, or was altered.
-pub fn parse(path: &Utf8Path, text: &str) -> Result<SavedPlan, CliError> {
+pub fn parse_saved_plan(path: &Utf8Path, text: &str) -> Result<SavedPlan, CliError> {
     const HINT: &str = "create one with `forge plan INVENTORY -o FILE`, or print this one with `forge show FILE`";
     let wrong = |why: &str| CliError::input(format!("cannot apply `{path}`: {why}")).hint(HINT);
     let saved = SavedPlan::parse(text).map_err(|why| wrong(&why))?;
-    match saved.is_whole() {
+    match saved.is_unaltered() {
         true => Ok(saved),
         false => Err(wrong("altered after it was saved: digest mismatch")),
     }

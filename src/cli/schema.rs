@@ -29,23 +29,23 @@ pub struct SchemaArgs {
     pub name: Option<String>,
 }
 
-pub fn run<B>(cx: &VerbContext<'_, B>, args: &SchemaArgs) -> VerbResult {
+pub fn run_schema<B>(cx: &VerbContext<'_, B>, args: &SchemaArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     match &args.name {
-        None => output.drawn(&|out| {
-            let mut all = schemas::all();
+        None => output.write_raw(&|out| {
+            let mut all = schemas::list_schemas();
             all.try_for_each(|schema| writeln!(out, "{:<14} {}", schema.name, schema.what))
         })?,
         Some(name) => {
-            let schema = schemas::find(name).ok_or_else(|| unknown(name))?;
-            output.drawn(&|out| out.write_all(schemas::text(&schema).as_bytes()))?;
+            let schema = schemas::find_schema(name).ok_or_else(|| unknown_schema_error(name))?;
+            output.write_raw(&|out| out.write_all(schemas::render_schema(&schema).as_bytes()))?;
         }
     }
     Ok(ExitCode::Done)
 }
 
-fn unknown(name: &str) -> CliError {
-    let names: Vec<&str> = schemas::all().map(|schema| schema.name).collect();
+fn unknown_schema_error(name: &str) -> CliError {
+    let names: Vec<&str> = schemas::list_schemas().map(|schema| schema.name).collect();
     let error = CliError::usage(format!("schema `{name}` not found"));
     match did_you_mean(name, names) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),

@@ -62,28 +62,28 @@ impl CliSettings {
             trust: typed.trust,
             offline: false,
             color: typed.color,
-            detail: ProgressDetail::of(typed.quiet, typed.verbose),
+            detail: ProgressDetail::from_flags(typed.quiet, typed.verbose),
             verbose: typed.verbose,
         }
     }
 
     /// Returns the settings with another host selection.
-    pub fn narrowed(&self, on: &str) -> Self {
+    pub fn with_selection(&self, on: &str) -> Self {
         Self { on: Some(on.to_owned()), ..self.clone() }
     }
 
     /// Returns the settings with the policy of a verb.
-    pub fn allowing(&self, policy: PlanPolicy, evict_busy: Option<String>) -> Self {
+    pub fn with_policy(&self, policy: PlanPolicy, evict_busy: Option<String>) -> Self {
         Self { policy, evict_busy, ..self.clone() }
     }
 
     /// Returns the settings with `offline`: artifacts then come from the cache only.
-    pub fn offline(&self, offline: bool) -> Self {
+    pub fn with_offline(&self, offline: bool) -> Self {
         Self { offline, ..self.clone() }
     }
 
     /// Returns the state directory for runs and history of an inventory.
-    pub fn state(&self, inventory: &Utf8Path) -> Utf8PathBuf {
+    pub fn state_folder(&self, inventory: &Utf8Path) -> Utf8PathBuf {
         let beside = || inventory.parent().unwrap_or(Utf8Path::new("")).join(".forge");
         self.state.clone().unwrap_or_else(beside)
     }

@@ -3,11 +3,11 @@
 use super::args::OutputFormat;
 use super::error::CliError;
 use super::file::read_text;
-use super::inventory::quoted;
+use super::inventory::quote_argument;
 use super::output::VerbOutput;
 use super::past;
 use super::run::{VerbContext, VerbResult};
-use crate::engine::{self, RunReport, SAVED, SavedPlan};
+use crate::engine::{self, RunReport, SAVED_PLAN_RESULT, SavedPlan};
 use crate::model::{ExitCode, Value};
 use crate::plan::Plan;
 use crate::state::RunFolder;
@@ -41,7 +41,7 @@ enum ShownFile {
     Report(RunReport),
 }
 
-pub fn run<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
+pub fn run_show<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let Some(named) = &args.run else {
         return Err(
@@ -51,35 +51,35 @@ pub fn run<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
     let path = Utf8Path::new(named);
     let is_file = !path.is_dir() && (path.is_file() || named.contains('/') || named.ends_with(".json"));
     if cx.settings.format == OutputFormat::Markdown && !is_file {
-        return Err(plans_only("`--format markdown`"));
+        return Err(plans_only_error("`--format markdown`"));
     }
     if args.images && !is_file {
-        return Err(plans_only("`--images`"));
+        return Err(plans_only_error("`--images`"));
     }
     if path.is_dir() {
-        let run = past::read(&folder(path))?;
-        output.result(&|writer, out| writer.run(&run, out))?;
+        let run = past::read_run(&to_run_folder(path))?;
+        output.write_result(&|writer, out| writer.write_run(&run, out))?;
     } else if is_file {
-        file(&output, path, args.images)?;
+        show_file(&output, path, args.images)?;
     } else {
-        let run = past::one(cx, &past::folders(cx)?, named)?;
-        output.result(&|writer, out| writer.run(&run, out))?;
+        let run = past::find_run(cx, &past::list_run_folders(cx)?, named)?;
+        output.write_result(&|writer, out| writer.write_run(&run, out))?;
     }
     Ok(ExitCode::Done)
 }
 
-fn plans_only(option: &str) -> CliError {
+fn plans_only_error(option: &str) -> CliError {
     CliError::usage(format!("{option} is only supported for plans"))
         .hint("show a run as text or JSON, or pass the file of a plan")
 }
 
-fn folder(path: &Utf8Path) -> RunFolder {
+fn to_run_folder(path: &Utf8Path) -> RunFolder {
     let name = |path: Option<&Utf8Path>| path.and_then(Utf8Path::file_name).unwrap_or_default().to_owned();
     let cluster = path.parent().and_then(Utf8Path::parent);
     RunFolder { cluster: name(cluster), run: name(Some(path)), path: path.to_owned() }
 }
 
-fn file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
+fn show_file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
     let text = read_text(path).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "no such file".to_owned(),
@@ -87,41 +87,43 @@ fn file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(), Cl
         };
         CliError::input(format!("cannot read `{path}`: {why}")).hint("`forge runs` lists past runs")
     })?;
-    match content(&text).map_err(|why| CliError::input(format!("cannot show `{path}`: {why}")))? {
-        ShownFile::Saved(saved) if images => output.images(&saved.plan, saved.plan.exit_code(false)),
-        ShownFile::Plan(plan) if images => output.images(&plan, plan.exit_code(false)),
-        ShownFile::Report(_) if images => Err(plans_only("`--images`")),
-        ShownFile::Saved(saved) => kept(output, path, &saved),
-        ShownFile::Plan(plan) => output.plan(&plan, plan.exit_code(false), None),
+    match parse_shown_file(&text).map_err(|why| CliError::input(format!("cannot show `{path}`: {why}")))? {
+        ShownFile::Saved(saved) if images => output.write_images(&saved.plan, saved.plan.exit_code(false)),
+        ShownFile::Plan(plan) if images => output.write_images(&plan, plan.exit_code(false)),
+        ShownFile::Report(_) if images => Err(plans_only_error("`--images`")),
+        ShownFile::Saved(saved) => show_saved_plan(output, path, &saved),
+        ShownFile::Plan(plan) => output.write_plan(&plan, plan.exit_code(false), None),
         ShownFile::Report(_) if output.settings.format == OutputFormat::Markdown => {
-            Err(plans_only("`--format markdown`"))
+            Err(plans_only_error("`--format markdown`"))
         }
-        ShownFile::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
+        ShownFile::Report(report) => {
+            output.write_result(&|writer, out| writer.write_report(&report, report.exit_code(), out))
+        }
     }
 }
 
 /// Prints a saved plan as `plan -o` did: the suggested next command applies the file.
-fn kept(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
-    let output = VerbOutput { target: Some(quoted(path.as_str())), ..*output };
-    output.plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
+fn show_saved_plan(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
+    let output = VerbOutput { target: Some(quote_argument(path.as_str())), ..*output };
+    output.write_plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
 }
 
 /// Parses the content of a file: a document of a verb, or a plan or report of the state directory.
-fn content(text: &str) -> Result<ShownFile, String> {
+fn parse_shown_file(text: &str) -> Result<ShownFile, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
     match value.get("result").and_then(Value::as_str) {
-        Some(SAVED) => SavedPlan::parse(text).map(|saved| ShownFile::Saved(Box::new(saved))),
-        Some("plan") => plan(&value["plan"]),
-        Some("report") => report(&value["report"]),
-        Some("run") => report(&value["run"]["report"]),
-        Some(other) => Err(format!("output of `forge {}`, which `forge show` does not support", verb(other))),
-        None if value.get("inventory").is_some() && value.get("hosts").is_some() => plan(&value),
-        None if value.get("run").is_some() && value.get("hosts").is_some() => report(&value),
+        Some(SAVED_PLAN_RESULT) => SavedPlan::parse(text).map(|saved| ShownFile::Saved(Box::new(saved))),
+        Some("plan") => parse_plan(&value["plan"]),
+        Some("report") => parse_report(&value["report"]),
+        Some("run") => parse_report(&value["run"]["report"]),
+        Some(other) => Err(format!("output of `forge {}`, which `forge show` does not support", find_verb(other))),
+        None if value.get("inventory").is_some() && value.get("hosts").is_some() => parse_plan(&value),
+        None if value.get("run").is_some() && value.get("hosts").is_some() => parse_report(&value),
         None => Err("neither a plan nor a report".to_owned()),
     }
 }
 
-fn verb(result: &str) -> &str {
+fn find_verb(result: &str) -> &str {
     match result {
         "validation" => "validate",
         "recipe" => "recipes",
@@ -131,7 +133,7 @@ fn verb(result: &str) -> &str {
     }
 }
 
-fn plan(value: &Value) -> Result<ShownFile, String> {
+fn parse_plan(value: &Value) -> Result<ShownFile, String> {
     let plan: Plan = serde_json::from_value(value.clone()).map_err(|error| format!("invalid plan: {error}"))?;
     match plan.version {
         1 => Ok(ShownFile::Plan(plan)),
@@ -139,7 +141,7 @@ fn plan(value: &Value) -> Result<ShownFile, String> {
     }
 }
 
-fn report(value: &Value) -> Result<ShownFile, String> {
+fn parse_report(value: &Value) -> Result<ShownFile, String> {
     engine::read_report(&value.to_string()).map(ShownFile::Report)
 }
 
@@ -148,8 +150,8 @@ mod tests {
     use super::*;
     use crate::view::{JsonWriter, ResultWriter, sample};
 
-    fn said(text: &str) -> String {
-        match content(text) {
+    fn describe_shown_file(text: &str) -> String {
+        match parse_shown_file(text) {
             Ok(ShownFile::Saved(saved)) => format!("a kept plan of {}", saved.plan.cluster),
             Ok(ShownFile::Plan(plan)) => format!("a plan of {}", plan.cluster),
             Ok(ShownFile::Report(report)) => format!("a report of {}", report.cluster),
@@ -157,7 +159,7 @@ mod tests {
         }
     }
 
-    fn document(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
+    fn write_document(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
         let mut out = Vec::new();
         write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -168,14 +170,23 @@ mod tests {
         let (plan, report) = (sample::rich_plan(), sample::rich_report());
         let of_plan = format!("a plan of {}", plan.cluster);
         let of_report = format!("a report of {}", report.cluster);
-        assert_eq!(said(&serde_json::to_string(&plan).unwrap()), of_plan);
-        assert_eq!(said(&serde_json::to_string(&report).unwrap()), of_report);
-        assert_eq!(said(&document(|out| JsonWriter.plan(&plan, ExitCode::Done, out))), of_plan);
-        assert_eq!(said(&document(|out| JsonWriter.report(&report, ExitCode::Done, out))), of_report);
-        assert_eq!(said(r#"{"result":"facts"}"#), "output of `forge facts`, which `forge show` does not support");
-        assert_eq!(said("{}"), "neither a plan nor a report");
+        assert_eq!(describe_shown_file(&serde_json::to_string(&plan).unwrap()), of_plan);
+        assert_eq!(describe_shown_file(&serde_json::to_string(&report).unwrap()), of_report);
+        assert_eq!(
+            describe_shown_file(&write_document(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out))),
+            of_plan
+        );
+        assert_eq!(
+            describe_shown_file(&write_document(|out| JsonWriter.write_report(&report, ExitCode::Done, out))),
+            of_report
+        );
+        assert_eq!(
+            describe_shown_file(r#"{"result":"facts"}"#),
+            "output of `forge facts`, which `forge show` does not support"
+        );
+        assert_eq!(describe_shown_file("{}"), "neither a plan nor a report");
         let later = serde_json::to_string(&RunReport { version: 2, ..report }).unwrap();
-        assert_eq!(said(&later), "the report has version 2, this forge supports version 1");
+        assert_eq!(describe_shown_file(&later), "the report has version 2, this forge supports version 1");
     }
 
     #[test]

@@ -29,20 +29,20 @@ pub struct SignArgs {
     pub key: Utf8PathBuf,
 }
 
-pub fn run<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
+pub fn run_sign<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
     let text =
         file::read_text(&args.plan).map_err(|error| CliError::input(format!("cannot read the plan: {error}")))?;
-    saved::parse(&args.plan, &text)?;
-    let place = beside(&args.plan);
-    file::check(&place)?;
+    saved::parse_saved_plan(&args.plan, &text)?;
+    let place = signature_path(&args.plan);
+    file::check_writable(&place)?;
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
+        let mut stop = InterruptSignals::start_listening()?;
         let signed = tokio::select! {
-            signed = transport::sign(text.as_bytes(), &args.key) => signed,
-            () = stop.next() => return Err(CliError::interrupted("interrupted; nothing was signed")),
+            signed = transport::sign_bytes(text.as_bytes(), &args.key) => signed,
+            () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted; nothing was signed")),
         };
         let signature = signed.map_err(|error| CliError::unexpected(error.why).hint(error.hint))?;
-        file::replace(&place, |out| out.write_all(&signature))?;
+        file::replace_file(&place, |out| out.write_all(&signature))?;
         if cx.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((cx.console.err)(), "signature written to {place}");
@@ -51,7 +51,7 @@ pub fn run<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
     })
 }
 
-fn beside(plan: &Utf8Path) -> Utf8PathBuf {
+fn signature_path(plan: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{plan}.sig"))
 }
 
@@ -59,13 +59,13 @@ fn beside(plan: &Utf8Path) -> Utf8PathBuf {
 ///
 /// # Errors
 /// A file is missing, or no allowed signer signed the plan.
-pub async fn required<B>(
+pub async fn verify_plan_signature<B>(
     cx: &VerbContext<'_, B>,
     plan: &Utf8Path,
     text: &str,
     allowed: &Utf8Path,
 ) -> Result<(), CliError> {
-    let signature = beside(plan);
+    let signature = signature_path(plan);
     if !allowed.is_file() {
         return Err(CliError::usage(format!("allowed-signers file `{allowed}` not found"))
             .hint("each line is a name, `namespaces=\"forge-plan\"` and a public key; see ssh-keygen(1)"));
@@ -74,7 +74,7 @@ pub async fn required<B>(
         return Err(CliError::input(format!("`{plan}` is not signed: `{signature}` not found; nothing was contacted"))
             .hint(format!("review it, then run `forge sign {plan} --key FILE`")));
     }
-    let signer = transport::verify(text.as_bytes(), &signature, allowed).await;
+    let signer = transport::verify_signature(text.as_bytes(), &signature, allowed).await;
     let signer = signer.map_err(|error| {
         CliError::input(format!("no allowed signer signed `{plan}`: {}", error.why))
             .note("nothing was contacted")
@@ -82,7 +82,7 @@ pub async fn required<B>(
     })?;
     if cx.settings.detail > ProgressDetail::Quiet {
         // Ignore a closed stderr: no other stream could report it.
-        let _ = writeln!((cx.console.err)(), "signed by {}", crate::view::escape::line(&signer));
+        let _ = writeln!((cx.console.err)(), "signed by {}", crate::view::escape::escape_line(&signer));
     }
     Ok(())
 }

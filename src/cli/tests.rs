@@ -45,11 +45,12 @@ impl Backend for FakeBackend {
     type HostObservations = Vec<ObservedHost>;
     type Cancel = ();
 
-    fn load(&self, path: &Utf8Path, _: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
+    fn load_project(&self, path: &Utf8Path, _: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
         let mut sources = SourceMap::default();
-        let file = sources.add(path, "hosts: {}\nhots: {}\n");
+        let file = sources.add_file(path, "hosts: {}\nhots: {}\n");
         let span = crate::diag::Span { file, start: 10, end: 14 };
-        let diag = Diag::error(Code::UnknownKey, "key `hots` is not known").at(span).hint("did you mean `hosts`?");
+        let diag =
+            Diag::error(Code::UnknownKey, "key `hots` is not known").with_span(span).hint("did you mean `hosts`?");
         match self.broken {
             true => (None, DiagList(vec![diag]), sources),
             false => (Some(()), DiagList::default(), sources),
@@ -60,11 +61,11 @@ impl Backend for FakeBackend {
         unreachable!("verbs that read a project are tested with the real one")
     }
 
-    fn size(&self, (): &()) -> InventorySize {
+    fn project_size(&self, (): &()) -> InventorySize {
         InventorySize { hosts: 1, recipes: 2, steps: 3 }
     }
 
-    fn select(&self, (): &(), settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
+    fn select_hosts(&self, (): &(), settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
         match settings.on.as_deref() {
             Some("nobody") => Err(Box::new(Diag::error(Code::EmptySelector, "selector `nobody` selects no host"))),
             Some("two") => Ok(vec![sample::host("node-01"), sample::host("node-02")]),
@@ -72,11 +73,11 @@ impl Backend for FakeBackend {
         }
     }
 
-    fn sandboxes(&self, (): &(), _: &CliSettings) -> ProjectSandboxes {
+    fn list_sandboxes(&self, (): &(), _: &CliSettings) -> ProjectSandboxes {
         ProjectSandboxes { root: "/nonexistent".into(), hosts: Vec::new() }
     }
 
-    async fn observe(
+    async fn observe_hosts(
         &self,
         (): &(),
         hosts: &[HostName],
@@ -85,22 +86,22 @@ impl Backend for FakeBackend {
         events: VerbEvents,
     ) -> Vec<ObservedHost> {
         let _ = events.send(Event::ObserveStarted { hosts: hosts.len() });
-        hosts.iter().map(|host| ObservedHost::observed(host, Default::default(), 1)).collect()
+        hosts.iter().map(|host| ObservedHost::from_observation(host, Default::default(), 1)).collect()
     }
 
-    fn recording(&self, (): &(), _: &Vec<ObservedHost>) -> Recording {
+    fn build_recording(&self, (): &(), _: &Vec<ObservedHost>) -> Recording {
         Recording::parse(r#"{"version": 1, "forge": "", "origin": "reconstructed", "hosts": []}"#).unwrap()
     }
 
-    fn redacted_recording(&self, project: &(), seen: &Vec<ObservedHost>) -> Result<Recording, String> {
-        Ok(self.recording(project, seen))
+    fn build_redacted_recording(&self, project: &(), seen: &Vec<ObservedHost>) -> Result<Recording, String> {
+        Ok(self.build_recording(project, seen))
     }
 
     fn plan(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> Plan {
         self.plan.clone()
     }
 
-    fn save(
+    fn build_saved_plan(
         &self,
         (): &(),
         _: &Vec<ObservedHost>,
@@ -111,33 +112,51 @@ impl Backend for FakeBackend {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn changed(&self, (): &(), _: &crate::engine::SavedPlan, _: &Vec<ObservedHost>, _: &CliSettings) -> Vec<String> {
+    fn list_changed_inputs(
+        &self,
+        (): &(),
+        _: &crate::engine::SavedPlan,
+        _: &Vec<ObservedHost>,
+        _: &CliSettings,
+    ) -> Vec<String> {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn bind(&self, (): &(), _: &crate::engine::SavedPlan, _: &mut Vec<ObservedHost>, _: bool, _: &CliSettings) -> Plan {
+    fn bind_saved_plan(
+        &self,
+        (): &(),
+        _: &crate::engine::SavedPlan,
+        _: &mut Vec<ObservedHost>,
+        _: bool,
+        _: &CliSettings,
+    ) -> Plan {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn drift(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> DriftReport {
+    fn detect_drift(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> DriftReport {
         sample::rich_drift()
     }
 
-    async fn accuse(&self, (): &(), _: &Vec<ObservedHost>, _: &mut DriftReport, _: &CliSettings) {}
+    async fn attribute_changes(&self, (): &(), _: &Vec<ObservedHost>, _: &mut DriftReport, _: &CliSettings) {}
 
-    fn errands(&self, (): &(), _: &DriftReport, _: &CliSettings) -> Result<crate::engine::NoticeQueue, String> {
+    fn plan_notifications(
+        &self,
+        (): &(),
+        _: &DriftReport,
+        _: &CliSettings,
+    ) -> Result<crate::engine::NoticeQueue, String> {
         Err("these tests send no notifications".to_owned())
     }
 
-    async fn keep(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> Vec<(HostName, String)> {
+    async fn store_findings(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> Vec<(HostName, String)> {
         Vec::new()
     }
 
-    fn now(&self) -> jiff::Timestamp {
+    fn current_time(&self) -> jiff::Timestamp {
         jiff::Timestamp::UNIX_EPOCH
     }
 
-    fn drift_history(
+    fn read_drift_history(
         &self,
         (): &(),
         _: Option<super::drift::HistoryStart>,
@@ -146,7 +165,7 @@ impl Backend for FakeBackend {
         Err("not found".to_owned())
     }
 
-    fn past_durations(&self, (): &(), _: &CliSettings) -> PastDurations {
+    fn read_past_durations(&self, (): &(), _: &CliSettings) -> PastDurations {
         PastDurations::default()
     }
 
@@ -167,7 +186,7 @@ impl Backend for FakeBackend {
         RunReport { verb: "verify".into(), ..self.report.clone() }
     }
 
-    async fn exec(
+    async fn exec_command(
         &self,
         (): &(),
         hosts: &[HostName],
@@ -177,18 +196,18 @@ impl Backend for FakeBackend {
         (): (),
     ) -> ExecReport {
         *self.applied.lock().unwrap() = true;
-        sample::exec(command, hosts)
+        sample::exec_report(command, hosts)
     }
 
-    async fn doctor(&self, (): &(), hosts: &[HostName], _: bool, _: &CliSettings, _: VerbEvents) -> DoctorReport {
-        sample::checkup(hosts)
+    async fn check_hosts(&self, (): &(), hosts: &[HostName], _: bool, _: &CliSettings, _: VerbEvents) -> DoctorReport {
+        sample::full_disk_checkup(hosts)
     }
 
-    fn load_to_learn(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
-        self.load(path, settings)
+    fn load_for_digests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
+        self.load_project(path, settings)
     }
 
-    async fn fetch(
+    async fn fetch_artifacts(
         &self,
         (): &(),
         _: &[HostName],
@@ -199,7 +218,7 @@ impl Backend for FakeBackend {
         Err("the lock file cannot be written".to_owned())
     }
 
-    async fn provision(
+    async fn fetch_plan_artifacts(
         &self,
         (): &(),
         _: &Plan,
@@ -210,7 +229,7 @@ impl Backend for FakeBackend {
         self.lacking.clone()
     }
 
-    fn stop(&self, (): &()) {}
+    fn request_stop(&self, (): &()) {}
 }
 
 /// Both streams in one text, each part with the stream it went to.
@@ -236,12 +255,12 @@ impl Write for TranscriptStream {
 }
 
 impl Transcript {
-    fn stream(&self, side: &'static str) -> Box<dyn Fn() -> ConsoleStream> {
+    fn open_stream(&self, side: &'static str) -> Box<dyn Fn() -> ConsoleStream> {
         let transcript = self.clone();
         Box::new(move || Box::new(TranscriptStream(transcript.clone(), side)))
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let said = self.0.lock().unwrap();
         said.iter()
             .map(|(side, text)| format!("--- {side}\n{text}{}", if text.ends_with('\n') { "" } else { "\n" }))
@@ -250,14 +269,14 @@ impl Transcript {
 }
 
 /// Runs a verb; `answer` is the user's input, `None` without a terminal.
-fn forge(fake: &FakeBackend, arguments: &[&str], answer: Option<&'static str>) -> (u8, String) {
+fn run_forge(fake: &FakeBackend, arguments: &[&str], answer: Option<&'static str>) -> (u8, String) {
     let cli = Cli::parse_from(["forge"].iter().chain(arguments));
     let environment = CliEnvironment::default();
     let settings = CliSettings::new(&cli.global, &environment);
     let transcript = Transcript::default();
     let console = Console {
-        out: transcript.stream("stdout"),
-        err: transcript.stream("stderr"),
+        out: transcript.open_stream("stdout"),
+        err: transcript.open_stream("stderr"),
         answer: Arc::new(move || Ok(answer.unwrap_or_default().to_owned())),
         can_ask: answer.is_some(),
         live: false,
@@ -270,46 +289,50 @@ fn forge(fake: &FakeBackend, arguments: &[&str], answer: Option<&'static str>) -
         environment: &environment,
         settings: &settings,
     };
-    let exit = finish(&cx, run(&cx, &cli.verb));
-    (exit.code(), transcript.text())
+    let exit = finish_verb(&cx, run_verb(&cx, &cli.verb));
+    (exit.code(), transcript.to_text())
 }
 
-fn changing() -> FakeBackend {
-    FakeBackend::new(sample::plan(vec![sample::observed("node-01", vec![sample::nginx(), sample::ok("hosts")])]))
+fn changing_backend() -> FakeBackend {
+    FakeBackend::new(sample::plan(vec![sample::observed_host(
+        "node-01",
+        vec![sample::nginx_step(), sample::unchanged_step("hosts")],
+    )]))
 }
 
-fn settled() -> FakeBackend {
-    let fake = FakeBackend::new(sample::plan(vec![sample::observed("node-01", vec![sample::ok("hosts")])]));
-    let ok = StepResult::AlreadyOk { reason: sample::because("as declared") };
+fn unchanged_backend() -> FakeBackend {
+    let fake =
+        FakeBackend::new(sample::plan(vec![sample::observed_host("node-01", vec![sample::unchanged_step("hosts")])]));
+    let ok = StepResult::AlreadyOk { reason: sample::untrusted_text("as declared") };
     let host = sample::host_report("node-01", vec![sample::step_report("hosts", ok)], vec![]);
     FakeBackend { report: sample::report("apply", vec![host]), ..fake }
 }
 
 #[test]
 fn plan_names_the_next_command() {
-    let (exit, said) = forge(&changing(), &["plan", "c.yaml", "--on", "node-01", "-q"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["plan", "c.yaml", "--on", "node-01", "-q"], None);
     assert_eq!(exit, 0);
     insta::assert_snapshot!(said);
 }
 
 #[test]
 fn plan_tells_changes_by_its_exit_code_only_when_asked() {
-    assert_eq!(forge(&changing(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 2);
-    assert_eq!(forge(&settled(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 0);
+    assert_eq!(run_forge(&changing_backend(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 2);
+    assert_eq!(run_forge(&unchanged_backend(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 0);
 }
 
 #[test]
 fn a_dry_run_is_a_plan_and_needs_nobody() {
-    let fake = changing();
-    let (exit, said) = forge(&fake, &["apply", "c.yaml", "--dry-run", "-q"], None);
+    let fake = changing_backend();
+    let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "--dry-run", "-q"], None);
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, false));
     assert!(said.ends_with("next: forge apply c.yaml\n"), "{said}");
 }
 
 #[test]
 fn apply_asks_and_goes_on_with_a_yes() {
-    let fake = changing();
-    let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some("y\n"));
+    let fake = changing_backend();
+    let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "-q"], Some("y\n"));
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
     insta::assert_snapshot!(said);
 }
@@ -322,8 +345,8 @@ fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
     };
     let (steps, hosts) = (vec![crate::model::StepId::new("driver", "file")], vec![sample::host("node-01")]);
     let line = ArtifactReport { name: "https://h/x.run".to_owned(), steps, hosts, had, computed: None };
-    let fake = FakeBackend { lacking: vec![line], ..changing() };
-    let (code, text) = forge(&fake, &["apply", "x.yaml", "--yes"], None);
+    let fake = FakeBackend { lacking: vec![line], ..changing_backend() };
+    let (code, text) = run_forge(&fake, &["apply", "x.yaml", "--yes"], None);
     assert_eq!(code, 69, "{text}");
     let told = "error: 1 artifact unavailable; nothing was changed
   note: `https://h/x.run` cannot be fetched: no; needed by `driver/file` on 1 host
@@ -335,8 +358,8 @@ fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
 #[test]
 fn apply_changes_nothing_without_a_yes() {
     for answer in ["", "\n", "n\n"] {
-        let fake = changing();
-        let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some(answer));
+        let fake = changing_backend();
+        let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "-q"], Some(answer));
         assert_eq!((exit, *fake.applied.lock().unwrap()), (130, false));
         assert!(said.ends_with("error: not applied; nothing was changed\n"), "{said}");
         // forge ends the line of the prompt if the answer did not.
@@ -346,22 +369,22 @@ fn apply_changes_nothing_without_a_yes() {
 
 #[test]
 fn apply_with_nothing_to_do_says_one_line_and_asks_nothing() {
-    let (exit, said) = forge(&settled(), &["apply", "c.yaml", "-q"], Some(""));
+    let (exit, said) = run_forge(&unchanged_backend(), &["apply", "c.yaml", "-q"], Some(""));
     assert_eq!((exit, said.as_str()), (0, "--- stdout\nno changes: 1 host, 1 step matches\n"));
 }
 
 #[test]
 fn apply_reports_what_failed_where_the_plan_had_nothing_to_do() {
-    let mut fake = settled();
-    fake.report.hosts = vec![sample::ended("node-01", HostOutcome::Locked, "held by root@ci-7")];
-    let (exit, said) = forge(&fake, &["apply", "c.yaml", "--yes", "-q"], None);
+    let mut fake = unchanged_backend();
+    fake.report.hosts = vec![sample::ended_host_report("node-01", HostOutcome::Locked, "held by root@ci-7")];
+    let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "--yes", "-q"], None);
     assert_eq!(exit, 7);
     assert!(said.contains("x locked: held by root@ci-7\n"), "{said}");
 }
 
 #[test]
 fn json_has_stdout_to_itself() {
-    let (exit, said) = forge(&changing(), &["apply", "c.yaml", "--yes", "--format", "json", "-q"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["apply", "c.yaml", "--yes", "--format", "json", "-q"], None);
     assert_eq!(exit, 0);
     let stdout: String = said.split("--- stdout\n").nth(1).unwrap().to_owned();
     let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
@@ -373,7 +396,11 @@ fn json_has_stdout_to_itself() {
 fn json_goes_into_a_file_beside_the_text() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.json");
-    let (_, said) = forge(&settled(), &["apply", "c.yaml", "--yes", "-q", "--json-into", file.to_str().unwrap()], None);
+    let (_, said) = run_forge(
+        &unchanged_backend(),
+        &["apply", "c.yaml", "--yes", "-q", "--json-into", file.to_str().unwrap()],
+        None,
+    );
     let document: serde_json::Value = serde_json::from_str(&fs_err::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(document["result"], "report");
     assert_eq!(said, "--- stdout\nno changes: 1 host, 1 step matches\n");
@@ -381,9 +408,9 @@ fn json_goes_into_a_file_beside_the_text() {
 
 #[test]
 fn a_broken_inventory_contacts_nothing() {
-    let fake = FakeBackend { broken: true, ..changing() };
+    let fake = FakeBackend { broken: true, ..changing_backend() };
     for verb in ["plan", "verify", "facts"] {
-        let (exit, said) = forge(&fake, &[verb, "c.yaml"], None);
+        let (exit, said) = run_forge(&fake, &[verb, "c.yaml"], None);
         assert_eq!(exit, 65);
         assert!(!said.contains("observing"), "{said}");
         assert!(said.ends_with("error: 1 error in `c.yaml`; nothing was contacted\n"), "{said}");
@@ -392,8 +419,8 @@ fn a_broken_inventory_contacts_nothing() {
 
 #[test]
 fn a_broken_inventory_is_a_document_too() {
-    let fake = FakeBackend { broken: true, ..changing() };
-    let (exit, said) = forge(&fake, &["plan", "c.yaml", "--format", "json"], None);
+    let fake = FakeBackend { broken: true, ..changing_backend() };
+    let (exit, said) = run_forge(&fake, &["plan", "c.yaml", "--format", "json"], None);
     assert_eq!(exit, 65);
     let stdout = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
     let document: serde_json::Value = serde_json::from_str(stdout).unwrap();
@@ -402,25 +429,25 @@ fn a_broken_inventory_is_a_document_too() {
 
 #[test]
 fn a_selector_that_picks_nothing_is_usage() {
-    let (exit, said) = forge(&changing(), &["plan", "c.yaml", "--on", "nobody"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["plan", "c.yaml", "--on", "nobody"], None);
     assert_eq!(exit, 64);
     assert!(said.starts_with("--- stderr\nerror[F0203]: selector `nobody` selects no host"), "{said}");
 }
 
 #[test]
 fn validate_checks_every_inventory() {
-    let (exit, said) = forge(&changing(), &["validate", "a.yaml", "b.yaml"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["validate", "a.yaml", "b.yaml"], None);
     let line = |file: &str| format!("valid: {file}: 1 host, 2 recipes, 3 steps\n");
     assert_eq!((exit, said), (0, format!("--- stdout\n{}{}", line("a.yaml"), line("b.yaml"))));
-    let fake = FakeBackend { broken: true, ..changing() };
-    let (exit, said) = forge(&fake, &["validate", "a.yaml", "b.yaml"], None);
+    let fake = FakeBackend { broken: true, ..changing_backend() };
+    let (exit, said) = run_forge(&fake, &["validate", "a.yaml", "b.yaml"], None);
     assert_eq!(exit, 65);
     assert!(said.ends_with("--- stdout\ninvalid: a.yaml: 1 error\ninvalid: b.yaml: 1 error\n"), "{said}");
 }
 
 #[test]
 fn progress_goes_to_stderr() {
-    let (exit, said) = forge(&changing(), &["facts", "c.yaml"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["facts", "c.yaml"], None);
     assert_eq!(exit, 0);
     let (stderr, stdout) = said.split_once("--- stdout\n").unwrap();
     assert!(stderr.ends_with(" observing 1 host\n"), "{said}");
@@ -429,7 +456,7 @@ fn progress_goes_to_stderr() {
 
 #[test]
 fn verify_has_the_reports_exit_code() {
-    let (exit, said) = forge(&changing(), &["verify", "c.yaml", "-q"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["verify", "c.yaml", "-q"], None);
     assert_eq!(exit, 0);
     assert!(said.contains("\nverified: 1 host: 1 changed;"), "{said}");
 }
@@ -437,20 +464,20 @@ fn verify_has_the_reports_exit_code() {
 #[test]
 fn facts_exit_by_what_they_show() {
     use crate::probe::UnansweredReason;
-    let host = |name: &str| ObservedHost::observed(&sample::host(name), Default::default(), 1);
+    let host = |name: &str| ObservedHost::from_observation(&sample::host(name), Default::default(), 1);
     let mut unknown = host("a");
     unknown.facts.0.insert("gpus".into(), Err(UnansweredReason::new("timed out after 10 s")));
     let why = crate::plan::UnreachableReason::new("no route to host", None);
-    let silent = ObservedHost::unreachable(&sample::host("b"), why);
-    assert_eq!(facts::exit_code(&[host("c")]), ExitCode::Done);
-    assert_eq!(facts::exit_code(&[host("c"), unknown.clone()]), ExitCode::Done);
-    assert_eq!(facts::exit_code(&[unknown, silent]), ExitCode::Unreachable);
+    let silent = ObservedHost::from_unreachable(&sample::host("b"), why);
+    assert_eq!(facts::facts_exit_code(&[host("c")]), ExitCode::Done);
+    assert_eq!(facts::facts_exit_code(&[host("c"), unknown.clone()]), ExitCode::Done);
+    assert_eq!(facts::facts_exit_code(&[unknown, silent]), ExitCode::Unreachable);
 }
 
 #[test]
 fn exec_runs_on_one_host_without_asking() {
-    let fake = changing();
-    let (exit, said) = forge(&fake, &["exec", "-i", "c.yaml", "-q", "--", "hostname", "-f"], None);
+    let fake = changing_backend();
+    let (exit, said) = run_forge(&fake, &["exec", "-i", "c.yaml", "-q", "--", "hostname", "-f"], None);
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
     assert_eq!(said, "--- stdout\nnode-01: hostname -f\n\ndone: 1 host: 1 ok (0.0 s)\n");
 }
@@ -458,15 +485,15 @@ fn exec_runs_on_one_host_without_asking() {
 #[test]
 fn exec_asks_before_more_than_one_host() {
     let arguments = ["exec", "two", "-i", "c.yaml", "-q", "--", "systemctl", "restart", "a b"];
-    let fake = changing();
-    let (exit, said) = forge(&fake, &arguments, Some("y\n"));
+    let fake = changing_backend();
+    let (exit, said) = run_forge(&fake, &arguments, Some("y\n"));
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
     assert!(said.starts_with("--- stderr\nrun `systemctl restart 'a b'` on 2 hosts: node-[01:02]? [y/N] "), "{said}");
-    let fake = changing();
-    let (exit, said) = forge(&fake, &arguments, Some("\n"));
+    let fake = changing_backend();
+    let (exit, said) = run_forge(&fake, &arguments, Some("\n"));
     assert_eq!((exit, *fake.applied.lock().unwrap()), (130, false));
     assert!(said.ends_with("error: not run; nothing was contacted\n"), "{said}");
-    let (exit, said) = forge(&fake, &arguments, None);
+    let (exit, said) = run_forge(&fake, &arguments, None);
     assert_eq!((exit, *fake.applied.lock().unwrap()), (64, false));
     assert_eq!(
         said,
@@ -477,14 +504,14 @@ fn exec_asks_before_more_than_one_host() {
 
 #[test]
 fn doctor_ends_by_what_it_found() {
-    let (exit, said) = forge(&changing(), &["doctor", "c.yaml", "--on", "two", "-q"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["doctor", "c.yaml", "--on", "two", "-q"], None);
     assert_eq!(exit, 3);
     assert_eq!(
         said,
         "--- stdout\nhosts\n  x room: no room in `/var`\n      hint: free some there\n      = same on 2 hosts: node-[01:02]\n\n\
          doctor: 2 hosts: 2 not ready (0.0 s)\n"
     );
-    let (exit, said) = forge(&changing(), &["doctor", "c.yaml", "-q", "--format", "json"], None);
+    let (exit, said) = run_forge(&changing_backend(), &["doctor", "c.yaml", "-q", "--format", "json"], None);
     let document: serde_json::Value = serde_json::from_str(said.strip_prefix("--- stdout\n").unwrap()).unwrap();
     assert_eq!((exit, &document["exit"]["name"]), (3, &"hosts_failed".into()));
     assert_eq!(document["doctor"]["hosts"][0]["findings"][0]["weight"], "problem");

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Unit directory of the system.
-const SYSTEM: &str = "/etc/systemd/system";
+const SYSTEM_UNIT_DIR: &str = "/etc/systemd/system";
 
 /// Interval of the timer and directory of its units.
 #[derive(Clone, Debug, clap::Args)]
@@ -17,7 +17,7 @@ pub struct TimerArgs {
     #[arg(long, conflicts_with_all = ["history", "observed"])]
     pub install_timer: bool,
     /// With --install-timer: interval between runs
-    #[arg(long, value_name = "DURATION", default_value = "15m", requires = "install_timer", value_parser = super::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "15m", requires = "install_timer", value_parser = super::duration::parse_positive_duration)]
     pub every: Duration,
     /// With --install-timer: unit directory; defaults to /etc/systemd/system for root, else ~/.config/systemd/user
     #[arg(long, value_name = "DIR", requires = "install_timer")]
@@ -41,9 +41,9 @@ pub struct TimerSpec<'w> {
 }
 
 /// Returns the units for `wanted`.
-pub fn units(wanted: &TimerSpec<'_>) -> TimerUnits {
+pub fn render_units(wanted: &TimerSpec<'_>) -> TimerUnits {
     let name = format!("forge-drift-{}", wanted.cluster);
-    let command: Vec<String> = wanted.command.iter().map(|word| quoted(word)).collect();
+    let command: Vec<String> = wanted.command.iter().map(|word| quote_word(word)).collect();
     let every = wanted.every.as_secs().max(1);
     // Spreads the checks of many clusters over time.
     let spread = (every / 5).max(1);
@@ -83,7 +83,7 @@ WantedBy=timers.target
 }
 
 /// Quotes a word for `ExecStart`: systemd expands `%` and `$`, and splits words at blanks.
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let mut out = String::from("\"");
     for c in word.chars() {
         match c {
@@ -102,33 +102,33 @@ fn quoted(word: &str) -> String {
 ///
 /// # Errors
 /// The unit directory is unknown or cannot be written.
-pub fn install<B>(
+pub fn install_units<B>(
     cx: &VerbContext<'_, B>,
     args: &TimerArgs,
     cluster: &str,
     command: &[String],
 ) -> Result<String, CliError> {
     let is_root = rustix::process::geteuid().is_root();
-    let folder = folder(args, is_root, cx.environment.home.as_deref())?;
-    let units = units(&TimerSpec { cluster, command, every: args.every });
+    let folder = unit_folder(args, is_root, cx.environment.home.as_deref())?;
+    let units = render_units(&TimerSpec { cluster, command, every: args.every });
     fs_err::create_dir_all(&folder).map_err(|error| CliError::unexpected(error.to_string()))?;
     for (ending, text) in [("service", &units.service), ("timer", &units.timer)] {
-        file::replace(&folder.join(format!("{}.{ending}", units.name)), |out| out.write_all(text.as_bytes()))?;
+        file::replace_file(&folder.join(format!("{}.{ending}", units.name)), |out| out.write_all(text.as_bytes()))?;
     }
-    Ok(said(&units.name, &folder, is_root))
+    Ok(format_instructions(&units.name, &folder, is_root))
 }
 
-fn folder(args: &TimerArgs, is_root: bool, home: Option<&Utf8Path>) -> Result<Utf8PathBuf, CliError> {
+fn unit_folder(args: &TimerArgs, is_root: bool, home: Option<&Utf8Path>) -> Result<Utf8PathBuf, CliError> {
     match (&args.unit_dir, is_root, home) {
         (Some(folder), ..) => Ok(folder.clone()),
-        (None, true, _) => Ok(SYSTEM.into()),
+        (None, true, _) => Ok(SYSTEM_UNIT_DIR.into()),
         (None, false, Some(home)) => Ok(home.join(".config/systemd/user")),
         (None, false, None) => Err(CliError::usage("`$HOME` is not set, so the user unit directory is unknown")
             .hint("pass a directory with `--unit-dir`")),
     }
 }
 
-fn said(name: &str, folder: &Utf8Path, is_root: bool) -> String {
+fn format_instructions(name: &str, folder: &Utf8Path, is_root: bool) -> String {
     let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
     let linger = if is_root {
         ""
@@ -152,8 +152,8 @@ to remove it:
 }
 
 /// Writes the text line by line, escaped.
-pub fn tell(text: &str, out: &mut dyn Write) -> io::Result<()> {
-    text.lines().try_for_each(|line| writeln!(out, "{}", crate::view::escape::line(line)))
+pub fn write_instructions(text: &str, out: &mut dyn Write) -> io::Result<()> {
+    text.lines().try_for_each(|line| writeln!(out, "{}", crate::view::escape::escape_line(line)))
 }
 
 #[cfg(test)]
@@ -162,15 +162,15 @@ mod tests {
 
     #[test]
     fn words_are_one_argument_each_whatever_they_hold() {
-        assert_eq!(quoted("a b"), "\"a b\"");
-        assert_eq!(quoted("100%n $HOME \"x\" \\"), "\"100%%n $$HOME \\\"x\\\" \\\\\"");
-        assert_eq!(quoted("a\nExecStart=evil"), "\"a\\nExecStart=evil\"");
+        assert_eq!(quote_word("a b"), "\"a b\"");
+        assert_eq!(quote_word("100%n $HOME \"x\" \\"), "\"100%%n $$HOME \\\"x\\\" \\\\\"");
+        assert_eq!(quote_word("a\nExecStart=evil"), "\"a\\nExecStart=evil\"");
     }
 
     #[test]
     fn units_do_not_overlap_and_do_not_hide_a_failure() {
         let command = ["/usr/bin/forge", "drift", "/srv/c.yaml"].map(str::to_owned);
-        let units = units(&TimerSpec { cluster: "lab", command: &command, every: Duration::from_secs(900) });
+        let units = render_units(&TimerSpec { cluster: "lab", command: &command, every: Duration::from_secs(900) });
         let has = |text: &str, line: &str| assert!(text.lines().any(|l| l == line), "{line}: {text}");
         assert_eq!(units.name, "forge-drift-lab");
         has(&units.service, "Type=oneshot");

@@ -21,21 +21,21 @@ pub struct ValidateArgs {
     pub inventories: Vec<Utf8PathBuf>,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) -> VerbResult {
+pub fn run_validate<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) -> VerbResult {
     let first = InventoryArg { inventory: args.inventories.first().cloned() };
-    let target = cx.target(&first)?;
-    let output = cx.output(&target);
+    let target = cx.resolve_target(&first)?;
+    let output = cx.output_for(&target);
     let rest = args.inventories.iter().skip(1);
     let paths = std::iter::once(&target.path).chain(rest);
-    let (inventories, selected): (Vec<_>, Vec<_>) = paths.map(|path| check(cx, path)).unzip();
+    let (inventories, selected): (Vec<_>, Vec<_>) = paths.map(|path| check_inventory(cx, path)).unzip();
     let validation = ValidationResult { inventories };
     for checked in &validation.inventories {
-        output.diags(&checked.diags, &checked.sources)?;
+        output.write_diags(&checked.diags, &checked.sources)?;
     }
     for (diag, checked) in selected.iter().zip(&validation.inventories) {
-        diag.iter().try_for_each(|diag| Err(output.selection_error(diag, &checked.sources)))?;
+        diag.iter().try_for_each(|diag| Err(output.report_selection_error(diag, &checked.sources)))?;
     }
-    let exit = match validation.errors() {
+    let exit = match validation.count_errors() {
         0 => ExitCode::Done,
         _ => ExitCode::Input,
     };
@@ -44,17 +44,17 @@ pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) -> VerbResu
         && cx.settings.detail == ProgressDetail::Quiet
         && cx.settings.format == OutputFormat::Text;
     match silent {
-        true => output.file_beside(&|writer, out| writer.validation(&validation, exit, out))?,
-        false => output.result(&|writer, out| writer.validation(&validation, exit, out))?,
+        true => output.write_json_file(&|writer, out| writer.write_validation(&validation, exit, out))?,
+        false => output.write_result(&|writer, out| writer.write_validation(&validation, exit, out))?,
     }
     Ok(exit)
 }
 
 /// Loads an inventory and, if it is valid, checks the host and step selection.
-fn check<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
-    let (project, diags, sources) = cx.backend.load(path, cx.settings);
+fn check_inventory<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
+    let (project, diags, sources) = cx.backend.load_project(path, cx.settings);
     let project = project.as_ref().filter(|_| !diags.has_errors());
-    let wrong = project.and_then(|project| cx.backend.select(project, cx.settings).err());
-    let size = project.map(|project| cx.backend.size(project));
+    let wrong = project.and_then(|project| cx.backend.select_hosts(project, cx.settings).err());
+    let size = project.map(|project| cx.backend.project_size(project));
     (CheckedInventory { path: path.to_owned(), diags, sources, size }, wrong)
 }

@@ -21,20 +21,22 @@ pub struct VerifyArgs {
     pub from: ReplayArgs,
 }
 
-pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &VerifyArgs) -> VerbResult {
-    let settings = args.from.settings(cx.settings)?;
+pub fn run_verify<B: Backend>(cx: &VerbContext<'_, B>, args: &VerifyArgs) -> VerbResult {
+    let settings = args.from.apply_to_settings(cx.settings)?;
     let cx = &VerbContext { settings: &settings, ..*cx };
-    let target = cx.target(&args.inventory)?;
-    let output = cx.output(&target);
-    let loaded = cx.load(&target)?;
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project(&target)?;
     block_on(async {
-        let mut stop = InterruptSignals::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
+        let mut stop = InterruptSignals::start_listening()?;
+        let seen = cx.observe_hosts(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
         let cancel = B::Cancel::default();
-        let work = cx.shown(&output, |events| cx.backend.verify(&loaded.0, seen, cx.settings, events, cancel.clone()));
-        let report = cx.stoppable(&mut stop, work, &cancel).await;
+        let work = cx.run_with_progress(&output, |events| {
+            cx.backend.verify(&loaded.0, seen, cx.settings, events, cancel.clone())
+        });
+        let report = cx.run_stoppable(&mut stop, work, &cancel).await;
         let exit = report.exit_code();
-        output.result(&|writer, out| writer.report(&report, exit, out))?;
+        output.write_result(&|writer, out| writer.write_report(&report, exit, out))?;
         Ok(exit)
     })
 }

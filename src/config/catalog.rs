@@ -1,7 +1,7 @@
 //! Recipes as values for output: the list of available recipes, and all declarations of one recipe.
 
-use super::shelf::shelf;
-use super::shipped::RECIPES;
+use super::shelf::builtin_project;
+use super::shipped::BUILTIN_RECIPES;
 use super::{
     ParamType, Project, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep, RecipeVerification, StepExport,
 };
@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 
 /// The folder of built-in recipes in messages.
-pub(super) const BUILT_IN: &str = "<built in>";
+pub(super) const BUILTIN_PATH: &str = "<built in>";
 
 /// A recipe in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -134,36 +134,36 @@ pub struct StackUseDetails {
 }
 
 /// Lists every available recipe: the inventory's recipes by name, then the built-in ones.
-pub fn catalog(project: Option<&Project>) -> Vec<RecipeSummary> {
+pub fn list_recipes(project: Option<&Project>) -> Vec<RecipeSummary> {
     let read = |project: &Project| -> Vec<RecipeSummary> {
-        project.library.values().map(|recipe| line(project, recipe)).collect()
+        project.library.values().map(|recipe| build_recipe_summary(project, recipe)).collect()
     };
     let mut lines = project.map(read).unwrap_or_default();
     let known: HashSet<String> = lines.iter().map(|line| line.name.clone()).collect();
     // An inventory reads only the built-in recipes that it names.
-    lines.extend(read(&shelf()).into_iter().filter(|line| !known.contains(&line.name)));
+    lines.extend(read(&builtin_project()).into_iter().filter(|line| !known.contains(&line.name)));
     lines.sort_by(|a, b| (a.built_in, &a.name).cmp(&(b.built_in, &b.name)));
     lines
 }
 
 /// Returns the page of a recipe. The inventory's recipe takes precedence over a built-in one.
-pub fn recipe_page(project: Option<&Project>, name: &str) -> Option<RecipeDetails> {
+pub fn find_recipe_details(project: Option<&Project>, name: &str) -> Option<RecipeDetails> {
     let own = project.filter(|project| project.library.contains_key(name));
-    own.map_or_else(|| page(&shelf(), name), |project| page(project, name))
+    own.map_or_else(|| build_recipe_details(&builtin_project(), name), |project| build_recipe_details(project, name))
 }
 
-fn page(project: &Project, name: &str) -> Option<RecipeDetails> {
+fn build_recipe_details(project: &Project, name: &str) -> Option<RecipeDetails> {
     let recipe = project.library.get(name)?;
-    let place = |span| project.sources.place(span);
+    let place = |span| project.sources.format_location(span);
     Some(RecipeDetails {
-        line: line(project, recipe),
-        params: recipe.params.values().map(|param| self::param(param, place(param.span))).collect(),
-        needs: recipe.needs.iter().map(edge).collect(),
-        after: recipe.after.iter().map(edge).collect(),
-        rules: recipe.rules.iter().map(|rule| self::rule(rule, place(rule.span))).collect(),
-        steps: recipe.steps.iter().map(|step| self::step(step, place(step.span))).collect(),
-        verify: recipe.verify.iter().map(|verify| self::verify(verify, place(verify.span))).collect(),
-        uses: recipe.uses.iter().map(|used| self::used(used, place(used.span))).collect(),
+        line: build_recipe_summary(project, recipe),
+        params: recipe.params.values().map(|param| self::build_param_details(param, place(param.span))).collect(),
+        needs: recipe.needs.iter().map(format_edge).collect(),
+        after: recipe.after.iter().map(format_edge).collect(),
+        rules: recipe.rules.iter().map(|rule| self::build_rule_details(rule, place(rule.span))).collect(),
+        steps: recipe.steps.iter().map(|step| self::build_step_details(step, place(step.span))).collect(),
+        verify: recipe.verify.iter().map(|verify| self::build_verify_details(verify, place(verify.span))).collect(),
+        uses: recipe.uses.iter().map(|used| self::build_use_details(used, place(used.span))).collect(),
         fails_as: recipe
             .fails_as
             .iter()
@@ -172,7 +172,7 @@ fn page(project: &Project, name: &str) -> Option<RecipeDetails> {
     })
 }
 
-fn line(project: &Project, recipe: &Recipe) -> RecipeSummary {
+fn build_recipe_summary(project: &Project, recipe: &Recipe) -> RecipeSummary {
     let through = |instance: &super::RecipeInstance| {
         let mut outer = instance.through.as_ref();
         std::iter::from_fn(move || {
@@ -184,22 +184,22 @@ fn line(project: &Project, recipe: &Recipe) -> RecipeSummary {
     };
     let has =
         |own: &[std::sync::Arc<super::RecipeInstance>]| own.iter().any(|i| i.recipe.name == recipe.name || through(i));
-    let built_in = recipe.path.starts_with(BUILT_IN);
+    let built_in = recipe.path.starts_with(BUILTIN_PATH);
     RecipeSummary {
         name: recipe.name.clone(),
         summary: recipe.summary.clone(),
         file: project.sources.path(recipe.span.file).to_string(),
         built_in,
-        replaces: !built_in && RECIPES.iter().any(|(name, _)| *name == recipe.name),
+        replaces: !built_in && BUILTIN_RECIPES.iter().any(|(name, _)| *name == recipe.name),
         stack: !recipe.uses.is_empty(),
         hosts: project.instances.iter().filter(|(_, own)| has(own)).map(|(host, _)| host.clone()).collect(),
     }
 }
 
-fn param(param: &RecipeParam, place: String) -> ParamDetails {
+fn build_param_details(param: &RecipeParam, place: String) -> ParamDetails {
     ParamDetails {
         name: param.name.clone(),
-        ty: words(&param.ty),
+        ty: describe_param_type(&param.ty),
         required: param.default.is_none(),
         default: param.default.clone(),
         doc: param.doc.clone(),
@@ -207,15 +207,19 @@ fn param(param: &RecipeParam, place: String) -> ParamDetails {
     }
 }
 
-fn words(ty: &ParamType) -> String {
+fn describe_param_type(ty: &ParamType) -> String {
     match ty {
         ParamType::Text => "text".into(),
         ParamType::Bool => "bool".into(),
         ParamType::Int => "int".into(),
         ParamType::Enum(values) => format!("one of {}", values.join(", ")),
-        ParamType::List(inner) => format!("list of {}", words(inner)),
-        ParamType::Map { keys, values } if **keys == ParamType::Text => format!("map of {}", words(values)),
-        ParamType::Map { keys, values } => format!("map of {} to {}", words(keys), words(values)),
+        ParamType::List(inner) => format!("list of {}", describe_param_type(inner)),
+        ParamType::Map { keys, values } if **keys == ParamType::Text => {
+            format!("map of {}", describe_param_type(values))
+        }
+        ParamType::Map { keys, values } => {
+            format!("map of {} to {}", describe_param_type(keys), describe_param_type(values))
+        }
         ParamType::PciAddress => "pci-address".into(),
         ParamType::Version => "version".into(),
         ParamType::Secret => "secret".into(),
@@ -224,7 +228,7 @@ fn words(ty: &ParamType) -> String {
 }
 
 /// Formats an edge in recipe syntax: `nvidia-driver/packages@effective`.
-pub(super) fn edge(edge: &RecipeEdge) -> String {
+pub(super) fn format_edge(edge: &RecipeEdge) -> String {
     let step = edge.step.as_ref().map_or_else(String::new, |step| format!("/{step}"));
     let optional = if edge.optional { "?" } else { "" };
     let phase = match edge.phase {
@@ -232,11 +236,12 @@ pub(super) fn edge(edge: &RecipeEdge) -> String {
         StepPhase::Effective => String::new(),
         other => format!("@{}", other.name()),
     };
-    let barrier = edge.barrier.map_or_else(String::new, |b| format!(" on {} of the selected hosts", b.least.text()));
+    let barrier =
+        edge.barrier.map_or_else(String::new, |b| format!(" on {} of the selected hosts", b.least.format_share()));
     format!("{}{step}{optional}{phase}{barrier}", edge.recipe)
 }
 
-fn rule(rule: &RecipeRule, place: String) -> RuleDetails {
+fn build_rule_details(rule: &RecipeRule, place: String) -> RuleDetails {
     RuleDetails {
         when: rule.when.as_ref().map(|when| when.source.clone()),
         require: rule.require.source.clone(),
@@ -247,7 +252,7 @@ fn rule(rule: &RecipeRule, place: String) -> RuleDetails {
     }
 }
 
-fn step(step: &RecipeStep, place: String) -> StepDetails {
+fn build_step_details(step: &RecipeStep, place: String) -> StepDetails {
     StepDetails {
         name: step.name.clone(),
         kind: step.kind,
@@ -256,16 +261,16 @@ fn step(step: &RecipeStep, place: String) -> StepDetails {
         scope: step.scope,
         disruption: step.disruption,
         effective_by: step.effective.as_ref().map(|effective| effective.by.clone()).unwrap_or_default(),
-        needs: step.needs.iter().map(edge).collect(),
-        after: step.after.iter().map(edge).collect(),
+        needs: step.needs.iter().map(format_edge).collect(),
+        after: step.after.iter().map(format_edge).collect(),
         restart_on: step.restart_on.iter().map(|(name, _)| name.clone()).collect(),
-        provides: step.provides.iter().map(provision).collect(),
-        exports: step.exports.values().map(export).collect(),
+        provides: step.provides.iter().map(format_provision).collect(),
+        exports: step.exports.values().map(build_export_details).collect(),
         place,
     }
 }
 
-pub(super) fn provision(provision: &ProvidedItem) -> String {
+pub(super) fn format_provision(provision: &ProvidedItem) -> String {
     match provision {
         ProvidedItem::Path(path) => format!("file {path}"),
         ProvidedItem::Unit(name) => format!("unit {name}"),
@@ -276,11 +281,11 @@ pub(super) fn provision(provision: &ProvidedItem) -> String {
     }
 }
 
-fn export(export: &StepExport) -> ExportDetails {
+fn build_export_details(export: &StepExport) -> ExportDetails {
     ExportDetails { name: export.name.clone(), secret: export.secret }
 }
 
-fn verify(verify: &RecipeVerification, place: String) -> VerifyDetails {
+fn build_verify_details(verify: &RecipeVerification, place: String) -> VerifyDetails {
     VerifyDetails {
         name: verify.name.clone(),
         level: verify.level,
@@ -291,7 +296,7 @@ fn verify(verify: &RecipeVerification, place: String) -> VerifyDetails {
     }
 }
 
-fn used(used: &super::StackUse, place: String) -> StackUseDetails {
+fn build_use_details(used: &super::StackUse, place: String) -> StackUseDetails {
     StackUseDetails {
         recipe: used.recipe.clone(),
         when: used.when.as_ref().map(|when| when.source.clone()),

@@ -65,12 +65,12 @@ pub struct ChartEdge {
 
 impl ChartEndpoint {
     /// Returns whether `step` is this end or belongs to it.
-    pub fn holds(&self, step: &ChartStep) -> bool {
+    pub fn contains_step(&self, step: &ChartStep) -> bool {
         self.recipe == step.recipe && self.step.as_ref().is_none_or(|name| *name == step.step)
     }
 
     /// Returns `recipe/step`, or the recipe.
-    pub fn name(&self) -> String {
+    pub fn full_name(&self) -> String {
         match &self.step {
             Some(step) => format!("{}/{step}", self.recipe),
             None => self.recipe.clone(),
@@ -80,7 +80,7 @@ impl ChartEndpoint {
 
 impl HostShare {
     /// Returns the share as text: `2`, `90%`.
-    pub fn text(self) -> String {
+    pub fn format_share(self) -> String {
         match self {
             Self::Count(count) => count.to_string(),
             Self::Percent(percent) => format!("{percent}%"),
@@ -89,18 +89,18 @@ impl HostShare {
 }
 
 /// Returns the dependency graph of the steps on `hosts` that `filter` includes.
-pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> DependencyChart {
-    let on = applied(project, hosts);
-    let waves = project.graph.waves();
+pub fn build_chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> DependencyChart {
+    let on = group_hosts_by_recipe(project, hosts);
+    let waves = project.graph.compute_waves();
     let mut kept: Vec<StepIndex> = project.graph.order().to_vec();
     kept.retain(|index| {
-        let id = project.graph.step(*index);
-        on.contains_key(&*id.recipe) && filter.admits(&id.recipe, &id.step)
+        let id = project.graph.step_id(*index);
+        on.contains_key(&*id.recipe) && filter.admits_step(&id.recipe, &id.step)
     });
     // The sort is stable: within a wave, steps stay in the graph's order.
     kept.sort_by_key(|index| waves[index.0 as usize]);
     let steps: Vec<ChartStep> =
-        kept.iter().filter_map(|index| step(project, project.graph.step(*index), &on)).collect();
+        kept.iter().filter_map(|index| build_chart_step(project, project.graph.step_id(*index), &on)).collect();
     let mut by_wave: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, index) in kept.iter().enumerate() {
         by_wave.entry(waves[index.0 as usize]).or_default().push(at);
@@ -108,7 +108,7 @@ pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Depe
     DependencyChart {
         cluster: project.cluster.clone(),
         hosts: hosts.to_vec(),
-        edges: edges(project, &steps),
+        edges: collect_chart_edges(project, &steps),
         waves: by_wave.into_values().collect(),
         steps,
     }
@@ -117,7 +117,7 @@ pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Depe
 /// Hosts of each recipe: those to which it is applied, and those from which it is removed.
 type HostsByRecipe<'p> = BTreeMap<&'p str, (Vec<HostName>, Vec<HostName>)>;
 
-fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> HostsByRecipe<'p> {
+fn group_hosts_by_recipe<'p>(project: &'p Project, hosts: &[HostName]) -> HostsByRecipe<'p> {
     let mut on = HostsByRecipe::new();
     for host in hosts {
         for instance in project.instances.get(host).into_iter().flatten() {
@@ -131,12 +131,12 @@ fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> HostsByRecipe<'p> {
     on
 }
 
-fn step(project: &Project, id: &StepId, on: &HostsByRecipe<'_>) -> Option<ChartStep> {
+fn build_chart_step(project: &Project, id: &StepId, on: &HostsByRecipe<'_>) -> Option<ChartStep> {
     let recipe = project.recipes.get(&*id.recipe)?;
     let step = recipe.steps.iter().find(|step| step.name == *id.step)?;
     let (hosts, removed) = on.get(&*id.recipe).cloned().unwrap_or_default();
     let (hosts, removed) = match step.scope {
-        StepScope::Cluster => (through_cluster(project, &hosts), through_cluster(project, &removed)),
+        StepScope::Cluster => (to_cluster_host(project, &hosts), to_cluster_host(project, &removed)),
         _ => (hosts, removed),
     };
     Some(ChartStep {
@@ -148,35 +148,37 @@ fn step(project: &Project, id: &StepId, on: &HostsByRecipe<'_>) -> Option<ChartS
         effective_by: step.effective.as_ref().map(|effective| effective.by.clone()).unwrap_or_default(),
         hosts,
         removed,
-        place: project.sources.place(step.span),
+        place: project.sources.format_location(step.span),
     })
 }
 
 /// Returns the cluster's API in place of the hosts, for steps that run through it.
-fn through_cluster(project: &Project, hosts: &[HostName]) -> Vec<HostName> {
-    project.member().filter(|_| !hosts.is_empty()).into_iter().cloned().collect()
+fn to_cluster_host(project: &Project, hosts: &[HostName]) -> Vec<HostName> {
+    project.cluster_member().filter(|_| !hosts.is_empty()).into_iter().cloned().collect()
 }
 
 /// Returns the edges between `steps`: first the order inside each recipe, then the declared edges.
-pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
-    let here = |end: &ChartEndpoint| steps.iter().any(|step| end.holds(step));
+pub(super) fn collect_chart_edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
+    let here = |end: &ChartEndpoint| steps.iter().any(|step| end.contains_step(step));
     let recipes: BTreeSet<&str> = steps.iter().map(|step| step.recipe.as_str()).collect();
     let own = project.recipes.values().filter(|recipe| recipes.contains(recipe.name.as_str()));
-    let mut edges: Vec<ChartEdge> = own.flat_map(|recipe| order(recipe, &here)).collect();
+    let mut edges: Vec<ChartEdge> = own.flat_map(|recipe| build_order_edges(recipe, &here)).collect();
     let declared = project.graph.links().iter().map(|link| ChartEdge {
-        from: end(&link.from),
-        to: end(&link.to),
+        from: to_chart_endpoint(&link.from),
+        to: to_chart_endpoint(&link.to),
         phase: link.phase,
         why: link.why.name(),
-        least: least(project, &link.to, link.span).filter(|_| link.why == DependencyKind::Barrier).map(HostShare::text),
-        place: Some(project.sources.place(link.span)),
+        least: find_barrier_share(project, &link.to, link.span)
+            .filter(|_| link.why == DependencyKind::Barrier)
+            .map(HostShare::format_share),
+        place: Some(project.sources.format_location(link.span)),
     });
     edges.extend(declared.filter(|edge| here(&edge.from) && here(&edge.to)));
     edges
 }
 
 /// Returns the edges between consecutive steps of a recipe. Steps that are not in the chart do not interrupt the order.
-fn order(recipe: &Recipe, here: &impl Fn(&ChartEndpoint) -> bool) -> Vec<ChartEdge> {
+fn build_order_edges(recipe: &Recipe, here: &impl Fn(&ChartEndpoint) -> bool) -> Vec<ChartEdge> {
     let end = |step: &std::sync::Arc<RecipeStep>| ChartEndpoint {
         recipe: recipe.name.clone(),
         step: Some(step.name.clone()),
@@ -193,12 +195,12 @@ fn order(recipe: &Recipe, here: &impl Fn(&ChartEndpoint) -> bool) -> Vec<ChartEd
     kept.windows(2).map(pair).collect()
 }
 
-fn end(end: &GraphEndpoint) -> ChartEndpoint {
+fn to_chart_endpoint(end: &GraphEndpoint) -> ChartEndpoint {
     ChartEndpoint { recipe: end.recipe.clone(), step: end.step.clone() }
 }
 
 /// Finds the share of the edge at `span`: the graph does not store shares.
-fn least(project: &Project, to: &GraphEndpoint, span: Span) -> Option<HostShare> {
+fn find_barrier_share(project: &Project, to: &GraphEndpoint, span: Span) -> Option<HostShare> {
     let recipe = project.recipes.get(&to.recipe)?;
     let edges = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));
     edges.filter(|edge: &&RecipeEdge| edge.span == span).find_map(|edge| Some(edge.barrier?.least))

@@ -1,7 +1,10 @@
 //! Checks a rendered tree against a table of fields, reports all errors and returns typed values.
 
-use super::scalar::{self, describe, shorten};
-use super::table::{no_time, not_a_bool, not_a_duration, out_of_range, quoted, wrong_type};
+use super::scalar::{self, describe_node, shorten_text};
+use super::table::{
+    build_not_a_bool_diag, build_not_a_duration_diag, build_out_of_range_diag, build_wrong_type_diag,
+    build_zero_duration_diag, quote_key,
+};
 use super::{PendingInput, YamlData, YamlKey, YamlNode, unknown};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
@@ -14,24 +17,24 @@ pub(super) trait FieldFileReader {
     ///
     /// # Errors
     /// Why the file cannot be read, at `span`.
-    fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
+    fn read_source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
 
     /// Returns the path of a file without reading it.
     ///
     /// # Errors
     /// Why the file cannot be used, at `span`.
-    fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
+    fn locate_file(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
 
     /// Returns the YAML documents of a file, as a list of values.
     ///
     /// # Errors
     /// Why the file cannot be read or parsed.
-    fn documents(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
-        match self.source(path, span)? {
-            Value::String(text) => super::documents::read(path, &text, span),
+    fn read_documents(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+        match self.read_source(path, span)? {
+            Value::String(text) => super::documents::read_documents(path, &text, span),
             // Local files are not read without hosts.
             Value::Null => Ok(Value::Null),
-            _ => Err(Box::new(Diag::error(Code::BadValue, format!("`{path}` is not text")).at(span))),
+            _ => Err(Box::new(Diag::error(Code::BadValue, format!("`{path}` is not text")).with_span(span))),
         }
     }
 
@@ -39,7 +42,7 @@ pub(super) trait FieldFileReader {
     ///
     /// # Errors
     /// Why the file cannot be read or rendered.
-    fn template(&self, path: &str, span: Span) -> Result<RenderedFile, Box<Diag>>;
+    fn render_template(&self, path: &str, span: Span) -> Result<RenderedFile, Box<Diag>>;
 }
 
 /// The result of a check.
@@ -61,14 +64,14 @@ pub(super) enum RenderedFile {
 }
 
 /// Checks `node` against `table`. `what` describes it in messages, with its article: `a file`.
-pub(super) fn check(
+pub(super) fn check_fields(
     node: &YamlNode,
     table: &'static [FieldSpec],
     what: &str,
     local: &dyn FieldFileReader,
 ) -> CheckedFields {
     let mut check = FieldChecker { local, deferred: Vec::new(), reads: BTreeSet::new(), diags: Vec::new() };
-    let fields = check.table(node, table, what, "");
+    let fields = check.check_table(node, table, what, "");
     CheckedFields { fields, deferred: check.deferred, reads: check.reads, diags: check.diags }
 }
 
@@ -85,13 +88,13 @@ struct RefusedValue;
 type CheckedValue = Result<Value, RefusedValue>;
 
 impl FieldChecker<'_> {
-    fn table(&mut self, node: &YamlNode, table: &'static [FieldSpec], what: &str, path: &str) -> FieldValues {
+    fn check_table(&mut self, node: &YamlNode, table: &'static [FieldSpec], what: &str, path: &str) -> FieldValues {
         let mut fields = FieldValues::default();
         let entries: &[(YamlKey, YamlNode)] = match &node.data {
             YamlData::Map(entries) => entries,
             YamlData::Null => &[],
             _ => {
-                self.diags.push(wrong_type(node, what, "a map"));
+                self.diags.push(build_wrong_type_diag(node, what, "a map"));
                 return fields;
             }
         };
@@ -99,23 +102,23 @@ impl FieldChecker<'_> {
         let mut meant = Vec::new();
         for (key, value) in entries {
             let Some(field) = table.iter().find(|field| field.name == key.text) else {
-                self.diags.push(unknown::key(key, value, what, &known));
-                meant.extend(unknown::meant(&key.text, &known));
+                self.diags.push(unknown::build_unknown_key_diag(key, value, what, &known));
+                meant.extend(unknown::guess_known_key(&key.text, &known));
                 continue;
             };
             if matches!(value.data, YamlData::Null) {
                 continue;
             }
-            if let Ok(value) = self.field(field, value, &join(path, field.name)) {
+            if let Ok(value) = self.check_field(field, value, &join_path(path, field.name)) {
                 fields.0.insert(field.name, value);
             }
         }
-        self.missing(entries, &meant, table, what, node.span);
+        self.report_missing_fields(entries, &meant, table, what, node.span);
         fields
     }
 
     /// Reports missing fields, except fields that an unknown key probably means.
-    fn missing(
+    fn report_missing_fields(
         &mut self,
         entries: &[(YamlKey, YamlNode)],
         meant: &[&str],
@@ -128,89 +131,102 @@ impl FieldChecker<'_> {
         };
         let lacks = |field: &&FieldSpec| field.required && !given(field) && !meant.contains(&field.name);
         for field in table.iter().filter(lacks) {
-            self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).at(span));
+            self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).with_span(span));
         }
     }
 
-    fn field(&mut self, field: &FieldSpec, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_field(&mut self, field: &FieldSpec, node: &YamlNode, path: &str) -> CheckedValue {
         match (field.ty, field.name) {
-            (FieldType::LocalFile, "template") => self.template(node, path),
-            (ty, _) => self.value(ty, node, path),
+            (FieldType::LocalFile, "template") => self.check_template(node, path),
+            (ty, _) => self.check_value(ty, node, path),
         }
     }
 
-    fn value(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_value(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
         if let YamlData::Unknown(need) = &node.data {
             self.deferred.push((path.to_owned(), need.clone()));
             return Err(RefusedValue);
         }
         match ty {
-            FieldType::List(inner) => self.list(*inner, node, path),
-            FieldType::Map(inner) => self.map(*inner, node, path),
+            FieldType::List(inner) => self.check_list(*inner, node, path),
+            FieldType::Map(inner) => self.check_map(*inner, node, path),
             FieldType::Table(table) => {
-                let fields = self.table(node, table, &quoted(path), path);
+                let fields = self.check_table(node, table, &quote_key(path), path);
                 Ok(Value::Object(fields.0.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
             }
-            FieldType::Any => Ok(self.any(node, path)),
-            _ => self.scalar(ty, node, path),
+            FieldType::Any => Ok(self.take_any_value(node, path)),
+            _ => self.check_scalar(ty, node, path),
         }
     }
 
-    fn list(&mut self, inner: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_list(&mut self, inner: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
         let YamlData::Seq(items) = &node.data else {
-            let diag = wrong_type(node, &quoted(path), "a list");
+            let diag = build_wrong_type_diag(node, &quote_key(path), "a list");
             let hint = match &node.data {
-                YamlData::Scalar { text, .. } => Some(format!("write `[{}]`", shorten(text))),
+                YamlData::Scalar { text, .. } => Some(format!("write `[{}]`", shorten_text(text))),
                 _ => None,
             };
             self.diags.push(Diag { hint, ..diag });
             return Err(RefusedValue);
         };
-        let values: Vec<CheckedValue> =
-            items.iter().enumerate().map(|(at, item)| self.value(inner, item, &format!("{path}[{at}]"))).collect();
+        let values: Vec<CheckedValue> = items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| self.check_value(inner, item, &format!("{path}[{at}]")))
+            .collect();
         values.into_iter().collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 
-    fn map(&mut self, inner: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_map(&mut self, inner: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
         let YamlData::Map(entries) = &node.data else {
-            return self.refuse(wrong_type(node, &quoted(path), "a map"));
+            return self.refuse_value(build_wrong_type_diag(node, &quote_key(path), "a map"));
         };
         let pair = |(key, node): &(YamlKey, YamlNode)| {
-            Ok((key.text.clone(), self.value(inner, node, &join(path, &key.text))?))
+            Ok((key.text.clone(), self.check_value(inner, node, &join_path(path, &key.text))?))
         };
         let values: Vec<Result<_, RefusedValue>> = entries.iter().map(pair).collect();
         values.into_iter().collect::<Result<_, _>>().map(Value::Object)
     }
 
     /// Returns any value unchecked. Parts that are not known yet defer it.
-    fn any(&mut self, node: &YamlNode, path: &str) -> Value {
-        if let Some(need) = super::render::first_need(node) {
+    fn take_any_value(&mut self, node: &YamlNode, path: &str) -> Value {
+        if let Some(need) = super::render::find_pending_input(node) {
             self.deferred.push((path.to_owned(), need));
         }
-        scalar::value(node)
+        scalar::node_to_value(node)
     }
 
-    fn scalar(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_scalar(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
         let YamlData::Scalar { text, quoted } = &node.data else {
-            return self.refuse(wrong_type(node, &super::table::quoted(path), expected(ty)));
+            return self.refuse_value(build_wrong_type_diag(
+                node,
+                &super::table::quote_key(path),
+                describe_expected_type(ty),
+            ));
         };
         let result = match ty {
             FieldType::Text => Ok(Value::from(text.as_str())),
-            FieldType::LocalFile => self.local.source(text, node.span),
-            FieldType::LocalDocuments => self.local.documents(text, node.span),
-            FieldType::LocalPath => self.local.locate(text, node.span),
-            _ => typed(ty, TypedScalar { node, text, quoted: *quoted, path }),
+            FieldType::LocalFile => self.local.read_source(text, node.span),
+            FieldType::LocalDocuments => self.local.read_documents(text, node.span),
+            FieldType::LocalPath => self.local.locate_file(text, node.span),
+            _ => parse_scalar(ty, TypedScalar { node, text, quoted: *quoted, path }),
         };
-        result.or_else(|diag| self.refuse(*diag))
+        result.or_else(|diag| self.refuse_value(*diag))
     }
 
-    fn template(&mut self, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_template(&mut self, node: &YamlNode, path: &str) -> CheckedValue {
         let text = match &node.data {
-            YamlData::Unknown(_) => return self.value(FieldType::Text, node, path),
+            YamlData::Unknown(_) => return self.check_value(FieldType::Text, node, path),
             YamlData::Scalar { text, .. } => text,
-            _ => return self.refuse(wrong_type(node, &quoted(path), expected(FieldType::LocalFile))),
+            _ => {
+                return self.refuse_value(build_wrong_type_diag(
+                    node,
+                    &quote_key(path),
+                    describe_expected_type(FieldType::LocalFile),
+                ));
+            }
         };
-        match self.local.template(text, node.span) {
+        match self.local.render_template(text, node.span) {
             Ok(RenderedFile::Known { text, reads }) => {
                 self.reads.extend(reads);
                 Ok(Value::from(text))
@@ -219,24 +235,24 @@ impl FieldChecker<'_> {
                 self.deferred.push((path.to_owned(), need));
                 Err(RefusedValue)
             }
-            Err(diag) => self.refuse(*diag),
+            Err(diag) => self.refuse_value(*diag),
         }
     }
 
-    fn refuse(&mut self, diag: Diag) -> CheckedValue {
+    fn refuse_value(&mut self, diag: Diag) -> CheckedValue {
         self.diags.push(diag);
         Err(RefusedValue)
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     match path {
         "" => name.to_owned(),
         _ => format!("{path}.{name}"),
     }
 }
 
-fn expected(ty: FieldType) -> &'static str {
+fn describe_expected_type(ty: FieldType) -> &'static str {
     match ty {
         FieldType::Bool => "`true` or `false`",
         FieldType::Int { .. } => "a whole number",
@@ -257,48 +273,53 @@ struct TypedScalar<'n> {
 }
 
 impl TypedScalar<'_> {
-    fn bad(&self, why: impl std::fmt::Display) -> Diag {
-        Diag::error(Code::BadValue, format!("`{}` {why}, found `{}`", self.path, shorten(self.text))).at(self.node.span)
+    fn build_bad_value_diag(&self, why: impl std::fmt::Display) -> Diag {
+        Diag::error(Code::BadValue, format!("`{}` {why}, found `{}`", self.path, shorten_text(self.text)))
+            .with_span(self.node.span)
     }
 
-    fn wrong(&self, ty: FieldType) -> Diag {
-        wrong_type(self.node, &quoted(self.path), expected(ty))
+    fn build_wrong_type_diag(&self, ty: FieldType) -> Diag {
+        build_wrong_type_diag(self.node, &quote_key(self.path), describe_expected_type(ty))
     }
 }
 
 type ParsedScalar = Result<Value, Box<Diag>>;
 
-fn typed(ty: FieldType, scalar: TypedScalar<'_>) -> ParsedScalar {
+fn parse_scalar(ty: FieldType, scalar: TypedScalar<'_>) -> ParsedScalar {
     match ty {
-        FieldType::Line => line(&scalar),
-        FieldType::Path => scalar::host_path(scalar.text).map(Value::from).map_err(|why| scalar.bad(why).into()),
-        FieldType::Mode => mode(&scalar),
-        FieldType::Bool => boolean(&scalar),
-        FieldType::Int { min, max } => int(&scalar, min, max),
-        FieldType::Version => version(&scalar),
-        FieldType::Duration | FieldType::Wait => match scalar::duration(scalar.text) {
-            Some(0) if ty == FieldType::Duration => Err(no_time(scalar.node, &quoted(scalar.path)).into()),
+        FieldType::Line => parse_line(&scalar),
+        FieldType::Path => scalar::normalize_host_path(scalar.text)
+            .map(Value::from)
+            .map_err(|why| scalar.build_bad_value_diag(why).into()),
+        FieldType::Mode => parse_mode(&scalar),
+        FieldType::Bool => parse_boolean(&scalar),
+        FieldType::Int { min, max } => parse_int(&scalar, min, max),
+        FieldType::Version => parse_version(&scalar),
+        FieldType::Duration | FieldType::Wait => match scalar::parse_whole_seconds(scalar.text) {
+            Some(0) if ty == FieldType::Duration => {
+                Err(build_zero_duration_diag(scalar.node, &quote_key(scalar.path)).into())
+            }
             Some(seconds) => Ok(Value::from(seconds)),
-            None => Err(not_a_duration(scalar.node, &quoted(scalar.path)).into()),
+            None => Err(build_not_a_duration_diag(scalar.node, &quote_key(scalar.path)).into()),
         },
-        FieldType::Enum(known) => one_of(&scalar, known),
-        FieldType::Name => name(&scalar),
-        FieldType::Secret => secret(&scalar),
+        FieldType::Enum(known) => parse_choice(&scalar, known),
+        FieldType::Name => parse_name(&scalar),
+        FieldType::Secret => parse_secret(&scalar),
         _ => Ok(Value::from(scalar.text)),
     }
 }
 
-fn line(scalar: &TypedScalar<'_>) -> ParsedScalar {
+fn parse_line(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match scalar.text.contains(['\n', '\r']) {
         true => Err(Box::new(
-            Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).at(scalar.node.span),
+            Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).with_span(scalar.node.span),
         )),
         false => Ok(Value::from(scalar.text)),
     }
 }
 
-fn mode(scalar: &TypedScalar<'_>) -> ParsedScalar {
-    let bits = scalar::mode(scalar.text);
+fn parse_mode(scalar: &TypedScalar<'_>) -> ParsedScalar {
+    let bits = scalar::parse_mode(scalar.text);
     match (bits, scalar.quoted) {
         (Some(bits), true) => Ok(Value::from(bits)),
         (Some(_), false) => {
@@ -306,31 +327,33 @@ fn mode(scalar: &TypedScalar<'_>) -> ParsedScalar {
                 Code::WrongType,
                 format!("`{}` must be quoted octal text, found {}", scalar.path, scalar.text),
             );
-            Err(Box::new(diag.at(scalar.node.span).hint(format!("write `\"{:0>4}\"`", scalar.text))))
+            Err(Box::new(diag.with_span(scalar.node.span).hint(format!("write `\"{:0>4}\"`", scalar.text))))
         }
-        (None, _) => Err(Box::new(scalar.bad("must be octal permission bits").hint("write them like `\"0644\"`"))),
+        (None, _) => Err(Box::new(
+            scalar.build_bad_value_diag("must be octal permission bits").hint("write them like `\"0644\"`"),
+        )),
     }
 }
 
-fn boolean(scalar: &TypedScalar<'_>) -> ParsedScalar {
-    match (scalar.quoted, scalar::boolean(scalar.text)) {
+fn parse_boolean(scalar: &TypedScalar<'_>) -> ParsedScalar {
+    match (scalar.quoted, scalar::parse_bool(scalar.text)) {
         (false, Some(value)) => Ok(Value::Bool(value)),
-        _ => Err(Box::new(not_a_bool(scalar.node, &quoted(scalar.path)))),
+        _ => Err(Box::new(build_not_a_bool_diag(scalar.node, &quote_key(scalar.path)))),
     }
 }
 
-fn int(scalar: &TypedScalar<'_>, min: i64, max: i64) -> ParsedScalar {
-    match scalar::int(scalar.text).filter(|_| !scalar.quoted) {
+fn parse_int(scalar: &TypedScalar<'_>, min: i64, max: i64) -> ParsedScalar {
+    match scalar::parse_int(scalar.text).filter(|_| !scalar.quoted) {
         Some(number) if (min..=max).contains(&number) => Ok(Value::from(number)),
-        Some(number) => Err(Box::new(out_of_range(scalar.node, &quoted(scalar.path), number, min, max))),
-        None => Err(Box::new(scalar.wrong(FieldType::Int { min, max }))),
+        Some(number) => Err(Box::new(build_out_of_range_diag(scalar.node, &quote_key(scalar.path), number, min, max))),
+        None => Err(Box::new(scalar.build_wrong_type_diag(FieldType::Int { min, max }))),
     }
 }
 
-fn version(scalar: &TypedScalar<'_>) -> ParsedScalar {
+fn parse_version(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match is_version(scalar.text) {
         true => Ok(Value::from(scalar.text)),
-        false => Err(Box::new(scalar.bad("must be a version"))),
+        false => Err(Box::new(scalar.build_bad_value_diag("must be a version"))),
     }
 }
 
@@ -341,39 +364,42 @@ pub(super) fn is_version(text: &str) -> bool {
     text.len() <= 128 && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && text.bytes().all(inner)
 }
 
-fn one_of(scalar: &TypedScalar<'_>, known: &[&str]) -> ParsedScalar {
+fn parse_choice(scalar: &TypedScalar<'_>, known: &[&str]) -> ParsedScalar {
     match known.contains(&scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
-            let diag = Diag::error(Code::BadValue, format!("`{}` cannot be `{}`", scalar.path, shorten(scalar.text)));
-            Err(Box::new(diag.at(scalar.node.span).suggest(scalar.text, known.iter().copied())))
+            let diag =
+                Diag::error(Code::BadValue, format!("`{}` cannot be `{}`", scalar.path, shorten_text(scalar.text)));
+            Err(Box::new(diag.with_span(scalar.node.span).suggest_name(scalar.text, known.iter().copied())))
         }
     }
 }
 
-fn name(scalar: &TypedScalar<'_>) -> ParsedScalar {
+fn parse_name(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match scalar::is_name(scalar.text) {
         true => Ok(Value::from(scalar.text)),
-        false => {
-            Err(Box::new(scalar.bad("must be a name").hint("use letters, digits and `_.@:+-`, not starting with `-`")))
-        }
+        false => Err(Box::new(
+            scalar
+                .build_bad_value_diag("must be a name")
+                .hint("use letters, digits and `_.@:+-`, not starting with `-`"),
+        )),
     }
 }
 
-fn secret(scalar: &TypedScalar<'_>) -> ParsedScalar {
-    match SecretStore::mentions(scalar.text) {
+fn parse_secret(scalar: &TypedScalar<'_>) -> ParsedScalar {
+    match SecretStore::has_placeholder(scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
             let diag =
                 Diag::error(Code::BadValue, format!("`{}` is a secret and must not be in plain text", scalar.path));
-            Err(Box::new(diag.at(scalar.node.span).hint("pass it as a parameter of type `secret`")))
+            Err(Box::new(diag.with_span(scalar.node.span).hint("pass it as a parameter of type `secret`")))
         }
     }
 }
 
 /// Describes the value of `node` for messages about parameters.
-pub(super) fn found(node: &YamlNode) -> String {
-    describe(node)
+pub(super) fn describe_found(node: &YamlNode) -> String {
+    describe_node(node)
 }
 
 #[cfg(test)]
@@ -384,15 +410,15 @@ mod tests {
     struct Nothing;
 
     impl FieldFileReader for Nothing {
-        fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
-            Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).at(span)))
+        fn read_source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+            Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).with_span(span)))
         }
 
-        fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
-            self.source(path, span)
+        fn locate_file(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+            self.read_source(path, span)
         }
 
-        fn template(&self, _: &str, _: Span) -> Result<RenderedFile, Box<Diag>> {
+        fn render_template(&self, _: &str, _: Span) -> Result<RenderedFile, Box<Diag>> {
             Ok(RenderedFile::Waits(PendingInput::Facts))
         }
     }
@@ -413,33 +439,36 @@ mod tests {
         FieldSpec::optional("template", FieldType::LocalFile, ""),
     ];
 
-    fn checked(text: &str) -> CheckedFields {
+    fn check_yaml(text: &str) -> CheckedFields {
         let mut diags = Vec::new();
         let node = super::super::yaml::parse(FileId(0), text, &mut diags).unwrap();
         assert!(diags.is_empty(), "{diags:?}");
-        check(&node, TABLE, "a thing", &Nothing)
+        check_fields(&node, TABLE, "a thing", &Nothing)
     }
 
-    fn messages(text: &str) -> Vec<String> {
+    fn collect_messages(text: &str) -> Vec<String> {
         let one = |d: Diag| match d.hint {
             Some(hint) => format!("{} ({hint})", d.message),
             None => d.message,
         };
-        checked(text).diags.into_iter().map(one).collect()
+        check_yaml(text).diags.into_iter().map(one).collect()
     }
 
     #[test]
     fn values_are_typed() {
         let text = "{path: /a//b/, mode: \"0644\", backup: true, count: 3, version: 560.10, wait: 10m, state: stopped, names: [a, b], env: {A: 1}, inner: {key: x}}";
-        let checked = checked(text);
+        let checked = check_yaml(text);
         assert!(checked.diags.is_empty(), "{:?}", checked.diags);
         let fields = checked.fields;
-        assert_eq!(fields.text("path"), Some("/a/b"));
-        assert_eq!(fields.mode("mode"), Some(0o644));
-        assert_eq!((fields.bool("backup"), fields.int("count"), fields.int("wait")), (Some(true), Some(3), Some(600)));
-        assert_eq!(fields.text("version"), Some("560.10"));
-        assert_eq!(fields.texts("names").unwrap(), ["a", "b"]);
-        assert_eq!(fields.map("env").unwrap(), [("A".to_owned(), "1".to_owned())]);
+        assert_eq!(fields.get_text("path"), Some("/a/b"));
+        assert_eq!(fields.get_mode("mode"), Some(0o644));
+        assert_eq!(
+            (fields.get_bool("backup"), fields.get_int("count"), fields.get_int("wait")),
+            (Some(true), Some(3), Some(600))
+        );
+        assert_eq!(fields.get_text("version"), Some("560.10"));
+        assert_eq!(fields.get_text_list("names").unwrap(), ["a", "b"]);
+        assert_eq!(fields.get_text_map("env").unwrap(), [("A".to_owned(), "1".to_owned())]);
         assert_eq!(fields.0["inner"]["key"], "x");
     }
 
@@ -447,7 +476,7 @@ mod tests {
     fn every_mistake_is_told_at_once() {
         let text = "{mode: 0644, backup: yes, count: 12, version: \"1 2\", wait: 30, state: runing, names: a, env: [], inner: {kye: x}, password: hunter2, pth: /x}";
         assert_eq!(
-            messages(text),
+            collect_messages(text),
             [
                 "`mode` must be quoted octal text, found 0644 (write `\"0644\"`)",
                 "`backup` must be `true` or `false`, found the text `yes` (write `true` without quotes)",
@@ -466,17 +495,17 @@ mod tests {
 
     #[test]
     fn names_and_paths_are_confined() {
-        assert_eq!(messages("{path: etc/x}"), ["`path` must be absolute, found `etc/x`"]);
-        assert_eq!(messages("{path: /etc/../x}"), ["`path` must not contain `..`, found `/etc/../x`"]);
+        assert_eq!(collect_messages("{path: etc/x}"), ["`path` must be absolute, found `etc/x`"]);
+        assert_eq!(collect_messages("{path: /etc/../x}"), ["`path` must not contain `..`, found `/etc/../x`"]);
         assert_eq!(
-            messages("{path: /x, names: [-rf]}"),
+            collect_messages("{path: /x, names: [-rf]}"),
             ["`names[0]` must be a name, found `-rf` (use letters, digits and `_.@:+-`, not starting with `-`)"]
         );
     }
 
     #[test]
     fn what_waits_is_named() {
-        let checked = checked("{path: /x, template: a.conf}");
+        let checked = check_yaml("{path: /x, template: a.conf}");
         assert_eq!(checked.deferred, [("template".to_owned(), PendingInput::Facts)]);
         assert!(checked.diags.is_empty());
     }

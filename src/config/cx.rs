@@ -41,17 +41,17 @@ impl<'o> LoadContext<'o> {
         }
     }
 
-    pub fn push(&mut self, diag: Diag) {
+    pub fn push_diag(&mut self, diag: Diag) {
         self.diags.push(diag);
     }
 
     /// Reads a YAML file. Messages show it as `shown`.
     pub fn read_yaml(&mut self, path: &Utf8Path, shown: &Utf8Path, span: Option<Span>) -> Option<(FileId, YamlNode)> {
-        match read_text(path) {
-            Ok(text) => self.parse(shown, text),
+        match read_text_file(path) {
+            Ok(text) => self.parse_yaml(shown, text),
             Err(why) => {
-                let diag = unreadable(shown.as_str(), &why, span);
-                self.push(match neighbour(path) {
+                let diag = build_unreadable_diag(shown.as_str(), &why, span);
+                self.push_diag(match find_similar_file(path) {
                     Some(near) => diag.hint(format!("did you mean `{}`?", shown.with_file_name(near))),
                     None => diag,
                 });
@@ -60,8 +60,8 @@ impl<'o> LoadContext<'o> {
         }
     }
 
-    pub fn parse(&mut self, shown: &Utf8Path, text: String) -> Option<(FileId, YamlNode)> {
-        let file = self.sources.add(shown, text.as_str());
+    pub fn parse_yaml(&mut self, shown: &Utf8Path, text: String) -> Option<(FileId, YamlNode)> {
+        let file = self.sources.add_file(shown, text.as_str());
         let node = super::yaml::parse(file, &text, &mut self.diags.0)?;
         Some((file, node))
     }
@@ -71,24 +71,26 @@ impl<'o> LoadContext<'o> {
     ///
     /// # Errors
     /// [`Code::Escape`], or [`Code::Unreadable`] if it does not exist.
-    pub fn confined(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
-        confined(&self.root, text, span)
+    pub fn confine_path(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+        confine_path(&self.root, text, span)
     }
 
     /// Reads a secret from `{ env: NAME }` or `{ file: PATH }` and returns its placeholder.
-    pub fn secret(&mut self, node: &YamlNode, what: &str) -> Option<String> {
+    pub fn read_secret(&mut self, node: &YamlNode, what: &str) -> Option<String> {
         if !matches!(node.data, YamlData::Map(_)) {
             let message = format!("{what} is a secret and must not be in plain text");
-            let diag = Diag::error(Code::BadValue, message).at(node.span);
-            self.push(diag.hint("write `{ env: NAME }` or `{ file: PATH }`"));
+            let diag = Diag::error(Code::BadValue, message).with_span(node.span);
+            self.push_diag(diag.hint("write `{ env: NAME }` or `{ file: PATH }`"));
             return None;
         }
         let table = table::YamlTable::open(node, "a secret", &["env", "file"], &mut self.diags)?;
         match (table.get("env"), table.get("file")) {
-            (Some(env), None) => self.secret_env(env),
-            (None, Some(file)) => self.secret_file(file),
+            (Some(env), None) => self.read_secret_env(env),
+            (None, Some(file)) => self.read_secret_file(file),
             _ => {
-                self.push(Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").at(node.span));
+                self.push_diag(
+                    Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").with_span(node.span),
+                );
                 None
             }
         }
@@ -96,80 +98,84 @@ impl<'o> LoadContext<'o> {
 
     /// Like [`secret`](Self::secret), for a secret that is needed only to send notifications: if it is missing, that is
     /// reported when it is needed.
-    pub fn late_secret(&mut self, node: &YamlNode, what: &str) -> Option<DeferredSecret> {
+    pub fn read_deferred_secret(&mut self, node: &YamlNode, what: &str) -> Option<DeferredSecret> {
         if !matches!(node.data, YamlData::Map(_)) {
             // Reports a secret in plain text with the same message as any other secret.
-            self.secret(node, what);
+            self.read_secret(node, what);
             return None;
         }
         let table = table::YamlTable::open(node, "a secret", &["env", "file"], &mut self.diags)?;
         match (table.get("env"), table.get("file")) {
             (Some(env), None) => {
-                let name = table::text(env, "env", &mut self.diags)?;
-                let value = match self.secret_variable(&name) {
-                    Some(value) => Ok(self.keep(&name, value, env.span)?),
+                let name = table::expect_text(env, "env", &mut self.diags)?;
+                let value = match self.lookup_secret_variable(&name) {
+                    Some(value) => Ok(self.store_secret(&name, value, env.span)?),
                     None => Err(format!("the environment variable `{name}` is not set")),
                 };
                 Some(DeferredSecret { label: format!("env {name}"), value })
             }
-            (None, Some(file)) => self.late_file(file),
+            (None, Some(file)) => self.read_deferred_secret_file(file),
             _ => {
-                self.push(Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").at(node.span));
+                self.push_diag(
+                    Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").with_span(node.span),
+                );
                 None
             }
         }
     }
 
-    fn late_file(&mut self, node: &YamlNode) -> Option<DeferredSecret> {
-        let text = table::text(node, "file", &mut self.diags)?;
+    fn read_deferred_secret_file(&mut self, node: &YamlNode) -> Option<DeferredSecret> {
+        let text = table::expect_text(node, "file", &mut self.diags)?;
         let failed = |why: String| Err(format!("the secret file `{text}` cannot be read: {why}"));
-        let value = match self.secret_path(&text, node.span) {
+        let value = match self.resolve_secret_path(&text, node.span) {
             Err(diag) if diag.code == Code::Escape => {
-                self.push(*diag);
+                self.push_diag(*diag);
                 return None;
             }
             Err(_) => failed("no such file".to_owned()),
-            Ok(path) => match read_text(&path) {
-                Ok(value) => Ok(self.keep(&text, value.trim_end_matches(['\n', '\r']).to_owned(), node.span)?),
+            Ok(path) => match read_text_file(&path) {
+                Ok(value) => {
+                    Ok(self.store_secret(&text, value.trim_end_matches(['\n', '\r']).to_owned(), node.span)?)
+                }
                 Err(why) => failed(why),
             },
         };
         Some(DeferredSecret { label: format!("file {text}"), value })
     }
 
-    fn secret_env(&mut self, node: &YamlNode) -> Option<String> {
-        let name = table::text(node, "env", &mut self.diags)?;
-        match self.secret_variable(&name) {
-            Some(value) => self.keep(&name, value, node.span),
+    fn read_secret_env(&mut self, node: &YamlNode) -> Option<String> {
+        let name = table::expect_text(node, "env", &mut self.diags)?;
+        match self.lookup_secret_variable(&name) {
+            Some(value) => self.store_secret(&name, value, node.span),
             None => {
                 let diag =
                     Diag::error(Code::SecretUnavailable, format!("the environment variable `{name}` is not set"));
-                self.push(diag.at(node.span).hint(format!("set `{name}` before running forge")));
+                self.push_diag(diag.with_span(node.span).hint(format!("set `{name}` before running forge")));
                 None
             }
         }
     }
 
-    fn secret_variable(&mut self, name: &str) -> Option<String> {
+    fn lookup_secret_variable(&mut self, name: &str) -> Option<String> {
         self.secret_variables.insert(name.to_owned());
         (self.options.env)(name)
     }
 
-    fn secret_file(&mut self, node: &YamlNode) -> Option<String> {
-        let text = table::text(node, "file", &mut self.diags)?;
-        let path = match self.secret_path(&text, node.span) {
+    fn read_secret_file(&mut self, node: &YamlNode) -> Option<String> {
+        let text = table::expect_text(node, "file", &mut self.diags)?;
+        let path = match self.resolve_secret_path(&text, node.span) {
             Ok(path) => path,
             Err(diag) => {
-                self.push(*diag);
+                self.push_diag(*diag);
                 return None;
             }
         };
-        match read_text(&path) {
-            Ok(value) => self.keep(&text, value.strip_suffix('\n').unwrap_or(&value).to_owned(), node.span),
+        match read_text_file(&path) {
+            Ok(value) => self.store_secret(&text, value.strip_suffix('\n').unwrap_or(&value).to_owned(), node.span),
             Err(why) => {
-                self.push(
+                self.push_diag(
                     Diag::error(Code::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}"))
-                        .at(node.span),
+                        .with_span(node.span),
                 );
                 None
             }
@@ -178,24 +184,24 @@ impl<'o> LoadContext<'o> {
 
     /// Returns the path of a secret file. It may be outside the tree only with `--trust`: otherwise an inventory could
     /// send any file of the controller to a host of its choice.
-    fn secret_path(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+    fn resolve_secret_path(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         if self.options.trust {
             return Ok(self.root.join(text));
         }
-        self.confined(text, span).map_err(|diag| match diag.code {
+        self.confine_path(text, span).map_err(|diag| match diag.code {
             Code::Escape => Box::new(diag.hint("pass `--trust` to let this inventory read it")),
             _ => Box::new(Diag { code: Code::SecretUnavailable, ..*diag }),
         })
     }
 
-    fn keep(&mut self, name: &str, value: String, span: Span) -> Option<String> {
+    fn store_secret(&mut self, name: &str, value: String, span: Span) -> Option<String> {
         if value.chars().any(|c| matches!(c, '\0' | '\u{e000}' | '\u{e001}')) {
-            self.push(
+            self.push_diag(
                 Diag::error(
                     Code::ForbiddenCharacter,
                     format!("the secret `{name}` contains a character that forge does not support"),
                 )
-                .at(span),
+                .with_span(span),
             );
             return None;
         }
@@ -203,13 +209,15 @@ impl<'o> LoadContext<'o> {
     }
 }
 
-pub(super) fn confined(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+pub(super) fn confine_path(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
     let joined = root.join(text);
-    let escapes = || Diag::error(Code::Escape, format!("`{text}` leaves the inventory's tree")).at(span);
-    if !lexically_inside(root, &joined) {
+    let escapes = || Diag::error(Code::Escape, format!("`{text}` leaves the inventory's tree")).with_span(span);
+    if !is_lexically_inside(root, &joined) {
         return Err(Box::new(escapes()));
     }
-    let path = joined.canonicalize_utf8().map_err(|error| Box::new(unreadable(text, &plain(&error), Some(span))))?;
+    let path = joined
+        .canonicalize_utf8()
+        .map_err(|error| Box::new(build_unreadable_diag(text, &describe_io_error(&error), Some(span))))?;
     match path.starts_with(root) {
         true => Ok(path),
         false => Err(Box::new(escapes().note("a symbolic link leads out of it"))),
@@ -217,7 +225,7 @@ pub(super) fn confined(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8Pa
 }
 
 /// Checks the path lexically before it is resolved, so that the message does not reveal which files exist elsewhere.
-fn lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
+fn is_lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
     let mut depth = Vec::new();
     for part in joined.components() {
         match part {
@@ -231,16 +239,16 @@ fn lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
     depth.iter().collect::<Utf8PathBuf>().starts_with(root)
 }
 
-pub(super) fn unreadable(shown: &str, why: &str, span: Option<Span>) -> Diag {
+pub(super) fn build_unreadable_diag(shown: &str, why: &str, span: Option<Span>) -> Diag {
     let diag = Diag::error(Code::Unreadable, format!("`{shown}` cannot be read: {why}"));
     match span {
-        Some(span) => diag.at(span),
+        Some(span) => diag.with_span(span),
         None => diag,
     }
 }
 
 /// Returns the YAML file with the most similar name in the folder of a missing file.
-fn neighbour(missing: &Utf8Path) -> Option<String> {
+fn find_similar_file(missing: &Utf8Path) -> Option<String> {
     if missing.exists() {
         return None;
     }
@@ -261,8 +269,8 @@ fn neighbour(missing: &Utf8Path) -> Option<String> {
 ///
 /// # Errors
 /// Why the file cannot be read, as a lowercase fragment.
-pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
-    let meta = fs_err::metadata(path).map_err(|error| plain(&error))?;
+pub(super) fn read_text_file(path: &Utf8Path) -> Result<String, String> {
+    let meta = fs_err::metadata(path).map_err(|error| describe_io_error(&error))?;
     if !meta.is_file() {
         return Err("it is not a regular file".to_owned());
     }
@@ -271,8 +279,8 @@ pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
     }
     // The file may grow after the check, and files in /proc report no size.
     let mut bytes = Vec::new();
-    let file = fs_err::File::open(path).map_err(|error| plain(&error))?;
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| plain(&error))?;
+    let file = fs_err::File::open(path).map_err(|error| describe_io_error(&error))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| describe_io_error(&error))?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
     }
@@ -280,7 +288,7 @@ pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
 }
 
 /// Returns the operating system's text for an error, without its number.
-pub(super) fn plain(error: &std::io::Error) -> String {
+pub(super) fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),

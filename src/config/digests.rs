@@ -1,6 +1,6 @@
 //! Reads digests from the lock file next to the inventory, for steps that declare none.
 
-use crate::artifact::{ArtifactLockFile, HttpUrl, Sha256Digest, lock_path};
+use crate::artifact::{ArtifactLockFile, HttpUrl, Sha256Digest, lock_file_path};
 use crate::diag::{Code, Diag, DiagList};
 use crate::model::Value;
 use crate::resource::FieldValues;
@@ -17,8 +17,8 @@ pub(super) struct LockedDigests {
 
 impl LockedDigests {
     /// Reads the lock file of an inventory. A missing lock file has no digests.
-    pub fn read(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut DiagList) -> Self {
-        let lock = ArtifactLockFile::read(&lock_path(inventory)).unwrap_or_else(|error| {
+    pub fn read_lock_file(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut DiagList) -> Self {
+        let lock = ArtifactLockFile::read(&lock_file_path(inventory)).unwrap_or_else(|error| {
             let diag = Diag::error(Code::Unreadable, error.to_string());
             diags.push(diag.hint("remove it and run `forge fetch --lock` to create it again"));
             ArtifactLockFile::default()
@@ -27,18 +27,18 @@ impl LockedDigests {
     }
 
     /// Returns the content of the lock file if it is not empty.
-    pub fn input(&self) -> Option<String> {
+    pub fn to_lock_text(&self) -> Option<String> {
         // Serialization cannot fail: the file contains only text and numbers.
         (!self.lock.artifacts.is_empty())
             .then(|| format!("{}\n", serde_json::to_string_pretty(&self.lock).unwrap_or_default()))
     }
 
     /// Adds the digest from the lock file to an artifact's fields if they declare none.
-    pub fn complete(&self, fields: &mut FieldValues) {
-        if fields.has("sha256") {
+    pub fn fill_digest(&self, fields: &mut FieldValues) {
+        if fields.contains("sha256") {
             return;
         }
-        let known = name(fields, &self.root).and_then(|name| self.lock.get(&name));
+        let known = lock_entry_name(fields, &self.root).and_then(|name| self.lock.find_digest(&name));
         let learned = self.learn.then(Sha256Digest::unknown);
         if let Some(sha256) = known.or(learned) {
             fields.0.insert("sha256", Value::from(sha256.as_str()));
@@ -47,8 +47,8 @@ impl LockedDigests {
 }
 
 /// Returns the key of an artifact's source in the lock file.
-fn name(fields: &FieldValues, root: &Utf8Path) -> Option<String> {
-    match (fields.text("url"), fields.text("file")) {
+fn lock_entry_name(fields: &FieldValues, root: &Utf8Path) -> Option<String> {
+    match (fields.get_text("url"), fields.get_text("file")) {
         (Some(url), _) => Some(HttpUrl::parse(url).ok()?.to_string()),
         (None, Some(file)) => Some(Utf8Path::new(file).strip_prefix(root).unwrap_or(file.into()).to_string()),
         (None, None) => None,
@@ -59,11 +59,11 @@ fn name(fields: &FieldValues, root: &Utf8Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn completed(lock: &ArtifactLockFile, learn: bool, entries: &[(&'static str, &str)]) -> Option<String> {
+    fn fill_and_read(lock: &ArtifactLockFile, learn: bool, entries: &[(&'static str, &str)]) -> Option<String> {
         let digests = LockedDigests { lock: lock.clone(), root: "/srv/site".into(), learn };
         let mut fields = FieldValues(entries.iter().map(|(key, value)| (*key, Value::from(*value))).collect());
-        digests.complete(&mut fields);
-        fields.text("sha256").map(str::to_owned)
+        digests.fill_digest(&mut fields);
+        fields.get_text("sha256").map(str::to_owned)
     }
 
     #[test]
@@ -71,10 +71,13 @@ mod tests {
         let (one, two) = ("1".repeat(64), "2".repeat(64));
         let noted = [("https://h/x.run".to_owned(), one.clone()), ("files/y.tgz".to_owned(), two.clone())];
         let lock = ArtifactLockFile { artifacts: noted.into_iter().collect(), ..ArtifactLockFile::default() };
-        assert_eq!(completed(&lock, false, &[("url", "https://H/x.run")]), Some(one));
-        assert_eq!(completed(&lock, false, &[("file", "/srv/site/files/y.tgz")]), Some(two));
-        assert_eq!(completed(&lock, false, &[("url", "https://h/z.run")]), None);
-        assert_eq!(completed(&lock, true, &[("url", "https://h/z.run")]), Some("0".repeat(64)));
-        assert_eq!(completed(&lock, false, &[("url", "https://h/x.run"), ("sha256", "own")]), Some("own".to_owned()));
+        assert_eq!(fill_and_read(&lock, false, &[("url", "https://H/x.run")]), Some(one));
+        assert_eq!(fill_and_read(&lock, false, &[("file", "/srv/site/files/y.tgz")]), Some(two));
+        assert_eq!(fill_and_read(&lock, false, &[("url", "https://h/z.run")]), None);
+        assert_eq!(fill_and_read(&lock, true, &[("url", "https://h/z.run")]), Some("0".repeat(64)));
+        assert_eq!(
+            fill_and_read(&lock, false, &[("url", "https://h/x.run"), ("sha256", "own")]),
+            Some("own".to_owned())
+        );
     }
 }

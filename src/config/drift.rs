@@ -88,10 +88,10 @@ pub enum DriftIgnoreKind {
 
 impl DriftIgnoreRule {
     /// Returns whether the rule covers this step of the recipe, or one of the step's paths.
-    pub fn covers<'p>(&self, recipe: &str, step: &str, paths: impl IntoIterator<Item = &'p str>) -> bool {
+    pub fn covers_step<'p>(&self, recipe: &str, step: &str, paths: impl IntoIterator<Item = &'p str>) -> bool {
         match self.what {
             DriftIgnoreKind::Path => paths.into_iter().any(|path| self.pattern.is_match(path)),
-            DriftIgnoreKind::Step => self.pattern.admits(recipe, step),
+            DriftIgnoreKind::Step => self.pattern.admits_step(recipe, step),
         }
     }
 

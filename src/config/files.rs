@@ -1,6 +1,6 @@
 //! Files of the inventory's tree that recipes refer to. They are read at load, so that a plan does no file I/O.
 
-use super::cx::{confined, plain, unreadable};
+use super::cx::{build_unreadable_diag, confine_path, describe_io_error};
 use crate::diag::{Diag, Span};
 use crate::model::Value;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -9,7 +9,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum size of a file that is sent to a host through a script. Bytes.
-const MAX: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Every local file that was read, by the recipe's folder and the file's name.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl LocalFileStore {
     }
 
     /// Ends reading: from now on, only files that were read before are available.
-    pub fn close(&self) {
+    pub fn close_reads(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
@@ -44,27 +44,31 @@ impl LocalFileStore {
     ///
     /// # Errors
     /// The file is outside the tree, does not exist, or was not read at load.
-    pub fn get(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
+    pub fn get_content(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
         let key = (folder.to_owned(), name.to_owned());
         let held = self.read.read().ok().and_then(|map| map.get(&key).cloned());
         let content = match held {
             Some(content) => content,
             None if self.closed.load(Ordering::Relaxed) => {
-                return Err(Box::new(unreadable(name, "it was not read when the inventory was loaded", Some(span))));
+                return Err(Box::new(build_unreadable_diag(
+                    name,
+                    "it was not read when the inventory was loaded",
+                    Some(span),
+                )));
             }
             None => {
-                let content = self.load(folder, name, span).map_err(|diag| *diag);
+                let content = self.read_content(folder, name, span).map_err(|diag| *diag);
                 if let Ok(mut map) = self.read.write() {
                     map.insert(key, content.clone());
                 }
                 content
             }
         };
-        content.map_err(|diag| Box::new(diag.at(span)))
+        content.map_err(|diag| Box::new(diag.with_span(span)))
     }
 
     /// Returns every file that was read, with its content, by the requested path.
-    pub fn contents(&self) -> Vec<(Utf8PathBuf, Value)> {
+    pub fn list_contents(&self) -> Vec<(Utf8PathBuf, Value)> {
         let Ok(read) = self.read.read() else { return Vec::new() };
         let held = read.iter().filter_map(|((folder, name), content)| Some((folder.join(name), content.clone().ok()?)));
         held.collect()
@@ -74,66 +78,72 @@ impl LocalFileStore {
     ///
     /// # Errors
     /// The file is outside the tree, is not a regular file, or was not located at load.
-    pub fn locate(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+    pub fn locate_file(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         let key = (folder.to_owned(), name.to_owned());
         let held = self.found.read().ok().and_then(|map| map.get(&key).cloned());
         let found = match held {
             Some(found) => found,
             None if self.closed.load(Ordering::Relaxed) => {
-                return Err(Box::new(unreadable(name, "it was not located when the inventory was loaded", Some(span))));
+                return Err(Box::new(build_unreadable_diag(
+                    name,
+                    "it was not located when the inventory was loaded",
+                    Some(span),
+                )));
             }
             None => {
-                let found = self.place(folder, name, span).map_err(|diag| *diag);
+                let found = self.find_file(folder, name, span).map_err(|diag| *diag);
                 if let Ok(mut map) = self.found.write() {
                     map.insert(key, found.clone());
                 }
                 found
             }
         };
-        found.map_err(|diag| Box::new(diag.at(span)))
+        found.map_err(|diag| Box::new(diag.with_span(span)))
     }
 
-    fn place(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+    fn find_file(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         let joined = folder.join(name);
-        let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
+        let path = confine_path(&self.root, joined.as_str(), span)
+            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name))?;
         // A Helm chart may be a folder.
         match path.is_file() || path.join("Chart.yaml").is_file() {
             true => Ok(path),
-            false => Err(Box::new(unreadable(name, "it is not a regular file", Some(span)))),
+            false => Err(Box::new(build_unreadable_diag(name, "it is not a regular file", Some(span)))),
         }
     }
 
-    fn load(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
+    fn read_content(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
         let joined = folder.join(name);
-        let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
-        let fail = |why: &str| Box::new(unreadable(name, why, Some(span)));
-        let meta = fs_err::metadata(&path).map_err(|error| fail(&plain(&error)))?;
-        match (meta.is_file(), meta.len() <= MAX) {
+        let path = confine_path(&self.root, joined.as_str(), span)
+            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name))?;
+        let fail = |why: &str| Box::new(build_unreadable_diag(name, why, Some(span)));
+        let meta = fs_err::metadata(&path).map_err(|error| fail(&describe_io_error(&error)))?;
+        match (meta.is_file(), meta.len() <= MAX_FILE_BYTES) {
             (false, _) => return Err(fail("it is not a regular file")),
-            (_, false) => return Err(fail(&format!("it is larger than {} MiB", MAX >> 20))),
+            (_, false) => return Err(fail(&format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20))),
             _ => {}
         }
-        let bytes = fs_err::read(&path).map_err(|error| fail(&plain(&error)))?;
-        Ok(content(bytes))
+        let bytes = fs_err::read(&path).map_err(|error| fail(&describe_io_error(&error)))?;
+        Ok(decode_content(bytes))
     }
 }
 
 /// Replaces the joined path in a message by the name as written.
-fn named(diag: Diag, joined: &str, name: &str) -> Box<Diag> {
+fn restore_written_name(diag: Diag, joined: &str, name: &str) -> Box<Diag> {
     Box::new(Diag { message: diag.message.replace(joined, name), ..diag })
 }
 
 /// Returns the content of a file. Text that contains characters of secret placeholders is encoded as bytes.
-fn content(bytes: Vec<u8>) -> Value {
+fn decode_content(bytes: Vec<u8>) -> Value {
     let open = |text: &str| !text.contains(['\0', '\u{e000}', '\u{e001}']);
     match String::from_utf8(bytes) {
         Ok(text) if open(&text) => Value::from(text),
-        Ok(text) => encoded(text.as_bytes()),
-        Err(error) => encoded(error.as_bytes()),
+        Ok(text) => encode_base64(text.as_bytes()),
+        Err(error) => encode_base64(error.as_bytes()),
     }
 }
 
-fn encoded(bytes: &[u8]) -> Value {
+fn encode_base64(bytes: &[u8]) -> Value {
     let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
     serde_json::json!({ "base64": text })
 }

@@ -36,7 +36,7 @@ impl NamePattern {
         self.matcher.get_or_init(compile).as_ref().is_some_and(|matcher| matcher.is_match(name))
     }
 
-    pub fn admits(&self, recipe: &str, step: &str) -> bool {
+    pub fn admits_step(&self, recipe: &str, step: &str) -> bool {
         self.is_match(recipe) || (self.text.contains('/') && self.is_match(&format!("{recipe}/{step}")))
     }
 }
@@ -48,7 +48,7 @@ impl StepFilter {
     }
 
     /// Returns the same filter, limited to `level` and above.
-    pub fn down_to(&self, level: VerifyLevel) -> Self {
+    pub fn limit_to_level(&self, level: VerifyLevel) -> Self {
         Self { deepest: Some(level), ..self.clone() }
     }
 
@@ -58,7 +58,7 @@ impl StepFilter {
     }
 
     /// Returns the patterns as typed: those of `--step`, then those of `--skip`.
-    pub fn patterns(&self) -> (Vec<String>, Vec<String>) {
+    pub fn written_patterns(&self) -> (Vec<String>, Vec<String>) {
         let texts = |list: &[NamePattern]| list.iter().map(|pattern| pattern.text.clone()).collect();
         (texts(&self.only), texts(&self.skip))
     }
@@ -69,8 +69,8 @@ impl StepFilter {
     }
 
     /// Returns whether the filter includes the step.
-    pub fn admits(&self, recipe: &str, step: &str) -> bool {
-        let any = |list: &[NamePattern]| list.iter().any(|pattern| pattern.admits(recipe, step));
+    pub fn admits_step(&self, recipe: &str, step: &str) -> bool {
+        let any = |list: &[NamePattern]| list.iter().any(|pattern| pattern.admits_step(recipe, step));
         (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
     }
 
@@ -82,20 +82,20 @@ impl StepFilter {
 
     /// Returns an error for the first pattern that matches no step of the project, or if the patterns together select
     /// no step. An empty selection is always an error, so that a typo is not reported as "no changes".
-    pub fn check(&self, project: &Project) -> Option<Diag> {
+    pub fn find_mistake(&self, project: &Project) -> Option<Diag> {
         let steps: Vec<(&str, &str)> =
             project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str()))).collect();
-        let fits = |pattern: &NamePattern| steps.iter().any(|(recipe, step)| pattern.admits(recipe, step));
+        let fits = |pattern: &NamePattern| steps.iter().any(|(recipe, step)| pattern.admits_step(recipe, step));
         if let Some(unused) = self.only.iter().chain(&self.skip).find(|pattern| !fits(pattern)) {
-            return Some(unused.fits_nothing(&steps));
+            return Some(unused.build_no_match_diag(&steps));
         }
-        let none = !steps.is_empty() && !steps.iter().any(|(recipe, step)| self.admits(recipe, step));
+        let none = !steps.is_empty() && !steps.iter().any(|(recipe, step)| self.admits_step(recipe, step));
         none.then(|| Diag::error(Code::EmptySelector, "`--step` and `--skip` together select no step"))
     }
 }
 
 impl NamePattern {
-    fn fits_nothing(&self, steps: &[(&str, &str)]) -> Diag {
+    fn build_no_match_diag(&self, steps: &[(&str, &str)]) -> Diag {
         let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", self.text));
         if let Some((recipe, step)) = steps.iter().find(|(_, step)| *step == self.text) {
             return diag.hint(format!("write the step with its recipe: `{recipe}/{step}`"));
@@ -105,7 +105,7 @@ impl NamePattern {
             false => steps.iter().map(|(recipe, _)| (*recipe).to_owned()).collect(),
         };
         names.dedup();
-        diag.suggest(&self.text, names.iter().map(String::as_str))
+        diag.suggest_name(&self.text, names.iter().map(String::as_str))
     }
 }
 
@@ -113,27 +113,27 @@ impl NamePattern {
 mod tests {
     use super::*;
 
-    fn filter(only: &[&str], skip: &[&str]) -> StepFilter {
+    fn build_filter(only: &[&str], skip: &[&str]) -> StepFilter {
         let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         StepFilter::new(&own(only), &own(skip))
     }
 
     #[test]
     fn a_pattern_is_a_recipe_or_a_step_of_it() {
-        assert!(filter(&[], &[]).admits("web", "page"));
-        assert!(filter(&["web"], &[]).admits("web", "page"));
-        assert!(!filter(&["web"], &[]).admits("webber", "page"));
-        assert!(filter(&["web/p*"], &[]).admits("web", "page"));
-        assert!(!filter(&["web/p*"], &[]).admits("web", "service"));
-        assert!(filter(&["n*"], &[]).admits("nvidia", "x"));
-        assert!(!filter(&["web"], &["web/page"]).admits("web", "page"));
-        assert!(filter(&["web", "db"], &[]).admits("db", "x"), "either of two patterns is enough");
-        assert!(!filter(&[], &["db", "web"]).admits("web", "x"), "any of two skips is enough");
+        assert!(build_filter(&[], &[]).admits_step("web", "page"));
+        assert!(build_filter(&["web"], &[]).admits_step("web", "page"));
+        assert!(!build_filter(&["web"], &[]).admits_step("webber", "page"));
+        assert!(build_filter(&["web/p*"], &[]).admits_step("web", "page"));
+        assert!(!build_filter(&["web/p*"], &[]).admits_step("web", "service"));
+        assert!(build_filter(&["n*"], &[]).admits_step("nvidia", "x"));
+        assert!(!build_filter(&["web"], &["web/page"]).admits_step("web", "page"));
+        assert!(build_filter(&["web", "db"], &[]).admits_step("db", "x"), "either of two patterns is enough");
+        assert!(!build_filter(&[], &["db", "web"]).admits_step("web", "x"), "any of two skips is enough");
     }
 
     #[test]
     fn verification_comes_with_the_whole_recipe_only() {
-        assert!(filter(&["web"], &[]).admits_recipe("web"));
-        assert!(!filter(&["web/page"], &[]).admits_recipe("web"));
+        assert!(build_filter(&["web"], &[]).admits_recipe("web"));
+        assert!(!build_filter(&["web/page"], &[]).admits_recipe("web"));
     }
 }

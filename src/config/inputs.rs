@@ -1,7 +1,7 @@
 //! Digests of the files that a project was read from: a saved plan is bound to them. Secret files are not included,
 //! because the digest of a short secret reveals it.
 
-use super::{Project, catalog::BUILT_IN};
+use super::{Project, catalog::BUILTIN_PATH};
 use crate::model::Value;
 use base64::Engine as _;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
@@ -22,40 +22,40 @@ pub struct InputFile {
 impl Project {
     /// Returns every file that the project was read from, sorted by path: the inventory, recipes, templates, source
     /// files and the lock file.
-    pub fn inputs(&self) -> Vec<InputFile> {
+    pub fn list_input_files(&self) -> Vec<InputFile> {
         let folder = self.inventory.parent().unwrap_or(Utf8Path::new(""));
         let mut files: BTreeMap<String, String> = BTreeMap::new();
         for (_, path, text) in self.sources.files() {
-            let path = if path.starts_with(BUILT_IN) { path } else { path.strip_prefix(folder).unwrap_or(path) };
-            files.insert(path.to_string(), sha256(text.as_bytes()));
+            let path = if path.starts_with(BUILTIN_PATH) { path } else { path.strip_prefix(folder).unwrap_or(path) };
+            files.insert(path.to_string(), hash_sha256(text.as_bytes()));
         }
-        for (path, content) in self.files.contents() {
-            let path = plain(&self.root().join(path));
-            files.insert(path.strip_prefix(self.root()).unwrap_or(&path).to_string(), of_content(&content));
+        for (path, content) in self.files.list_contents() {
+            let path = normalize_path(&self.inventory_root().join(path));
+            files.insert(path.strip_prefix(self.inventory_root()).unwrap_or(&path).to_string(), hash_content(&content));
         }
-        files.extend(self.digests.input().map(|text| {
-            let name = crate::artifact::lock_path(self.inventory.file_name().unwrap_or_default().into());
-            (name.into_string(), sha256(text.as_bytes()))
+        files.extend(self.digests.to_lock_text().map(|text| {
+            let name = crate::artifact::lock_file_path(self.inventory.file_name().unwrap_or_default().into());
+            (name.into_string(), hash_sha256(text.as_bytes()))
         }));
         files.into_iter().map(|(path, sha256)| InputFile { path, sha256 }).collect()
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+fn hash_sha256(bytes: &[u8]) -> String {
     let mut hex = String::with_capacity(64);
     crate::model::push_hex(&mut hex, &Sha256::digest(bytes));
     hex
 }
 
 /// Returns the digest of a file's content. Content that is not UTF-8 text is stored as base64.
-fn of_content(content: &Value) -> String {
+fn hash_content(content: &Value) -> String {
     let encoded = content.get("base64").and_then(Value::as_str);
     let bytes = encoded.and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
-    bytes.map_or_else(|| sha256(content.as_str().unwrap_or_default().as_bytes()), |bytes| sha256(&bytes))
+    bytes.map_or_else(|| hash_sha256(content.as_str().unwrap_or_default().as_bytes()), |bytes| hash_sha256(&bytes))
 }
 
 /// Removes `..` and `.` from a path lexically.
-fn plain(path: &Utf8Path) -> Utf8PathBuf {
+fn normalize_path(path: &Utf8Path) -> Utf8PathBuf {
     let mut out = Utf8PathBuf::new();
     for part in path.components() {
         match part {
@@ -71,7 +71,7 @@ fn plain(path: &Utf8Path) -> Utf8PathBuf {
 
 /// Returns the differences between the files that a saved plan was made from and the current files, as lowercase
 /// fragments.
-pub fn changed_inputs(then: &[InputFile], now: &[InputFile]) -> Vec<String> {
+pub fn describe_changed_inputs(then: &[InputFile], now: &[InputFile]) -> Vec<String> {
     let digest = |list: &[InputFile], path: &str| list.iter().find(|f| f.path == path).map(|f| f.sha256.clone());
     let before = then.iter().filter_map(|file| match digest(now, &file.path) {
         Some(sha256) if sha256 == file.sha256 => None,
@@ -86,17 +86,17 @@ pub fn changed_inputs(then: &[InputFile], now: &[InputFile]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn files(list: &[(&str, &str)]) -> Vec<InputFile> {
+    fn build_input_files(list: &[(&str, &str)]) -> Vec<InputFile> {
         list.iter().map(|(path, digest)| InputFile { path: (*path).into(), sha256: (*digest).into() }).collect()
     }
 
     #[test]
     fn each_difference_names_its_file() {
-        let then = files(&[("a.yaml", "1"), ("recipes/r.yaml", "2"), ("recipes/s.yaml", "3")]);
-        assert!(changed_inputs(&then, &then).is_empty());
-        let now = files(&[("a.yaml", "1"), ("recipes/r.yaml", "9"), ("recipes/t.yaml", "3")]);
+        let then = build_input_files(&[("a.yaml", "1"), ("recipes/r.yaml", "2"), ("recipes/s.yaml", "3")]);
+        assert!(describe_changed_inputs(&then, &then).is_empty());
+        let now = build_input_files(&[("a.yaml", "1"), ("recipes/r.yaml", "9"), ("recipes/t.yaml", "3")]);
         assert_eq!(
-            changed_inputs(&then, &now),
+            describe_changed_inputs(&then, &now),
             ["`recipes/r.yaml` changed", "`recipes/s.yaml` is no longer read", "`recipes/t.yaml` was not read before"]
         );
     }
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn bytes_and_text_have_the_digest_of_the_file() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(of_content(&Value::from("")), empty);
-        assert_eq!(of_content(&serde_json::json!({ "base64": "" })), empty);
-        assert_eq!(plain("/a/b/../c/./d".into()), "/a/c/d");
+        assert_eq!(hash_content(&Value::from("")), empty);
+        assert_eq!(hash_content(&serde_json::json!({ "base64": "" })), empty);
+        assert_eq!(normalize_path("/a/b/../c/./d".into()), "/a/c/d");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::cx::LoadContext;
 use super::inventory::{ApplyEntry, HostVar, ResolvedInventory};
-use super::recipe::params::typed;
+use super::recipe::params::parse_param_value;
 use super::render::TreeRenderer;
-use super::statics::templates;
+use super::statics::collect_templates;
 use super::template::{
-    EvalOutcome, ProgramCache, TemplateBindings, TemplateForm, TemplateProgram, TemplateRoot, plain, tree,
+    EvalOutcome, ProgramCache, TemplateBindings, TemplateForm, TemplateProgram, TemplateRoot, build_map, build_tree,
 };
 use super::{Recipe, RecipeInstance, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
@@ -32,7 +32,7 @@ pub(super) struct AppliedRecipes {
 }
 
 /// Places every entry. Errors in values are reported once, regardless of how many hosts share them.
-pub(super) fn place(
+pub(super) fn place_entries(
     resolved: &ResolvedInventory,
     library: &RecipeLibrary,
     programs: &ProgramCache,
@@ -52,7 +52,7 @@ pub(super) fn place(
         uses: 0,
     };
     for entry in &resolved.entries {
-        placing.entry(entry, cx);
+        placing.place_entry(entry, cx);
     }
     placing.report_overlaps(cx);
     placing.applied
@@ -87,20 +87,20 @@ struct PlacementJob<'j> {
 }
 
 impl PlacementJob<'_> {
-    fn from(&self) -> String {
+    fn value_source(&self) -> String {
         self.stack.map_or_else(|| "with".to_owned(), |stack| format!("stack {stack}"))
     }
 
-    fn outer(&self, at: usize) -> Option<&BTreeMap<String, SourcedValue>> {
+    fn outer_params(&self, at: usize) -> Option<&BTreeMap<String, SourcedValue>> {
         self.outer.get(at).map(|outer| outer.params.as_ref())
     }
 }
 
 impl RecipePlacer<'_> {
-    fn entry(&mut self, entry: &ApplyEntry, cx: &mut LoadContext<'_>) {
+    fn place_entry(&mut self, entry: &ApplyEntry, cx: &mut LoadContext<'_>) {
         let (name, span) = &entry.raw.recipe;
         let Some(recipe) = self.library.get(name) else {
-            cx.push(unknown_recipe(name, *span, self.library, cx.options.embedded));
+            cx.push_diag(build_unknown_recipe_diag(name, *span, self.library, cx.options.embedded));
             return;
         };
         let job = PlacementJob {
@@ -112,23 +112,23 @@ impl RecipePlacer<'_> {
             with: &entry.raw.with,
             outer: &[],
         };
-        self.job(&job, &mut Vec::new(), cx);
+        self.place_job(&job, &mut Vec::new(), cx);
     }
 
-    fn job(&mut self, job: &PlacementJob<'_>, path: &mut Vec<String>, cx: &mut LoadContext<'_>) {
+    fn place_job(&mut self, job: &PlacementJob<'_>, path: &mut Vec<String>, cx: &mut LoadContext<'_>) {
         report_unknown_params(job, cx);
-        let params = self.params(job, cx);
+        let params = self.resolve_params(job, cx);
         if job.recipe.uses.is_empty() {
-            return self.instances(job, &params);
+            return self.create_instances(job, &params);
         }
         path.push(job.recipe.name.clone());
         for used in &job.recipe.uses {
-            self.used(job, used, &params, path, cx);
+            self.place_used_recipe(job, used, &params, path, cx);
         }
         path.pop();
     }
 
-    fn used(
+    fn place_used_recipe(
         &mut self,
         job: &PlacementJob<'_>,
         used: &StackUse,
@@ -138,7 +138,7 @@ impl RecipePlacer<'_> {
     ) {
         // `statics` reports unknown names and cycles, for recipes that are not used as well.
         let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
-        if !self.may_use(used, path, cx) {
+        if !self.count_use(used, path, cx) {
             return;
         }
         let mut hosts = Vec::new();
@@ -173,11 +173,11 @@ impl RecipePlacer<'_> {
             with: &with,
             outer: &outer,
         };
-        self.job(&inner, path, cx);
+        self.place_job(&inner, path, cx);
     }
 
     /// Counts a use and reports the first one above the limit.
-    fn may_use(&mut self, used: &StackUse, path: &[String], cx: &mut LoadContext<'_>) -> bool {
+    fn count_use(&mut self, used: &StackUse, path: &[String], cx: &mut LoadContext<'_>) -> bool {
         let before = self.uses;
         let deep = path.len() > MAX_LEVELS;
         self.uses = if deep { MAX_USES + 1 } else { before + 1 };
@@ -186,8 +186,8 @@ impl RecipePlacer<'_> {
                 true => format!("recipes use each other more than {MAX_LEVELS} levels deep"),
                 false => format!("recipes use each other more than {MAX_USES} times"),
             };
-            let diag = Diag::error(Code::BadValue, message).at(used.span);
-            cx.push(diag.hint("use the recipes that have steps directly"));
+            let diag = Diag::error(Code::BadValue, message).with_span(used.span);
+            cx.push_diag(diag.hint("use the recipes that have steps directly"));
         }
         self.uses <= MAX_USES
     }
@@ -201,30 +201,34 @@ impl RecipePlacer<'_> {
     ) -> bool {
         let Some(when) = &used.when else { return true };
         let text = (when.source.as_str(), TemplateForm::Expression, when.span);
-        if self.broken.contains(&when.span) || self.lacks(&[text], params) {
+        if self.broken.contains(&when.span) || self.lacks_params(&[text], params) {
             return false;
         }
-        let bindings = self.bindings(host, Some(params));
+        let bindings = self.build_bindings(host, Some(params));
         let mut renderer = TreeRenderer::new(self.programs, &cx.sources, &bindings);
-        let result = renderer.condition(when);
+        let result = renderer.evaluate_condition(when);
         let diags = renderer.diags;
-        diags.into_iter().for_each(|diag| cx.push(diag));
+        diags.into_iter().for_each(|diag| cx.push_diag(diag));
         matches!(result, Some(EvalOutcome::Known { value: true, .. }))
     }
 
     /// Returns the parameters of each host of the job. Hosts with equal values and origins share them.
-    fn params(&self, job: &PlacementJob<'_>, cx: &mut LoadContext<'_>) -> Vec<Arc<BTreeMap<String, SourcedValue>>> {
+    fn resolve_params(
+        &self,
+        job: &PlacementJob<'_>,
+        cx: &mut LoadContext<'_>,
+    ) -> Vec<Arc<BTreeMap<String, SourcedValue>>> {
         let templates = job.with.iter().any(|(_, node)| has_template(node));
         let mut shared: HashMap<Vec<usize>, Arc<BTreeMap<String, SourcedValue>>> = HashMap::new();
         let mut equal: HashMap<String, Arc<BTreeMap<String, SourcedValue>>> = HashMap::new();
         let mut all = Vec::with_capacity(job.hosts.len());
         for (at, host) in job.hosts.iter().enumerate() {
-            let key = (!templates).then(|| self.fingerprint(job.recipe, *host));
+            let key = (!templates).then(|| self.fingerprint_vars(job.recipe, *host));
             if let Some(params) = key.as_ref().and_then(|key| shared.get(key)) {
                 all.push(params.clone());
                 continue;
             }
-            let params = self.host_params(job, at, *host, cx);
+            let params = self.resolve_host_params(job, at, *host, cx);
             // The origin of a value counts too: `explain` shows it.
             let origins = params.values().map(|p| (&p.value, p.span, &p.from)).collect::<Vec<_>>();
             let text = serde_json::to_string(&origins).unwrap_or_default();
@@ -236,7 +240,7 @@ impl RecipePlacer<'_> {
     }
 
     /// Returns the variables of a host that the recipe's parameters use, by identity.
-    fn fingerprint(&self, recipe: &Recipe, host: usize) -> Vec<usize> {
+    fn fingerprint_vars(&self, recipe: &Recipe, host: usize) -> Vec<usize> {
         let vars = &self.resolved.vars[host];
         recipe
             .params
@@ -245,30 +249,30 @@ impl RecipePlacer<'_> {
             .collect()
     }
 
-    fn host_params(
+    fn resolve_host_params(
         &self,
         job: &PlacementJob<'_>,
         at: usize,
         host: usize,
         cx: &mut LoadContext<'_>,
     ) -> BTreeMap<String, SourcedValue> {
-        let (with, failed) = self.rendered_with(job, at, host, cx);
+        let (with, failed) = self.render_with(job, at, host, cx);
         let vars = &self.resolved.vars[host];
         let mut params = BTreeMap::new();
         for param in job.recipe.params.values().filter(|param| !failed.contains(param.name.as_str())) {
             let given = with.iter().find(|(key, node)| key.text == param.name && !matches!(node.data, YamlData::Null));
             let found = match (given, vars.get(&param.name)) {
-                (Some((_, node)), _) => Some((node, job.from())),
+                (Some((_, node)), _) => Some((node, job.value_source())),
                 (None, Some(HostVar { node, from })) => Some((node.as_ref(), from.to_string())),
                 (None, None) => None,
             };
             let value = match found {
-                Some((node, from)) => match typed(&param.ty, node, &param.name, cx) {
+                Some((node, from)) => match parse_param_value(&param.ty, node, &param.name, cx) {
                     // A secret that cannot be read is already reported.
                     Ok(Value::Null) => continue,
                     Ok(value) => SourcedValue { value, span: Some(node.span), from },
                     Err(diag) => {
-                        cx.push(diag.also(param.span, format!("declared in `{}`", job.recipe.name)));
+                        cx.push_diag(diag.with_other_span(param.span, format!("declared in `{}`", job.recipe.name)));
                         continue;
                     }
                 },
@@ -278,7 +282,7 @@ impl RecipePlacer<'_> {
                     }
                     None if param.unread => continue,
                     None => {
-                        cx.push(missing(job, param));
+                        cx.push_diag(build_missing_param_diag(job, param));
                         continue;
                     }
                 },
@@ -289,37 +293,38 @@ impl RecipePlacer<'_> {
     }
 
     /// Renders `with`. The second part of the result names the parameters with errors.
-    fn rendered_with<'j>(
+    fn render_with<'j>(
         &self,
         job: &PlacementJob<'j>,
         at: usize,
         host: usize,
         cx: &mut LoadContext<'_>,
     ) -> (Vec<(YamlKey, YamlNode)>, HashSet<&'j str>) {
-        let bindings = self.bindings(host, job.outer(at));
+        let bindings = self.build_bindings(host, job.outer_params(at));
         let mut renderer = TreeRenderer::new(self.programs, &cx.sources, &bindings);
         let mut failed = HashSet::new();
         let mut with = Vec::with_capacity(job.with.len());
         for (key, node) in job.with {
             let before = renderer.diags.len();
             let mut texts = Vec::new();
-            templates(node, &mut texts);
-            let follows = is_broken(node, self.broken) || job.outer(at).is_some_and(|outer| self.lacks(&texts, outer));
+            collect_templates(node, &mut texts);
+            let follows = is_broken(node, self.broken)
+                || job.outer_params(at).is_some_and(|outer| self.lacks_params(&texts, outer));
             if !follows {
-                with.push((key.clone(), renderer.tree(node)));
+                with.push((key.clone(), renderer.render_tree(node)));
             }
             if follows || renderer.diags.len() > before {
                 failed.insert(key.text.as_str());
             }
         }
         let diags = renderer.diags;
-        diags.into_iter().for_each(|diag| cx.push(diag));
+        diags.into_iter().for_each(|diag| cx.push_diag(diag));
         (with, failed)
     }
 
     /// Returns whether templates read parameters for which a stack has no value. Missing values and unknown names are
     /// reported elsewhere.
-    fn lacks(&self, texts: &[(&str, TemplateForm, Span)], outer: &BTreeMap<String, SourcedValue>) -> bool {
+    fn lacks_params(&self, texts: &[(&str, TemplateForm, Span)], outer: &BTreeMap<String, SourcedValue>) -> bool {
         texts.iter().any(|(text, form, _)| {
             let program = self.programs.get(text, *form);
             let mut reads =
@@ -328,17 +333,17 @@ impl RecipePlacer<'_> {
         })
     }
 
-    fn bindings(&self, host: usize, params: Option<&BTreeMap<String, SourcedValue>>) -> TemplateBindings {
+    fn build_bindings(&self, host: usize, params: Option<&BTreeMap<String, SourcedValue>>) -> TemplateBindings {
         let Some((_, host)) = self.resolved.hosts.get_index(host) else { return TemplateBindings::default() };
         TemplateBindings {
-            params: params.map(|params| sourced_tree("params", params)),
-            vars: Some(sourced_tree("vars", &host.vars)),
-            host: Some(host_tree(host)),
+            params: params.map(|params| build_sourced_tree("params", params)),
+            vars: Some(build_sourced_tree("vars", &host.vars)),
+            host: Some(build_host_tree(host)),
             ..TemplateBindings::default()
         }
     }
 
-    fn instances(&mut self, job: &PlacementJob<'_>, params: &[Arc<BTreeMap<String, SourcedValue>>]) {
+    fn create_instances(&mut self, job: &PlacementJob<'_>, params: &[Arc<BTreeMap<String, SourcedValue>>]) {
         let name = |at: &usize| self.resolved.hosts.get_index(*at).map(|(name, _)| name.clone());
         let selection: Arc<Vec<HostName>> = Arc::new(job.hosts.iter().filter_map(name).collect());
         let mut shared: HashMap<(usize, Option<usize>), Arc<RecipeInstance>> = HashMap::new();
@@ -356,14 +361,14 @@ impl RecipePlacer<'_> {
                     through: through.cloned(),
                 })
             });
-            self.insert(host, instance.clone());
+            self.insert_instance(host, instance.clone());
         }
         if !job.hosts.is_empty() {
             self.applied.recipes.entry(job.recipe.name.clone()).or_insert_with(|| job.recipe.clone());
         }
     }
 
-    fn insert(&mut self, host: &HostName, instance: Arc<RecipeInstance>) {
+    fn insert_instance(&mut self, host: &HostName, instance: Arc<RecipeInstance>) {
         let Some(own) = self.applied.instances.get_mut(host) else { return };
         match own.iter().find(|other| other.recipe.name == instance.recipe.name) {
             Some(first) => {
@@ -376,18 +381,18 @@ impl RecipePlacer<'_> {
 
     fn report_overlaps(&mut self, cx: &mut LoadContext<'_>) {
         for ((recipe, first, again), hosts) in std::mem::take(&mut self.overlaps) {
-            let message = format!("recipe `{recipe}` is applied twice to {}", names(&hosts));
+            let message = format!("recipe `{recipe}` is applied twice to {}", format_host_names(&hosts));
             let diag = Diag::error(Code::EntryOverlap, message)
-                .at(again)
+                .with_span(again)
                 .label("applied again here")
-                .also(first, "first applied here");
-            cx.push(diag.hint("make the selectors disjoint: `on: gpu:!canary`"));
+                .with_other_span(first, "first applied here");
+            cx.push_diag(diag.hint("make the selectors disjoint: `on: gpu:!canary`"));
         }
     }
 }
 
 /// Lists a few hosts and the number of the others.
-pub(super) fn names(hosts: &[HostName]) -> String {
+pub(super) fn format_host_names(hosts: &[HostName]) -> String {
     const FEW: usize = 3;
     let mut shown: Vec<String> = hosts.iter().take(FEW).map(|host| format!("`{host}`")).collect();
     if hosts.len() > FEW {
@@ -401,10 +406,15 @@ pub(super) fn names(hosts: &[HostName]) -> String {
 }
 
 /// Returns the error for an unknown recipe. Suggests a similar name, including built-in recipes that were not read.
-pub(super) fn unknown_recipe(name: &str, span: Span, library: &RecipeLibrary, built_in: &[(&str, &str)]) -> Diag {
-    let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found")).at(span);
+pub(super) fn build_unknown_recipe_diag(
+    name: &str,
+    span: Span,
+    library: &RecipeLibrary,
+    built_in: &[(&str, &str)],
+) -> Diag {
+    let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found")).with_span(span);
     let known = library.keys().map(String::as_str).chain(built_in.iter().map(|(name, _)| *name));
-    match diag.suggest(name, known) {
+    match diag.suggest_name(name, known) {
         diag if diag.hint.is_none() && library.is_empty() => {
             diag.hint("put recipes into `recipes/` next to the inventory, one per file")
         }
@@ -418,25 +428,27 @@ fn report_unknown_params(job: &PlacementJob<'_>, cx: &mut LoadContext<'_>) {
         return;
     }
     for (key, _) in job.with.iter().filter(|(key, _)| !job.recipe.params.contains_key(&key.text)) {
-        cx.push(unknown_param(key, job.recipe));
+        cx.push_diag(build_unknown_param_diag(key, job.recipe));
     }
 }
 
-pub(super) fn unknown_param(key: &YamlKey, recipe: &Recipe) -> Diag {
+pub(super) fn build_unknown_param_diag(key: &YamlKey, recipe: &Recipe) -> Diag {
     let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text))
-        .at(key.span);
+        .with_span(key.span);
     match recipe.params.is_empty() {
         true => diag.hint("the recipe has no parameters"),
-        false => diag.suggest(&key.text, recipe.params.keys().map(String::as_str)),
+        false => diag.suggest_name(&key.text, recipe.params.keys().map(String::as_str)),
     }
 }
 
-fn missing(job: &PlacementJob<'_>, param: &super::RecipeParam) -> Diag {
+fn build_missing_param_diag(job: &PlacementJob<'_>, param: &super::RecipeParam) -> Diag {
     let message = match job.stack {
         Some(stack) => format!("stack `{stack}` does not pass parameter `{}` of `{}`", param.name, job.recipe.name),
         None => format!("parameter `{}` of `{}` is required", param.name, job.recipe.name),
     };
-    Diag::error(Code::MissingParam, message).at(job.span).also(param.span, "declared here, without a default")
+    Diag::error(Code::MissingParam, message)
+        .with_span(job.span)
+        .with_other_span(param.span, "declared here, without a default")
 }
 
 fn is_broken(node: &YamlNode, broken: &HashSet<Span>) -> bool {
@@ -458,17 +470,20 @@ fn has_template(node: &YamlNode) -> bool {
 }
 
 /// Builds the template tree of values with origins.
-pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, SourcedValue>) -> minijinja::Value {
-    plain(name, values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))))
+pub(super) fn build_sourced_tree(name: &str, values: &BTreeMap<String, SourcedValue>) -> minijinja::Value {
+    build_map(
+        name,
+        values.iter().map(|(key, sourced)| (key.clone(), build_tree(&format!("{name}.{key}"), &sourced.value))),
+    )
 }
 
 /// Builds `host` for templates.
-pub(super) fn host_tree(host: &super::Host) -> minijinja::Value {
+pub(super) fn build_host_tree(host: &super::Host) -> minijinja::Value {
     let groups: Vec<_> = host.groups.iter().map(|group| minijinja::Value::from(group.as_str())).collect();
     let entries = [
         ("name", host.name.as_str().into()),
         ("address", host.connect.address.as_str().into()),
         ("groups", groups.into()),
     ];
-    plain("host", entries.map(|(name, value)| (name.to_owned(), value)))
+    build_map("host", entries.map(|(name, value)| (name.to_owned(), value)))
 }

@@ -1,7 +1,7 @@
 //! Turns declared edges into links of the graph: checks that their targets exist and are applied where needed.
 
-use super::instances::{AppliedRecipes, RecipeLibrary, names};
-use super::statics::exports_read;
+use super::instances::{AppliedRecipes, RecipeLibrary, format_host_names};
+use super::statics::find_read_exports;
 use super::{Project, Recipe, RecipeEdge, RecipeStep, member};
 use crate::diag::{Code, Diag, DiagList, Span};
 use crate::graph::{DependencyKind, DependencyLink, Graph, GraphEndpoint, GraphStep};
@@ -12,76 +12,80 @@ use std::sync::Arc;
 /// Reports edges of all recipes in the library whose targets do not exist.
 pub(super) fn check_targets(library: &RecipeLibrary, diags: &mut DiagList) {
     for recipe in library.values() {
-        for edge in edges(recipe) {
-            target(edge, library, diags);
-            own_verification(recipe, edge, diags);
+        for edge in iter_edges(recipe) {
+            check_edge_target(edge, library, diags);
+            check_own_verification(recipe, edge, diags);
         }
         for (name, span) in recipe.steps.iter().flat_map(|step| &step.restart_on) {
-            restart_target(recipe, name, *span, library, diags);
+            check_restart_target(recipe, name, *span, library, diags);
         }
-        for during in recipe.needs_during().filter(|during| !library.contains_key(&during.recipe)) {
-            diags.push(no_recipe(&during.recipe, during.span, library));
+        for during in recipe.during_requirements().filter(|during| !library.contains_key(&during.recipe)) {
+            diags.push(build_no_recipe_diag(&during.recipe, during.span, library));
         }
     }
 }
 
-fn edges(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
+fn iter_edges(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
     let own = recipe.needs.iter().chain(&recipe.after);
     own.chain(recipe.steps.iter().flat_map(|step| step.needs.iter().chain(&step.after)))
 }
 
-fn target(edge: &RecipeEdge, library: &RecipeLibrary, diags: &mut DiagList) {
+fn check_edge_target(edge: &RecipeEdge, library: &RecipeLibrary, diags: &mut DiagList) {
     let Some(recipe) = library.get(&edge.recipe) else {
-        return diags.push(no_recipe(&edge.recipe, edge.span, library));
+        return diags.push(build_no_recipe_diag(&edge.recipe, edge.span, library));
     };
     if !recipe.uses.is_empty() {
-        let diag =
-            Diag::error(Code::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe)).at(edge.span);
-        return diags.push(diag.suggest("", recipe.uses.iter().map(|used| used.recipe.as_str())));
+        let diag = Diag::error(Code::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe))
+            .with_span(edge.span);
+        return diags.push(diag.suggest_name("", recipe.uses.iter().map(|used| used.recipe.as_str())));
     }
     if let Some(step) = &edge.step {
-        step_target(recipe, step, edge.span, diags);
+        check_step_target(recipe, step, edge.span, diags);
     }
 }
 
 /// Reports a step that waits for the verification of its own recipe, which runs after the recipe's last step.
-fn own_verification(recipe: &Recipe, edge: &RecipeEdge, diags: &mut DiagList) {
+fn check_own_verification(recipe: &Recipe, edge: &RecipeEdge, diags: &mut DiagList) {
     if edge.recipe == recipe.name && edge.phase == StepPhase::Verified {
         let message = format!("`{}` is verified after all of its steps: no step can wait for that", recipe.name);
-        diags.push(Diag::error(Code::Cycle, message).at(edge.span).hint("use `@effective`"));
+        diags.push(Diag::error(Code::Cycle, message).with_span(edge.span).hint("use `@effective`"));
     }
 }
 
-fn step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut DiagList) {
+fn check_step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut DiagList) {
     if !recipe.steps.iter().any(|other| other.name == step) && !recipe.unread.contains(step) {
-        let diag = Diag::error(Code::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name)).at(span);
-        diags.push(diag.suggest(step, recipe.steps.iter().map(|step| step.name.as_str())));
+        let diag =
+            Diag::error(Code::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name)).with_span(span);
+        diags.push(diag.suggest_name(step, recipe.steps.iter().map(|step| step.name.as_str())));
     }
 }
 
-fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &RecipeLibrary, diags: &mut DiagList) {
-    let (other, step) = split(recipe, name);
+fn check_restart_target(recipe: &Recipe, name: &str, span: Span, library: &RecipeLibrary, diags: &mut DiagList) {
+    let (other, step) = split_step_name(recipe, name);
     match library.get(other) {
-        Some(other) => step_target(other, step, span, diags),
-        None => diags.push(no_recipe(other, span, library)),
+        Some(other) => check_step_target(other, step, span, diags),
+        None => diags.push(build_no_recipe_diag(other, span, library)),
     }
 }
 
-fn no_recipe(name: &str, span: Span, library: &RecipeLibrary) -> Diag {
-    let diag = Diag::error(Code::UnknownEdge, format!("recipe `{name}` not found")).at(span);
-    diag.suggest(name, library.keys().map(String::as_str))
+fn build_no_recipe_diag(name: &str, span: Span, library: &RecipeLibrary) -> Diag {
+    let diag = Diag::error(Code::UnknownEdge, format!("recipe `{name}` not found")).with_span(span);
+    diag.suggest_name(name, library.keys().map(String::as_str))
 }
 
-fn split<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
+fn split_step_name<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
     name.split_once('/').unwrap_or((recipe.name.as_str(), name))
 }
 
 /// Builds the dependency graph of the applied recipes.
-pub(super) fn graph(applied: &AppliedRecipes, project: &Project, diags: &mut DiagList) -> Graph {
-    let steps: Vec<GraphStep> =
-        applied.recipes.values().flat_map(|recipe| recipe.steps.iter().map(|step| declared(recipe, step))).collect();
+pub(super) fn build_graph(applied: &AppliedRecipes, project: &Project, diags: &mut DiagList) -> Graph {
+    let steps: Vec<GraphStep> = applied
+        .recipes
+        .values()
+        .flat_map(|recipe| recipe.steps.iter().map(|step| declare_step(recipe, step)))
+        .collect();
     let links: Vec<DependencyLink> =
-        applied.recipes.values().flat_map(|recipe| links(recipe, applied, project)).collect();
+        applied.recipes.values().flat_map(|recipe| build_recipe_links(recipe, applied, project)).collect();
     match Graph::build(&steps, &links) {
         Ok(graph) => graph,
         Err(cycles) => {
@@ -92,13 +96,13 @@ pub(super) fn graph(applied: &AppliedRecipes, project: &Project, diags: &mut Dia
 }
 
 /// Returns the graphs of hosts from which recipes are removed. Hosts that lose the same recipes share a graph.
-pub(super) fn removals(applied: &AppliedRecipes, graph: &Graph) -> HashMap<HostName, Arc<Graph>> {
+pub(super) fn build_removal_graphs(applied: &AppliedRecipes, graph: &Graph) -> HashMap<HostName, Arc<Graph>> {
     let mut shared: HashMap<BTreeSet<&str>, Arc<Graph>> = HashMap::new();
     let mut removals = HashMap::new();
     for (host, instances) in &applied.instances {
         let absent: BTreeSet<&str> = instances.iter().filter(|i| i.absent).map(|i| &*i.recipe.name).collect();
         if !absent.is_empty() {
-            let own = shared.entry(absent).or_insert_with_key(|absent| Arc::new(graph.removing(absent)));
+            let own = shared.entry(absent).or_insert_with_key(|absent| Arc::new(graph.for_removal(absent)));
             removals.insert(host.clone(), own.clone());
         }
     }
@@ -107,7 +111,7 @@ pub(super) fn removals(applied: &AppliedRecipes, graph: &Graph) -> HashMap<HostN
 
 /// Orders a step after the recipes of its `during` entries: a service that stops while another recipe changes is
 /// started again after that change.
-fn meanwhile<'r>(recipe: &'r Recipe, step: &'r RecipeStep) -> impl Iterator<Item = DependencyLink> + 'r {
+fn build_during_links<'r>(recipe: &'r Recipe, step: &'r RecipeStep) -> impl Iterator<Item = DependencyLink> + 'r {
     let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "kernel_module"));
     whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| DependencyLink {
         from: GraphEndpoint { recipe: during.recipe.clone(), step: None },
@@ -118,26 +122,26 @@ fn meanwhile<'r>(recipe: &'r Recipe, step: &'r RecipeStep) -> impl Iterator<Item
     })
 }
 
-fn declared(recipe: &Recipe, step: &RecipeStep) -> GraphStep {
+fn declare_step(recipe: &Recipe, step: &RecipeStep) -> GraphStep {
     GraphStep { recipe: recipe.name.clone(), step: step.name.clone(), span: step.span }
 }
 
-fn links(recipe: &Recipe, applied: &AppliedRecipes, project: &Project) -> Vec<DependencyLink> {
+fn build_recipe_links(recipe: &Recipe, applied: &AppliedRecipes, project: &Project) -> Vec<DependencyLink> {
     let whole = GraphEndpoint { recipe: recipe.name.clone(), step: None };
-    let mut links: Vec<DependencyLink> = recipe.needs.iter().map(|edge| link(edge, &whole, true)).collect();
-    links.extend(recipe.after.iter().map(|edge| link(edge, &whole, false)));
-    links.extend(recipe.steps.iter().flat_map(|step| meanwhile(recipe, step)));
+    let mut links: Vec<DependencyLink> = recipe.needs.iter().map(|edge| build_edge_link(edge, &whole, true)).collect();
+    links.extend(recipe.after.iter().map(|edge| build_edge_link(edge, &whole, false)));
+    links.extend(recipe.steps.iter().flat_map(|step| build_during_links(recipe, step)));
     for step in &recipe.steps {
         let to = GraphEndpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
-        links.extend(step.needs.iter().map(|edge| link(edge, &to, true)));
-        links.extend(step.after.iter().map(|edge| link(edge, &to, false)));
-        links.extend(step.restart_on.iter().map(|(name, span)| restart(recipe, name, *span, &to)));
-        links.extend(reads(recipe, step, applied, project, &to));
+        links.extend(step.needs.iter().map(|edge| build_edge_link(edge, &to, true)));
+        links.extend(step.after.iter().map(|edge| build_edge_link(edge, &to, false)));
+        links.extend(step.restart_on.iter().map(|(name, span)| build_restart_link(recipe, name, *span, &to)));
+        links.extend(build_export_links(recipe, step, applied, project, &to));
     }
     links
 }
 
-fn link(edge: &RecipeEdge, to: &GraphEndpoint, needs: bool) -> DependencyLink {
+fn build_edge_link(edge: &RecipeEdge, to: &GraphEndpoint, needs: bool) -> DependencyLink {
     let why = match (needs, edge.barrier) {
         (false, _) => DependencyKind::After,
         (true, Some(_)) => DependencyKind::Barrier,
@@ -152,14 +156,14 @@ fn link(edge: &RecipeEdge, to: &GraphEndpoint, needs: bool) -> DependencyLink {
     }
 }
 
-fn restart(recipe: &Recipe, name: &str, span: Span, to: &GraphEndpoint) -> DependencyLink {
-    let (other, step) = split(recipe, name);
+fn build_restart_link(recipe: &Recipe, name: &str, span: Span, to: &GraphEndpoint) -> DependencyLink {
+    let (other, step) = split_step_name(recipe, name);
     let from = GraphEndpoint { recipe: other.to_owned(), step: Some(step.to_owned()) };
     DependencyLink { from, phase: StepPhase::Configured, to: to.clone(), why: DependencyKind::Restart, span }
 }
 
 /// Links a step that reads an exported value to the step that exports it.
-fn reads(
+fn build_export_links(
     recipe: &Recipe,
     step: &Arc<RecipeStep>,
     applied: &AppliedRecipes,
@@ -167,7 +171,7 @@ fn reads(
     to: &GraphEndpoint,
 ) -> Vec<DependencyLink> {
     let mut links = Vec::new();
-    for (other, name, span) in exports_read(recipe, step, project) {
+    for (other, name, span) in find_read_exports(recipe, step, project) {
         let Some(other) = applied.recipes.get(&other) else { continue };
         for made in other.steps.iter().filter(|made| made.exports.contains_key(&name)) {
             let from = GraphEndpoint { recipe: other.name.clone(), step: Some(made.name.clone()) };
@@ -191,10 +195,10 @@ pub(super) fn check_exports(
     diags: &mut DiagList,
 ) {
     for recipe in applied.recipes.values() {
-        for (other, name, span) in recipe.steps.iter().flat_map(|step| exports_read(recipe, step, project)) {
+        for (other, name, span) in recipe.steps.iter().flat_map(|step| find_read_exports(recipe, step, project)) {
             if !applied.recipes.contains_key(&other) && known(&other) {
                 let message = format!("`{other}` is not applied to any host, so `{name}` is never exported");
-                diags.push(Diag::error(Code::EdgeNotApplied, message).at(span));
+                diags.push(Diag::error(Code::EdgeNotApplied, message).with_span(span));
             }
         }
     }
@@ -229,7 +233,8 @@ pub(super) fn check_applied(
     };
     let by_recipe: BTreeMap<&str, Vec<RecipeRequirement>> =
         applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
-    let elsewhere: BTreeSet<&str> = present(applied).filter(|recipe| is_for_all(recipe)).map(|r| &*r.name).collect();
+    let elsewhere: BTreeSet<&str> =
+        iter_present_recipes(applied).filter(|recipe| has_shared_steps(recipe)).map(|r| &*r.name).collect();
     let mut lacking: BTreeMap<(Span, &str, &str, bool), MissingRequirement> = BTreeMap::new();
     for (host, instances) in &applied.instances {
         let here: BTreeSet<&str> = instances.iter().filter(|i| !i.absent).map(|i| i.recipe.name.as_str()).collect();
@@ -251,32 +256,32 @@ pub(super) fn check_applied(
     }
     for ((entry, recipe, needed, removed), MissingRequirement { span, label, hosts }) in lacking {
         let what = if removed { "removed from" } else { "not applied to" };
-        let message = format!("`{recipe}` needs `{needed}`, which is {what} {}", names(&hosts));
-        diags.push(Diag::error(Code::EdgeNotApplied, message).at(entry).also(span, label));
+        let message = format!("`{recipe}` needs `{needed}`, which is {what} {}", format_host_names(&hosts));
+        diags.push(Diag::error(Code::EdgeNotApplied, message).with_span(entry).with_other_span(span, label));
     }
 }
 
 /// Returns every recipe that is applied to at least one host, excluding recipes that are only removed.
-fn present(applied: &AppliedRecipes) -> impl Iterator<Item = &Arc<Recipe>> {
+fn iter_present_recipes(applied: &AppliedRecipes) -> impl Iterator<Item = &Arc<Recipe>> {
     let instances = applied.instances.values().flatten().filter(|instance| !instance.absent);
     instances.map(|instance| &instance.recipe)
 }
 
 /// Returns whether a recipe serves hosts to which it is not applied: steps of scope `one` and `fleet` do.
-fn is_for_all(recipe: &Recipe) -> bool {
+fn has_shared_steps(recipe: &Recipe) -> bool {
     recipe.steps.iter().any(|step| step.scope != StepScope::Host)
 }
 
 /// Returns the needs of the steps of a recipe that run through the cluster's API.
-pub(super) fn edges_of(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
-    let whole = recipe.needs.iter().filter(|_| member::is_all_of_cluster(recipe));
-    whole.chain(recipe.steps.iter().filter(|step| member::is_of_cluster(step)).flat_map(|step| &step.needs))
+pub(super) fn iter_cluster_edges(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
+    let whole = recipe.needs.iter().filter(|_| member::is_cluster_only(recipe));
+    whole.chain(recipe.steps.iter().filter(|step| member::is_cluster_step(step)).flat_map(|step| &step.needs))
 }
 
 /// Returns the recipes that a recipe's `needs` require on the same host.
-pub(super) fn needed(recipe: &Recipe) -> Vec<RecipeRequirement> {
-    let whole = recipe.needs.iter().filter(|_| !member::is_all_of_cluster(recipe));
-    let on_hosts = recipe.steps.iter().filter(|step| !member::is_of_cluster(step));
+pub(super) fn list_host_requirements(recipe: &Recipe) -> Vec<RecipeRequirement> {
+    let whole = recipe.needs.iter().filter(|_| !member::is_cluster_only(recipe));
+    let on_hosts = recipe.steps.iter().filter(|step| !member::is_cluster_step(step));
     let own = whole.chain(on_hosts.flat_map(|step| &step.needs));
     let same_host = own.filter(|edge| edge.barrier.is_none() && !edge.optional && edge.recipe != recipe.name);
     same_host

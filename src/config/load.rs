@@ -1,8 +1,8 @@
 //! Loads a project: takes the path of an inventory, and returns a checked project or all errors.
 
-use super::catalog::BUILT_IN;
+use super::catalog::BUILTIN_PATH;
 use super::claims::ConflictFinder;
-use super::cx::{LoadContext, confined, plain, unreadable};
+use super::cx::{LoadContext, build_unreadable_diag, confine_path, describe_io_error};
 use super::digests::LockedDigests;
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
 use super::files::LocalFileStore;
@@ -35,19 +35,19 @@ pub struct LoadOptions<'a> {
 
 /// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
 /// only if there are no errors.
-pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
-    with(path, LoadContext::new(options, root_of(path)))
+pub fn load_project(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
+    load_with_context(path, LoadContext::new(options, find_inventory_root(path)))
 }
 
 /// Like [`load`], to compute digests: artifacts without a digest have
 /// [`Sha256::unknown`](crate::artifact::Sha256::unknown).
-pub fn load_to_learn(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
-    with(path, LoadContext { learn: true, ..LoadContext::new(options, root_of(path)) })
+pub fn load_to_learn_digests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
+    load_with_context(path, LoadContext { learn: true, ..LoadContext::new(options, find_inventory_root(path)) })
 }
 
-fn with(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList, SourceMap) {
-    let project = read(path, &mut cx);
-    let diags = settle(without_missing(cx.diags, &cx.unread));
+fn load_with_context(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList, SourceMap) {
+    let project = read_project(path, &mut cx);
+    let diags = sort_diags(drop_unreadable_recipe_diags(cx.diags, &cx.unread));
     match project {
         Some(mut project) if !diags.has_errors() => {
             project.secrets = cx.secrets;
@@ -64,7 +64,7 @@ fn with(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList,
 }
 
 /// Returns the canonical path of the inventory's folder. A path that does not exist is reported later, when it is read.
-fn root_of(path: &Utf8Path) -> Utf8PathBuf {
+fn find_inventory_root(path: &Utf8Path) -> Utf8PathBuf {
     let folder = match path.parent() {
         Some(folder) if !folder.as_str().is_empty() => folder,
         _ => Utf8Path::new("."),
@@ -73,14 +73,14 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
 }
 
 /// Drops "not found" errors of recipes whose files could not be read: the read error is already reported.
-fn without_missing(mut diags: DiagList, unread: &[String]) -> DiagList {
+fn drop_unreadable_recipe_diags(mut diags: DiagList, unread: &[String]) -> DiagList {
     let missing: Vec<String> = unread.iter().map(|name| format!("recipe `{name}` not found")).collect();
     diags.0.retain(|diag| diag.code != Code::UnknownRecipe || !missing.contains(&diag.message));
     diags
 }
 
 /// Sorts by place and drops duplicates: several hosts report the same error.
-fn settle(diags: DiagList) -> DiagList {
+fn sort_diags(diags: DiagList) -> DiagList {
     let mut seen = HashSet::new();
     let mut diags: Vec<Diag> =
         diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
@@ -89,30 +89,30 @@ fn settle(diags: DiagList) -> DiagList {
 }
 
 /// Adds a hint for users of tools that take host names in place of the inventory.
-fn advise(path: &Utf8Path, diags: &mut DiagList) {
+fn hint_host_selection(path: &Utf8Path, diags: &mut DiagList) {
     let like_hosts = path.extension().is_none() && !path.as_str().contains('/') && !path.exists();
     if let Some(diag) = diags.0.pop_if(|_| like_hosts) {
         diags.0.push(diag.hint(format!("to select hosts, use `--on {path}`")));
     }
 }
 
-fn read(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
+fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     let Some((_, node)) = cx.read_yaml(path, path, None) else {
-        advise(path, &mut cx.diags);
+        hint_host_selection(path, &mut cx.diags);
         return None;
     };
-    let mut inventory = inventory::read(&node, cx);
-    let library = library(&inventory, path, cx);
+    let mut inventory = inventory::read_inventory(&node, cx);
+    let library = read_library(&inventory, path, cx);
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let drift = inventory.drift.take().unwrap_or_default();
     let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
-    let resolved = inventory::resolve(inventory, cx);
+    let resolved = inventory::resolve_inventory(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let programs = ProgramCache::default();
-    let broken = look(&library, &resolved, &programs, cx);
-    let idle = idle(&library, &resolved);
+    let broken = check_recipes(&library, &resolved, &programs, cx);
+    let idle = find_unapplied_builtins(&library, &resolved);
     cx.diags.0.retain(|diag| diag.span.is_none_or(|span| !idle.contains(&span.file)));
-    let applied = instances::place(&resolved, &library, &programs, &broken, cx);
+    let applied = instances::place_entries(&resolved, &library, &programs, &broken, cx);
     let mut project = Project {
         cluster,
         hosts: resolved.hosts,
@@ -123,17 +123,17 @@ fn read(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         drift,
         kubernetes,
         programs,
-        digests: LockedDigests::read(path, &cx.root, cx.learn, &mut cx.diags),
-        ..blank(path, cx)
+        digests: LockedDigests::read_lock_file(path, &cx.root, cx.learn, &mut cx.diags),
+        ..empty_project(path, cx)
     };
-    connect(&mut project, applied, &library, named_api, &mut cx.diags);
-    rehearse(&project, &broken, &mut cx.diags);
-    project.files.close();
+    connect_recipes(&mut project, applied, &library, named_api, &mut cx.diags);
+    expand_without_facts(&project, &broken, &mut cx.diags);
+    project.files.close_reads();
     Some(project)
 }
 
 /// Returns a project without any declarations.
-pub(super) fn blank(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
+pub(super) fn empty_project(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
     Project {
         sources: cx.sources.clone(),
         inventory: path.to_owned(),
@@ -159,20 +159,20 @@ pub(super) fn blank(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
 }
 
 /// Reads the recipes of the inventory's tree, and the built-in recipes that any file names.
-fn library(inventory: &RawInventory, path: &Utf8Path, cx: &mut LoadContext<'_>) -> RecipeLibrary {
+fn read_library(inventory: &RawInventory, path: &Utf8Path, cx: &mut LoadContext<'_>) -> RecipeLibrary {
     let mut library = RecipeLibrary::new();
-    for (file, shown) in recipe_files(inventory, path, cx) {
+    for (file, shown) in list_recipe_files(inventory, path, cx) {
         let node = cx.read_yaml(&file, &shown, None);
-        match node.and_then(|(_, node)| recipe::read(&node, &file, cx)) {
-            Some(recipe) => add(recipe, &mut library, cx),
+        match node.and_then(|(_, node)| recipe::read_recipe(&node, &file, cx)) {
+            Some(recipe) => add_recipe(recipe, &mut library, cx),
             None => cx.unread.extend(file.file_stem().map(str::to_owned)),
         }
     }
     let mut texts: Vec<String> = cx.sources.files().map(|(_, _, text)| text.to_owned()).collect();
     while let Some(text) = texts.pop() {
-        for (name, text) in mentioned(&text, cx.options.embedded) {
+        for (name, text) in find_mentioned_recipes(&text, cx.options.embedded) {
             if !library.contains_key(name) && !cx.unread.iter().any(|unread| unread == name) {
-                built_in(name, text, &mut library, cx);
+                read_builtin_recipe(name, text, &mut library, cx);
                 texts.push(text.to_owned());
             }
         }
@@ -181,27 +181,27 @@ fn library(inventory: &RawInventory, path: &Utf8Path, cx: &mut LoadContext<'_>) 
 }
 
 /// Returns the built-in recipes that a text names. Only these are read, so that unused recipes cost nothing.
-pub(super) fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &'e str)> {
+pub(super) fn find_mentioned_recipes<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &'e str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let words: HashSet<&str> = text.split(|c| !is_part(c)).collect();
     embedded.iter().copied().filter(|(name, _)| words.contains(name)).collect()
 }
 
 /// Reads a built-in recipe.
-pub(super) fn built_in(name: &str, text: &str, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
-    let shown = Utf8PathBuf::from(format!("{BUILT_IN}/{name}.yaml"));
-    match cx.parse(&shown, text.to_owned()).and_then(|(_, node)| recipe::read(&node, &shown, cx)) {
-        Some(recipe) => add(recipe, library, cx),
+pub(super) fn read_builtin_recipe(name: &str, text: &str, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
+    let shown = Utf8PathBuf::from(format!("{BUILTIN_PATH}/{name}.yaml"));
+    match cx.parse_yaml(&shown, text.to_owned()).and_then(|(_, node)| recipe::read_recipe(&node, &shown, cx)) {
+        Some(recipe) => add_recipe(recipe, library, cx),
         None => cx.unread.push(name.to_owned()),
     }
 }
 
-fn add(recipe: Recipe, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
+fn add_recipe(recipe: Recipe, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
     match library.get(&recipe.name) {
         Some(first) => {
-            let diag =
-                Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name)).at(recipe.span);
-            cx.push(diag.label("defined again here").also(first.span, "first defined here"));
+            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name))
+                .with_span(recipe.span);
+            cx.push_diag(diag.label("defined again here").with_other_span(first.span, "first defined here"));
         }
         None => {
             library.insert(recipe.name.clone(), Arc::new(recipe));
@@ -210,7 +210,7 @@ fn add(recipe: Recipe, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
 }
 
 /// Returns the files of recipes, sorted, each with the path that messages show.
-fn recipe_files(
+fn list_recipe_files(
     inventory: &RawInventory,
     path: &Utf8Path,
     cx: &mut LoadContext<'_>,
@@ -223,12 +223,12 @@ fn recipe_files(
     };
     let mut files = Vec::new();
     for (name, span) in folders {
-        match recipes_in(&cx.root, &name, span) {
+        match list_folder_recipes(&cx.root, &name, span) {
             Ok(found) => files.extend(found.into_iter().map(|file| {
-                let shown = shown(beside, &cx.root, &file);
+                let shown = to_shown_path(beside, &cx.root, &file);
                 (file, shown)
             })),
-            Err(diag) => cx.push(*diag),
+            Err(diag) => cx.push_diag(*diag),
         }
     }
     files
@@ -236,21 +236,21 @@ fn recipe_files(
 
 /// Returns the canonical paths of a folder's recipes. A symbolic link out of the tree is an error, as for any other
 /// file.
-fn recipes_in(root: &Utf8Path, name: &str, span: Option<Span>) -> Result<Vec<Utf8PathBuf>, Box<Diag>> {
+fn list_folder_recipes(root: &Utf8Path, name: &str, span: Option<Span>) -> Result<Vec<Utf8PathBuf>, Box<Diag>> {
     let at = span.unwrap_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 });
-    let folder = confined(root, name, at)?;
-    let files = yaml_files(&folder).map_err(|why| Box::new(unreadable(name, &why, span)))?;
-    files.iter().map(|file| confined(root, file.as_str(), at)).collect()
+    let folder = confine_path(root, name, at)?;
+    let files = list_yaml_files(&folder).map_err(|why| Box::new(build_unreadable_diag(name, &why, span)))?;
+    files.iter().map(|file| confine_path(root, file.as_str(), at)).collect()
 }
 
-fn shown(beside: &Utf8Path, root: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
+fn to_shown_path(beside: &Utf8Path, root: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
     file.strip_prefix(root).map_or_else(|_| file.to_owned(), |inner| beside.join(inner))
 }
 
-pub(super) fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
+pub(super) fn list_yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
     let mut files = Vec::new();
-    for entry in folder.read_dir_utf8().map_err(|error| plain(&error))? {
-        let path = entry.map_err(|error| plain(&error))?.into_path();
+    for entry in folder.read_dir_utf8().map_err(|error| describe_io_error(&error))? {
+        let path = entry.map_err(|error| describe_io_error(&error))?.into_path();
         if matches!(path.extension(), Some("yaml" | "yml")) && path.is_file() {
             files.push(path);
         }
@@ -260,7 +260,7 @@ pub(super) fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> 
 }
 
 /// Checks all declarations without the values of any host. Returns the places of templates with errors.
-pub(super) fn look(
+pub(super) fn check_recipes(
     library: &RecipeLibrary,
     resolved: &ResolvedInventory,
     programs: &ProgramCache,
@@ -271,12 +271,12 @@ pub(super) fn look(
     let built_in = cx.options.embedded;
     let world =
         TemplateChecker { library, built_in, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
-    library.values().for_each(|recipe| world.recipe(recipe, &mut diags));
+    library.values().for_each(|recipe| world.check_recipe(recipe, &mut diags));
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
-        world.node(node, TemplateLocation::Entry, &mut diags);
+        world.check_tree(node, TemplateLocation::Entry, &mut diags);
     }
-    statics::check_circles(library, &mut diags);
-    statics::check_bodies(library, &mut diags);
+    statics::check_recipe_cycles(library, &mut diags);
+    statics::check_step_bodies(library, &mut diags);
     links::check_targets(library, &mut diags);
     let broken = world.broken.take();
     cx.diags.0.append(&mut diags.0);
@@ -285,7 +285,7 @@ pub(super) fn look(
 
 /// Returns the files of built-in recipes that no entry applies. They are read because some text names them. Their
 /// errors are dropped: for example, an inventory may override a recipe with one that lacks a parameter which they pass.
-fn idle(library: &RecipeLibrary, resolved: &ResolvedInventory) -> HashSet<FileId> {
+fn find_unapplied_builtins(library: &RecipeLibrary, resolved: &ResolvedInventory) -> HashSet<FileId> {
     let mut open: Vec<&str> = resolved.entries.iter().map(|entry| entry.raw.recipe.0.as_str()).collect();
     let mut applied: HashSet<&str> = HashSet::new();
     while let Some(name) = open.pop() {
@@ -294,12 +294,13 @@ fn idle(library: &RecipeLibrary, resolved: &ResolvedInventory) -> HashSet<FileId
             open.extend(uses.map(|used| used.recipe.as_str()));
         }
     }
-    let is_idle = |recipe: &&Arc<Recipe>| recipe.path.starts_with(BUILT_IN) && !applied.contains(recipe.name.as_str());
+    let is_idle =
+        |recipe: &&Arc<Recipe>| recipe.path.starts_with(BUILTIN_PATH) && !applied.contains(recipe.name.as_str());
     library.values().filter(is_idle).map(|recipe| recipe.span.file).collect()
 }
 
 /// Builds the dependency graph and sorts the instances of each host by it.
-fn connect(
+fn connect_recipes(
     project: &mut Project,
     applied: AppliedRecipes,
     library: &RecipeLibrary,
@@ -308,20 +309,21 @@ fn connect(
 ) {
     project.recipes = applied.recipes.clone();
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
-    links::check_applied(&applied, known, links::needed, diags);
-    links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
+    links::check_applied(&applied, known, links::list_host_requirements, diags);
+    links::check_applied(&applied, known, |recipe| statics::find_read_parameters(recipe, &project.programs), diags);
     links::check_exports(&applied, known, project, diags);
-    member::check_needs(&applied.recipes, library, diags);
-    project.graph = links::graph(&applied, project, diags);
-    let ties = |recipe: &Arc<Recipe>| (recipe.name.clone(), statics::versions_read(recipe, library, &project.programs));
+    member::check_cluster_needs(&applied.recipes, library, diags);
+    project.graph = links::build_graph(&applied, project, diags);
+    let ties =
+        |recipe: &Arc<Recipe>| (recipe.name.clone(), statics::find_read_versions(recipe, library, &project.programs));
     project.ties = applied.recipes.values().map(ties).filter(|(_, of)| !of.is_empty()).collect();
-    project.removals = links::removals(&applied, &project.graph);
+    project.removals = links::build_removal_graphs(&applied, &project.graph);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {
-        position.entry(project.graph.step(*index).recipe.to_string()).or_insert(at);
+        position.entry(project.graph.step_id(*index).recipe.to_string()).or_insert(at);
     }
     project.instances = applied.instances;
-    member::place(project, named_api, diags);
+    member::add_cluster_member(project, named_api, diags);
     for own in project.instances.values_mut() {
         own.sort_by_key(|instance| position.get(&instance.recipe.name).copied().unwrap_or(usize::MAX));
     }
@@ -329,7 +331,7 @@ fn connect(
 
 /// Expands every step and evaluates every rule without facts, to report errors that do not depend on a host's state.
 /// Also reads every local file, so that later stages do no file I/O.
-fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut DiagList) {
+fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut DiagList) {
     let expander = StepExpander::new(project);
     let exports = ExportedValues::new();
     let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
@@ -339,21 +341,21 @@ fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut DiagList) {
         let Some(host) = project.hosts.get(name) else { continue };
         // Missing and invalid parameters are already reported; errors that result from them are not.
         let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
-        whole.iter().for_each(|instance| rules(&expander, host, instance, broken, &known, diags));
-        if claims.looked_at(&expander, &whole) {
+        whole.iter().for_each(|instance| check_rules(&expander, host, instance, broken, &known, diags));
+        if claims.was_checked(&expander, &whole) {
             continue;
         }
         let mut turns = Vec::new();
         for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
-            let expanded = expander.expand(host, instance, step, &known);
-            expanded.iter().for_each(|turn| mistakes(turn, instance, step, &mut written, diags));
+            let expanded = expander.expand_step(host, instance, step, &known);
+            expanded.iter().for_each(|turn| report_step_mistakes(turn, instance, step, &mut written, diags));
             turns.push((step, expanded));
         }
-        claims.host(host, &turns, diags);
+        claims.check_host(host, &turns, diags);
     }
 }
 
-fn mistakes(
+fn report_step_mistakes(
     turn: &ExpandedStep,
     instance: &RecipeInstance,
     step: &RecipeStep,
@@ -361,29 +363,31 @@ fn mistakes(
     diags: &mut DiagList,
 ) {
     if let ExpansionState::Resource(resource) = &turn.state
-        && let Some(caution) = resource.caution()
+        && let Some(caution) = resource.declaration_warning()
     {
-        diags.push(applied_at(&caution.at(step.body.span), instance));
+        diags.push(add_applied_at(&caution.with_span(step.body.span), instance));
     }
     if let ExpansionState::Invalid(found) = &turn.state {
         // `recipe::step` already reports a command without a check.
         let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
-        diags
-            .0
-            .extend(new.map(|diag| written.moved(diag, instance, step).unwrap_or_else(|| applied_at(diag, instance))));
+        diags.0.extend(
+            new.map(|diag| {
+                written.move_to_param(diag, instance, step).unwrap_or_else(|| add_applied_at(diag, instance))
+            }),
+        );
     }
 }
 
 /// Adds the place where the recipe is applied: its own text is valid, but the values of that entry are not.
-fn applied_at(diag: &Diag, instance: &RecipeInstance) -> Diag {
+fn add_applied_at(diag: &Diag, instance: &RecipeInstance) -> Diag {
     let known = diag.span == Some(instance.span) || diag.others.iter().any(|(span, _)| *span == instance.span);
     match known {
         true => diag.clone(),
-        false => diag.clone().also(instance.span, "applied here"),
+        false => diag.clone().with_other_span(instance.span, "applied here"),
     }
 }
 
-fn rules(
+fn check_rules(
     expander: &StepExpander<'_>,
     host: &super::Host,
     instance: &Arc<RecipeInstance>,
@@ -396,18 +400,18 @@ fn rules(
     }
     let whole = |rule: &&RecipeRule| rule.when.iter().chain([&rule.require]).all(|expr| !broken.contains(&expr.span));
     for rule in instance.recipe.rules.iter().filter(whole) {
-        let (judged, mistakes) = expander.judge_rule(host, instance, rule, known);
+        let (judged, mistakes) = expander.evaluate_rule_with_diags(host, instance, rule, known);
         mistakes.into_iter().for_each(|diag| diags.push(diag));
         if matches!(judged, ConditionOutcome::Fails { .. }) {
-            diags.push(broken_rule(rule, instance));
+            diags.push(build_failed_rule_diag(rule, instance));
         }
     }
 }
 
-fn broken_rule(rule: &RecipeRule, instance: &RecipeInstance) -> Diag {
+fn build_failed_rule_diag(rule: &RecipeRule, instance: &RecipeInstance) -> Diag {
     let (diag, says) = match rule.class {
         Some(_) => (Diag::error(Code::RuleFailed, rule.otherwise.clone()), "required by"),
         None => (Diag::warning(Code::RuleFailed, rule.otherwise.clone()), "recommended by"),
     };
-    diag.at(instance.span).also(rule.require.span, format!("{says} `{}`", instance.recipe.name))
+    diag.with_span(instance.span).with_other_span(rule.require.span, format!("{says} `{}`", instance.recipe.name))
 }

@@ -4,8 +4,8 @@
 //! split into two instances: one on its hosts and one on the API, each with its own parts.
 
 use super::instances::RecipeLibrary;
-use super::links::edges_of;
-use super::statics::templates;
+use super::links::iter_cluster_edges;
+use super::statics::collect_templates;
 use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
 use super::{ConnectSettings, Host, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification};
 use crate::diag::{Code, Diag, DiagList, SourceMap, Span};
@@ -14,25 +14,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Returns whether a step runs through the API.
-pub(super) fn is_of_cluster(step: &RecipeStep) -> bool {
+pub(super) fn is_cluster_step(step: &RecipeStep) -> bool {
     step.scope == StepScope::Cluster
 }
 
 /// Returns whether a recipe has steps and all of them run through the API.
-pub(super) fn is_all_of_cluster(recipe: &Recipe) -> bool {
-    !recipe.steps.is_empty() && recipe.steps.iter().all(|step| is_of_cluster(step))
+pub(super) fn is_cluster_only(recipe: &Recipe) -> bool {
+    !recipe.steps.is_empty() && recipe.steps.iter().all(|step| is_cluster_step(step))
 }
 
-fn has_any(recipe: &Recipe) -> bool {
-    parts(recipe).next().is_some()
+fn has_cluster_parts(recipe: &Recipe) -> bool {
+    iter_cluster_parts(recipe).next().is_some()
 }
 
 /// Returns the parts of a recipe that run on the API.
-fn parts(recipe: &Recipe) -> impl Iterator<Item = ClusterPart<'_>> {
-    let steps = recipe.steps.iter().filter(|step| is_of_cluster(step));
+fn iter_cluster_parts(recipe: &Recipe) -> impl Iterator<Item = ClusterPart<'_>> {
+    let steps = recipe.steps.iter().filter(|step| is_cluster_step(step));
     let rules = recipe.rules.iter().filter(|rule| rule.of_cluster);
     let verify = recipe.verify.iter().filter(|verify| verify.of_cluster);
-    steps.map(|step| of_step(step)).chain(rules.map(of_rule)).chain(verify.map(of_verify))
+    steps.map(|step| step_to_part(step)).chain(rules.map(rule_to_part)).chain(verify.map(verify_to_part))
 }
 
 /// A step, rule or verification of the cluster, with its name for messages, its place and its templates.
@@ -42,50 +42,51 @@ struct ClusterPart<'r> {
     texts: Vec<(&'r str, TemplateForm, Span)>,
 }
 
-fn of_step(step: &RecipeStep) -> ClusterPart<'_> {
-    ClusterPart { name: format!("step `{}`", step.name), span: step.span, texts: texts(step) }
+fn step_to_part(step: &RecipeStep) -> ClusterPart<'_> {
+    ClusterPart { name: format!("step `{}`", step.name), span: step.span, texts: collect_step_templates(step) }
 }
 
-fn of_rule(rule: &RecipeRule) -> ClusterPart<'_> {
+fn rule_to_part(rule: &RecipeRule) -> ClusterPart<'_> {
     let exprs = rule.when.iter().chain([&rule.require]);
     let texts = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
     ClusterPart { name: "a rule of the cluster".to_owned(), span: rule.span, texts }
 }
 
-fn of_verify(verify: &RecipeVerification) -> ClusterPart<'_> {
+fn verify_to_part(verify: &RecipeVerification) -> ClusterPart<'_> {
     ClusterPart {
         name: format!("verification `{}`", verify.name),
         span: verify.span,
-        texts: super::statics::texts_of_verify(verify),
+        texts: super::statics::list_verify_templates(verify),
     }
 }
 
 /// Adds the API to the hosts if a recipe has parts for it. `named` is whether the inventory declares the API: if that
 /// declaration is invalid, its error is already reported, and a missing API is not reported as well.
-pub(super) fn place(project: &mut Project, named: bool, diags: &mut DiagList) {
-    let recipes: Vec<Arc<Recipe>> = project.recipes.values().filter(|recipe| has_any(recipe)).cloned().collect();
+pub(super) fn add_cluster_member(project: &mut Project, named: bool, diags: &mut DiagList) {
+    let recipes: Vec<Arc<Recipe>> =
+        project.recipes.values().filter(|recipe| has_cluster_parts(recipe)).cloned().collect();
     let Some(first) = recipes.first() else { return };
     if project.kubernetes.is_none() && !named {
-        recipes.iter().for_each(|recipe| homeless(recipe, diags));
+        recipes.iter().for_each(|recipe| report_missing_api(recipe, diags));
         return;
     }
-    let host = member(first.span);
+    let host = create_cluster_host(first.span);
     let mut own = Vec::new();
     for recipe in &recipes {
-        own.extend(instance(project, recipe, diags));
-        leave_to_hosts(project, recipe);
+        own.extend(create_cluster_instance(project, recipe, diags));
+        remove_cluster_steps(project, recipe);
     }
     let absent: BTreeSet<&str> = own.iter().filter(|own| own.absent).map(|own| own.recipe.name.as_str()).collect();
     if !absent.is_empty() {
-        project.removals.insert(host.name.clone(), Arc::new(project.graph.removing(&absent)));
+        project.removals.insert(host.name.clone(), Arc::new(project.graph.for_removal(&absent)));
     }
     project.instances.insert(host.name.clone(), own);
     project.hosts.insert(host.name.clone(), host);
 }
 
-fn member(span: Span) -> Host {
+fn create_cluster_host(span: Span) -> Host {
     Host {
-        name: HostName::cluster(),
+        name: HostName::cluster_api(),
         connect: ConnectSettings::default(),
         vars: BTreeMap::new(),
         groups: Vec::new(),
@@ -93,17 +94,21 @@ fn member(span: Span) -> Host {
     }
 }
 
-fn homeless(recipe: &Recipe, diags: &mut DiagList) {
-    for part in parts(recipe) {
+fn report_missing_api(recipe: &Recipe, diags: &mut DiagList) {
+    for part in iter_cluster_parts(recipe) {
         let message = format!("{} runs through the cluster's API, but the inventory declares none", part.name);
         let hint = "declare it: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
-        diags.push(Diag::error(Code::BadScope, message).at(part.span).hint(hint));
+        diags.push(Diag::error(Code::BadScope, message).with_span(part.span).hint(hint));
     }
 }
 
 /// Returns the API's single instance of a recipe. If the recipe is applied to some hosts and removed from others, the
 /// API's instance is applied.
-fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut DiagList) -> Option<Arc<RecipeInstance>> {
+fn create_cluster_instance(
+    project: &Project,
+    recipe: &Arc<Recipe>,
+    diags: &mut DiagList,
+) -> Option<Arc<RecipeInstance>> {
     let all = project.instances.values().flatten().filter(|own| own.recipe.name == recipe.name);
     let mut distinct: Vec<&Arc<RecipeInstance>> = Vec::new();
     all.for_each(|own| {
@@ -115,15 +120,15 @@ fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut DiagList) -> Op
         distinct.retain(|own| !own.absent);
     }
     let (first, rest) = distinct.split_first()?;
-    let read = parameters_read(recipe, &project.programs);
-    rest.iter().for_each(|other| differing(recipe, first, other, &read, diags));
+    let read = collect_cluster_params(recipe, &project.programs);
+    rest.iter().for_each(|other| report_differing_params(recipe, first, other, &read, diags));
     let selected: BTreeSet<&HostName> = distinct.iter().flat_map(|own| own.selection.iter()).collect();
-    let same = |name: &String| rest.iter().all(|own| value(own, name) == value(first, name));
+    let same = |name: &String| rest.iter().all(|own| get_param_value(own, name) == get_param_value(first, name));
     // Parameters that differ and are read are already reported. They are kept to avoid follow-up errors.
     let kept = |name: &&String| same(name) || read.contains(*name);
     let names: BTreeSet<String> = first.params.keys().filter(kept).cloned().collect();
     Some(Arc::new(RecipeInstance {
-        recipe: Arc::new(part(recipe, true, &names)),
+        recipe: Arc::new(extract_recipe_part(recipe, true, &names)),
         absent: first.absent,
         params: first
             .params
@@ -138,30 +143,32 @@ fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut DiagList) -> Op
     }))
 }
 
-fn value<'i>(instance: &'i RecipeInstance, name: &str) -> Option<&'i crate::model::Value> {
+fn get_param_value<'i>(instance: &'i RecipeInstance, name: &str) -> Option<&'i crate::model::Value> {
     instance.params.get(name).map(|param| &param.value)
 }
 
-fn differing(
+fn report_differing_params(
     recipe: &Recipe,
     first: &RecipeInstance,
     other: &RecipeInstance,
     read: &BTreeSet<String>,
     diags: &mut DiagList,
 ) {
-    for name in read.iter().filter(|name| value(first, name) != value(other, name)) {
+    for name in read.iter().filter(|name| get_param_value(first, name) != get_param_value(other, name)) {
         let message = format!("`{name}` of `{}` differs between hosts, but steps of the cluster read it", recipe.name);
         let place =
             |instance: &RecipeInstance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
-        let diag = Diag::error(Code::EntryOverlap, message).at(place(other)).label("one value here");
-        diags.push(diag.also(place(first), "a different value here").hint("set the same value for all hosts"));
+        let diag = Diag::error(Code::EntryOverlap, message).with_span(place(other)).label("one value here");
+        diags.push(
+            diag.with_other_span(place(first), "a different value here").hint("set the same value for all hosts"),
+        );
     }
 }
 
 /// Returns the parameters that the recipe's parts for the cluster read.
-fn parameters_read(recipe: &Recipe, programs: &ProgramCache) -> BTreeSet<String> {
+fn collect_cluster_params(recipe: &Recipe, programs: &ProgramCache) -> BTreeSet<String> {
     let mut read = BTreeSet::new();
-    for part in parts(recipe) {
+    for part in iter_cluster_parts(recipe) {
         for (text, form, _) in part.texts {
             let program = programs.get(text, form);
             let reads =
@@ -174,17 +181,17 @@ fn parameters_read(recipe: &Recipe, programs: &ProgramCache) -> BTreeSet<String>
     read
 }
 
-fn texts(step: &RecipeStep) -> Vec<(&str, TemplateForm, Span)> {
+fn collect_step_templates(step: &RecipeStep) -> Vec<(&str, TemplateForm, Span)> {
     let exprs = step.when.iter().chain(&step.each).chain(&step.key);
     let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
-    templates(&step.body, &mut texts);
+    collect_templates(&step.body, &mut texts);
     texts
 }
 
 /// Removes the parts for the cluster from the instances on hosts.
-fn leave_to_hosts(project: &mut Project, recipe: &Arc<Recipe>) {
+fn remove_cluster_steps(project: &mut Project, recipe: &Arc<Recipe>) {
     let names = recipe.params.keys().cloned().collect();
-    let view = Arc::new(part(recipe, false, &names));
+    let view = Arc::new(extract_recipe_part(recipe, false, &names));
     let mut shared: HashMap<usize, Arc<RecipeInstance>> = HashMap::new();
     for own in project.instances.values_mut().flatten().filter(|own| own.recipe.name == recipe.name) {
         let new = shared.entry(Arc::as_ptr(own) as usize).or_insert_with(|| {
@@ -203,7 +210,7 @@ fn leave_to_hosts(project: &mut Project, recipe: &Arc<Recipe>) {
 }
 
 /// Returns the part of a recipe that runs through the API, or the part that runs on hosts.
-fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe {
+fn extract_recipe_part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe {
     let on_hosts = !of_cluster;
     Recipe {
         name: recipe.name.clone(),
@@ -220,7 +227,7 @@ fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe 
         after: recipe.after.clone(),
         during: if on_hosts { recipe.during.clone() } else { Vec::new() },
         rules: recipe.rules.iter().filter(|rule| rule.of_cluster == of_cluster).cloned().collect(),
-        steps: recipe.steps.iter().filter(|step| is_of_cluster(step) == of_cluster).cloned().collect(),
+        steps: recipe.steps.iter().filter(|step| is_cluster_step(step) == of_cluster).cloned().collect(),
         unread: recipe.unread.clone(),
         verify: recipe.verify.iter().filter(|verify| verify.of_cluster == of_cluster).cloned().collect(),
         uses: Vec::new(),
@@ -229,28 +236,28 @@ fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe 
 }
 
 /// Reports templates in parts for the cluster that read values that only hosts have.
-pub(super) fn check_names(recipe: &Recipe, programs: &ProgramCache, sources: &SourceMap, diags: &mut DiagList) {
-    for part in parts(recipe) {
+pub(super) fn check_cluster_names(recipe: &Recipe, programs: &ProgramCache, sources: &SourceMap, diags: &mut DiagList) {
+    for part in iter_cluster_parts(recipe) {
         for (text, form, span) in &part.texts {
             let program = programs.get(text, *form);
             for read in program.iter().flat_map(TemplateProgram::reads) {
-                if let Some(diag) = of_host(read, &part.name) {
-                    diags.push(diag.at(super::render::place(&read.range, text, *span, sources)));
+                if let Some(diag) = diagnose_host_read(read, &part.name) {
+                    diags.push(diag.with_span(super::render::locate_range(&read.range, text, *span, sources)));
                 }
             }
         }
     }
 }
 
-fn of_host(read: &TemplateRead, part: &str) -> Option<Diag> {
+fn diagnose_host_read(read: &TemplateRead, part: &str) -> Option<Diag> {
     const HINT: &str = "read parameters, `hosts`, or exports of steps on hosts";
     let root = match read.root {
         TemplateRoot::Host => "host",
-        TemplateRoot::Facts if read.path.first().is_none_or(|name| !crate::facts::is_of_cluster(name)) => "facts",
+        TemplateRoot::Facts if read.path.first().is_none_or(|name| !crate::facts::is_cluster_fact(name)) => "facts",
         TemplateRoot::Vars => "vars",
         _ => return None,
     };
-    let own: Vec<String> = crate::facts::of_cluster().iter().map(|fact| format!("`facts.{}`", fact.name)).collect();
+    let own: Vec<String> = crate::facts::cluster_facts().iter().map(|fact| format!("`facts.{}`", fact.name)).collect();
     let hint = match root {
         "facts" => format!("facts of the cluster are {}; otherwise {HINT}", own.join(" and ")),
         _ => HINT.to_owned(),
@@ -260,17 +267,17 @@ fn of_host(read: &TemplateRead, part: &str) -> Option<Diag> {
 }
 
 /// Reports steps of the cluster that need a recipe which is not applied to any host.
-pub(super) fn check_needs(
+pub(super) fn check_cluster_needs(
     recipes: &indexmap::IndexMap<String, Arc<Recipe>>,
     library: &RecipeLibrary,
     diags: &mut DiagList,
 ) {
-    for recipe in recipes.values().filter(|recipe| has_any(recipe)) {
-        for edge in edges_of(recipe).filter(|edge| !edge.optional && !recipes.contains_key(&edge.recipe)) {
+    for recipe in recipes.values().filter(|recipe| has_cluster_parts(recipe)) {
+        for edge in iter_cluster_edges(recipe).filter(|edge| !edge.optional && !recipes.contains_key(&edge.recipe)) {
             if library.get(&edge.recipe).is_some_and(|other| other.uses.is_empty()) {
                 let message = format!("`{}` needs `{}`, which is not applied to any host", recipe.name, edge.recipe);
                 let hint = format!("apply it, or write `{}?` if it is optional", edge.recipe);
-                diags.push(Diag::error(Code::EdgeNotApplied, message).at(edge.span).hint(hint));
+                diags.push(Diag::error(Code::EdgeNotApplied, message).with_span(edge.span).hint(hint));
             }
         }
     }

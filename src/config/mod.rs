@@ -37,11 +37,12 @@ mod unknown;
 mod written;
 mod yaml;
 
-pub use ansible::{AnsibleConversion, AnsibleDifference, from_ansible};
+pub use ansible::{AnsibleConversion, AnsibleDifference, convert_ansible_inventory};
 pub use catalog::{
-    ParamDetails, RecipeDetails, RecipeSummary, RuleDetails, StepDetails, VerifyDetails, catalog, recipe_page,
+    ParamDetails, RecipeDetails, RecipeSummary, RuleDetails, StepDetails, VerifyDetails, find_recipe_details,
+    list_recipes,
 };
-pub use chart::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart, chart};
+pub use chart::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart, build_chart};
 pub use drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, OutlierMode};
 pub use expand::{
     ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, SharedExpandedStep,
@@ -52,16 +53,16 @@ pub use explain::{
     explain_value,
 };
 pub use filter::StepFilter;
-pub use inputs::{InputFile, changed_inputs};
+pub use inputs::{InputFile, describe_changed_inputs};
 use instances::RecipeLibrary;
-pub use load::{LoadOptions, load, load_to_learn};
-pub use names::{DeclaredNames, DeclaredRecipe, declared_names};
+pub use load::{LoadOptions, load_project, load_to_learn_digests};
+pub use names::{DeclaredNames, DeclaredRecipe, read_declared_names};
 pub use notify::{DeferredSecret, NotifyRecipient, NotifyService};
 pub use project::*;
 pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};
-pub use shelf::shelf;
-pub use starting::{StarterConnect, StarterGroup, StarterHost, StarterInventory, cluster_name};
+pub use shelf::builtin_project;
+pub use starting::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
 pub use written::WrittenValues;
 
@@ -69,8 +70,8 @@ pub use written::WrittenValues;
 ///
 /// # Errors
 /// The selector is malformed, names an unknown host or group, or selects no host.
-pub fn select(project: &Project, selector: &str) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
-    let universe = inventory::selector::SelectorUniverse::of(&project.hosts, &project.groups);
+pub fn select_hosts(project: &Project, selector: &str) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
+    let universe = inventory::selector::SelectorUniverse::from_hosts_and_groups(&project.hosts, &project.groups);
     let picked = universe.select(selector, None)?;
     Ok(picked.into_iter().filter_map(|at| project.hosts.get_index(at)).map(|(name, _)| name.clone()).collect())
 }

@@ -49,7 +49,7 @@ pub struct Project {
 
 impl Project {
     /// Returns the dependency graph of a host. Steps have the same index on every host.
-    pub fn graph_of(&self, host: &HostName) -> &Graph {
+    pub fn graph_for_host(&self, host: &HostName) -> &Graph {
         match self.removals.is_empty() {
             true => &self.graph,
             false => self.removals.get(host).map_or(&self.graph, Arc::as_ref),
@@ -57,25 +57,26 @@ impl Project {
     }
 
     /// Returns the hosts, without the cluster's API.
-    pub fn machines(&self) -> impl Iterator<Item = &HostName> {
+    pub fn machine_names(&self) -> impl Iterator<Item = &HostName> {
         self.hosts.keys().filter(|host| !host.is_cluster())
     }
 
     /// Returns the name of the cluster's API, if steps run through it.
-    pub fn member(&self) -> Option<&HostName> {
+    pub fn cluster_member(&self) -> Option<&HostName> {
         // `member::place` inserts it after all hosts.
         self.hosts.keys().next_back().filter(|last| last.is_cluster())
     }
 
     /// Returns the text of every file that was read: the inventory, recipes, and the files that they refer to.
-    pub fn written_texts(&self) -> Vec<String> {
+    pub fn list_source_texts(&self) -> Vec<String> {
         let sources = self.sources.files().map(|(_, _, text)| text.to_owned());
-        let named = self.files.contents().into_iter().filter_map(|(_, content)| content.as_str().map(str::to_owned));
+        let named =
+            self.files.list_contents().into_iter().filter_map(|(_, content)| content.as_str().map(str::to_owned));
         sources.chain(named).collect()
     }
 
     /// Returns the canonical path of the inventory's folder.
-    pub fn root(&self) -> &camino::Utf8Path {
+    pub fn inventory_root(&self) -> &camino::Utf8Path {
         self.files.root()
     }
 }
@@ -190,8 +191,8 @@ pub struct Recipe {
 
 impl Recipe {
     /// Returns the cause of the first row of `fails_as` that matches `output`.
-    pub fn cause(&self, output: &str) -> Option<&str> {
-        self.fails_as.iter().find(|row| row.matches(output)).map(|row| row.cause.as_str())
+    pub fn find_failure_cause(&self, output: &str) -> Option<&str> {
+        self.fails_as.iter().find(|row| row.matches_output(output)).map(|row| row.cause.as_str())
     }
 }
 
@@ -206,7 +207,7 @@ pub struct StackUse {
 
 impl Recipe {
     /// Returns the `during` entries of the recipe and its steps.
-    pub fn needs_during(&self) -> impl Iterator<Item = &DuringRequirement> {
+    pub fn during_requirements(&self) -> impl Iterator<Item = &DuringRequirement> {
         self.during.iter().chain(self.steps.iter().flat_map(|step| &step.during))
     }
 }
@@ -271,7 +272,7 @@ pub enum HostShare {
 
 impl HostShare {
     /// Returns the share of `total` as a count.
-    pub fn of(self, total: usize) -> usize {
+    pub fn resolve_count(self, total: usize) -> usize {
         match self {
             Self::Count(count) => count as usize,
             Self::Percent(percent) => (total * percent as usize / 100).max(1).min(total.max(1)),
@@ -312,7 +313,7 @@ pub struct FailurePattern {
 
 impl FailurePattern {
     /// Returns whether one line of `output` contains all parts of the text, in order.
-    pub fn matches(&self, output: &str) -> bool {
+    pub fn matches_output(&self, output: &str) -> bool {
         output.lines().any(|line| {
             let mut rest = Some(line);
             self.text.split('…').for_each(|part| rest = rest.and_then(|rest| Some(rest.split_once(part.trim())?.1)));
@@ -353,7 +354,7 @@ pub enum VerifyTarget {
 
 impl VerifyTarget {
     /// Returns the query, with its templates unrendered.
-    pub fn node(&self) -> &YamlNode {
+    pub fn target_node(&self) -> &YamlNode {
         match self {
             Self::One(node) | Self::All(node) => node,
         }
@@ -393,7 +394,7 @@ pub struct RecipeStep {
 
 impl RecipeStep {
     /// Returns the unrendered value of a field of its resource.
-    pub fn field(&self, name: &str) -> Option<&YamlNode> {
+    pub fn field_node(&self, name: &str) -> Option<&YamlNode> {
         self.body.get(name)
     }
 }

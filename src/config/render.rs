@@ -24,12 +24,12 @@ impl<'r> TreeRenderer<'r> {
 
     /// Returns the tree with every template replaced by its value. A template that fails becomes null, with an error in
     /// `diags`.
-    pub fn tree(&mut self, node: &YamlNode) -> YamlNode {
+    pub fn render_tree(&mut self, node: &YamlNode) -> YamlNode {
         let data = match &node.data {
-            YamlData::Scalar { text, .. } if is_template(text) => return self.text(text, node.span),
-            YamlData::Seq(items) => YamlData::Seq(items.iter().map(|item| self.tree(item)).collect()),
+            YamlData::Scalar { text, .. } if is_template(text) => return self.render_text(text, node.span),
+            YamlData::Seq(items) => YamlData::Seq(items.iter().map(|item| self.render_tree(item)).collect()),
             YamlData::Map(entries) => {
-                YamlData::Map(entries.iter().map(|(key, node)| (self.key(key), self.tree(node))).collect())
+                YamlData::Map(entries.iter().map(|(key, node)| (self.check_key(key), self.render_tree(node))).collect())
             }
             other => other.clone(),
         };
@@ -37,42 +37,42 @@ impl<'r> TreeRenderer<'r> {
     }
 
     /// Reports a template in a key: keys must be known at load.
-    fn key(&mut self, key: &YamlKey) -> YamlKey {
+    fn check_key(&mut self, key: &YamlKey) -> YamlKey {
         if is_template(&key.text) {
             let diag = Diag::error(Code::BadTemplate, "a key is literal and cannot contain a template");
-            self.diags.push(diag.at(key.span));
+            self.diags.push(diag.with_span(key.span));
         }
         key.clone()
     }
 
     /// Renders the template at `span`.
-    pub fn text(&mut self, text: &str, span: Span) -> YamlNode {
+    pub fn render_text(&mut self, text: &str, span: Span) -> YamlNode {
         let program = self.programs.get(text, TemplateForm::Template);
         let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.run(self.bindings));
         match result {
             Ok(EvalOutcome::Known { value, reads }) => {
                 self.reads.extend(reads);
-                node_of(&value, span)
+                value_to_node(&value, span)
             }
             Ok(EvalOutcome::Deferred(need)) => YamlNode { span, data: YamlData::Unknown(need) },
             Err(error) => {
-                self.diags.push(diagnose(&error, text, span, self.sources));
+                self.diags.push(build_template_diag(&error, text, span, self.sources));
                 YamlNode { span, data: YamlData::Null }
             }
         }
     }
 
     /// Evaluates a condition; `None` after an error.
-    pub fn condition(&mut self, expr: &SourceExpr) -> Option<EvalOutcome<bool>> {
-        self.evaluate(expr, |program, bindings| program.test(bindings))
+    pub fn evaluate_condition(&mut self, expr: &SourceExpr) -> Option<EvalOutcome<bool>> {
+        self.evaluate_with(expr, |program, bindings| program.run_condition(bindings))
     }
 
     /// Evaluates an expression; `None` after an error.
-    pub fn value(&mut self, expr: &SourceExpr) -> Option<EvalOutcome<Value>> {
-        self.evaluate(expr, |program, bindings| program.run(bindings))
+    pub fn evaluate_value(&mut self, expr: &SourceExpr) -> Option<EvalOutcome<Value>> {
+        self.evaluate_with(expr, |program, bindings| program.run(bindings))
     }
 
-    fn evaluate<T>(
+    fn evaluate_with<T>(
         &mut self,
         expr: &SourceExpr,
         run: impl Fn(&super::template::TemplateProgram, &TemplateBindings) -> Result<EvalOutcome<T>, TemplateError>,
@@ -86,7 +86,7 @@ impl<'r> TreeRenderer<'r> {
             }
             Ok(deferred) => Some(deferred),
             Err(error) => {
-                self.diags.push(diagnose(&error, &expr.source, expr.span, self.sources));
+                self.diags.push(build_template_diag(&error, &expr.source, expr.span, self.sources));
                 None
             }
         }
@@ -94,15 +94,16 @@ impl<'r> TreeRenderer<'r> {
 }
 
 /// Converts a value to a tree at `span`. Text counts as quoted.
-pub(super) fn node_of(value: &Value, span: Span) -> YamlNode {
+pub(super) fn value_to_node(value: &Value, span: Span) -> YamlNode {
     let data = match value {
         Value::Null => YamlData::Null,
         Value::Bool(flag) => YamlData::Scalar { text: flag.to_string(), quoted: false },
         Value::Number(number) => YamlData::Scalar { text: number.to_string(), quoted: false },
         Value::String(text) => YamlData::Scalar { text: text.clone(), quoted: true },
-        Value::Array(items) => YamlData::Seq(items.iter().map(|item| node_of(item, span)).collect()),
+        Value::Array(items) => YamlData::Seq(items.iter().map(|item| value_to_node(item, span)).collect()),
         Value::Object(map) => {
-            let pair = |(key, value): (&String, &Value)| (YamlKey { text: key.clone(), span }, node_of(value, span));
+            let pair =
+                |(key, value): (&String, &Value)| (YamlKey { text: key.clone(), span }, value_to_node(value, span));
             YamlData::Map(map.iter().map(pair).collect())
         }
     };
@@ -110,20 +111,20 @@ pub(super) fn node_of(value: &Value, span: Span) -> YamlNode {
 }
 
 /// Returns the first unknown value that a tree waits for.
-pub(super) fn first_need(node: &YamlNode) -> Option<PendingInput> {
+pub(super) fn find_pending_input(node: &YamlNode) -> Option<PendingInput> {
     match &node.data {
         YamlData::Unknown(need) => Some(need.clone()),
-        YamlData::Seq(items) => items.iter().find_map(first_need),
-        YamlData::Map(entries) => entries.iter().find_map(|(_, node)| first_need(node)),
+        YamlData::Seq(items) => items.iter().find_map(find_pending_input),
+        YamlData::Map(entries) => entries.iter().find_map(|(_, node)| find_pending_input(node)),
         _ => None,
     }
 }
 
 /// Converts an error of the template at `span` to a diagnostic.
-pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources: &SourceMap) -> Diag {
+pub(super) fn build_template_diag(error: &TemplateError, source: &str, span: Span, sources: &SourceMap) -> Diag {
     let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
-    let place = error.range.as_ref().map_or(span, |range| place(range, source, span, sources));
-    let diag = Diag::error(code, error.message.clone()).at(place);
+    let place = error.range.as_ref().map_or(span, |range| locate_range(range, source, span, sources));
+    let diag = Diag::error(code, error.message.clone()).with_span(place);
     match &error.hint {
         Some(hint) => diag.hint(hint.clone()),
         None if error.range.as_ref().and_then(|range| source.get(range.clone())) == Some("=") => {
@@ -135,7 +136,7 @@ pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources:
 
 /// Finds the part of a file that a range of a template came from. YAML may have folded or escaped the text, so the
 /// excerpt is searched in the scalar as typed; the fallback is the whole scalar.
-pub(super) fn place(range: &Range<usize>, source: &str, span: Span, sources: &SourceMap) -> Span {
+pub(super) fn locate_range(range: &Range<usize>, source: &str, span: Span, sources: &SourceMap) -> Span {
     let typed = sources.text(span.file).get(span.start as usize..span.end as usize).unwrap_or("");
     let Some(excerpt) = source.get(range.clone()).filter(|excerpt| !excerpt.is_empty()) else { return span };
     let verbatim = typed.find(source).map(|start| start + range.start);
@@ -151,20 +152,22 @@ pub(super) fn place(range: &Range<usize>, source: &str, span: Span, sources: &So
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::template::tree;
+    use crate::config::template::build_tree;
     use serde_json::json;
 
     #[test]
     fn mistakes_are_placed_inside_their_scalar() {
         let mut sources = SourceMap::default();
         let text = "path: \"/etc/{{ params.nmae }}\"\ncontent: |\n  a\n  {{ params.nmae }}\n";
-        let file = sources.add("r.yaml", text);
+        let file = sources.add_file("r.yaml", text);
         let node = super::super::yaml::parse(file, text, &mut Vec::new()).unwrap();
-        let bindings =
-            TemplateBindings { params: Some(tree("params", &json!({"name": "x"}))), ..TemplateBindings::default() };
+        let bindings = TemplateBindings {
+            params: Some(build_tree("params", &json!({"name": "x"}))),
+            ..TemplateBindings::default()
+        };
         let programs = ProgramCache::default();
         let mut renderer = TreeRenderer::new(&programs, &sources, &bindings);
-        renderer.tree(&node);
+        renderer.render_tree(&node);
         let places: Vec<_> =
             renderer.diags.iter().map(|d| (sources.line_col(d.span.unwrap()), d.message.as_str())).collect();
         assert_eq!(places, [((1, 16), "`params.nmae` does not exist"), ((4, 6), "`params.nmae` does not exist")]);
@@ -174,17 +177,20 @@ mod tests {
     fn known_and_unknown_parts() {
         let mut sources = SourceMap::default();
         let text = "list: \"{{ params.list }}\"\nfact: \"{{ facts.os.id }}\"\nplain: 560.10\n";
-        let file = sources.add("r.yaml", text);
+        let file = sources.add_file("r.yaml", text);
         let node = super::super::yaml::parse(file, text, &mut Vec::new()).unwrap();
         let bindings = TemplateBindings {
-            params: Some(tree("params", &json!({"list": ["a", 1]}))),
-            facts: Some(crate::config::template::facts(crate::config::FactSource::NotYet)),
+            params: Some(build_tree("params", &json!({"list": ["a", 1]}))),
+            facts: Some(crate::config::template::build_facts(crate::config::FactSource::NotYet)),
             ..TemplateBindings::default()
         };
         let programs = ProgramCache::default();
         let mut renderer = TreeRenderer::new(&programs, &sources, &bindings);
-        let tree = renderer.tree(&node);
-        assert_eq!(first_need(&tree), Some(PendingInput::Facts));
-        assert_eq!(super::super::scalar::value(&tree), json!({"list": ["a", 1], "fact": null, "plain": "560.10"}));
+        let tree = renderer.render_tree(&node);
+        assert_eq!(find_pending_input(&tree), Some(PendingInput::Facts));
+        assert_eq!(
+            super::super::scalar::node_to_value(&tree),
+            json!({"list": ["a", 1], "fact": null, "plain": "560.10"})
+        );
     }
 }

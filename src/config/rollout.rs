@@ -91,7 +91,7 @@ pub enum ResourceOffer {
 
 impl NodeReturnCondition {
     /// Returns each offer as text: `nvidia.com/gpu 8`.
-    pub fn told(&self) -> Vec<String> {
+    pub fn describe_offers(&self) -> Vec<String> {
         let one = |(name, offer): &(String, ResourceOffer)| match offer {
             ResourceOffer::Count(count) => format!("{name} {count}"),
             ResourceOffer::Capacity => format!("{name} all of its capacity"),
@@ -143,12 +143,12 @@ impl RolloutHours {
     /// Parses `22:00-05:00`. The end is exclusive.
     pub fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
-        let hours = Self { from: minute(from.trim())?, to: minute(to.trim())? };
+        let hours = Self { from: parse_minute(from.trim())?, to: parse_minute(to.trim())? };
         (hours.from != hours.to).then_some(hours)
     }
 
     /// Returns whether the range includes a minute of the day.
-    pub fn holds(self, minute: u16) -> bool {
+    pub fn contains_minute(self, minute: u16) -> bool {
         match self.from < self.to {
             true => (self.from..self.to).contains(&minute),
             false => minute >= self.from || minute < self.to,
@@ -156,7 +156,7 @@ impl RolloutHours {
     }
 }
 
-fn minute(text: &str) -> Option<u16> {
+fn parse_minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
     let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
     let (hour, minute) = (digits(hour).then_some(hour)?, digits(minute).then_some(minute)?);
@@ -178,14 +178,18 @@ mod tests {
     #[test]
     fn hours_go_over_midnight() {
         let night = RolloutHours::parse("22:00-05:00").unwrap();
-        let at = |hour: u16, minute: u16| night.holds(hour * 60 + minute);
+        let at = |hour: u16, minute: u16| night.contains_minute(hour * 60 + minute);
         assert_eq!(
             (at(21, 59), at(22, 0), at(23, 59), at(0, 0), at(4, 59), at(5, 0)),
             (false, true, true, true, true, false)
         );
         let noon = RolloutHours::parse("11:30 - 12:30").unwrap();
         assert_eq!(
-            (noon.holds(11 * 60 + 29), noon.holds(11 * 60 + 30), noon.holds(12 * 60 + 30)),
+            (
+                noon.contains_minute(11 * 60 + 29),
+                noon.contains_minute(11 * 60 + 30),
+                noon.contains_minute(12 * 60 + 30)
+            ),
             (false, true, false)
         );
         assert_eq!(noon.to_string(), "11:30-12:30");

@@ -4,7 +4,7 @@ use super::{YamlData, YamlNode};
 use crate::model::Value;
 
 /// Describes the value of `node`, for "expected …, found …".
-pub(super) fn describe(node: &YamlNode) -> String {
+pub(super) fn describe_node(node: &YamlNode) -> String {
     match &node.data {
         YamlData::Null => "nothing".to_owned(),
         YamlData::Seq(_) => "a list".to_owned(),
@@ -15,8 +15,8 @@ pub(super) fn describe(node: &YamlNode) -> String {
 }
 
 fn describe_scalar(text: &str, quoted: bool) -> String {
-    let shown = shorten(text);
-    match (quoted, plain(text)) {
+    let shown = shorten_text(text);
+    match (quoted, parse_plain_scalar(text)) {
         (false, Value::Bool(_)) => format!("the boolean `{shown}`"),
         (false, Value::Number(_)) => format!("the number `{shown}`"),
         _ => format!("the text `{shown}`"),
@@ -24,7 +24,7 @@ fn describe_scalar(text: &str, quoted: bool) -> String {
 }
 
 /// Shortens a value that a message quotes: a whole file body would hide the message.
-pub(super) fn shorten(text: &str) -> String {
+pub(super) fn shorten_text(text: &str) -> String {
     const MAX: usize = 40;
     match text.char_indices().nth(MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -34,21 +34,21 @@ pub(super) fn shorten(text: &str) -> String {
 
 /// Returns the value of a plain scalar. forge has no floating point numbers, and only integers in their shortest form
 /// are numbers: `560.10`, `0644` and `1e3` stay text as typed.
-pub(super) fn plain(text: &str) -> Value {
+pub(super) fn parse_plain_scalar(text: &str) -> Value {
     match text {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),
-        _ => int(text).map_or_else(|| Value::from(text), Value::from),
+        _ => parse_int(text).map_or_else(|| Value::from(text), Value::from),
     }
 }
 
 /// Parses an integer in its shortest decimal form.
-pub(super) fn int(text: &str) -> Option<i64> {
+pub(super) fn parse_int(text: &str) -> Option<i64> {
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
 /// Parses `true` or `false`; `yes` and `on` are text.
-pub(super) fn boolean(text: &str) -> Option<bool> {
+pub(super) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "true" => Some(true),
         "false" => Some(false),
@@ -57,7 +57,7 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
 }
 
 /// Returns the boolean that a YAML 1.1 parser would have read.
-pub(super) fn lookalike_bool(text: &str) -> Option<bool> {
+pub(super) fn guess_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" => Some(true),
         "false" | "no" | "off" | "n" => Some(false),
@@ -66,13 +66,13 @@ pub(super) fn lookalike_bool(text: &str) -> Option<bool> {
 }
 
 /// Parses a duration in whole seconds. Fractions of a second are invalid: every limit in a file is in whole seconds.
-pub(super) fn duration(text: &str) -> Option<u64> {
+pub(super) fn parse_whole_seconds(text: &str) -> Option<u64> {
     let duration = crate::model::parse_duration(text)?;
     (duration.subsec_nanos() == 0).then_some(duration.as_secs())
 }
 
 /// Parses permission bits from octal text of three or four digits.
-pub(super) fn mode(text: &str) -> Option<u32> {
+pub(super) fn parse_mode(text: &str) -> Option<u32> {
     let octal = matches!(text.len(), 3 | 4) && text.bytes().all(|b| matches!(b, b'0'..=b'7'));
     octal.then(|| u32::from_str_radix(text, 8).ok()).flatten()
 }
@@ -87,7 +87,7 @@ pub(super) fn is_name(text: &str) -> bool {
 ///
 /// # Errors
 /// Why the path is invalid, as a lowercase fragment.
-pub(super) fn host_path(text: &str) -> Result<String, &'static str> {
+pub(super) fn normalize_host_path(text: &str) -> Result<String, &'static str> {
     if !text.starts_with('/') {
         return Err("must be absolute");
     }
@@ -107,14 +107,14 @@ pub(super) fn is_template(text: &str) -> bool {
 }
 
 /// Returns the value of a tree as typed, for variables and defaults.
-pub(super) fn value(node: &YamlNode) -> Value {
+pub(super) fn node_to_value(node: &YamlNode) -> Value {
     match &node.data {
         YamlData::Null | YamlData::Unknown(_) => Value::Null,
         YamlData::Scalar { text, quoted: true } => Value::from(text.as_str()),
-        YamlData::Scalar { text, quoted: false } => plain(text),
-        YamlData::Seq(items) => items.iter().map(value).collect(),
+        YamlData::Scalar { text, quoted: false } => parse_plain_scalar(text),
+        YamlData::Seq(items) => items.iter().map(node_to_value).collect(),
         YamlData::Map(entries) => {
-            Value::Object(entries.iter().map(|(key, node)| (key.text.clone(), value(node))).collect())
+            Value::Object(entries.iter().map(|(key, node)| (key.text.clone(), node_to_value(node))).collect())
         }
     }
 }
@@ -125,28 +125,31 @@ mod tests {
 
     #[test]
     fn numbers_stay_what_was_typed() {
-        assert_eq!(plain("535"), Value::from(535));
-        assert_eq!(plain("-1"), Value::from(-1));
+        assert_eq!(parse_plain_scalar("535"), Value::from(535));
+        assert_eq!(parse_plain_scalar("-1"), Value::from(-1));
         for text in ["560.10", "0644", "1e3", "+1", "0x10", "1_000", "yes", "-0", "99999999999999999999"] {
-            assert_eq!(plain(text), Value::from(text));
+            assert_eq!(parse_plain_scalar(text), Value::from(text));
         }
     }
 
     #[test]
     fn durations_of_files_are_whole_seconds() {
-        assert_eq!(duration("1h30m"), Some(5400));
-        assert_eq!((duration("1500ms"), duration("2000ms"), duration("30")), (None, Some(2), None));
+        assert_eq!(parse_whole_seconds("1h30m"), Some(5400));
+        assert_eq!(
+            (parse_whole_seconds("1500ms"), parse_whole_seconds("2000ms"), parse_whole_seconds("30")),
+            (None, Some(2), None)
+        );
     }
 
     #[test]
     fn modes_and_names_and_paths() {
-        assert_eq!(mode("0644"), Some(0o644));
-        assert_eq!(mode("4755"), Some(0o4755));
-        assert!(["64", "0o644", "00644", "0888", ""].iter().all(|text| mode(text).is_none()));
+        assert_eq!(parse_mode("0644"), Some(0o644));
+        assert_eq!(parse_mode("4755"), Some(0o4755));
+        assert!(["64", "0o644", "00644", "0888", ""].iter().all(|text| parse_mode(text).is_none()));
         assert!(is_name("getty@tty1.service") && !is_name("-x") && !is_name("a b") && !is_name(""));
-        assert_eq!(host_path("/etc//x/./y/"), Ok("/etc/x/y".to_owned()));
-        assert_eq!(host_path("/"), Ok("/".to_owned()));
-        assert_eq!(host_path("etc/x"), Err("must be absolute"));
-        assert_eq!(host_path("/etc/../x"), Err("must not contain `..`"));
+        assert_eq!(normalize_host_path("/etc//x/./y/"), Ok("/etc/x/y".to_owned()));
+        assert_eq!(normalize_host_path("/"), Ok("/".to_owned()));
+        assert_eq!(normalize_host_path("etc/x"), Err("must be absolute"));
+        assert_eq!(normalize_host_path("/etc/../x"), Err("must not contain `..`"));
     }
 }

@@ -1,6 +1,6 @@
 //! Built-in files: recipes that every inventory can use, and compatibility tables that rules read.
 
-use super::template::tree;
+use super::template::build_tree;
 use super::{YamlData, YamlNode, scalar};
 use crate::diag::FileId;
 use crate::model::Value;
@@ -15,7 +15,7 @@ macro_rules! files {
 }
 
 /// Every built-in recipe and stack: name and text.
-pub const RECIPES: &[(&str, &str)] = files!("recipes":
+pub const BUILTIN_RECIPES: &[(&str, &str)] = files!("recipes":
     "base-assert",
     "base-freeze",
     "base-hold",
@@ -70,7 +70,7 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
 );
 
 /// Every built-in table: name and text.
-const TABLES: &[(&str, &str)] = files!("recipes/data":
+const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "driver-branches",
     "driver-packages",
     "gpu-operator",
@@ -95,54 +95,58 @@ pub struct CompatibilityTable {
     pub rows: Value,
 }
 
-static READ: LazyLock<Vec<CompatibilityTable>> =
-    LazyLock::new(|| TABLES.iter().map(|(name, text)| table(name, text)).collect());
+static PARSED_TABLES: LazyLock<Vec<CompatibilityTable>> =
+    LazyLock::new(|| BUILTIN_TABLES.iter().map(|(name, text)| parse_table(name, text)).collect());
 
 /// The rows as template values.
-static SEEN: LazyLock<BTreeMap<&'static str, minijinja::Value>> = LazyLock::new(|| {
-    READ.iter().map(|table| (table.name, tree(&format!("table(\"{}\")", table.name), &table.rows))).collect()
+static TEMPLATE_TABLES: LazyLock<BTreeMap<&'static str, minijinja::Value>> = LazyLock::new(|| {
+    PARSED_TABLES
+        .iter()
+        .map(|table| (table.name, build_tree(&format!("table(\"{}\")", table.name), &table.rows)))
+        .collect()
 });
 
 /// Returns every table.
-pub fn tables() -> &'static [CompatibilityTable] {
-    &READ
+pub fn builtin_tables() -> &'static [CompatibilityTable] {
+    &PARSED_TABLES
 }
 
 /// Returns the rows of a table as a template value. Unknown keys are errors, as in any other tree.
-pub(super) fn rows(name: &str) -> Option<minijinja::Value> {
-    SEEN.get(name).cloned()
+pub(super) fn find_table_rows(name: &str) -> Option<minijinja::Value> {
+    TEMPLATE_TABLES.get(name).cloned()
 }
 
 /// Reads a table. A table that cannot be read is empty; a test ensures that none is.
-fn table(name: &'static str, text: &str) -> CompatibilityTable {
+fn parse_table(name: &'static str, text: &str) -> CompatibilityTable {
     let node = super::yaml::parse(FileId(0), text, &mut Vec::new());
-    let of = |key: &str| node.as_ref().and_then(|node| entry(node, key));
-    let words = |key: &str| of(key).map(value).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let of = |key: &str| node.as_ref().and_then(|node| find_map_entry(node, key));
+    let words =
+        |key: &str| of(key).map(to_plain_value).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
     CompatibilityTable {
         name,
         about: words("about"),
         source: words("source"),
         date: words("date"),
-        rows: of("rows").map(value).unwrap_or_default(),
+        rows: of("rows").map(to_plain_value).unwrap_or_default(),
     }
 }
 
-fn entry<'n>(node: &'n YamlNode, key: &str) -> Option<&'n YamlNode> {
+fn find_map_entry<'n>(node: &'n YamlNode, key: &str) -> Option<&'n YamlNode> {
     match &node.data {
         YamlData::Map(entries) => entries.iter().find(|(own, _)| own.text == key).map(|(_, node)| node),
         _ => None,
     }
 }
 
-fn value(node: &YamlNode) -> Value {
-    scalar::value(node)
+fn to_plain_value(node: &YamlNode) -> Value {
+    scalar::node_to_value(node)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(folder: &str) -> Vec<String> {
+    fn list_file_names(folder: &str) -> Vec<String> {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let yaml = files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml"));
@@ -153,13 +157,13 @@ mod tests {
 
     #[test]
     fn every_file_is_built_in_in_order() {
-        assert_eq!(names("recipes"), RECIPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-        assert_eq!(names("recipes/data"), TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        assert_eq!(list_file_names("recipes"), BUILTIN_RECIPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        assert_eq!(list_file_names("recipes/data"), BUILTIN_TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     }
 
     #[test]
     fn every_table_is_read_and_names_its_source_and_date() {
-        for table in tables() {
+        for table in builtin_tables() {
             assert!(!table.about.is_empty() && !table.source.is_empty(), "{}", table.name);
             assert!(table.date.starts_with("20") && table.date.len() == 10, "{}", table.name);
             assert!(table.rows.as_object().is_some_and(|rows| !rows.is_empty()), "{}", table.name);

@@ -36,7 +36,7 @@ pub struct StarterGroup {
 }
 
 /// Converts `text` to a cluster name: replaces invalid characters with `-`.
-pub fn cluster_name(text: &str) -> String {
+pub fn sanitize_cluster_name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let name: String = text.chars().map(|c| if fits(c) { c } else { '-' }).collect();
     let name = name.trim_start_matches(['.', '_', '-']).chars().take(128).collect::<String>();
@@ -48,11 +48,11 @@ impl StarterInventory {
     ///
     /// # Errors
     /// Why an argument is invalid, as a lowercase fragment.
-    pub fn of_hosts(cluster: String, typed: &[String]) -> Result<Self, String> {
+    pub fn from_typed_hosts(cluster: String, typed: &[String]) -> Result<Self, String> {
         let mut starting = Self { cluster, ..Self::default() };
         let mut all = HashSet::new();
         for text in typed {
-            let (pattern, names, host) = typed_hosts(text).map_err(|why| format!("`{text}`: {why}"))?;
+            let (pattern, names, host) = parse_typed_hosts(text).map_err(|why| format!("`{text}`: {why}"))?;
             for name in names {
                 if let Some(name) = all.replace(name) {
                     return Err(format!("host `{name}` is named twice"));
@@ -64,14 +64,14 @@ impl StarterInventory {
     }
 
     /// Returns the number of hosts, after ranges are expanded.
-    pub fn host_count(&self) -> usize {
+    pub fn count_hosts(&self) -> usize {
         let names = |pattern: &String| RangePattern::parse(pattern).map_or(1, |pattern| pattern.expand().len());
         self.hosts.keys().map(names).sum()
     }
 }
 
 /// Parses one argument. Returns the names as typed, the expanded names, and the settings of the hosts.
-fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StarterHost), String> {
+fn parse_typed_hosts(text: &str) -> Result<(String, Vec<String>, StarterHost), String> {
     let (user, rest) = match text.split_once('@') {
         Some((user, _)) if !scalar::is_name(user) => return Err(format!("`{user}` is not a valid user name")),
         Some((user, rest)) => (Some(user), rest),
@@ -81,19 +81,19 @@ fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StarterHost), String>
         Some((names, address)) => (names, Some(address)),
         None => (rest, None),
     };
-    let (last, port) = port_of(address.unwrap_or(names))?;
+    let (last, port) = split_port(address.unwrap_or(names))?;
     let (names, address) = if address.is_some() { (names, Some(last)) } else { (last, None) };
     let mut connect = StarterConnect::new();
     connect.extend(user.map(|user| ("user", Value::from(user))));
     connect.extend(port.map(|port| ("port", Value::from(port))));
     let all = RangePattern::parse(names)?.expand();
     let addresses = address.map(|text| RangePattern::parse(text).map(|p| p.expand())).transpose()?;
-    checked(&all, addresses.as_deref())?;
+    check_hosts(&all, addresses.as_deref())?;
     Ok((names.to_owned(), all, StarterHost { address: address.map(str::to_owned), connect, vars: IndexMap::new() }))
 }
 
 /// Splits `host:22`. A colon inside a range does not start a port, and several colons outside are an IPv6 address.
-fn port_of(text: &str) -> Result<(&str, Option<u16>), String> {
+fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let after_ranges = text.rfind(']').map_or(0, |at| at + 1);
     match text[after_ranges..].split_once(':') {
         None => Ok((text, None)),
@@ -105,7 +105,7 @@ fn port_of(text: &str) -> Result<(&str, Option<u16>), String> {
     }
 }
 
-fn checked(names: &[String], addresses: Option<&[String]>) -> Result<(), String> {
+fn check_hosts(names: &[String], addresses: Option<&[String]>) -> Result<(), String> {
     if let Some(bad) = names.iter().find(|name| !is_label(name) || *name == "all") {
         return Err(format!("`{bad}` is not a valid host name; write a name and the address: `gpu01={bad}`"));
     }
@@ -123,9 +123,9 @@ fn checked(names: &[String], addresses: Option<&[String]>) -> Result<(), String>
 mod tests {
     use super::*;
 
-    fn hosts(typed: &[&str]) -> Result<Vec<String>, String> {
+    fn expand_typed_hosts(typed: &[&str]) -> Result<Vec<String>, String> {
         let typed: Vec<String> = typed.iter().map(|text| (*text).to_owned()).collect();
-        let starting = StarterInventory::of_hosts("c".into(), &typed)?;
+        let starting = StarterInventory::from_typed_hosts("c".into(), &typed)?;
         let show = |(name, host): (&String, &StarterHost)| {
             let connect: Vec<String> = host.connect.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("{name} {} {}", host.address.as_deref().unwrap_or("-"), connect.join(" ")).trim_end().to_owned()
@@ -135,28 +135,28 @@ mod tests {
 
     #[test]
     fn hosts_are_read_as_they_are_typed() {
-        assert_eq!(hosts(&["gpu[1:2]", "login"]).unwrap(), ["gpu[1:2] -", "login -"]);
-        assert_eq!(hosts(&["admin@gpu1:2222"]).unwrap(), ["gpu1 - port=2222 user=\"admin\""]);
-        assert_eq!(hosts(&["gpu[1:2]:22"]).unwrap(), ["gpu[1:2] - port=22"]);
-        assert_eq!(hosts(&["g[1:2]=10.0.0.[8:9]"]).unwrap(), ["g[1:2] 10.0.0.[8:9]"]);
-        assert_eq!(hosts(&["g1=fe80::1"]).unwrap(), ["g1 fe80::1"]);
+        assert_eq!(expand_typed_hosts(&["gpu[1:2]", "login"]).unwrap(), ["gpu[1:2] -", "login -"]);
+        assert_eq!(expand_typed_hosts(&["admin@gpu1:2222"]).unwrap(), ["gpu1 - port=2222 user=\"admin\""]);
+        assert_eq!(expand_typed_hosts(&["gpu[1:2]:22"]).unwrap(), ["gpu[1:2] - port=22"]);
+        assert_eq!(expand_typed_hosts(&["g[1:2]=10.0.0.[8:9]"]).unwrap(), ["g[1:2] 10.0.0.[8:9]"]);
+        assert_eq!(expand_typed_hosts(&["g1=fe80::1"]).unwrap(), ["g1 fe80::1"]);
     }
 
     #[test]
     fn mistakes_say_what() {
-        let why = |text: &str| hosts(&[text]).unwrap_err();
+        let why = |text: &str| expand_typed_hosts(&[text]).unwrap_err();
         assert_eq!(why("a:b"), "`a:b`: `b` is not a valid port");
         assert_eq!(why("a b"), "`a b`: `a b` is not a valid host name; write a name and the address: `gpu01=a b`");
         assert_eq!(why("n[3:1]"), "`n[3:1]`: `[3:1]` runs backwards");
         assert_eq!(why("n[1:3]=10.0.0.[1:2]"), "`n[1:3]=10.0.0.[1:2]`: 3 hosts but 2 addresses");
         assert_eq!(why("-x@a"), "`-x@a`: `-x` is not a valid user name");
-        assert_eq!(hosts(&["a", "a"]).unwrap_err(), "host `a` is named twice");
-        assert_eq!(hosts(&["a2", "a[1:3]"]).unwrap_err(), "host `a2` is named twice");
+        assert_eq!(expand_typed_hosts(&["a", "a"]).unwrap_err(), "host `a` is named twice");
+        assert_eq!(expand_typed_hosts(&["a2", "a[1:3]"]).unwrap_err(), "host `a2` is named twice");
     }
 
     #[test]
     fn any_text_names_a_cluster() {
-        assert_eq!(cluster_name("my cluster"), "my-cluster");
-        assert_eq!(cluster_name("..."), "cluster");
+        assert_eq!(sanitize_cluster_name("my cluster"), "my-cluster");
+        assert_eq!(sanitize_cluster_name("..."), "cluster");
     }
 }

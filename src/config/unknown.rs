@@ -4,7 +4,7 @@ use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, did_you_mean};
 
 /// Keys of Ansible and similar tools, with the keys of forge. The first one that the kind has is suggested.
-const WORDS: &[(&str, &[&str])] = &[
+const FOREIGN_FIELDS: &[(&str, &[&str])] = &[
     ("name", &["key", "names", "user", "path"]),
     ("pkg", &["name"]),
     ("unit", &["name"]),
@@ -38,26 +38,26 @@ const WORDS: &[(&str, &[&str])] = &[
 ];
 
 /// Returns the key of `known` that an unknown key most likely means.
-pub(super) fn meant<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
-    let words = WORDS.iter().find(|(word, _)| *word == typed).map(|(_, words)| *words).unwrap_or_default();
+pub(super) fn guess_known_key<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
+    let words = FOREIGN_FIELDS.iter().find(|(word, _)| *word == typed).map(|(_, words)| *words).unwrap_or_default();
     let word = words.iter().find_map(|word| known.iter().find(|known| *known == word));
     word.copied().or_else(|| did_you_mean(typed, known.iter().copied()))
 }
 
 /// Returns the error for an unknown key of `what`.
-pub(super) fn key(key: &YamlKey, value: &YamlNode, what: &str, known: &[&str]) -> Diag {
-    let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span);
-    if let Some(hint) = elsewhere(what, &key.text, known).or_else(|| cut(key, value)) {
+pub(super) fn build_unknown_key_diag(key: &YamlKey, value: &YamlNode, what: &str, known: &[&str]) -> Diag {
+    let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).with_span(key.span);
+    if let Some(hint) = hint_foreign_key(what, &key.text, known).or_else(|| hint_cut_value(key, value)) {
         return diag.hint(hint);
     }
-    match meant(&key.text, known) {
+    match guess_known_key(&key.text, known) {
         Some(meant) => diag.hint(format!("did you mean `{meant}`?")),
-        None => diag.suggest(&key.text, known.iter().copied()),
+        None => diag.suggest_name(&key.text, known.iter().copied()),
     }
 }
 
 /// Modules and task keywords of Ansible, and their equivalents in forge.
-const OF_STEPS: &[(&[&str], &str)] = &[
+const FOREIGN_STEP_KEYS: &[(&[&str], &str)] = &[
     (&["ensure", "state"], "to remove it, set `ensure: absent` in `apply`, or `when` with `otherwise: absent` here"),
     (&["notify", "listen"], "set `restart_on: [STEP]` on the `service` that must restart"),
     (&["loop", "for_each", "with_items", "with_dict", "with_list", "with_nested"], "did you mean `each`?"),
@@ -108,12 +108,12 @@ const OF_STEPS: &[(&[&str], &str)] = &[
 ];
 
 /// Returns a hint for a key that belongs in another place or has another name in forge.
-fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
+fn hint_foreign_key(what: &str, typed: &str, known: &[&str]) -> Option<String> {
     let of_kind = what.starts_with('`');
     if what == "a step" {
         // Ansible's modules have long names too: `ansible.builtin.copy`.
         let short = typed.rsplit('.').next().unwrap_or(typed);
-        let found = OF_STEPS.iter().find(|(words, _)| words.contains(&short) && !known.contains(&typed));
+        let found = FOREIGN_STEP_KEYS.iter().find(|(words, _)| words.contains(&short) && !known.contains(&typed));
         return match found {
             Some((_, hint)) => Some((*hint).to_owned()),
             None if short != typed && known.contains(&short) => Some(format!("did you mean `{short}`?")),
@@ -143,7 +143,7 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
         (_, "state") if of_kind && !known.contains(&"state") => {
             "to remove it, set `ensure: absent` in `apply`, or `when` with `otherwise: absent` on the step".to_owned()
         }
-        _ if of_kind && !matches!(typed, "name" | "key") && super::recipe::COMMON.contains(&typed) => {
+        _ if of_kind && !matches!(typed, "name" | "key") && super::recipe::STEP_KEYS.contains(&typed) => {
             format!("move `{typed}` next to {what}")
         }
         _ => return None,
@@ -152,7 +152,7 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
 
 /// Detects unquoted text with a comma inside braces: YAML ends a plain value at the first comma and reads the rest as a
 /// key without a value.
-fn cut(key: &YamlKey, value: &YamlNode) -> Option<String> {
+fn hint_cut_value(key: &YamlKey, value: &YamlNode) -> Option<String> {
     let prose = key.text.contains(' ') && matches!(value.data, YamlData::Null);
     prose.then(|| "inside braces a comma ends a value: quote the whole text".to_owned())
 }

@@ -26,7 +26,7 @@ pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<YamlNode
     let parser = Parser::new_from_str_with_options(text, options);
     let mut reader =
         YamlReader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, copied: 0, diags };
-    match reader.document() {
+    match reader.read_document() {
         Ok(node) => Some(node),
         Err(diag) => {
             diags.push(*diag);
@@ -49,99 +49,99 @@ struct YamlReader<'t, 'd> {
 }
 
 impl<'t> YamlReader<'t, '_> {
-    fn document(&mut self) -> YamlResult<YamlNode> {
+    fn read_document(&mut self) -> YamlResult<YamlNode> {
         let mut root = None;
         loop {
-            let (event, span) = self.next()?;
+            let (event, span) = self.next_event()?;
             match event {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) if root.is_some() => {
                     return Err(self
-                        .fail(span, "a second document starts here")
+                        .build_diag(span, "a second document starts here")
                         .hint_boxed("move it to a separate file"));
                 }
                 Event::DocumentStart(..) => {}
-                Event::StreamEnd => return Ok(root.unwrap_or_else(|| self.empty())),
-                event => root = Some(self.node(event, span, 0)?),
+                Event::StreamEnd => return Ok(root.unwrap_or_else(|| self.empty_node())),
+                event => root = Some(self.read_node(event, span, 0)?),
             }
         }
     }
 
-    fn empty(&self) -> YamlNode {
+    fn empty_node(&self) -> YamlNode {
         YamlNode { span: Span { file: self.file, start: 0, end: 0 }, data: YamlData::Null }
     }
 
     /// Returns the next event that is not a comment.
-    fn next(&mut self) -> YamlResult<(Event<'t>, Span)> {
+    fn next_event(&mut self) -> YamlResult<(Event<'t>, Span)> {
         loop {
             match self.parser.next_event() {
                 Some(Ok((Event::Comment(..), _))) => {}
-                Some(Ok((event, span))) => return Ok((event, self.span(&span))),
-                Some(Err(error)) => return Err(self.syntax(&error)),
-                None => return Ok((Event::StreamEnd, self.at(self.size))),
+                Some(Ok((event, span))) => return Ok((event, self.convert_span(&span))),
+                Some(Err(error)) => return Err(self.build_syntax_diag(&error)),
+                None => return Ok((Event::StreamEnd, self.point_span(self.size))),
             }
         }
     }
 
-    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> YamlResult<YamlNode> {
-        self.count(1, span)?;
+    fn read_node(&mut self, event: Event<'t>, span: Span, depth: usize) -> YamlResult<YamlNode> {
+        self.count_nodes(1, span)?;
         if depth > MAX_DEPTH {
-            return Err(self.fail(span, format!("nested deeper than {MAX_DEPTH} levels")));
+            return Err(self.build_diag(span, format!("nested deeper than {MAX_DEPTH} levels")));
         }
         let (node, anchor) = match event {
-            Event::Scalar(text, style, anchor, tag) => (self.scalar(&text, style, tag.as_deref(), span), anchor),
+            Event::Scalar(text, style, anchor, tag) => (self.read_scalar(&text, style, tag.as_deref(), span), anchor),
             Event::SequenceStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), "seq", span);
-                (self.sequence(span, depth)?, anchor)
+                (self.read_sequence(span, depth)?, anchor)
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), "map", span);
-                (self.mapping(span, depth)?, anchor)
+                (self.read_mapping(span, depth)?, anchor)
             }
-            Event::Alias(id) => return self.alias(id, span),
-            _ => return Err(self.fail(span, "missing value")),
+            Event::Alias(id) => return self.resolve_alias(id, span),
+            _ => return Err(self.build_diag(span, "missing value")),
         };
         if anchor != 0 {
-            let size = size_of(&node);
-            self.copy(size, span)?;
+            let size = count_tree_nodes(&node);
+            self.count_copied(size, span)?;
             self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
     }
 
-    fn alias(&mut self, id: usize, span: Span) -> YamlResult<YamlNode> {
+    fn resolve_alias(&mut self, id: usize, span: Span) -> YamlResult<YamlNode> {
         let Some(size) = self.anchors.get(&id).map(|(_, size)| *size) else {
-            return Err(self.fail(span, "an alias refers to the value that contains it"));
+            return Err(self.build_diag(span, "an alias refers to the value that contains it"));
         };
-        self.copy(size, span)?;
+        self.count_copied(size, span)?;
         let data = self.anchors.get(&id).map_or(YamlData::Null, |(node, _)| node.data.clone());
         Ok(YamlNode { span, data })
     }
 
     /// Counts copied nodes before they are copied.
-    fn copy(&mut self, nodes: usize, span: Span) -> YamlResult<()> {
+    fn count_copied(&mut self, nodes: usize, span: Span) -> YamlResult<()> {
         self.copied += nodes;
         match self.copied > MAX_COPIED {
             true => Err(self
-                .fail(span, format!("anchors and aliases copy more than {MAX_COPIED} values"))
+                .build_diag(span, format!("anchors and aliases copy more than {MAX_COPIED} values"))
                 .hint_boxed("move shared values to `vars` of a group")),
             false => Ok(()),
         }
     }
 
-    fn count(&mut self, nodes: usize, span: Span) -> YamlResult<()> {
+    fn count_nodes(&mut self, nodes: usize, span: Span) -> YamlResult<()> {
         self.nodes += nodes;
         match self.nodes > MAX_NODES {
-            true => Err(self.fail(span, format!("the file contains more than {MAX_NODES} values"))),
+            true => Err(self.build_diag(span, format!("the file contains more than {MAX_NODES} values"))),
             false => Ok(()),
         }
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&yaml::Tag>, span: Span) -> YamlNode {
+    fn read_scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&yaml::Tag>, span: Span) -> YamlNode {
         self.refuse_tag(tag, "str", span);
-        if let Some(bad) = text.chars().find(|c| forbidden(*c)) {
+        if let Some(bad) = text.chars().find(|c| is_forbidden(*c)) {
             let message = format!("text contains the character U+{:04X}, which forge does not support", bad as u32);
-            self.diags.push(Diag::error(Code::ForbiddenCharacter, message).at(span));
+            self.diags.push(Diag::error(Code::ForbiddenCharacter, message).with_span(span));
         }
         let quoted = style != ScalarStyle::Plain || tag.is_some();
         let data = match !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
@@ -156,66 +156,66 @@ impl<'t> YamlReader<'t, '_> {
     fn refuse_tag(&mut self, tag: Option<&yaml::Tag>, allowed: &str, span: Span) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema_tag(allowed)) {
             let message = format!("the tag `{}` is not supported", tag.original());
-            self.diags.push(Diag::error(Code::BadValue, message).at(span));
+            self.diags.push(Diag::error(Code::BadValue, message).with_span(span));
         }
     }
 
-    fn sequence(&mut self, start: Span, depth: usize) -> YamlResult<YamlNode> {
+    fn read_sequence(&mut self, start: Span, depth: usize) -> YamlResult<YamlNode> {
         let mut items = Vec::new();
         loop {
-            let (event, span) = self.next()?;
+            let (event, span) = self.next_event()?;
             if matches!(event, Event::SequenceEnd) {
-                let span = close(start, items.last().map(|node: &YamlNode| node.span), span);
+                let span = close_span(start, items.last().map(|node: &YamlNode| node.span), span);
                 return Ok(YamlNode { span, data: YamlData::Seq(items) });
             }
-            items.push(self.node(event, span, depth + 1)?);
+            items.push(self.read_node(event, span, depth + 1)?);
         }
     }
 
-    fn mapping(&mut self, start: Span, depth: usize) -> YamlResult<YamlNode> {
+    fn read_mapping(&mut self, start: Span, depth: usize) -> YamlResult<YamlNode> {
         let mut map = MappingBuilder::default();
         loop {
-            let (event, span) = self.next()?;
+            let (event, span) = self.next_event()?;
             if matches!(event, Event::MappingEnd) {
                 let last = map.entries.last().map(|(_, node)| node.span);
-                let span = close(start, last, span);
+                let span = close_span(start, last, span);
                 return Ok(YamlNode { span, data: YamlData::Map(map.finish()) });
             }
-            let key = self.key(event, span, depth)?;
-            let (event, span) = self.next()?;
-            let value = self.node(event, span, depth + 1)?;
+            let key = self.read_key(event, span, depth)?;
+            let (event, span) = self.next_event()?;
+            let value = self.read_node(event, span, depth + 1)?;
             match key {
-                Some(key) if key.text == "<<" => self.merge(&mut map, value),
-                Some(key) => self.insert(&mut map, key, value),
+                Some(key) if key.text == "<<" => self.merge_entries(&mut map, value),
+                Some(key) => self.insert_entry(&mut map, key, value),
                 None => {}
             }
         }
     }
 
-    fn key(&mut self, event: Event<'t>, span: Span, depth: usize) -> YamlResult<Option<YamlKey>> {
+    fn read_key(&mut self, event: Event<'t>, span: Span, depth: usize) -> YamlResult<Option<YamlKey>> {
         if let Event::Scalar(text, style, anchor, tag) = event {
-            let node = self.scalar(&text, style, tag.as_deref(), span);
+            let node = self.read_scalar(&text, style, tag.as_deref(), span);
             if anchor != 0 {
-                self.copy(1 + text.len() / TEXT_PER_NODE, span)?;
+                self.count_copied(1 + text.len() / TEXT_PER_NODE, span)?;
                 self.anchors.insert(anchor, (node, 1 + text.len() / TEXT_PER_NODE));
             }
             return Ok(Some(YamlKey { text: text.into_owned(), span }));
         }
-        let node = self.node(event, span, depth + 1)?;
+        let node = self.read_node(event, span, depth + 1)?;
         if let YamlData::Scalar { text, .. } = node.data {
             return Ok(Some(YamlKey { text, span }));
         }
-        let diag = Diag::error(Code::WrongType, "a key must be text").at(span);
+        let diag = Diag::error(Code::WrongType, "a key must be text").with_span(span);
         self.diags.push(diag.hint("quote a value that starts with `{{`"));
         Ok(None)
     }
 
-    fn insert(&mut self, map: &mut MappingBuilder, key: YamlKey, value: YamlNode) {
+    fn insert_entry(&mut self, map: &mut MappingBuilder, key: YamlKey, value: YamlNode) {
         match map.seen.get(&key.text) {
             Some(&first) => {
                 let first = map.entries[first].0.span;
-                let diag = Diag::error(Code::Duplicate, format!("duplicate key `{}`", key.text)).at(key.span);
-                self.diags.push(diag.label("defined again here").also(first, "first defined here"));
+                let diag = Diag::error(Code::Duplicate, format!("duplicate key `{}`", key.text)).with_span(key.span);
+                self.diags.push(diag.label("defined again here").with_other_span(first, "first defined here"));
             }
             None => {
                 map.seen.insert(key.text.clone(), map.entries.len());
@@ -225,35 +225,37 @@ impl<'t> YamlReader<'t, '_> {
     }
 
     /// Merges `<<: *defaults`. Keys of the map itself take precedence, then keys of earlier merges.
-    fn merge(&mut self, map: &mut MappingBuilder, value: YamlNode) {
+    fn merge_entries(&mut self, map: &mut MappingBuilder, value: YamlNode) {
         match value.data {
             YamlData::Map(entries) => map.merged.extend(entries),
             YamlData::Seq(nodes) if nodes.iter().all(|node| matches!(node.data, YamlData::Map(_))) => {
-                nodes.into_iter().for_each(|node| self.merge(map, node));
+                nodes.into_iter().for_each(|node| self.merge_entries(map, node));
             }
-            _ => self.diags.push(Diag::error(Code::WrongType, "`<<` must be a map or a list of maps").at(value.span)),
+            _ => self
+                .diags
+                .push(Diag::error(Code::WrongType, "`<<` must be a map or a list of maps").with_span(value.span)),
         }
     }
 
-    fn span(&self, span: &yaml::Span) -> Span {
+    fn convert_span(&self, span: &yaml::Span) -> Span {
         let range = span.byte_range().unwrap_or(0..0);
         let clamp = |at: usize| at.min(self.size) as u32;
         Span { file: self.file, start: clamp(range.start), end: clamp(range.end.max(range.start)) }
     }
 
-    fn at(&self, offset: usize) -> Span {
+    fn point_span(&self, offset: usize) -> Span {
         let at = offset.min(self.size) as u32;
         Span { file: self.file, start: at, end: at }
     }
 
-    fn fail(&self, span: Span, message: impl Into<String>) -> Box<Diag> {
-        Box::new(Diag::error(Code::Yaml, message).at(span))
+    fn build_diag(&self, span: Span, message: impl Into<String>) -> Box<Diag> {
+        Box::new(Diag::error(Code::Yaml, message).with_span(span))
     }
 
-    fn syntax(&self, error: &yaml::ScanError) -> Box<Diag> {
+    fn build_syntax_diag(&self, error: &yaml::ScanError) -> Box<Diag> {
         let offset = error.marker().byte_offset().unwrap_or(self.size);
-        let diag = self.fail(self.at(offset), error.kind().to_string());
-        match range_in_line(self.text, offset) {
+        let diag = self.build_diag(self.point_span(offset), error.kind().to_string());
+        match find_range_in_line(self.text, offset) {
             Some(range) => diag.hint_boxed(&format!("quote a range inside `{{ }}`: `\"…{range}\"`")),
             None if diag.message.starts_with("tabs ") => diag.hint_boxed("indent with spaces"),
             None if diag.message.contains("block collection") || diag.message.contains("block mapping") => {
@@ -266,7 +268,7 @@ impl<'t> YamlReader<'t, '_> {
 
 /// Returns a range like `[31:40]` after other text in the line of an error: inside braces, YAML reads its bracket as a
 /// list.
-fn range_in_line(text: &str, offset: usize) -> Option<&str> {
+fn find_range_in_line(text: &str, offset: usize) -> Option<&str> {
     let before = text.get(..offset)?;
     let line = text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()?;
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -312,17 +314,20 @@ impl MappingBuilder {
 
 /// Returns the span of a collection, from its start to its closing bracket or to the end of its last item. The parser's
 /// own end of a block collection is at the next token, which may be lines below.
-fn close(start: Span, last: Option<Span>, end: Span) -> Span {
+fn close_span(start: Span, last: Option<Span>, end: Span) -> Span {
     let bracket = end.end > end.start;
     let until = if bracket { end.end } else { last.map_or(start.end, |span| span.end) };
     Span { end: until.max(start.end), ..start }
 }
 
-fn size_of(node: &YamlNode) -> usize {
+fn count_tree_nodes(node: &YamlNode) -> usize {
     match &node.data {
-        YamlData::Seq(items) => 1 + items.iter().map(size_of).sum::<usize>(),
+        YamlData::Seq(items) => 1 + items.iter().map(count_tree_nodes).sum::<usize>(),
         YamlData::Map(entries) => {
-            1 + entries.iter().map(|(key, node)| 1 + key.text.len() / TEXT_PER_NODE + size_of(node)).sum::<usize>()
+            1 + entries
+                .iter()
+                .map(|(key, node)| 1 + key.text.len() / TEXT_PER_NODE + count_tree_nodes(node))
+                .sum::<usize>()
         }
         YamlData::Scalar { text, .. } => 1 + text.len() / TEXT_PER_NODE,
         _ => 1,
@@ -331,7 +336,7 @@ fn size_of(node: &YamlNode) -> usize {
 
 /// Returns whether a character is forbidden: NUL cannot be sent to a host, and the two others delimit placeholders of
 /// secrets.
-fn forbidden(c: char) -> bool {
+fn is_forbidden(c: char) -> bool {
     matches!(c, '\0' | '\u{e000}' | '\u{e001}')
 }
 
@@ -340,30 +345,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> (Option<YamlNode>, Vec<Diag>) {
+    fn parse_text(text: &str) -> (Option<YamlNode>, Vec<Diag>) {
         let mut diags = Vec::new();
         let node = parse(FileId(0), text, &mut diags);
         (node, diags)
     }
 
-    fn entries(node: &YamlNode) -> &[(YamlKey, YamlNode)] {
+    fn expect_entries_of(node: &YamlNode) -> &[(YamlKey, YamlNode)] {
         match &node.data {
             YamlData::Map(entries) => entries,
             other => panic!("not a map: {other:?}"),
         }
     }
 
-    fn slice(text: &str, span: Span) -> &str {
+    fn text_at(text: &str, span: Span) -> &str {
         &text[span.start as usize..span.end as usize]
     }
 
     #[test]
     fn plain_scalars_keep_their_text() {
         let text = "version: 560.10\nmode: 0644\ngsp: off\nname: \"on\"\nnone: ~\n";
-        let (node, diags) = read(text);
+        let (node, diags) = parse_text(text);
         assert!(diags.is_empty(), "{diags:?}");
         let node = node.unwrap();
-        let scalars: Vec<_> = entries(&node).iter().map(|(_, node)| node.data.clone()).collect();
+        let scalars: Vec<_> = expect_entries_of(&node).iter().map(|(_, node)| node.data.clone()).collect();
         let plain = |text: &str| YamlData::Scalar { text: text.into(), quoted: false };
         let quoted = YamlData::Scalar { text: "on".into(), quoted: true };
         assert_eq!(scalars, [plain("560.10"), plain("0644"), plain("off"), quoted, YamlData::Null]);
@@ -372,10 +377,12 @@ mod tests {
     #[test]
     fn spans_are_exact_behind_wide_characters() {
         let text = "ü: 'é'\nlist:\n  - {a: b}\n  - |\n    block\nend: 1\n";
-        let (node, _) = read(text);
+        let (node, _) = parse_text(text);
         let node = node.unwrap();
-        let spans: Vec<_> =
-            entries(&node).iter().map(|(key, node)| (slice(text, key.span), slice(text, node.span))).collect();
+        let spans: Vec<_> = expect_entries_of(&node)
+            .iter()
+            .map(|(key, node)| (text_at(text, key.span), text_at(text, node.span)))
+            .collect();
         assert_eq!(spans[0], ("ü", "'é'"));
         assert!(spans[1].1.starts_with("- {a: b}\n  - |\n    block"), "{:?}", spans[1].1);
         assert_eq!(spans[2], ("end", "1"));
@@ -384,7 +391,7 @@ mod tests {
     #[test]
     fn every_duplicate_is_found_with_both_places() {
         let text = "a: 1\nb: {x: 1, x: 2}\na: 3\n\"a\": 4\n";
-        let (node, diags) = read(text);
+        let (node, diags) = parse_text(text);
         assert!(node.is_some());
         let found: Vec<_> =
             diags.iter().map(|d| (d.message.as_str(), d.span.unwrap().start, d.others[0].0.start)).collect();
@@ -393,10 +400,11 @@ mod tests {
 
     #[test]
     fn anchors_and_merges_unfold() {
-        let (node, diags) = read("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\n");
+        let (node, diags) = parse_text("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\n");
         assert!(diags.is_empty(), "{diags:?}");
         let node = node.unwrap();
-        let used: Vec<_> = entries(&entries(&node)[1].1).iter().map(|(key, _)| key.text.clone()).collect();
+        let used: Vec<_> =
+            expect_entries_of(&expect_entries_of(&node)[1].1).iter().map(|(key, _)| key.text.clone()).collect();
         assert_eq!(used, ["y", "x"]);
     }
 
@@ -407,7 +415,7 @@ mod tests {
             let alias = vec![format!("*a{}", level - 1); 10].join(",");
             text.push_str(&format!("a{level}: &a{level} [{alias}]\n"));
         }
-        let (node, diags) = read(&text);
+        let (node, diags) = parse_text(&text);
         assert!(node.is_none());
         assert_eq!(diags[0].message, "anchors and aliases copy more than 400000 values");
     }
@@ -415,14 +423,14 @@ mod tests {
     #[test]
     fn what_aliases_copy_is_bounded_before_it_is_copied() {
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), vec!["*a"; 1000].join(","));
-        let merged = format!("a: &a {{{}}}\nb: [{}]\n", letters(), vec!["{<<: *a}"; 50_000].join(","));
+        let merged = format!("a: &a {{{}}}\nb: [{}]\n", letter_entries(), vec!["{<<: *a}"; 50_000].join(","));
         let nested = format!("a: {}[{}]{}\n", "&a [".repeat(60), vec!["1"; 50_000].join(","), "]".repeat(60));
         let key = format!("? &a {}\n: [{}]\n", "x".repeat(900), vec!["*a"; 60_000].join(","));
         for (name, text) in [("long", long), ("merged", merged), ("nested", nested), ("key", key)] {
             let begun = std::time::Instant::now();
             let mut message = String::new();
             let used = allocation_counter::measure(|| {
-                let (node, diags) = read(&text);
+                let (node, diags) = parse_text(&text);
                 assert!(node.is_none(), "{name}");
                 message = diags[0].message.clone();
             });
@@ -432,13 +440,13 @@ mod tests {
         }
     }
 
-    fn letters() -> String {
+    fn letter_entries() -> String {
         ('a'..='z').map(|letter| format!("{letter}: 1")).collect::<Vec<_>>().join(", ")
     }
 
     #[test]
     fn characters_of_placeholders_are_refused() {
-        let (_, diags) = read("a: \"x\\uE000y\"\nb: \"\\0\"\n");
+        let (_, diags) = parse_text("a: \"x\\uE000y\"\nb: \"\\0\"\n");
         let messages: Vec<_> = diags.iter().map(|d| d.message.as_str()).collect();
         assert_eq!(
             messages,
@@ -451,7 +459,7 @@ mod tests {
 
     #[test]
     fn syntax_errors_have_a_place() {
-        let (node, diags) = read("a: [1,\nb: 2\n");
+        let (node, diags) = parse_text("a: [1,\nb: 2\n");
         assert!(node.is_none());
         assert_eq!(diags[0].code, Code::Yaml);
         assert!(diags[0].span.unwrap().start > 0);
@@ -459,25 +467,25 @@ mod tests {
 
     #[test]
     fn an_unquoted_range_in_braces_gets_a_hint() {
-        let (_, diags) = read("hosts:\n  n[1:2]: { address: 10.0.0.[1:2] }\n");
+        let (_, diags) = parse_text("hosts:\n  n[1:2]: { address: 10.0.0.[1:2] }\n");
         assert_eq!(diags[0].hint.as_deref(), Some("quote a range inside `{ }`: `\"…[1:2]\"`"));
-        let (node, diags) = read("hosts:\n  n[1:2]: { address: \"10.0.0.[1:2]\" }\n");
+        let (node, diags) = parse_text("hosts:\n  n[1:2]: { address: \"10.0.0.[1:2]\" }\n");
         assert!(node.is_some() && diags.is_empty());
     }
 
     #[test]
     fn an_unquoted_template_gets_a_hint() {
-        let (_, diags) = read("path: {{ params.x }}\n");
+        let (_, diags) = parse_text("path: {{ params.x }}\n");
         assert_eq!(diags[0].message, "a key must be text");
         assert_eq!(diags[0].hint.as_deref(), Some("quote a value that starts with `{{`"));
     }
 
     #[test]
     fn tags_and_second_documents_are_refused() {
-        let (_, diags) = read("a: !!binary aGk=\nb: !!str 1\n");
+        let (_, diags) = parse_text("a: !!binary aGk=\nb: !!str 1\n");
         assert_eq!(diags.len(), 1);
         assert_eq!(diags[0].message, "the tag `!!binary` is not supported");
-        let (_, diags) = read("a: 1\n---\nb: 2\n");
+        let (_, diags) = parse_text("a: 1\n---\nb: 2\n");
         assert_eq!(diags[0].message, "a second document starts here");
     }
 
@@ -485,7 +493,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
         fn never_panics(text in r#"[\[\]{}:,&*a-c<!|>'"\\ \n\t#%\-0-9ü]{0,60}|\PC{0,40}"#) {
-            let (node, _) = read(&text);
+            let (node, _) = parse_text(&text);
             if let Some(node) = node {
                 check_spans(&text, &node);
             }

@@ -6,7 +6,7 @@ mod source;
 mod suggest;
 
 pub use code::Code;
-pub use render::{escape, render};
+pub use render::{escape_control, render_diag};
 pub use source::{FileId, SourceMap, Span};
 pub use suggest::did_you_mean;
 
@@ -59,7 +59,7 @@ impl Diag {
         Self { severity: DiagSeverity::Warning, ..Self::error(code, message) }
     }
 
-    pub fn at(mut self, span: Span) -> Self {
+    pub fn with_span(mut self, span: Span) -> Self {
         self.span = Some(span);
         self
     }
@@ -70,12 +70,12 @@ impl Diag {
     }
 
     /// Sets the resource field concerned.
-    pub fn about(mut self, field: &'static str) -> Self {
+    pub fn with_field(mut self, field: &'static str) -> Self {
         self.field = Some(field);
         self
     }
 
-    pub fn also(mut self, span: Span, label: impl Into<String>) -> Self {
+    pub fn with_other_span(mut self, span: Span, label: impl Into<String>) -> Self {
         self.others.push((span, label.into()));
         self
     }
@@ -91,8 +91,8 @@ impl Diag {
     }
 
     /// Adds "did you mean" if one of `known` is near `typed`, else lists `known` if there are few.
-    pub fn suggest<'a>(self, typed: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        match suggest::hint(typed, known) {
+    pub fn suggest_name<'a>(self, typed: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match suggest::format_name_hint(typed, known) {
             Some(hint) => self.hint(hint),
             None => self,
         }
@@ -112,7 +112,7 @@ impl DiagList {
         self.0.iter().any(|d| d.severity == DiagSeverity::Error)
     }
 
-    pub fn errors(&self) -> usize {
+    pub fn count_errors(&self) -> usize {
         self.0.iter().filter(|d| d.severity == DiagSeverity::Error).count()
     }
 }

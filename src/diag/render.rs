@@ -6,28 +6,28 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snip
 use std::ops::Range;
 
 /// Locations in one file that are at most this many lines apart share an excerpt.
-const NEAR: usize = 30;
+const MAX_EXCERPT_GAP: usize = 30;
 /// Layout width of excerpts and messages, whatever the terminal, so that a pipe gets the same text.
-const WIDTH: usize = 120;
+const RENDER_WIDTH: usize = 120;
 
 /// Renders one diagnostic as several lines, without a trailing newline. Characters that could act on a terminal (escape
 /// sequences, bidi overrides) are shown as `\u{1b}`, in messages and in excerpts.
-pub fn render(diag: &Diag, sources: &SourceMap, color: bool) -> String {
-    let layout = |renderer: Renderer| renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH);
-    let excerpts = excerpts(diag, sources);
+pub fn render_diag(diag: &Diag, sources: &SourceMap, color: bool) -> String {
+    let layout = |renderer: Renderer| renderer.decor_style(DecorStyle::Ascii).term_width(RENDER_WIDTH);
+    let excerpts = collect_excerpts(diag, sources);
     let level = match diag.severity {
         DiagSeverity::Error => Level::ERROR,
         DiagSeverity::Warning => Level::WARNING,
     };
     let mut group = level
-        .primary_title(escape(&diag.message))
+        .primary_title(escape_control(&diag.message))
         .id(diag.code.id())
-        .elements(excerpts.iter().map(SourceExcerpt::snippet));
+        .elements(excerpts.iter().map(SourceExcerpt::to_snippet));
     for note in &diag.notes {
-        group = group.element(Level::NOTE.message(escape(note)));
+        group = group.element(Level::NOTE.message(escape_control(note)));
     }
     if let Some(hint) = &diag.hint {
-        group = group.element(Level::HELP.with_name("hint").message(escape(hint)));
+        group = group.element(Level::HELP.with_name("hint").message(escape_control(hint)));
     }
     let report: &[Group<'_>] = &[group];
     let plain = layout(Renderer::plain()).render(report);
@@ -53,7 +53,7 @@ struct ExcerptMark {
 }
 
 impl SourceExcerpt {
-    fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
+    fn to_snippet(&self) -> Snippet<'_, Annotation<'_>> {
         let marks = self.marks.iter().map(|mark| mark.kind.span(mark.range.clone()).label(mark.label.as_deref()));
         Snippet::source(self.text.as_str()).path(self.path.as_str()).line_start(self.first_line).annotations(marks)
     }
@@ -67,27 +67,27 @@ struct LabeledSpan {
     line: usize,
 }
 
-fn excerpts(diag: &Diag, sources: &SourceMap) -> Vec<SourceExcerpt> {
+fn collect_excerpts(diag: &Diag, sources: &SourceMap) -> Vec<SourceExcerpt> {
     let mut groups: Vec<Vec<LabeledSpan>> = Vec::new();
-    for place in places(diag, sources) {
-        let near = |group: &&mut Vec<LabeledSpan>| group.iter().any(|other| together(other, &place));
+    for place in collect_labeled_spans(diag, sources) {
+        let near = |group: &&mut Vec<LabeledSpan>| group.iter().any(|other| share_excerpt(other, &place));
         match groups.iter_mut().find(near) {
             Some(group) => group.push(place),
             None => groups.push(vec![place]),
         }
     }
-    groups.iter().map(|group| excerpt(group, sources)).collect()
+    groups.iter().map(|group| build_excerpt(group, sources)).collect()
 }
 
-fn together(a: &LabeledSpan, b: &LabeledSpan) -> bool {
-    a.span.file == b.span.file && a.line.abs_diff(b.line) <= NEAR
+fn share_excerpt(a: &LabeledSpan, b: &LabeledSpan) -> bool {
+    a.span.file == b.span.file && a.line.abs_diff(b.line) <= MAX_EXCERPT_GAP
 }
 
-fn places(diag: &Diag, sources: &SourceMap) -> Vec<LabeledSpan> {
+fn collect_labeled_spans(diag: &Diag, sources: &SourceMap) -> Vec<LabeledSpan> {
     let place = |span: Span, kind, label: Option<&String>| LabeledSpan {
         span,
         kind,
-        label: label.map(|text| escape(text)),
+        label: label.map(|text| escape_control(text)),
         line: sources.line_col(span).0,
     };
     let primary = diag.span.map(|span| place(span, AnnotationKind::Primary, diag.label.as_ref()));
@@ -95,18 +95,18 @@ fn places(diag: &Diag, sources: &SourceMap) -> Vec<LabeledSpan> {
     primary.into_iter().chain(others).collect()
 }
 
-fn excerpt(group: &[LabeledSpan], sources: &SourceMap) -> SourceExcerpt {
+fn build_excerpt(group: &[LabeledSpan], sources: &SourceMap) -> SourceExcerpt {
     let file = group[0].span.file;
     let whole = sources.text(file);
-    let start = group.iter().map(|place| line_start(whole, place.span.start as usize)).min().unwrap_or(0);
-    let end = group.iter().map(|place| line_end(whole, place.span.start as usize)).max().unwrap_or(0);
+    let start = group.iter().map(|place| find_line_start(whole, place.span.start as usize)).min().unwrap_or(0);
+    let end = group.iter().map(|place| find_line_end(whole, place.span.start as usize)).max().unwrap_or(0);
     let lines = ExcerptLines { start, text: &whole[start..end] };
-    let marks = group.iter().map(|place| lines.mark(place, whole)).collect();
+    let marks = group.iter().map(|place| lines.build_mark(place, whole)).collect();
     let first_line = group.iter().map(|place| place.line).min().unwrap_or(1);
-    SourceExcerpt { path: escape(path(sources, file)), first_line, text: escape_lines(lines.text), marks }
+    SourceExcerpt { path: escape_control(file_path(sources, file)), first_line, text: escape_lines(lines.text), marks }
 }
 
-fn path(sources: &SourceMap, file: FileId) -> &str {
+fn file_path(sources: &SourceMap, file: FileId) -> &str {
     sources.path(file).as_str()
 }
 
@@ -117,32 +117,32 @@ struct ExcerptLines<'t> {
 
 impl ExcerptLines<'_> {
     /// Marks only the first line of a location: a caret under a whole map is not helpful.
-    fn mark(&self, place: &LabeledSpan, whole: &str) -> ExcerptMark {
+    fn build_mark(&self, place: &LabeledSpan, whole: &str) -> ExcerptMark {
         let start = place.span.start as usize;
-        let end = (place.span.end as usize).clamp(start, line_end(whole, start));
+        let end = (place.span.end as usize).clamp(start, find_line_end(whole, start));
         let shifted = |at: usize| escape_lines(&self.text[..at - self.start]).len();
         ExcerptMark { kind: place.kind, range: shifted(start)..shifted(end), label: place.label.clone() }
     }
 }
 
-fn line_start(text: &str, at: usize) -> usize {
+fn find_line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-fn line_end(text: &str, at: usize) -> usize {
+fn find_line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline)
 }
 
 /// Escapes control and bidi characters, newlines included, as `\u{…}`.
-pub fn escape(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |out, c| push(out, c, acts(c)))
+pub fn escape_control(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |out, c| push_escaped(out, c, is_unsafe_char(c)))
 }
 
 fn escape_lines(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |out, c| push(out, c, c != '\n' && acts(c)))
+    text.chars().fold(String::with_capacity(text.len()), |out, c| push_escaped(out, c, c != '\n' && is_unsafe_char(c)))
 }
 
-fn push(mut out: String, c: char, escaped: bool) -> String {
+fn push_escaped(mut out: String, c: char, escaped: bool) -> String {
     match (c, escaped) {
         ('\t', _) => out.push_str("    "),
         (_, true) => out.extend(c.escape_unicode()),
@@ -152,7 +152,7 @@ fn push(mut out: String, c: char, escaped: bool) -> String {
 }
 
 /// Reports whether a character could move the cursor, or reorder or hide text.
-fn acts(c: char) -> bool {
+fn is_unsafe_char(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}')
         || matches!(c, '\u{e0000}'..='\u{e0fff}')
@@ -165,7 +165,7 @@ mod tests {
 
     fn sources(text: &str) -> (SourceMap, FileId) {
         let mut sources = SourceMap::default();
-        let file = sources.add("inventory.yaml", text);
+        let file = sources.add_file("inventory.yaml", text);
         (sources, file)
     }
 
@@ -177,10 +177,10 @@ mod tests {
     fn one_place_with_hint() {
         let (sources, file) = sources("cluster: a\nhosst:\n  x: ~\n");
         let diag = Diag::error(Code::UnknownKey, "unknown key `hosst` in an inventory")
-            .at(span(file, 11, 16))
+            .with_span(span(file, 11, 16))
             .hint("did you mean `hosts`?");
         assert_eq!(
-            render(&diag, &sources, false),
+            render_diag(&diag, &sources, false),
             "error[F0104]: unknown key `hosst` in an inventory\n --> inventory.yaml:2:1\n  |\n2 | hosst:\n  | ^^^^^\n  |\n  = hint: did you mean `hosts`?"
         );
     }
@@ -191,10 +191,10 @@ mod tests {
         let (sources, file) = sources(&text);
         let at = text.len() as u32 - 5;
         let diag = Diag::error(Code::Duplicate, "`a` is named twice")
-            .at(span(file, at, at + 1))
+            .with_span(span(file, at, at + 1))
             .label("again")
-            .also(span(file, 0, 1), "first");
-        let text = render(&diag, &sources, false);
+            .with_other_span(span(file, 0, 1), "first");
+        let text = render_diag(&diag, &sources, false);
         assert!(text.contains("42 | a: 2\n   | ^ again"), "{text}");
         assert!(text.contains(" 1 | a: 1\n   | - first"), "{text}");
     }
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn nothing_acts_on_the_terminal() {
         let (sources, file) = sources("\u{202e}key\u{1b}[31m: 1\n");
-        let diag = Diag::error(Code::UnknownKey, "bad \u{1b}[2J\nkey").at(span(file, 3, 6));
-        let text = render(&diag, &sources, false);
+        let diag = Diag::error(Code::UnknownKey, "bad \u{1b}[2J\nkey").with_span(span(file, 3, 6));
+        let text = render_diag(&diag, &sources, false);
         assert!(text.contains("bad \\u{1b}[2J\\u{a}key"), "{text}");
         assert!(text.contains("\\u{202e}key\\u{1b}[31m: 1"), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_place_at_the_very_end() {
         let (sources, file) = sources("a: [1,");
-        let text = render(&Diag::error(Code::Yaml, "unclosed").at(span(file, 6, 6)), &sources, false);
+        let text = render_diag(&Diag::error(Code::Yaml, "unclosed").with_span(span(file, 6, 6)), &sources, false);
         assert!(text.starts_with("error[F0102]: unclosed\n --> inventory.yaml:1:7"), "{text}");
     }
 }

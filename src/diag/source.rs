@@ -24,7 +24,7 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    pub fn add(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<Arc<str>>) -> FileId {
+    pub fn add_file(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         self.files.push((path.into(), text.into()));
         FileId(self.files.len() as u32 - 1)
     }
@@ -51,7 +51,7 @@ impl SourceMap {
     }
 
     /// Returns `file:line:col` of the start of `span`.
-    pub fn place(&self, span: Span) -> String {
+    pub fn format_location(&self, span: Span) -> String {
         let (line, column) = self.line_col(span);
         format!("{}:{line}:{column}", self.path(span.file))
     }

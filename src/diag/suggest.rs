@@ -19,18 +19,18 @@ pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -
     known
         .into_iter()
         .filter(near)
-        .map(|candidate| (distance(typed, candidate), candidate))
+        .map(|candidate| (edit_distance(typed, candidate), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min()
         .map(|(_, candidate)| candidate)
 }
 
-fn distance(typed: &str, candidate: &str) -> usize {
+fn edit_distance(typed: &str, candidate: &str) -> usize {
     strsim::osa_distance(&typed.to_lowercase(), &candidate.to_lowercase())
 }
 
 /// Returns the hint for an unknown name.
-pub(super) fn hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(super) fn format_name_hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const FEW: usize = 12;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(near) = did_you_mean(typed, known.iter().copied()) {

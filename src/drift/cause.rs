@@ -50,7 +50,7 @@ impl DriftCause {
     }
 
     /// Returns a lowercase fragment for people.
-    pub fn meaning(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::MachineChanged => "the machine changed",
             Self::RecipeChanged => "the recipe changed and was not applied",
@@ -99,7 +99,7 @@ pub struct AppliedAttribute<'a> {
 ///
 /// The digests alone show whether the recipe changed. Whether the machine changed, too, requires a value in both the
 /// record and the observation: without one, the result is limited to what is certain.
-pub fn cause(
+pub fn classify_cause(
     desired: &DesiredAttribute<'_>,
     seen: &ObservedAttribute<'_>,
     last: Option<&AppliedAttribute<'_>>,
@@ -109,12 +109,12 @@ pub fn cause(
         (StepVerdict::Pending, ..) => DriftCause::Pending,
         (_, None, _) | (_, _, None) => DriftCause::Unknown,
         (_, Some(last), Some(digest)) if last.digest == digest => DriftCause::MachineChanged,
-        (_, Some(last), Some(_)) => since_the_recipe_changed(desired.value, seen.value, last.value),
+        (_, Some(last), Some(_)) => classify_changed_recipe(desired.value, seen.value, last.value),
     }
 }
 
 /// Returns the cause for one attribute of a step whose declaration changed since the last apply.
-fn since_the_recipe_changed(
+fn classify_changed_recipe(
     desired: AttributeValue<'_>,
     seen: AttributeValue<'_>,
     last: AttributeValue<'_>,
@@ -130,7 +130,7 @@ fn since_the_recipe_changed(
 }
 
 /// Returns the severity of a finding: hardware faults are the most severe, intended changes the least.
-pub fn severity(cause: DriftCause, verdict: StepVerdict, disruption: DisruptionClass) -> FindingSeverity {
+pub fn rate_severity(cause: DriftCause, verdict: StepVerdict, disruption: DisruptionClass) -> FindingSeverity {
     match cause {
         DriftCause::HardwareFault => FindingSeverity::Critical,
         DriftCause::RecipeChanged | DriftCause::Pending | DriftCause::NoLongerDeclared => FindingSeverity::Low,
@@ -202,14 +202,14 @@ mod tests {
             let last = last.map(|(digest, value)| AppliedAttribute { digest, value });
             let (desired, seen) =
                 (DesiredAttribute { digest, value: desired }, ObservedAttribute { verdict, value: seen });
-            let found = cause(&desired, &seen, last.as_ref());
+            let found = classify_cause(&desired, &seen, last.as_ref());
             assert_eq!(found, expected, "{desired:?} {seen:?} {last:?}");
         }
     }
 
     #[test]
     fn how_much_each_cause_matters() {
-        let change = |cause, class| severity(cause, StepVerdict::Change, class);
+        let change = |cause, class| rate_severity(cause, StepVerdict::Change, class);
         assert_eq!(change(DriftCause::MachineChanged, DisruptionClass::D1), FindingSeverity::Medium);
         assert_eq!(change(DriftCause::Both, DisruptionClass::D2), FindingSeverity::High);
         assert_eq!(change(DriftCause::Unknown, DisruptionClass::D3), FindingSeverity::High);
@@ -218,14 +218,14 @@ mod tests {
             assert_eq!(change(cause, DisruptionClass::D3), FindingSeverity::Low);
         }
         let blocked = StepVerdict::Blocked(BlockClass::Busy);
-        assert_eq!(severity(DriftCause::MachineChanged, blocked, DisruptionClass::D3), FindingSeverity::Medium);
+        assert_eq!(rate_severity(DriftCause::MachineChanged, blocked, DisruptionClass::D3), FindingSeverity::Medium);
     }
 
     #[test]
     fn every_cause_has_a_name_that_json_has_too() {
         for cause in DriftCause::ALL {
             assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
-            assert!(!cause.meaning().is_empty());
+            assert!(!cause.describe().is_empty());
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of the file.
-const VERSION: u32 = 1;
+const COUNTERS_VERSION: u32 = 1;
 
 /// Values by part and counter.
 pub type CounterValues = BTreeMap<(String, String), u64>;
@@ -36,26 +36,26 @@ impl HardwareCounters {
     /// Parses the file of an earlier run. An invalid file counts as empty: then there are no increases.
     pub fn parse(text: &str) -> Self {
         let read: Option<Self> = serde_json::from_str(text).ok();
-        read.filter(|counters| counters.version == VERSION).unwrap_or_default()
+        read.filter(|counters| counters.version == COUNTERS_VERSION).unwrap_or_default()
     }
 
     /// Stores the current values of a host, and returns the increases. There are none if the host was rebooted since,
     /// or a counter was reset.
-    pub fn take(&mut self, host: &HostName, boot: &str, time: &str, now: &CounterValues) -> CounterGrowth {
-        self.version = VERSION;
+    pub fn update_host(&mut self, host: &HostName, boot: &str, time: &str, now: &CounterValues) -> CounterGrowth {
+        self.version = COUNTERS_VERSION;
         let mut parts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for ((part, name), value) in now {
             parts.entry(part.clone()).or_default().insert(name.clone(), *value);
         }
         let read = HostCounters { boot: boot.to_owned(), time: time.to_owned(), parts };
         match self.hosts.insert(host.clone(), read) {
-            Some(before) if before.boot == boot => grown(&before, now),
+            Some(before) if before.boot == boot => compute_growth(&before, now),
             _ => CounterGrowth::new(),
         }
     }
 }
 
-fn grown(before: &HostCounters, now: &CounterValues) -> CounterGrowth {
+fn compute_growth(before: &HostCounters, now: &CounterValues) -> CounterGrowth {
     let since = |key: &(String, String)| before.parts.get(&key.0)?.get(&key.1).copied();
     let rose = |(key, value): (&(String, String), &u64)| {
         let grown = value.checked_sub(since(key)?).filter(|grown| *grown > 0)?;
@@ -86,11 +86,11 @@ mod tests {
         for ((boot, value), (later, now), expected) in table {
             let (host, mut counters) = (HostName::new("h"), HardwareCounters::default());
             assert_eq!(
-                counters.take(&host, boot, "t1", &ports(value)),
+                counters.update_host(&host, boot, "t1", &ports(value)),
                 CounterGrowth::new(),
                 "the first read has no increase"
             );
-            let grown = counters.take(&host, later, "t2", &ports(now));
+            let grown = counters.update_host(&host, later, "t2", &ports(now));
             let found = grown.into_values().next();
             assert_eq!(found, expected.map(|grown| (grown, "t1".to_owned())), "{boot} {value} {later} {now}");
         }
@@ -99,14 +99,14 @@ mod tests {
     #[test]
     fn a_port_that_was_not_there_before_has_not_grown() {
         let (host, mut counters) = (HostName::new("h"), HardwareCounters::default());
-        counters.take(&host, "a", "t1", &CounterValues::new());
-        assert_eq!(counters.take(&host, "a", "t2", &ports(9)), CounterGrowth::new());
+        counters.update_host(&host, "a", "t1", &CounterValues::new());
+        assert_eq!(counters.update_host(&host, "a", "t2", &ports(9)), CounterGrowth::new());
     }
 
     #[test]
     fn what_is_kept_reads_back_and_what_is_broken_is_nothing() {
         let mut counters = HardwareCounters::default();
-        counters.take(&HostName::new("h"), "a", "t1", &ports(4));
+        counters.update_host(&HostName::new("h"), "a", "t1", &ports(4));
         assert_eq!(HardwareCounters::parse(&serde_json::to_string(&counters).unwrap()), counters);
         assert_eq!(HardwareCounters::parse("{\"version\": 1, \"ho"), HardwareCounters::default());
         assert_eq!(HardwareCounters::parse("{\"version\": 2, \"hosts\": {}}"), HardwareCounters::default());

@@ -1,7 +1,9 @@
 //! Differences of a step by attribute, and their cause.
 
-use super::cause::{self, AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, severity};
-use super::last::{AppliedRecordView, comparable};
+use super::cause::{
+    self, AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, rate_severity,
+};
+use super::last::{AppliedRecordView, to_comparable_value};
 use super::model::{DriftFinding, LastApplied};
 use crate::config::ExpansionState;
 use crate::model::UntrustedText;
@@ -10,13 +12,15 @@ use crate::probe::KEY_LEFT_OUT;
 use crate::resource::AttributeChange;
 
 /// Returns the differing attributes. A missing object is one finding, not one for each attribute.
-pub(super) fn attributes(step: &StepPlan) -> Vec<Option<AttributeChange>> {
+pub(super) fn list_changed_attributes(step: &StepPlan) -> Vec<Option<AttributeChange>> {
     let missing = |change: &AttributeChange| change.from.is_none() && change.to.is_some() && !change.secret;
     match step.changes.as_slice() {
         [] => vec![None],
         [first, _, ..] if step.changes.iter().all(missing) => {
-            let whole =
-                AttributeChange { diff: first.diff.clone(), ..AttributeChange::new("exists", None, Some(PRESENT)) };
+            let whole = AttributeChange {
+                diff: first.diff.clone(),
+                ..AttributeChange::new("exists", None, Some(PRESENT_VALUE))
+            };
             vec![Some(whole)]
         }
         changes => changes.iter().cloned().map(Some).collect(),
@@ -24,10 +28,10 @@ pub(super) fn attributes(step: &StepPlan) -> Vec<Option<AttributeChange>> {
 }
 
 /// The declared value of `exists`.
-const PRESENT: &str = "present";
+const PRESENT_VALUE: &str = "present";
 
 /// Adds an attribute and its values to a finding.
-pub(super) fn tell(finding: &mut DriftFinding, change: Option<&AttributeChange>) {
+pub(super) fn fill_attribute(finding: &mut DriftFinding, change: Option<&AttributeChange>) {
     let Some(change) = change else { return };
     finding.attribute = Some(change.attribute.to_string());
     finding.secret = change.secret;
@@ -39,40 +43,40 @@ pub(super) fn tell(finding: &mut DriftFinding, change: Option<&AttributeChange>)
 }
 
 /// Adds cause, severity and last apply to a finding.
-pub(super) fn explain(
+pub(super) fn explain_cause(
     finding: &mut DriftFinding,
     step: &StepPlan,
     change: Option<&AttributeChange>,
     digest: Option<&str>,
     record: Option<&AppliedRecordView<'_>>,
 ) {
-    let value = record.and_then(|record| last_value(record, change));
+    let value = record.and_then(|record| last_applied_value(record, change));
     let (to, from) = match change.filter(|change| !change.secret) {
-        Some(change) => (told(change.to.as_ref()), told(change.from.as_ref())),
+        Some(change) => (to_attribute_value(change.to.as_ref()), to_attribute_value(change.from.as_ref())),
         None => (AttributeValue::Untold, AttributeValue::Untold),
     };
     let desired = DesiredAttribute { digest, value: to };
     let seen = ObservedAttribute { verdict: step.verdict, value: from };
-    let last =
-        record.map(|record| AppliedAttribute { digest: record.digest(), value: last_told(record, value.as_deref()) });
-    finding.cause = cause::cause(&desired, &seen, last.as_ref());
-    finding.severity = severity(finding.cause, finding.verdict, finding.disruption);
-    finding.last_applied = record.map(|record| record.told(value));
+    let last = record
+        .map(|record| AppliedAttribute { digest: record.digest(), value: to_applied_value(record, value.as_deref()) });
+    finding.cause = cause::classify_cause(&desired, &seen, last.as_ref());
+    finding.severity = rate_severity(finding.cause, finding.verdict, finding.disruption);
+    finding.last_applied = record.map(|record| record.to_last_applied(value));
 }
 
-fn told(value: Option<&UntrustedText>) -> AttributeValue<'_> {
-    comparable(value.map(UntrustedText::raw))
+fn to_attribute_value(value: Option<&UntrustedText>) -> AttributeValue<'_> {
+    to_comparable_value(value.map(UntrustedText::raw))
 }
 
-fn last_value(record: &AppliedRecordView<'_>, change: Option<&AttributeChange>) -> Option<String> {
+fn last_applied_value(record: &AppliedRecordView<'_>, change: Option<&AttributeChange>) -> Option<String> {
     let change = change.filter(|change| !change.secret)?;
     match change.attribute.as_str() {
-        "exists" => (!record.is_removal()).then(|| PRESENT.to_owned()),
-        attribute => record.value(attribute),
+        "exists" => (!record.is_removal()).then(|| PRESENT_VALUE.to_owned()),
+        attribute => record.attribute_value(attribute),
     }
 }
 
-fn last_told<'v>(record: &AppliedRecordView<'_>, value: Option<&'v str>) -> AttributeValue<'v> {
+fn to_applied_value<'v>(record: &AppliedRecordView<'_>, value: Option<&'v str>) -> AttributeValue<'v> {
     match value {
         _ if record.is_removal() => AttributeValue::Nothing,
         Some(value) => AttributeValue::Value(value),
@@ -81,22 +85,22 @@ fn last_told<'v>(record: &AppliedRecordView<'_>, value: Option<&'v str>) -> Attr
 }
 
 /// Returns the digest of a declaration, in the form used in records.
-pub(super) fn declared(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Option<String> {
+pub(super) fn digest_declared(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
-    let digest = plan::desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
+    let digest = plan::digest_desired(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
     let left_out = case.seen.key.as_deref().is_none_or(|key| key == KEY_LEFT_OUT);
     (!digest.starts_with("keyed:") || !left_out).then_some(digest)
 }
 
 /// Returns the cause by all records of a recipe, and the latest record.
-pub(super) fn of_recipe(case: &HostContext<'_>, recipe: &str) -> (DriftCause, Option<LastApplied>) {
-    let turns = case.turns();
+pub(super) fn classify_recipe_cause(case: &HostContext<'_>, recipe: &str) -> (DriftCause, Option<LastApplied>) {
+    let turns = case.expand_local_steps();
     let own = turns.iter().filter(|turn| *turn.expanded.id.recipe == *recipe);
     let (mut latest, mut moved): (Option<LastApplied>, bool) = (None, false);
     for turn in own {
-        let Some(record) = case.record(&turn.expanded.id).map(AppliedRecordView::new) else { continue };
-        moved |= declared(case, turn).is_some_and(|digest| digest != record.digest());
-        let told = record.told(None);
+        let Some(record) = case.find_record(&turn.expanded.id).map(AppliedRecordView::new) else { continue };
+        moved |= digest_declared(case, turn).is_some_and(|digest| digest != record.digest());
+        let told = record.to_last_applied(None);
         if latest.as_ref().is_none_or(|latest| latest.time < told.time) {
             latest = Some(told);
         }

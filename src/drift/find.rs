@@ -2,7 +2,7 @@
 
 use super::cause::DriftCause;
 use super::counters::CounterGrowth;
-use super::explain::{attributes, declared, explain, of_recipe, tell};
+use super::explain::{classify_recipe_cause, digest_declared, explain_cause, fill_attribute, list_changed_attributes};
 use super::health::{self, HostFault};
 use super::last::AppliedRecordView;
 use super::model::{
@@ -44,28 +44,28 @@ pub struct DetectionContext<'l> {
 }
 
 /// Returns the drift from the declared state with its causes. `plan` was made from `inputs`. History is added later.
-pub fn find(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionContext<'_>) -> DetectedDrift {
+pub fn compute_drift(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionContext<'_>) -> DetectedDrift {
     let expander = StepExpander::new(inputs.project);
-    let ground = inputs.ground(&expander);
+    let ground = inputs.plan_context(&expander);
     let seen: BTreeMap<&HostName, &ObservedHost> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
     let mut passing = IgnoreRuleMatcher::new(inputs.project, look.now);
     let mut found = DetectedDrift::default();
     for host in &plan.hosts {
         let took = look.took.get(&host.host).copied().unwrap_or_default();
-        let drift = of_host(host, took);
+        let drift = start_host_drift(host, took);
         let mut of_one =
             HostDriftCollector { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
         if let Some(case) = seen.get(&host.host).and_then(|seen| HostContext::new(ground, &host.host, seen)) {
-            of_one.all(&case, look.grown.get(&host.host).unwrap_or(&CounterGrowth::new()));
+            of_one.collect_findings(&case, look.grown.get(&host.host).unwrap_or(&CounterGrowth::new()));
         }
         let drift = of_one.drift;
         found.hosts.push(drift);
     }
-    found.ignored = passing.lines();
+    found.ignored = passing.list_rule_results();
     found
 }
 
-fn of_host(plan: &HostPlan, took: Duration) -> HostDrift {
+fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
     HostDrift {
         host: plan.host.clone(),
         reach: plan.reach.clone(),
@@ -86,56 +86,56 @@ struct HostDriftCollector<'l, 'p> {
 }
 
 impl HostDriftCollector<'_, '_> {
-    fn all(&mut self, case: &HostContext<'_>, grown: &CounterGrowth) {
+    fn collect_findings(&mut self, case: &HostContext<'_>, grown: &CounterGrowth) {
         if self.plan.reach != HostReachability::Observed {
             return;
         }
         // Most of ten thousand hosts match; nothing more is evaluated for them.
         let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());
-        let turns = if quiet { Vec::new() } else { case.turns() };
+        let turns = if quiet { Vec::new() } else { case.expand_local_steps() };
         for step in &self.plan.steps {
-            self.step(case, &turns, step);
+            self.check_step(case, &turns, step);
         }
         for verify in &self.plan.verify {
-            self.verify(case, verify);
+            self.check_verification(case, verify);
         }
         for left in &self.plan.undeclared {
-            self.undeclared(case, left);
+            self.add_undeclared(case, left);
         }
-        for (fact, _) in health::FACTS {
+        for (fact, _) in health::HEALTH_FACTS {
             if let Some(Err(why)) = case.seen.facts.0.get(fact) {
-                self.unhealthy(fact, why);
+                self.add_unreadable_fact(fact, why);
             }
         }
-        self.node(case);
-        for fault in health::faults(&case.seen.facts, grown) {
-            self.fault(fault);
+        self.check_node(case);
+        for fault in health::detect_faults(&case.seen.facts, grown) {
+            self.add_hardware_fault(fault);
         }
     }
 
     /// Adds a finding, unless it is ignored.
-    fn push(&mut self, finding: DriftFinding, paths: &[String]) {
+    fn push_finding(&mut self, finding: DriftFinding, paths: &[String]) {
         let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
-        match self.passing.passes(recipe, step, paths) {
-            true => self.pass(recipe, step),
+        match self.passing.try_ignore(recipe, step, paths) {
+            true => self.record_ignored_step(recipe, step),
             false => self.found.findings.push(finding),
         }
     }
 
-    fn push_unsure(&mut self, unsure: UndecidedItem, paths: &[String]) {
+    fn push_undecided(&mut self, unsure: UndecidedItem, paths: &[String]) {
         let (recipe, step) = (unsure.recipe.raw(), unsure.step.raw());
-        match self.passing.passes(recipe, step, paths) {
-            true => self.pass(recipe, step),
+        match self.passing.try_ignore(recipe, step, paths) {
+            true => self.record_ignored_step(recipe, step),
             false => self.found.unknown.push(unsure),
         }
     }
 
-    fn pass(&mut self, recipe: &str, step: &str) {
+    fn record_ignored_step(&mut self, recipe: &str, step: &str) {
         self.found.ignored_steps.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
     }
 
-    fn unhealthy(&mut self, fact: &str, why: &UnansweredReason) {
-        self.undecided(HARDWARE, EVERY_STEP);
+    fn add_unreadable_fact(&mut self, fact: &str, why: &UnansweredReason) {
+        self.mark_undecided(HARDWARE, EVERY_STEP);
         let unsure = UndecidedItem {
             host: self.plan.host.clone(),
             recipe: HARDWARE.into(),
@@ -145,11 +145,11 @@ impl HostDriftCollector<'_, '_> {
             hint: None,
             place: String::new(),
         };
-        self.push_unsure(unsure, &[]);
+        self.push_undecided(unsure, &[]);
     }
 
     /// Reports a node that a run drained and did not uncordon: it takes no pods, even if every step matches.
-    fn node(&mut self, case: &HostContext<'_>) {
+    fn check_node(&mut self, case: &HostContext<'_>) {
         match case.seen.node.as_ref() {
             Some(ObservedNode::Node { name, left: Some(run) }) => {
                 let finding = DriftFinding {
@@ -158,12 +158,12 @@ impl HostDriftCollector<'_, '_> {
                     reason: format!("still drained by run {}", run.raw()).into(),
                     hint: Some("run `forge apply`: a successful apply uncordons it".to_owned()),
                     cause: DriftCause::Pending,
-                    ..self.blank(KUBERNETES, NODE, FindingAspect::Node)
+                    ..self.blank_finding(KUBERNETES, NODE, FindingAspect::Node)
                 };
-                self.push(finding, &[]);
+                self.push_finding(finding, &[]);
             }
             Some(ObservedNode::Unknown { why }) => {
-                self.undecided(KUBERNETES, NODE);
+                self.mark_undecided(KUBERNETES, NODE);
                 let reason = format!("its node of Kubernetes could not be determined: {}", why.raw()).into();
                 let host = self.plan.host.clone();
                 let (recipe, step) = (KUBERNETES.into(), NODE.into());
@@ -176,13 +176,13 @@ impl HostDriftCollector<'_, '_> {
                     hint: None,
                     place: String::new(),
                 };
-                self.push_unsure(unsure, &[]);
+                self.push_undecided(unsure, &[]);
             }
             _ => {}
         }
     }
 
-    fn fault(&mut self, fault: HostFault) {
+    fn add_hardware_fault(&mut self, fault: HostFault) {
         let finding = DriftFinding {
             kind: fault.kind.into(),
             title: format!("{} {}", fault.kind, fault.part).into(),
@@ -192,60 +192,64 @@ impl HostDriftCollector<'_, '_> {
             level: VerifyLevel::L3,
             action: Some(fault.action),
             attribute: Some(fault.aspect),
-            ..self.blank(HARDWARE, &format!("{} {}", fault.kind, fault.part), FindingAspect::Health)
+            ..self.blank_finding(HARDWARE, &format!("{} {}", fault.kind, fault.part), FindingAspect::Health)
         };
-        self.push(finding, &[]);
+        self.push_finding(finding, &[]);
     }
 
-    fn step(&mut self, case: &HostContext<'_>, turns: &[StepInstance<'_>], step: &StepPlan) {
+    fn check_step(&mut self, case: &HostContext<'_>, turns: &[StepInstance<'_>], step: &StepPlan) {
         let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
         let judged = match (&step.envelope, turn) {
             // A prediction of a plan is not an observation: assess the step by what was observed only.
-            (Some(_), Some(turn)) => alone(step, &plan::judge(case, turn, turns, &StepPredictions::default())),
+            (Some(_), Some(turn)) => {
+                step_as_observed(step, &plan::assess_step(case, turn, turns, &StepPredictions::default()))
+            }
             (Some(_), None) => None,
             (None, _) => Some(step.clone()),
         };
         match judged {
-            None => self.follows(step),
-            Some(step) => self.judged(case, turn, &step),
+            None => self.count_follow_up(step),
+            Some(step) => self.add_assessed_step(case, turn, &step),
         }
     }
 
-    fn follows(&mut self, step: &StepPlan) {
+    fn count_follow_up(&mut self, step: &StepPlan) {
         self.drift.follow += 1;
-        self.undecided(&step.id.recipe, &name(step));
+        self.mark_undecided(&step.id.recipe, &format_step_name(step));
     }
 
-    fn judged(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+    fn add_assessed_step(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
         match step.verdict {
             StepVerdict::Ok => self.drift.settled += 1,
             StepVerdict::NotApplicable => {}
-            StepVerdict::Unknown => self.unsure(turn, step),
-            StepVerdict::Blocked(_) if self.again(step) => {}
-            StepVerdict::Change | StepVerdict::Pending | StepVerdict::Blocked(_) => self.differs(case, turn, step),
+            StepVerdict::Unknown => self.add_undecided_step(turn, step),
+            StepVerdict::Blocked(_) if self.merge_repeated_block(step) => {}
+            StepVerdict::Change | StepVerdict::Pending | StepVerdict::Blocked(_) => {
+                self.add_step_findings(case, turn, step)
+            }
         }
     }
 
-    fn unsure(&mut self, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
-        self.undecided(&step.id.recipe, &name(step));
+    fn add_undecided_step(&mut self, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+        self.mark_undecided(&step.id.recipe, &format_step_name(step));
         let unsure = UndecidedItem {
             host: self.plan.host.clone(),
             recipe: (*step.id.recipe).into(),
-            step: name(step).into(),
+            step: format_step_name(step).into(),
             aspect: FindingAspect::Step,
             reason: step.reason.clone(),
             hint: step.hint.clone(),
             place: step.place.to_string(),
         };
-        self.push_unsure(unsure, &paths(turn));
+        self.push_undecided(unsure, &list_paths(turn));
     }
 
-    fn undecided(&mut self, recipe: &str, step: &str) {
+    fn mark_undecided(&mut self, recipe: &str, step: &str) {
         self.found.undecided.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
     }
 
     /// Reports whether an earlier step of the recipe is blocked for the same reason: it is listed once, with a count.
-    fn again(&mut self, step: &StepPlan) -> bool {
+    fn merge_repeated_block(&mut self, step: &StepPlan) -> bool {
         let (host, recipe) = (&self.plan.host, &*step.id.recipe);
         let same = |told: &&mut DriftFinding| {
             told.host == *host
@@ -257,25 +261,25 @@ impl HostDriftCollector<'_, '_> {
             Some(told) => told.also += 1,
             None => return false,
         }
-        let name = name(step);
-        self.undecided(&step.id.recipe, &name);
+        let name = format_step_name(step);
+        self.mark_undecided(&step.id.recipe, &name);
         true
     }
 
-    fn differs(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
-        let record = case.record(&step.id).map(AppliedRecordView::new);
-        let digest = turn.and_then(|turn| declared(case, turn));
-        let paths = paths(turn);
-        for change in attributes(step) {
-            let mut finding = self.of_step(step);
+    fn add_step_findings(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+        let record = case.find_record(&step.id).map(AppliedRecordView::new);
+        let digest = turn.and_then(|turn| digest_declared(case, turn));
+        let paths = list_paths(turn);
+        for change in list_changed_attributes(step) {
+            let mut finding = self.build_step_finding(step);
             finding.path = paths.first().map(|path| path.as_str().into());
-            tell(&mut finding, change.as_ref());
-            explain(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
-            self.push(finding, &paths);
+            fill_attribute(&mut finding, change.as_ref());
+            explain_cause(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
+            self.push_finding(finding, &paths);
         }
     }
 
-    fn of_step(&self, step: &StepPlan) -> DriftFinding {
+    fn build_step_finding(&self, step: &StepPlan) -> DriftFinding {
         DriftFinding {
             kind: step.kind.as_str().into(),
             title: step.title.clone(),
@@ -285,26 +289,26 @@ impl HostDriftCollector<'_, '_> {
             disruption: if step.by_reboot { DisruptionClass::D3 } else { step.disruption },
             level: step.level,
             place: step.place.to_string(),
-            ..self.blank(&step.id.recipe, &name(step), FindingAspect::Step)
+            ..self.blank_finding(&step.id.recipe, &format_step_name(step), FindingAspect::Step)
         }
     }
 
-    fn verify(&mut self, case: &HostContext<'_>, verify: &VerifyPlan) {
+    fn check_verification(&mut self, case: &HostContext<'_>, verify: &VerifyPlan) {
         match verify.verdict {
             StepVerdict::Ok => self.drift.settled += 1,
             StepVerdict::NotApplicable => {}
             // It runs once the steps of its recipe match.
-            StepVerdict::Pending => self.undecided(&verify.recipe, &verify.name),
-            StepVerdict::Unknown => self.unsure_verify(verify),
+            StepVerdict::Pending => self.mark_undecided(&verify.recipe, &verify.name),
+            StepVerdict::Unknown => self.add_undecided_verification(verify),
             StepVerdict::Change | StepVerdict::Blocked(_) => {
-                let finding = self.of_verify(case, verify);
-                self.push(finding, &[]);
+                let finding = self.build_verification_finding(case, verify);
+                self.push_finding(finding, &[]);
             }
         }
     }
 
-    fn unsure_verify(&mut self, verify: &VerifyPlan) {
-        self.undecided(&verify.recipe, &verify.name);
+    fn add_undecided_verification(&mut self, verify: &VerifyPlan) {
+        self.mark_undecided(&verify.recipe, &verify.name);
         let unsure = UndecidedItem {
             host: self.plan.host.clone(),
             recipe: verify.recipe.as_str().into(),
@@ -314,12 +318,12 @@ impl HostDriftCollector<'_, '_> {
             hint: None,
             place: verify.place.clone(),
         };
-        self.push_unsure(unsure, &[]);
+        self.push_undecided(unsure, &[]);
     }
 
     /// Builds the finding of a verification. It has no record of its own: the records of its recipe show the cause.
-    fn of_verify(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> DriftFinding {
-        let (cause, last_applied) = of_recipe(case, &verify.recipe);
+    fn build_verification_finding(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> DriftFinding {
+        let (cause, last_applied) = classify_recipe_cause(case, &verify.recipe);
         DriftFinding {
             verdict: verify.verdict,
             reason: verify.reason.clone(),
@@ -328,14 +332,14 @@ impl HostDriftCollector<'_, '_> {
             cause,
             last_applied,
             severity: if cause == DriftCause::RecipeChanged { FindingSeverity::Low } else { FindingSeverity::High },
-            ..self.blank(&verify.recipe, &verify.name, FindingAspect::Verification)
+            ..self.blank_finding(&verify.recipe, &verify.name, FindingAspect::Verification)
         }
     }
 
-    fn undeclared(&mut self, case: &HostContext<'_>, left: &UndeclaredResource) {
+    fn add_undeclared(&mut self, case: &HostContext<'_>, left: &UndeclaredResource) {
         let whole = left.step.raw();
         let (recipe, step) = whole.split_once('/').unwrap_or(("", whole));
-        let record = case.seen.record(&case.ground.project.cluster, whole).map(AppliedRecordView::new);
+        let record = case.seen.find_record(&case.ground.project.cluster, whole).map(AppliedRecordView::new);
         let is_path = record.as_ref().is_some_and(|record| record.is_about_path(left.title.raw()));
         let finding = DriftFinding {
             kind: left.kind.clone(),
@@ -344,16 +348,16 @@ impl HostDriftCollector<'_, '_> {
             reason: "was applied and is no longer declared".into(),
             cause: DriftCause::NoLongerDeclared,
             severity: FindingSeverity::Low,
-            last_applied: record.map(|record| record.told(None)),
+            last_applied: record.map(|record| record.to_last_applied(None)),
             // A step may have managed several objects over time.
             attribute: Some(left.title.raw().to_owned()),
-            ..self.blank(recipe, step, FindingAspect::Undeclared)
+            ..self.blank_finding(recipe, step, FindingAspect::Undeclared)
         };
         let paths = [left.title.raw().to_owned()];
-        self.push(finding, &paths);
+        self.push_finding(finding, &paths);
     }
 
-    fn blank(&self, recipe: &str, step: &str, aspect: FindingAspect) -> DriftFinding {
+    fn blank_finding(&self, recipe: &str, step: &str, aspect: FindingAspect) -> DriftFinding {
         DriftFinding {
             host: self.plan.host.clone(),
             recipe: recipe.into(),
@@ -398,14 +402,14 @@ const KUBERNETES: &str = "kubernetes";
 const NODE: &str = "node";
 
 /// Returns the paths that a step instance manages, completely or in part.
-fn paths(turn: Option<&StepInstance<'_>>) -> Vec<String> {
+fn list_paths(turn: Option<&StepInstance<'_>>) -> Vec<String> {
     let Some(ExpansionState::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
-    let claims = resource.claims().into_iter().chain(resource.shares());
+    let claims = resource.exclusive_claims().into_iter().chain(resource.shared_claims());
     claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
 }
 
 /// Returns the step's name with its key.
-fn name(step: &StepPlan) -> String {
+fn format_step_name(step: &StepPlan) -> String {
     match &step.id.key {
         Some(key) => format!("{}[{key}]", step.id.step),
         None => step.id.step.to_string(),
@@ -414,7 +418,7 @@ fn name(step: &StepPlan) -> String {
 
 /// Returns the step as assessed by what was observed only; `None` if that is not conclusive: it cannot be assessed
 /// before an earlier step has run.
-fn alone(step: &StepPlan, ruling: &StepAssessment) -> Option<StepPlan> {
+fn step_as_observed(step: &StepPlan, ruling: &StepAssessment) -> Option<StepPlan> {
     let judged = &ruling.judgement;
     let certain = matches!(
         judged.verdict,

@@ -37,28 +37,30 @@ pub struct HostFault {
 
 /// Facts with faults, and the facts of which the project must use at least one: hosts without GPUs are not queried
 /// about them.
-pub const FACTS: [(&str, &[&str]); 4] = [
-    ("gpus", OF_GPUS),
-    ("gpu_state", OF_GPUS),
-    ("hardware_errors", OF_GPUS),
+pub const HEALTH_FACTS: [(&str, &[&str]); 4] = [
+    ("gpus", GPU_FACTS),
+    ("gpu_state", GPU_FACTS),
+    ("hardware_errors", GPU_FACTS),
     ("rdma_counters", &["rdma", "rdma_counters", "ofed", "roce"]),
 ];
 
-const OF_GPUS: &[&str] = &["gpus", "gpu_state", "driver", "fabricmanager", "nvswitch"];
+const GPU_FACTS: &[&str] = &["gpus", "gpu_state", "driver", "fabricmanager", "nvswitch"];
 
 /// Returns the faults of a host. `grown` has the increases of its counters since the last read within this boot.
-pub fn faults(facts: &Facts, grown: &CounterGrowth) -> Vec<HostFault> {
-    let slots = list(facts, "gpus").filter_map(|gpu| Some((gpu, slot(gpu)?))).map(|(gpu, told)| fault(gpu, told));
-    let gpus = slots.chain(list(facts, "gpu_state").flat_map(of_gpu));
-    let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(of_port);
-    gpus.chain(logged(facts).filter_map(of_log)).chain(ports).collect()
+pub fn detect_faults(facts: &Facts, grown: &CounterGrowth) -> Vec<HostFault> {
+    let slots = list_fact(facts, "gpus")
+        .filter_map(|gpu| Some((gpu, check_slot(gpu)?)))
+        .map(|(gpu, told)| build_gpu_fault(gpu, told));
+    let gpus = slots.chain(list_fact(facts, "gpu_state").flat_map(detect_gpu_faults));
+    let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(fault_from_counter);
+    gpus.chain(list_logged_events(facts).filter_map(fault_from_event)).chain(ports).collect()
 }
 
 /// Returns the compared counters of a host's ports.
-pub fn counters(facts: &Facts) -> CounterValues {
+pub fn read_port_counters(facts: &Facts) -> CounterValues {
     let mut ports = CounterValues::new();
-    for port in list(facts, "rdma_counters") {
-        let (Some(name), Some(number)) = (text(port, "name"), port.get("port").and_then(Value::as_u64)) else {
+    for port in list_fact(facts, "rdma_counters") {
+        let (Some(name), Some(number)) = (text_field(port, "name"), port.get("port").and_then(Value::as_u64)) else {
             continue;
         };
         for counter in LINK_ERRORS {
@@ -71,36 +73,40 @@ pub fn counters(facts: &Facts) -> CounterValues {
 }
 
 /// Returns the boot ID, within which counters are comparable.
-pub fn boot(facts: &Facts) -> Option<String> {
+pub fn read_boot_id(facts: &Facts) -> Option<String> {
     let id = facts.0.get("boot")?.as_ref().ok()?.get("id")?;
     id.as_str().map(str::to_owned)
 }
 
-fn list<'f>(facts: &'f Facts, name: &str) -> impl Iterator<Item = &'f Value> {
+fn list_fact<'f>(facts: &'f Facts, name: &str) -> impl Iterator<Item = &'f Value> {
     let items = facts.0.get(name).and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
     items.into_iter().flatten()
 }
 
-fn logged(facts: &Facts) -> impl Iterator<Item = &Value> {
+fn list_logged_events(facts: &Facts) -> impl Iterator<Item = &Value> {
     let fact = facts.0.get("hardware_errors").and_then(|fact| fact.as_ref().ok());
     fact.and_then(|fact| fact.get("events")?.as_array()).into_iter().flatten()
 }
 
-fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+fn text_field<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key).and_then(Value::as_str)
 }
 
-fn of_gpu(gpu: &Value) -> Vec<HostFault> {
-    [remaps(gpu), errors(gpu), recovery(gpu)].into_iter().flatten().map(|told| fault(gpu, told)).collect()
+fn detect_gpu_faults(gpu: &Value) -> Vec<HostFault> {
+    [check_remapped_rows(gpu), check_ecc_errors(gpu), check_recovery_action(gpu)]
+        .into_iter()
+        .flatten()
+        .map(|told| build_gpu_fault(gpu, told))
+        .collect()
 }
 
-fn fault(gpu: &Value, (aspect, reason, action): GpuFault) -> HostFault {
-    let part = text(gpu, "bdf").unwrap_or("unknown address").to_owned();
+fn build_gpu_fault(gpu: &Value, (aspect, reason, action): GpuFault) -> HostFault {
+    let part = text_field(gpu, "bdf").unwrap_or("unknown address").to_owned();
     HostFault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action }
 }
 
 /// Checks the slot: whether the GPU responds, and its lane count. Link speed is not checked: an idle GPU reduces it.
-fn slot(gpu: &Value) -> Option<GpuFault> {
+fn check_slot(gpu: &Value) -> Option<GpuFault> {
     if gpu.get("answers").and_then(Value::as_bool) == Some(false) {
         return Some((
             "bus",
@@ -115,7 +121,7 @@ fn slot(gpu: &Value) -> Option<GpuFault> {
 
 type GpuFault = (&'static str, String, RepairAction);
 
-fn remaps(gpu: &Value) -> Option<GpuFault> {
+fn check_remapped_rows(gpu: &Value) -> Option<GpuFault> {
     let of = |key: &str| gpu.pointer(&format!("/remaps/{key}"));
     let rows = of("uncorrectable").and_then(Value::as_u64).unwrap_or(0);
     let flag = |key: &str| of(key).and_then(Value::as_bool) == Some(true);
@@ -130,14 +136,14 @@ fn remaps(gpu: &Value) -> Option<GpuFault> {
 }
 
 /// Checks ECC errors since the driver was loaded. Corrected errors do not count.
-fn errors(gpu: &Value) -> Option<GpuFault> {
+fn check_ecc_errors(gpu: &Value) -> Option<GpuFault> {
     let count = gpu.pointer("/ecc_uncorrected/volatile").and_then(Value::as_u64).filter(|count| *count > 0)?;
     let errors = if count == 1 { "error" } else { "errors" };
     Some(("ecc", format!("{count} uncorrectable memory {errors} since the driver was loaded"), RepairAction::Drain))
 }
 
-fn recovery(gpu: &Value) -> Option<GpuFault> {
-    let wanted = text(gpu, "recovery").filter(|wanted| *wanted != "None")?;
+fn check_recovery_action(gpu: &Value) -> Option<GpuFault> {
+    let wanted = text_field(gpu, "recovery").filter(|wanted| *wanted != "None")?;
     let action = match wanted {
         "Reset" => RepairAction::Reset,
         "Reboot" => RepairAction::Reboot,
@@ -147,10 +153,10 @@ fn recovery(gpu: &Value) -> Option<GpuFault> {
 }
 
 /// Converts an event of the kernel log of this boot. It stays there until the next boot or the next load of the driver.
-fn of_log(event: &Value) -> Option<HostFault> {
-    let (source, count) = (text(event, "source")?, event.get("count").and_then(Value::as_u64)?);
+fn fault_from_event(event: &Value) -> Option<HostFault> {
+    let (source, count) = (text_field(event, "source")?, event.get("count").and_then(Value::as_u64)?);
     let code = event.get("code").and_then(Value::as_u64);
-    let action = match text(event, "class")? {
+    let action = match text_field(event, "class")? {
         "none" => return None,
         // Remapping of a row failed repeatedly.
         "reset" if source == "xid" && code == Some(64) && count > 1 => RepairAction::Rma,
@@ -168,18 +174,18 @@ fn of_log(event: &Value) -> Option<HostFault> {
         _ => ("memory", "an uncorrected memory error (EDAC)"),
     };
     let number = code.map_or(String::new(), |code| format!(" {code}"));
-    let meaning = text(event, "meaning").map_or(String::new(), |meaning| format!(" ({meaning})"));
+    let meaning = text_field(event, "meaning").map_or(String::new(), |meaning| format!(" ({meaning})"));
     let times = if count == 1 { String::new() } else { format!(", {count} times") };
     Some(HostFault {
         kind,
-        part: text(event, "bdf").unwrap_or("of the host").to_owned(),
+        part: text_field(event, "bdf").unwrap_or("of the host").to_owned(),
         aspect: format!("{source}{number}"),
         reason: format!("the kernel's log has {word}{number}{meaning}{times}"),
         action,
     })
 }
 
-fn of_port(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> HostFault {
+fn fault_from_counter(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> HostFault {
     let reason = format!("`{counter}` increased by {grown} since {since}");
     HostFault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: RepairAction::Inspect }
 }
@@ -192,7 +198,7 @@ mod tests {
     fn of(gpu: Value) -> Vec<(String, RepairAction)> {
         let mut facts = Facts::default();
         facts.0.insert("gpu_state".into(), Ok(json!([gpu])));
-        faults(&facts, &CounterGrowth::new()).into_iter().map(|fault| (fault.reason, fault.action)).collect()
+        detect_faults(&facts, &CounterGrowth::new()).into_iter().map(|fault| (fault.reason, fault.action)).collect()
     }
 
     fn gpu(remaps: Value, ecc: Value, recovery: Value) -> Value {
@@ -241,7 +247,7 @@ mod tests {
     fn what_the_kernels_log_tells() {
         let of = |event: Value| {
             let facts = Facts([("hardware_errors".to_owned(), Ok(json!({ "events": [event] })))].into());
-            let found = faults(&facts, &CounterGrowth::new()).pop();
+            let found = detect_faults(&facts, &CounterGrowth::new()).pop();
             found.map(|fault| (format!("{} {}", fault.kind, fault.part), fault.aspect, fault.reason, fault.action))
         };
         let told = |whose: &str, aspect: &str, reason: &str, action| {
@@ -271,7 +277,7 @@ mod tests {
         let of = |gpu: Value| {
             let mut facts = Facts::default();
             facts.0.insert("gpus".into(), Ok(json!([gpu])));
-            faults(&facts, &CounterGrowth::new())
+            detect_faults(&facts, &CounterGrowth::new())
                 .into_iter()
                 .map(|fault| (fault.aspect, fault.action))
                 .collect::<Vec<_>>()
@@ -291,8 +297,8 @@ mod tests {
     fn a_fact_that_is_unknown_tells_no_fault() {
         let mut facts = Facts::default();
         facts.0.insert("gpu_state".into(), Err(crate::probe::UnansweredReason::new("timed out after 45 s")));
-        assert_eq!(faults(&facts, &CounterGrowth::new()), []);
-        assert_eq!(counters(&facts), CounterValues::new());
+        assert_eq!(detect_faults(&facts, &CounterGrowth::new()), []);
+        assert_eq!(read_port_counters(&facts), CounterValues::new());
     }
 
     #[test]
@@ -301,12 +307,12 @@ mod tests {
         let port = json!({ "name": "mlx5_0", "port": 1, "counters": { "link_downed": 2, "port_xmit_data": 9 } });
         facts.0.insert("rdma_counters".into(), Ok(json!([port])));
         let key = |name: &str| ("mlx5_0/1".to_owned(), name.to_owned());
-        assert_eq!(counters(&facts), CounterValues::from([(key("link_downed"), 2)]));
+        assert_eq!(read_port_counters(&facts), CounterValues::from([(key("link_downed"), 2)]));
         let grown = CounterGrowth::from([
             (key("link_downed"), (2, "09:00".to_owned())),
             (key("port_xmit_data"), (9, "09:00".to_owned())),
         ]);
-        let found: Vec<String> = faults(&facts, &grown).into_iter().map(|fault| fault.reason).collect();
+        let found: Vec<String> = detect_faults(&facts, &grown).into_iter().map(|fault| fault.reason).collect();
         assert_eq!(found, ["`link_downed` increased by 2 since 09:00"]);
     }
 }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const ENTRY_VERSION: u32 = 1;
 
 /// A finding that reappears within this time flaps.
-const FLAPPING: SignedDuration = SignedDuration::from_hours(24);
+const FLAP_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
 /// The identity of a finding over time: host, recipe, step, attribute.
 pub(super) type FindingKey = (HostName, String, String, String);
@@ -93,28 +93,28 @@ pub struct FindingHistory {
 }
 
 impl KnownFinding {
-    pub(super) fn key(&self) -> FindingKey {
+    pub(super) fn finding_key(&self) -> FindingKey {
         let attribute = self.attribute.clone().unwrap_or_default();
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 }
 
 impl DriftFinding {
-    fn key(&self) -> FindingKey {
+    fn finding_key(&self) -> FindingKey {
         let attribute = self.attribute.clone().unwrap_or_default();
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 
     /// Returns the digest of everything whose change makes it a changed finding.
-    fn print(&self) -> String {
+    fn compute_fingerprint(&self) -> String {
         let text = |text: &Option<UntrustedText>| text.as_ref().map(|text| text.raw().to_owned());
         let seen = (text(&self.desired), text(&self.observed), text(&self.diff), self.verdict, self.cause);
         // Strings and names always serialize.
         let bytes = serde_json::to_vec(&seen).unwrap_or_default();
-        crate::model::hex(&Sha256::digest(&bytes)[..8])
+        crate::model::to_hex(&Sha256::digest(&bytes)[..8])
     }
 
-    fn known(&self) -> KnownFinding {
+    fn to_known_finding(&self) -> KnownFinding {
         KnownFinding {
             host: self.host.clone(),
             recipe: self.recipe.clone(),
@@ -125,74 +125,74 @@ impl DriftFinding {
             first_seen: self.first_seen.clone(),
             since: self.last_seen.clone(),
             times: self.times,
-            print: self.print(),
+            print: self.compute_fingerprint(),
             resolved: None,
         }
     }
 }
 
 /// Parses lines of a history. Invalid lines are skipped: a killed run may leave half a line.
-pub fn entries<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<DriftHistoryEntry> {
+pub fn parse_history_entries<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<DriftHistoryEntry> {
     let read = |line: &str| serde_json::from_str::<DriftHistoryEntry>(line).ok();
     lines.into_iter().filter_map(read).filter(|entry| entry.version == ENTRY_VERSION).collect()
 }
 
 impl FindingHistory {
     /// Replays entries, oldest first.
-    pub fn of(entries: &[DriftHistoryEntry]) -> Self {
+    pub fn from_entries(entries: &[DriftHistoryEntry]) -> Self {
         let mut past = Self::default();
-        entries.iter().for_each(|entry| past.add(entry));
+        entries.iter().for_each(|entry| past.add_entry(entry));
         past
     }
 
-    fn add(&mut self, entry: &DriftHistoryEntry) {
-        let keyed = |list: &[KnownFinding]| list.iter().map(|known| (known.key(), known.clone())).collect();
+    fn add_entry(&mut self, entry: &DriftHistoryEntry) {
+        let keyed = |list: &[KnownFinding]| list.iter().map(|known| (known.finding_key(), known.clone())).collect();
         if let Some(before) = &entry.before {
             (self.open, self.recent) = (keyed(&before.open), keyed(&before.recent));
         }
         for known in entry.new.iter().chain(&entry.changed) {
-            self.recent.remove(&known.key());
-            self.open.insert(known.key(), known.clone());
+            self.recent.remove(&known.finding_key());
+            self.open.insert(known.finding_key(), known.clone());
         }
         for known in &entry.resolved {
-            self.open.remove(&known.key());
-            self.recent.insert(known.key(), known.clone());
+            self.open.remove(&known.finding_key());
+            self.recent.insert(known.finding_key(), known.clone());
         }
         for known in &entry.dropped {
-            self.open.remove(&known.key());
+            self.open.remove(&known.finding_key());
         }
     }
 
     /// Returns the open findings before the first available entry.
-    pub(super) fn begin(first: Option<&DriftHistoryEntry>) -> Self {
+    pub(super) fn before_first_entry(first: Option<&DriftHistoryEntry>) -> Self {
         let mut past = Self::default();
         let before = first.and_then(|first| first.before.clone()).unwrap_or_default();
-        past.open = before.open.into_iter().map(|known| (known.key(), known)).collect();
+        past.open = before.open.into_iter().map(|known| (known.finding_key(), known)).collect();
         past
     }
 
-    pub(super) fn open(&self) -> impl Iterator<Item = (&FindingKey, &KnownFinding)> {
+    pub(super) fn iter_open(&self) -> impl Iterator<Item = (&FindingKey, &KnownFinding)> {
         self.open.iter()
     }
 
     /// Adds an unknown finding; returns whether it was added.
-    pub(super) fn learn(&mut self, known: &KnownFinding) -> bool {
-        let news = !self.open.contains_key(&known.key());
-        self.open.entry(known.key()).or_insert_with(|| known.clone());
+    pub(super) fn insert_missing(&mut self, known: &KnownFinding) -> bool {
+        let news = !self.open.contains_key(&known.finding_key());
+        self.open.entry(known.finding_key()).or_insert_with(|| known.clone());
         news
     }
 
-    pub(super) fn has(&self, key: &FindingKey) -> bool {
+    pub(super) fn is_open(&self, key: &FindingKey) -> bool {
         self.open.contains_key(key)
     }
 
     /// Reports whether the finding was open with another value or another cause.
-    pub(super) fn differs(&self, key: &FindingKey, known: &KnownFinding) -> bool {
+    pub(super) fn has_changed(&self, key: &FindingKey, known: &KnownFinding) -> bool {
         self.open.get(key).is_some_and(|before| before.print != known.print)
     }
 
     /// Returns a snapshot for the first entry of a file, without findings resolved more than a day before `now`.
-    pub fn snapshot(&self, now: &str) -> DriftHistorySnapshot {
+    pub fn to_snapshot(&self, now: &str) -> DriftHistorySnapshot {
         let recent = self.recent.values().filter(|known| is_recent(known.resolved.as_deref(), now));
         DriftHistorySnapshot { open: self.open.values().cloned().collect(), recent: recent.cloned().collect() }
     }
@@ -206,12 +206,16 @@ pub struct DetectionScope<'s> {
 }
 
 /// Sets age and count of each finding, and returns the entry of this run.
-pub fn settle(drift: &mut DriftReport, past: &FindingHistory, scope: &DetectionScope<'_>) -> DriftHistoryEntry {
-    let mut entry = blank(drift);
+pub fn compare_with_history(
+    drift: &mut DriftReport,
+    past: &FindingHistory,
+    scope: &DetectionScope<'_>,
+) -> DriftHistoryEntry {
+    let mut entry = start_entry(drift);
     let mut here = BTreeSet::new();
     for finding in &mut drift.findings {
-        let key = finding.key();
-        note(finding, past, &key, &mut entry);
+        let key = finding.finding_key();
+        classify_finding(finding, past, &key, &mut entry);
         here.insert(key);
     }
     let looked: BTreeSet<&HostName> =
@@ -235,14 +239,14 @@ pub fn settle(drift: &mut DriftReport, past: &FindingHistory, scope: &DetectionS
     entry
 }
 
-fn blank(drift: &DriftReport) -> DriftHistoryEntry {
+fn start_entry(drift: &DriftReport) -> DriftHistoryEntry {
     let silent = drift.hosts.iter().filter(|host| host.reach != HostReachability::Observed);
     DriftHistoryEntry {
         version: ENTRY_VERSION,
         run: drift.run.clone(),
         time: drift.time.clone(),
         took_ms: u64::try_from(drift.took.as_millis()).unwrap_or(u64::MAX),
-        hosts: drift.counts().hosts,
+        hosts: drift.count_findings().hosts,
         missed: silent.map(|host| host.host.clone()).collect(),
         findings: drift.findings.len(),
         unknown: drift.unknown.len(),
@@ -255,28 +259,33 @@ fn blank(drift: &DriftReport) -> DriftHistoryEntry {
     }
 }
 
-fn note(finding: &mut DriftFinding, past: &FindingHistory, key: &FindingKey, entry: &mut DriftHistoryEntry) {
+fn classify_finding(
+    finding: &mut DriftFinding,
+    past: &FindingHistory,
+    key: &FindingKey,
+    entry: &mut DriftHistoryEntry,
+) {
     match (past.open.get(key), past.recent.get(key)) {
         (Some(known), _) => {
             finding.first_seen.clone_from(&known.first_seen);
             finding.times = known.times;
-            if known.print == finding.print() {
+            if known.print == finding.compute_fingerprint() {
                 finding.standing = FindingNovelty::Same;
                 return;
             }
             finding.standing = FindingNovelty::Changed;
-            entry.changed.push(KnownFinding { since: known.since.clone(), ..finding.known() });
+            entry.changed.push(KnownFinding { since: known.since.clone(), ..finding.to_known_finding() });
         }
         // It was resolved for less than a day: the same finding flaps.
         (None, Some(known)) if is_recent(known.resolved.as_deref(), &finding.last_seen) => {
             finding.first_seen.clone_from(&known.first_seen);
             finding.times = known.times + 1;
             finding.standing = FindingNovelty::Again;
-            entry.new.push(finding.known());
+            entry.new.push(finding.to_known_finding());
         }
         (None, _) => {
             finding.standing = FindingNovelty::New;
-            entry.new.push(finding.known());
+            entry.new.push(finding.to_known_finding());
         }
     }
 }
@@ -284,7 +293,7 @@ fn note(finding: &mut DriftFinding, past: &FindingHistory, key: &FindingKey, ent
 fn is_recent(resolved: Option<&str>, now: &str) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     match (resolved.and_then(time), time(now)) {
-        (Some(resolved), Some(now)) => now.duration_since(resolved) <= FLAPPING,
+        (Some(resolved), Some(now)) => now.duration_since(resolved) <= FLAP_WINDOW,
         _ => false,
     }
 }
@@ -337,11 +346,11 @@ pub struct FindingCount {
 }
 
 /// Maximum number of offenders.
-const NAMED: usize = 10;
+const MAX_FINDING_COUNTS: usize = 10;
 
 /// Summarizes entries, oldest first, for the time from `since` on.
-pub fn history(cluster: &str, all: &[DriftHistoryEntry], since: Option<Timestamp>) -> DriftHistory {
-    let past = FindingHistory::of(all);
+pub fn summarize_history(cluster: &str, all: &[DriftHistoryEntry], since: Option<Timestamp>) -> DriftHistory {
+    let past = FindingHistory::from_entries(all);
     let late = |entry: &&DriftHistoryEntry| {
         since.is_none_or(|since| entry.time.parse::<Timestamp>().is_ok_and(|time| time >= since))
     };
@@ -355,17 +364,17 @@ pub fn history(cluster: &str, all: &[DriftHistoryEntry], since: Option<Timestamp
         version: ENTRY_VERSION,
         cluster: cluster.to_owned(),
         since: since.map(|since| since.to_string()),
-        mean_time_to_repair_s: mean(resolved.iter().filter_map(repaired_within)),
-        hosts: most(came().map(|known| known.host.as_str().to_owned())),
-        steps: most(came().map(|known| format!("{}/{}", known.recipe.raw(), known.step.raw()))),
-        runs: told.iter().map(|entry| DriftRunSummary::of(entry)).collect(),
+        mean_time_to_repair_s: compute_mean(resolved.iter().filter_map(repair_seconds)),
+        hosts: count_most_frequent(came().map(|known| known.host.as_str().to_owned())),
+        steps: count_most_frequent(came().map(|known| format!("{}/{}", known.recipe.raw(), known.step.raw()))),
+        runs: told.iter().map(|entry| DriftRunSummary::from_entry(entry)).collect(),
         open,
         resolved,
     }
 }
 
 impl DriftRunSummary {
-    fn of(entry: &DriftHistoryEntry) -> Self {
+    fn from_entry(entry: &DriftHistoryEntry) -> Self {
         Self {
             run: entry.run.clone(),
             time: entry.time.clone(),
@@ -382,29 +391,29 @@ impl DriftRunSummary {
     }
 
     /// Reports whether the run reached every host and found no drift.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_clean(&self) -> bool {
         self.exit == ExitCode::Done.code()
     }
 }
 
 /// Returns the seconds from the last appearance to the resolution. If it flaps, earlier appearances do not count.
-fn repaired_within(known: &KnownFinding) -> Option<u64> {
+fn repair_seconds(known: &KnownFinding) -> Option<u64> {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     let (since, resolved) = (time(&known.since)?, time(known.resolved.as_deref()?)?);
     u64::try_from(resolved.duration_since(since).as_secs()).ok()
 }
 
-fn mean(all: impl Iterator<Item = u64>) -> Option<u64> {
+fn compute_mean(all: impl Iterator<Item = u64>) -> Option<u64> {
     let (count, sum) = all.fold((0, 0), |(count, sum), seconds| (count + 1, sum + seconds));
     (count > 0).then(|| sum / count)
 }
 
-fn most(names: impl Iterator<Item = String>) -> Vec<FindingCount> {
+fn count_most_frequent(names: impl Iterator<Item = String>) -> Vec<FindingCount> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     let mut list: Vec<_> = counts.into_iter().map(|(name, count)| FindingCount { name: name.into(), count }).collect();
     list.sort_by_key(|offender| std::cmp::Reverse(offender.count));
-    list.truncate(NAMED);
+    list.truncate(MAX_FINDING_COUNTS);
     list
 }
 

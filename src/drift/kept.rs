@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Version of the file. Compatible additions keep it; any other change increments it.
-const VERSION: u32 = 1;
+const HOST_FINDINGS_VERSION: u32 = 1;
 
 /// The file of one cluster on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ impl HostFindingsFile {
     pub fn parse(text: &str, cluster: &str, host: &HostName, now: &str) -> Option<Self> {
         let mut kept: Self = serde_json::from_str(text).ok()?;
         let now: Timestamp = now.parse().ok()?;
-        kept.open.retain(|known| known.host == *host && is_sound(known, now));
-        (kept.version == VERSION && kept.cluster == cluster).then_some(kept)
+        kept.open.retain(|known| known.host == *host && is_plausible(known, now));
+        (kept.version == HOST_FINDINGS_VERSION && kept.cluster == cluster).then_some(kept)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -34,14 +34,14 @@ impl HostFindingsFile {
     }
 
     /// Returns the text of the file.
-    pub fn text(&self) -> String {
+    pub fn to_json(&self) -> String {
         // Strings, numbers and names always serialize.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 /// Reports whether forge could have written the entry.
-fn is_sound(known: &KnownFinding, now: Timestamp) -> bool {
+fn is_plausible(known: &KnownFinding, now: Timestamp) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().is_ok_and(|time| time <= now && text.len() <= 32);
     let attribute = known.attribute.as_deref().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
@@ -56,14 +56,14 @@ fn is_sound(known: &KnownFinding, now: Timestamp) -> bool {
 impl FindingHistory {
     /// Adds findings that a host stored and this history does not have: a run with another history found them. Reports
     /// whether there were any.
-    pub fn recall(&mut self, kept: &HostFindingsFile) -> bool {
-        kept.open.iter().fold(false, |news, known| self.learn(known) | news)
+    pub fn merge_host_findings(&mut self, kept: &HostFindingsFile) -> bool {
+        kept.open.iter().fold(false, |news, known| self.insert_missing(known) | news)
     }
 
     /// Returns the findings for a host to store.
-    pub fn kept(&self, cluster: &str, host: &HostName) -> HostFindingsFile {
-        let open = self.open().filter(|((of, ..), _)| of == host).map(|(_, known)| known.clone());
-        HostFindingsFile { version: VERSION, cluster: cluster.to_owned(), open: open.collect() }
+    pub fn to_host_file(&self, cluster: &str, host: &HostName) -> HostFindingsFile {
+        let open = self.iter_open().filter(|((of, ..), _)| of == host).map(|(_, known)| known.clone());
+        HostFindingsFile { version: HOST_FINDINGS_VERSION, cluster: cluster.to_owned(), open: open.collect() }
     }
 }
 
@@ -92,24 +92,28 @@ mod tests {
 
     /// Returns the number of findings that are accepted from a host's file with `known`.
     fn taken(known: KnownFinding, cluster: &str) -> Option<usize> {
-        let file = HostFindingsFile { version: VERSION, cluster: "lab".into(), open: vec![known] };
-        HostFindingsFile::parse(&file.text(), cluster, &HostName::new("h"), NOW).map(|kept| kept.open.len())
+        let file = HostFindingsFile { version: HOST_FINDINGS_VERSION, cluster: "lab".into(), open: vec![known] };
+        HostFindingsFile::parse(&file.to_json(), cluster, &HostName::new("h"), NOW).map(|kept| kept.open.len())
     }
 
     #[test]
     fn what_was_kept_is_known_again_and_comes_back_the_same() {
-        let file = HostFindingsFile { version: VERSION, cluster: "lab".into(), open: vec![known()] };
+        let file = HostFindingsFile { version: HOST_FINDINGS_VERSION, cluster: "lab".into(), open: vec![known()] };
         let mut past = FindingHistory::default();
-        assert!(past.recall(&HostFindingsFile::parse(&file.text(), "lab", &HostName::new("h"), NOW).unwrap()));
-        assert_eq!(past.kept("lab", &HostName::new("h")), file);
-        assert!(past.kept("lab", &HostName::new("other")).is_empty());
+        assert!(
+            past.merge_host_findings(
+                &HostFindingsFile::parse(&file.to_json(), "lab", &HostName::new("h"), NOW).unwrap()
+            )
+        );
+        assert_eq!(past.to_host_file("lab", &HostName::new("h")), file);
+        assert!(past.to_host_file("lab", &HostName::new("other")).is_empty());
         // Findings that this history already has stay unchanged.
         let other = HostFindingsFile {
             open: vec![KnownFinding { first_seen: "2026-11-21T01:00:00Z".into(), ..known() }],
             ..file.clone()
         };
-        assert!(!past.recall(&other));
-        assert_eq!(past.kept("lab", &HostName::new("h")), file);
+        assert!(!past.merge_host_findings(&other));
+        assert_eq!(past.to_host_file("lab", &HostName::new("h")), file);
     }
 
     #[test]

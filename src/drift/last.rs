@@ -17,17 +17,17 @@ impl<'r> AppliedRecordView<'r> {
 
     /// Returns the digest of the declaration at that time.
     pub fn digest(&self) -> &'r str {
-        self.text("digest")
+        self.text_field("digest")
     }
 
     /// Returns the value of an attribute at that time. `None` if it is not recorded: the value was secret, or the kind
     /// records it under another name.
-    pub fn value(&self, attribute: &str) -> Option<String> {
+    pub fn attribute_value(&self, attribute: &str) -> Option<String> {
         match self.0.get("value")?.get(attribute)? {
             Value::String(text) => Some(text.clone()),
             Value::Bool(flag) => Some(flag.to_string()),
             Value::Number(number) => Some(number.to_string()),
-            body => content(body),
+            body => describe_content(body),
         }
     }
 
@@ -48,8 +48,8 @@ impl<'r> AppliedRecordView<'r> {
     }
 
     /// Returns the record in a form for display.
-    pub fn told(&self, value: Option<String>) -> LastApplied {
-        let text = |key: &str| UntrustedText::from(self.text(key));
+    pub fn to_last_applied(&self, value: Option<String>) -> LastApplied {
+        let text = |key: &str| UntrustedText::from(self.text_field(key));
         LastApplied {
             value: value.map(UntrustedText::from),
             time: text("time"),
@@ -59,19 +59,19 @@ impl<'r> AppliedRecordView<'r> {
         }
     }
 
-    fn text(&self, key: &str) -> &'r str {
+    fn text_field(&self, key: &str) -> &'r str {
         self.0.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
 /// Formats recorded content like an assessment.
-fn content(body: &Value) -> Option<String> {
+fn describe_content(body: &Value) -> Option<String> {
     let (digest, bytes) = (body.get("sha256")?.as_str()?, body.get("bytes")?.as_u64()?);
     Some(format!("{bytes} bytes, sha256 {}", digest.get(..SHOWN_DIGITS)?))
 }
 
 /// Returns a value for comparison. Only declared values have the prefix `binary`.
-pub fn comparable(value: Option<&str>) -> AttributeValue<'_> {
+pub fn to_comparable_value(value: Option<&str>) -> AttributeValue<'_> {
     match value {
         None => AttributeValue::Nothing,
         Some(text) => AttributeValue::Value(text.strip_prefix("binary, ").unwrap_or(text)),
@@ -91,21 +91,21 @@ mod tests {
             "value": { "mode": "0644", "enabled": true, "uid": 7, "content": { "sha256": digest, "bytes": 6 }, "gid": null },
         });
         let applied = AppliedRecordView::new(&record);
-        let value = |attribute: &str| applied.value(attribute);
+        let value = |attribute: &str| applied.attribute_value(attribute);
         assert_eq!(value("mode").as_deref(), Some("0644"));
         assert_eq!(value("enabled").as_deref(), Some("true"));
         assert_eq!(value("uid").as_deref(), Some("7"));
         assert_eq!(value("content").as_deref(), Some("6 bytes, sha256 0123456789ab"));
         assert_eq!((value("gid"), value("owner")), (None, None));
-        assert_eq!((applied.digest(), applied.told(None).user.raw()), ("sha256:aa", "ann"));
+        assert_eq!((applied.digest(), applied.to_last_applied(None).user.raw()), ("sha256:aa", "ann"));
         assert!(!applied.is_removal() && AppliedRecordView::new(&json!({ "value": { "absent": true } })).is_removal());
     }
 
     #[test]
     fn a_record_of_a_secret_tells_no_value() {
         let applied = json!({ "digest": "keyed:sha256:aa" });
-        assert_eq!(AppliedRecordView::new(&applied).value("content"), None);
+        assert_eq!(AppliedRecordView::new(&applied).attribute_value("content"), None);
         let text = json!({ "value": { "content": { "text": "x" } } });
-        assert_eq!(AppliedRecordView::new(&text).value("content"), None);
+        assert_eq!(AppliedRecordView::new(&text).attribute_value("content"), None);
     }
 }

@@ -19,18 +19,23 @@ mod news;
 mod notified;
 mod passing;
 
-pub use cause::{AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, cause, severity};
+pub use cause::{
+    AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, classify_cause, rate_severity,
+};
 pub use counters::{CounterGrowth, HardwareCounters, HostCounters};
-pub use culprit::{AttributionCertainty, ChangeSource, EvidenceAnswer, accuse, question, suspects};
-pub use find::{DetectedDrift, DetectionContext, find};
+pub use culprit::{
+    AttributionCertainty, ChangeSource, EvidenceAnswer, attribute_host_changes, build_evidence_probe,
+    list_changed_hosts,
+};
+pub use find::{DetectedDrift, DetectionContext, compute_drift};
 pub use history::{
     DetectionScope, DriftHistory, DriftHistoryEntry, DriftHistorySnapshot, DriftRunSummary, ENTRY_VERSION,
-    FindingCount, FindingHistory, KnownFinding, entries, history, settle,
+    FindingCount, FindingHistory, KnownFinding, compare_with_history, parse_history_entries, summarize_history,
 };
 pub use kept::HostFindingsFile;
 pub use model::{
-    DriftCounts, DriftFinding, DriftReport, FindingAspect, FindingNovelty, FindingSeverity, HostDrift,
-    IgnoreRuleResult, LastApplied, RepairAction, UndecidedItem, VERSION,
+    DRIFT_VERSION, DriftCounts, DriftFinding, DriftReport, FindingAspect, FindingNovelty, FindingSeverity, HostDrift,
+    IgnoreRuleResult, LastApplied, RepairAction, UndecidedItem,
 };
-pub use news::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, news};
+pub use news::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, build_notice};
 pub use notified::{DriftNotification, NotificationState};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Version of the document. Compatible additions keep it; any other change increments it.
-pub const VERSION: u32 = 1;
+pub const DRIFT_VERSION: u32 = 1;
 
 /// The result of `forge drift`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -134,14 +134,14 @@ pub struct DriftFinding {
     pub first_seen: String,
     pub last_seen: String,
     /// How often it appeared within the last day: more than once means flapping.
-    #[serde(default = "once", skip_serializing_if = "is_once")]
+    #[serde(default = "default_times", skip_serializing_if = "is_once")]
     pub times: u32,
     /// Number of further steps of the recipe that are blocked for the same reason.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub also: usize,
 }
 
-fn once() -> u32 {
+fn default_times() -> u32 {
     1
 }
 
@@ -269,7 +269,7 @@ impl RepairAction {
     }
 
     /// Returns a lowercase fragment for people.
-    pub fn meaning(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Inspect => "check slot, cable, switch and power",
             Self::Reset => "drain the host and reset the GPU",
@@ -318,7 +318,7 @@ pub struct DriftCounts {
 }
 
 impl DriftReport {
-    pub fn counts(&self) -> DriftCounts {
+    pub fn count_findings(&self) -> DriftCounts {
         let mut counts = DriftCounts {
             hosts: self.hosts.iter().filter(|host| !host.host.is_cluster()).count(),
             unreachable: self.hosts.iter().filter(|host| host.reach != HostReachability::Observed).count(),
@@ -346,22 +346,22 @@ impl DriftReport {
             (self.notified.iter().any(|one| one.state == NotificationState::Failed), ExitCode::Unexpected),
             (unreachable, ExitCode::Unreachable),
             (!self.unknown.is_empty(), ExitCode::Unknown),
-            (!self.findings.is_empty() || self.is_odd(), ExitCode::Changes),
+            (!self.findings.is_empty() || self.has_counted_outliers(), ExitCode::Changes),
         ];
-        ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
+        ExitCode::pick_worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
     }
 }
 
 impl DriftReport {
     /// Reports whether hosts differ from the majority, and outliers count as drift.
-    fn is_odd(&self) -> bool {
+    fn has_counted_outliers(&self) -> bool {
         self.outliers_count && self.outliers.as_ref().is_some_and(|outliers| !outliers.odd.is_empty())
     }
 }
 
 impl DriftFinding {
     /// Reports whether it is a hardware fault, which no apply repairs.
-    pub fn is_fault(&self) -> bool {
+    pub fn is_hardware_fault(&self) -> bool {
         self.cause == DriftCause::HardwareFault
     }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub const NOTICE_VERSION: u32 = 1;
 
 /// A flapping finding is reported as resolved once it stayed away for this time.
-const GONE: SignedDuration = SignedDuration::from_hours(24);
+const RESOLVED_DELAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// A notification: the differences between the current findings and those in the previous notification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,13 +73,13 @@ pub enum NoticeDecision {
 
 /// Returns the news in `entries`, oldest first, since the run `told`. If the history no longer has that run, the news
 /// covers the whole available history.
-pub fn news(entries: &[DriftHistoryEntry], told: &str, drift: &DriftReport) -> NoticeDecision {
-    let now = FindingHistory::of(entries);
+pub fn build_notice(entries: &[DriftHistoryEntry], told: &str, drift: &DriftReport) -> NoticeDecision {
+    let now = FindingHistory::from_entries(entries);
     let Some(last) = entries.last() else { return NoticeDecision::Nothing };
     let from = entries.iter().rposition(|entry| entry.run == told).map_or(0, |at| at + 1);
     let before = match from {
-        0 => FindingHistory::begin(entries.first()),
-        from => FindingHistory::of(&entries[..from]),
+        0 => FindingHistory::before_first_entry(entries.first()),
+        from => FindingHistory::from_entries(&entries[..from]),
     };
     let notice = DriftNotice {
         version: NOTICE_VERSION,
@@ -90,21 +90,24 @@ pub fn news(entries: &[DriftHistoryEntry], told: &str, drift: &DriftReport) -> N
         time: last.time.clone(),
         since: Some(told.to_owned()).filter(|told| !told.is_empty()),
         simulated: drift.simulated.clone(),
-        new: items(now.open().filter(|(key, _)| !before.has(key)).map(|(_, known)| known), drift),
-        changed: items(now.open().filter(|(key, known)| before.differs(key, known)).map(|(_, known)| known), drift),
-        resolved: resolved(&before, &now, &entries[from..]),
-        open: now.open().count(),
-        passed: passed(&before, &now, &entries[from..]),
+        new: build_items(now.iter_open().filter(|(key, _)| !before.is_open(key)).map(|(_, known)| known), drift),
+        changed: build_items(
+            now.iter_open().filter(|(key, known)| before.has_changed(key, known)).map(|(_, known)| known),
+            drift,
+        ),
+        resolved: list_resolved(&before, &now, &entries[from..]),
+        open: now.iter_open().count(),
+        passed: count_transient(&before, &now, &entries[from..]),
         left_out: 0,
     };
-    match (notice.is_empty(), notice.is_worth_telling()) {
+    match (notice.is_empty(), notice.is_worth_sending()) {
         (true, _) => NoticeDecision::Nothing,
         (false, true) => NoticeDecision::Tell(Box::new(notice)),
         (false, false) => NoticeDecision::Waiting,
     }
 }
 
-fn items<'a>(known: impl Iterator<Item = &'a KnownFinding>, drift: &DriftReport) -> Vec<DriftNoticeItem> {
+fn build_items<'a>(known: impl Iterator<Item = &'a KnownFinding>, drift: &DriftReport) -> Vec<DriftNoticeItem> {
     let detail: BTreeMap<(&HostName, &UntrustedText, &UntrustedText, Option<&str>), &DriftFinding> =
         drift.findings.iter().map(|f| ((&f.host, &f.recipe, &f.step, f.attribute.as_deref()), f)).collect();
     let item = |known: &KnownFinding| {
@@ -121,10 +124,10 @@ fn items<'a>(known: impl Iterator<Item = &'a KnownFinding>, drift: &DriftReport)
 }
 
 /// Returns the findings that were open before and are not now. Ignored findings are not resolved: they are left out.
-fn resolved(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistoryEntry]) -> Vec<DriftNoticeItem> {
-    let gone = |known: &&KnownFinding| before.has(&known.key()) && !now.has(&known.key());
+fn list_resolved(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistoryEntry]) -> Vec<DriftNoticeItem> {
+    let gone = |known: &&KnownFinding| before.is_open(&known.finding_key()) && !now.is_open(&known.finding_key());
     let latest: BTreeMap<_, &KnownFinding> =
-        since.iter().flat_map(|entry| &entry.resolved).filter(gone).map(|known| (known.key(), known)).collect();
+        since.iter().flat_map(|entry| &entry.resolved).filter(gone).map(|known| (known.finding_key(), known)).collect();
     let item = |known: &KnownFinding| DriftNoticeItem {
         known: known.clone(),
         reason: None,
@@ -135,16 +138,16 @@ fn resolved(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistory
     latest.into_values().map(item).collect()
 }
 
-fn passed(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistoryEntry]) -> usize {
-    let blip = |known: &&KnownFinding| !before.has(&known.key()) && !now.has(&known.key());
-    let keys = since.iter().flat_map(|entry| &entry.resolved).filter(blip).map(KnownFinding::key);
+fn count_transient(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistoryEntry]) -> usize {
+    let blip = |known: &&KnownFinding| !before.is_open(&known.finding_key()) && !now.is_open(&known.finding_key());
+    let keys = since.iter().flat_map(|entry| &entry.resolved).filter(blip).map(KnownFinding::finding_key);
     keys.collect::<std::collections::BTreeSet<_>>().len()
 }
 
 impl DriftNotice {
     /// Reports whether there is news: a flapping finding counts once when it appears, and when it stays resolved.
-    fn is_worth_telling(&self) -> bool {
-        let gone = |item: &DriftNoticeItem| item.known.times < 2 || stayed_away(&item.known, &self.time);
+    fn is_worth_sending(&self) -> bool {
+        let gone = |item: &DriftNoticeItem| item.known.times < 2 || has_stayed_resolved(&item.known, &self.time);
         !self.new.is_empty() || !self.changed.is_empty() || self.resolved.iter().any(gone)
     }
 
@@ -158,10 +161,10 @@ impl DriftNotice {
     }
 }
 
-fn stayed_away(known: &KnownFinding, now: &str) -> bool {
+fn has_stayed_resolved(known: &KnownFinding, now: &str) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     match (known.resolved.as_deref().and_then(time), time(now)) {
-        (Some(gone), Some(now)) => now.duration_since(gone) > GONE,
+        (Some(gone), Some(now)) => now.duration_since(gone) > RESOLVED_DELAY,
         // An invalid time does not delay the notification.
         _ => true,
     }

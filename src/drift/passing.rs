@@ -20,10 +20,10 @@ impl<'p> IgnoreRuleMatcher<'p> {
     }
 
     /// Reports whether an entry covers a finding. The first matching entry is counted.
-    pub fn passes(&mut self, recipe: &str, step: &str, paths: &[String]) -> bool {
+    pub fn try_ignore(&mut self, recipe: &str, step: &str, paths: &[String]) -> bool {
         let Some(today) = self.today else { return false };
         let covers = |entry: &DriftIgnoreRule| {
-            !entry.is_expired(today) && entry.covers(recipe, step, paths.iter().map(String::as_str))
+            !entry.is_expired(today) && entry.covers_step(recipe, step, paths.iter().map(String::as_str))
         };
         match self.entries.iter_mut().find(|(entry, _)| covers(entry)) {
             Some((_, count)) => *count += 1,
@@ -33,13 +33,13 @@ impl<'p> IgnoreRuleMatcher<'p> {
     }
 
     /// Returns the entries that matched, and the expired ones.
-    pub fn lines(&self) -> Vec<IgnoreRuleResult> {
+    pub fn list_rule_results(&self) -> Vec<IgnoreRuleResult> {
         let expired = |entry: &DriftIgnoreRule| self.today.is_some_and(|today| entry.is_expired(today));
         let told = self.entries.iter().filter(|(entry, count)| *count > 0 || expired(entry));
-        told.map(|(entry, count)| self.line(entry, *count, expired(entry))).collect()
+        told.map(|(entry, count)| self.build_rule_result(entry, *count, expired(entry))).collect()
     }
 
-    fn line(&self, entry: &DriftIgnoreRule, count: usize, expired: bool) -> IgnoreRuleResult {
+    fn build_rule_result(&self, entry: &DriftIgnoreRule, count: usize, expired: bool) -> IgnoreRuleResult {
         let kind = match entry.what {
             DriftIgnoreKind::Path => "path",
             DriftIgnoreKind::Step => "step",
@@ -50,7 +50,7 @@ impl<'p> IgnoreRuleMatcher<'p> {
             until: entry.until.to_string(),
             count,
             expired,
-            place: self.project.sources.place(entry.span),
+            place: self.project.sources.format_location(entry.span),
         }
     }
 }

@@ -22,14 +22,14 @@ pub struct ExecutedAction {
 
 /// Returns one script for all actions. [`split`] separates its output by the same token. An action's stderr is part of
 /// its output, unless its stdout is exported as a value: then stderr stays separate.
-pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> ShellFragment {
+pub fn build_group_script<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> ShellFragment {
     let mut script = ShellFragment::new();
     for (number, (action, value)) in actions.into_iter().enumerate() {
         script = script
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code("\n(\n")
-            .then(action.body.clone())
+            .append_fragment(action.body.clone())
             .code(if value { "\n)\n" } else { "\n) 2>&1\n" })
             .code("forge_rc=$?\nprintf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
@@ -41,43 +41,46 @@ pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Shell
 /// Parses the output of [`group`] into one result per action. `dropped` is the number of bytes missing at the
 /// beginning. Each remaining frame still shows the progress of the group, as an action begins only after all earlier
 /// ones succeeded.
-pub fn split(stdout: &[u8], dropped: u64, token: &ScriptToken, actions: usize) -> Vec<ExecutedAction> {
+pub fn split_group_output(stdout: &[u8], dropped: u64, token: &ScriptToken, actions: usize) -> Vec<ExecutedAction> {
     let mut acted = vec![ExecutedAction::default(); actions];
     let text = String::from_utf8_lossy(stdout);
     let (mut from, mut at, mut framed) = (0, 0, false);
     for line in text.split_inclusive('\n') {
         let start = at;
         at += line.len();
-        let Some((end, number)) = frame(line, token).filter(|(_, number)| *number < actions) else { continue };
-        acted[..number].iter_mut().filter(|earlier| earlier.status.is_none()).for_each(ExecutedAction::ended_unseen);
+        let Some((end, number)) = parse_frame(line, token).filter(|(_, number)| *number < actions) else { continue };
+        acted[..number]
+            .iter_mut()
+            .filter(|earlier| earlier.status.is_none())
+            .for_each(ExecutedAction::mark_ended_unseen);
         let slot = &mut acted[number];
         if let Some(status) = end {
             slot.cut = !slot.began;
             slot.status = Some(status);
-            slot.output = whole_lines(&text[from..start], slot.cut).trim_end().into();
+            slot.output = drop_partial_line(&text[from..start], slot.cut).trim_end().into();
         }
         slot.began = true;
         (from, framed) = (at, true);
     }
-    rest(&mut acted, &text[from..], framed, dropped);
+    assign_trailing_output(&mut acted, &text[from..], framed, dropped);
     acted
 }
 
 impl ExecutedAction {
     /// Marks an action as successful whose frame is lost: a later one began.
-    fn ended_unseen(&mut self) {
+    fn mark_ended_unseen(&mut self) {
         *self = Self { status: Some(0), began: true, cut: true, ..Self::default() };
     }
 }
 
 /// Assigns the text after the last frame to the action that has not ended. Without any frame its action is unknown:
 /// each of them may have begun.
-fn rest(acted: &mut [ExecutedAction], text: &str, framed: bool, dropped: u64) {
+fn assign_trailing_output(acted: &mut [ExecutedAction], text: &str, framed: bool, dropped: u64) {
     let cut = !framed && dropped > 0;
     for slot in acted.iter_mut().filter(|slot| slot.status.is_none() && (cut || slot.began)) {
         *slot = ExecutedAction {
             began: true,
-            output: whole_lines(text, cut).trim().into(),
+            output: drop_partial_line(text, cut).trim().into(),
             cut,
             ..ExecutedAction::default()
         };
@@ -85,7 +88,7 @@ fn rest(acted: &mut [ExecutedAction], text: &str, framed: bool, dropped: u64) {
 }
 
 /// Drops a truncated first line: it may contain a part of a secret that redaction would not recognize.
-fn whole_lines(text: &str, cut: bool) -> &str {
+fn drop_partial_line(text: &str, cut: bool) -> &str {
     match (cut, text.split_once('\n')) {
         (false, _) => text,
         (true, Some((_, rest))) => rest,
@@ -94,7 +97,7 @@ fn whole_lines(text: &str, cut: bool) -> &str {
 }
 
 /// Parses `TOKEN begin NUMBER` or `TOKEN end NUMBER STATUS` into the status, for an end, and the number.
-fn frame(line: &str, token: &ScriptToken) -> Option<(Option<i32>, usize)> {
+fn parse_frame(line: &str, token: &ScriptToken) -> Option<(Option<i32>, usize)> {
     let mut words = line.strip_suffix('\n')?.strip_prefix(token.as_str())?.strip_prefix(' ')?.split(' ');
     let (word, number) = (words.next()?, words.next()?.parse().ok()?);
     match word {
@@ -106,17 +109,17 @@ fn frame(line: &str, token: &ScriptToken) -> Option<(Option<i32>, usize)> {
 
 /// Returns whether the first action of [`group`] began: the output contains a frame, or `dropped` bytes of it are
 /// missing.
-pub fn began(stdout: &[u8], dropped: u64, token: &ScriptToken) -> bool {
-    dropped > 0 || String::from_utf8_lossy(stdout).split_inclusive('\n').any(|line| frame(line, token).is_some())
+pub fn has_group_begun(stdout: &[u8], dropped: u64, token: &ScriptToken) -> bool {
+    dropped > 0 || String::from_utf8_lossy(stdout).split_inclusive('\n').any(|line| parse_frame(line, token).is_some())
 }
 
 /// Returns the last lines of an action's output: enough to see why it failed.
-pub fn tail(output: &UntrustedText) -> UntrustedText {
+pub fn tail_output(output: &UntrustedText) -> UntrustedText {
     output.last_lines()
 }
 
 /// Returns an action's output, with a notice if its beginning is missing.
-pub fn printed(acted: &ExecutedAction) -> UntrustedText {
+pub fn format_printed_output(acted: &ExecutedAction) -> UntrustedText {
     match acted.cut {
         true => format!("(output truncated: the beginning is missing)\n{}", acted.output.raw()).into(),
         false => acted.output.clone(),
@@ -124,7 +127,7 @@ pub fn printed(acted: &ExecutedAction) -> UntrustedText {
 }
 
 /// Returns the hint for the first known text in the output.
-pub fn explain(action: &Action, output: &UntrustedText) -> Option<UntrustedText> {
+pub fn find_known_hint(action: &Action, output: &UntrustedText) -> Option<UntrustedText> {
     action.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
 }
 
@@ -136,34 +139,39 @@ mod tests {
     use secrecy::ExposeSecret;
     use std::time::Duration;
 
-    fn run(actions: &[Action]) -> Vec<ExecutedAction> {
+    fn run_test_actions(actions: &[Action]) -> Vec<ExecutedAction> {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
-        let together = group(actions.iter().map(|action| (action, false)));
+        let together = build_group_script(actions.iter().map(|action| (action, false)));
         let script = ShellScript { body: together, token: token.clone(), limit: Duration::from_secs(10) };
-        let text = script.text(&SecretStore::default()).unwrap();
+        let text = script.render_text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
-        split(&output.stdout, 0, &token, actions.len())
+        split_group_output(&output.stdout, 0, &token, actions.len())
     }
 
-    fn ended(status: i32, output: &str) -> ExecutedAction {
+    fn ended_action(status: i32, output: &str) -> ExecutedAction {
         ExecutedAction { status: Some(status), began: true, output: output.into(), ..ExecutedAction::default() }
     }
 
-    fn action(code: &'static str) -> Action {
+    fn action_with_code(code: &'static str) -> Action {
         Action { body: ShellFragment::new().code(code), ..Action::default() }
     }
 
     #[test]
     fn the_first_failure_ends_the_group() {
-        let acted = run(&[action("echo one"), action("echo two >&2; exit 3"), action("echo three")]);
-        assert_eq!(acted[0], ended(0, "one"));
-        assert_eq!(acted[1], ended(3, "two"));
+        let acted = run_test_actions(&[
+            action_with_code("echo one"),
+            action_with_code("echo two >&2; exit 3"),
+            action_with_code("echo three"),
+        ]);
+        assert_eq!(acted[0], ended_action(0, "one"));
+        assert_eq!(acted[1], ended_action(3, "two"));
         assert_eq!(acted[2], ExecutedAction::default());
     }
 
     #[test]
     fn an_exit_inside_an_action_leaves_the_others_alone() {
-        let acted = run(&[action("x=1; cd /; exit 0"), action("echo \"${x-unset} $(pwd)\"")]);
+        let acted =
+            run_test_actions(&[action_with_code("x=1; cd /; exit 0"), action_with_code("echo \"${x-unset} $(pwd)\"")]);
         assert_eq!(acted[0].status, Some(0));
         assert!(acted[1].output.raw().starts_with("unset "));
         assert_eq!(acted[1].status, Some(0));
@@ -172,18 +180,21 @@ mod tests {
     #[test]
     fn a_value_is_stdout_alone() {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
-        let action = action("echo a warning >&2; echo the value");
-        let script =
-            ShellScript { body: group([(&action, true)]), token: token.clone(), limit: Duration::from_secs(10) };
-        let text = script.text(&SecretStore::default()).unwrap();
+        let action = action_with_code("echo a warning >&2; echo the value");
+        let script = ShellScript {
+            body: build_group_script([(&action, true)]),
+            token: token.clone(),
+            limit: Duration::from_secs(10),
+        };
+        let text = script.render_text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
-        assert_eq!(split(&output.stdout, 0, &token, 1)[0].output, "the value".into());
+        assert_eq!(split_group_output(&output.stdout, 0, &token, 1)[0].output, "the value".into());
         assert_eq!(output.stderr, b"a warning\n");
     }
 
     #[test]
     fn an_output_that_breaks_off_has_no_status() {
-        let acted = split(b"\nt begin 0\nhalf of it", 0, &ScriptToken::new("t"), 2);
+        let acted = split_group_output(b"\nt begin 0\nhalf of it", 0, &ScriptToken::new("t"), 2);
         let open = ExecutedAction { began: true, output: "half of it".into(), ..ExecutedAction::default() };
         assert_eq!(acted, [open, ExecutedAction::default()]);
     }
@@ -192,20 +203,24 @@ mod tests {
     #[test]
     fn an_output_without_its_beginning_keeps_its_status() {
         let token = ScriptToken::new("t");
-        let acted = split(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
+        let acted = split_group_output(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
         let first = ExecutedAction { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
         assert_eq!(acted, [first, ExecutedAction::default()]);
-        let acted = split(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
+        let acted = split_group_output(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
         let gone = ExecutedAction { status: Some(0), began: true, cut: true, ..ExecutedAction::default() };
-        assert_eq!(acted, [gone.clone(), ExecutedAction { output: "x".into(), ..gone.clone() }, ended(0, "ok")]);
-        let acted = split(b"\nt begin 1\nno end", 99, &token, 2);
+        assert_eq!(acted, [gone.clone(), ExecutedAction { output: "x".into(), ..gone.clone() }, ended_action(0, "ok")]);
+        let acted = split_group_output(b"\nt begin 1\nno end", 99, &token, 2);
         assert_eq!(acted, [gone, ExecutedAction { began: true, output: "no end".into(), ..ExecutedAction::default() }]);
-        assert!(began(b"x\nt end 0 0\n", 0, &token) && began(b"x", 99, &token) && !began(b"x", 0, &token));
+        assert!(
+            has_group_begun(b"x\nt end 0 0\n", 0, &token)
+                && has_group_begun(b"x", 99, &token)
+                && !has_group_begun(b"x", 0, &token)
+        );
     }
 
     #[test]
     fn without_any_frame_nobody_knows_who_ran() {
-        let acted = split(b"half a secr\nlast", 99, &ScriptToken::new("t"), 2);
+        let acted = split_group_output(b"half a secr\nlast", 99, &ScriptToken::new("t"), 2);
         let open = ExecutedAction { began: true, output: "last".into(), cut: true, ..ExecutedAction::default() };
         assert_eq!(acted, [open.clone(), open]);
     }
@@ -213,8 +228,8 @@ mod tests {
     #[test]
     fn a_tail_is_short_in_lines_and_in_bytes() {
         let long = "é".repeat(100_000);
-        assert_eq!(tail(&long.as_str().into()).raw().len(), 16 * 1024);
+        assert_eq!(tail_output(&long.as_str().into()).raw().len(), 16 * 1024);
         let lines = "x\n".repeat(99);
-        assert_eq!(tail(&lines.as_str().into()).raw().lines().count(), 20);
+        assert_eq!(tail_output(&lines.as_str().into()).raw().lines().count(), 20);
     }
 }

@@ -4,7 +4,7 @@ use super::act::{self, ExecutedAction};
 use super::event::Event;
 use super::host::HostRun;
 use super::link::HostScriptOutput;
-use super::records::unwritten;
+use super::records::record_write_error;
 use crate::config::ExpansionState;
 use crate::kube::ClusterCall;
 use crate::model::{SecretStore, StepId, UntrustedText};
@@ -45,32 +45,34 @@ impl DueStep {
 
 impl HostRun<'_> {
     /// Returns the actions of a turn.
-    pub(super) fn due(
+    pub(super) fn build_due_step(
         &self,
         case: &HostContext<'_>,
         turn: &StepInstance<'_>,
         turns: &[StepInstance<'_>],
         ruling: StepAssessment,
     ) -> DueStep {
-        let inputs = plan::inputs(case, turn, turns, &StepPredictions::default());
-        let mut cx = plan::context(case, turn, &inputs, None);
+        let inputs = plan::collect_restart_inputs(case, turn, turns, &StepPredictions::default());
+        let mut cx = plan::build_resource_context(case, turn, &inputs, None);
         cx.run = &self.run.options.run;
         let (action, own, delivery) = match &turn.expanded.state {
             ExpansionState::Resource(resource) => {
-                let delivery = self.delivery(resource.as_ref(), &ruling.judgement);
-                let mut action = resource.act(&ruling.judgement, &cx);
-                if let Some(trace) = plan::trace(turn, resource.as_ref()).filter(|_| plan::is_input(turn, turns)) {
+                let delivery = self.choose_delivery(resource.as_ref(), &ruling.judgement);
+                let mut action = resource.render_action(&ruling.judgement, &cx);
+                if let Some(trace) =
+                    plan::find_trace_path(turn, resource.as_ref()).filter(|_| plan::is_restart_input(turn, turns))
+                {
                     action.body = leave_trace(&trace, action.body);
                 }
-                (action, resource.limit_s(), delivery)
+                (action, resource.time_limit_s(), delivery)
             }
             _ => Default::default(),
         };
         let long = action.long || turn.step.long || delivery.is_some();
         DueStep {
             id: turn.expanded.id.clone(),
-            title: plan::title(turn),
-            place: case.ground.project.sources.place(turn.step.span),
+            title: plan::step_title(turn),
+            place: case.ground.project.sources.format_location(turn.step.span),
             resource: match &turn.expanded.state {
                 ExpansionState::Resource(resource) => Some(resource.clone()),
                 _ => None,
@@ -80,7 +82,7 @@ impl HostRun<'_> {
             calls: ruling.judgement.calls,
             changes: ruling.judgement.changes,
             long,
-            limit: limit(turn.step.timeout_s, own, self.run.options.timeout, long),
+            limit: choose_time_limit(turn.step.timeout_s, own, self.run.options.timeout, long),
             retries: turn.step.retries,
             exports_stdout: turn.step.exports.values().any(|e| e.stdout),
             secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
@@ -89,52 +91,54 @@ impl HostRun<'_> {
 
     /// Returns the content to send from the controller. An artifact that the host fetches itself is included only when
     /// offline.
-    fn delivery(&self, resource: &dyn Resource, judgement: &Assessment) -> Option<ArtifactDelivery> {
+    fn choose_delivery(&self, resource: &dyn Resource, judgement: &Assessment) -> Option<ArtifactDelivery> {
         let by_host = resource.artifact().is_some_and(|artifact| artifact.by_host);
-        resource.delivery(judgement).filter(|_| !by_host || self.run.options.depot.is_offline())
+        resource.artifact_delivery(judgement).filter(|_| !by_host || self.run.options.depot.is_offline())
     }
 
     /// Runs the actions of turns in one script or, if long, as a unit of its own.
-    pub(super) async fn act(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
-        let shared = self.run.board.shared();
+    pub(super) async fn execute_steps(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
+        let shared = self.run.board.shared_values();
         for turn in due {
-            self.run.say(Event::StepCommands {
+            self.run.emit_event(Event::StepCommands {
                 host: self.host().clone(),
                 step: turn.id.clone(),
-                script: commands(turn, &shared.secrets),
+                script: format_commands(turn, &shared.secrets),
             });
-            self.run.say(Event::StepStarted {
+            self.run.emit_event(Event::StepStarted {
                 host: self.host().clone(),
                 step: turn.id.clone(),
                 title: turn.title.clone(),
                 long: turn.long,
             });
         }
-        self.run.in_flight.enter(self.host(), due.iter().map(|turn| turn.id.clone()));
+        self.run.in_flight.set_steps(self.host(), due.iter().map(|turn| turn.id.clone()));
         // From here on the host may have changed, whatever the result is.
         self.changed.extend(due.iter().map(|turn| turn.id.clone()));
         let acted = match due {
-            all if all.iter().any(|due| due.delivery.is_some() || !due.calls.is_empty()) => self.act_singly(all).await,
-            [only] if only.long => vec![self.act_long(only).await],
-            short => self.act_group(short).await,
+            all if all.iter().any(|due| due.delivery.is_some() || !due.calls.is_empty()) => {
+                self.execute_one_by_one(all).await
+            }
+            [only] if only.long => vec![self.execute_long_step(only).await],
+            short => self.execute_script_with_retries(short).await,
         };
         // Output that becomes a secret is not shown: it is not registered for redaction yet.
         for (turn, acted) in due.iter().zip(&acted).filter(|(turn, acted)| !acted.output.is_empty() && !turn.secret) {
             let (host, step) = (self.host().clone(), turn.id.clone());
-            self.run.say(Event::StepPrinted { host, step, output: act::printed(acted) });
+            self.run.emit_event(Event::StepPrinted { host, step, output: act::format_printed_output(acted) });
         }
         acted
     }
 
     /// Runs actions one after the other until the first failure.
-    async fn act_singly(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
-        let mut all = nothing(due);
+    async fn execute_one_by_one(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
+        let mut all = empty_outcomes(due);
         for (due, acted) in due.iter().zip(&mut all) {
             *acted = match &due.delivery {
-                Some(delivery) => self.act_delivery(due, delivery).await,
-                None if !due.calls.is_empty() => self.act_calls(due).await,
-                None if due.long => self.act_long(due).await,
-                None => self.act_group(std::slice::from_ref(due)).await.pop().unwrap_or_default(),
+                Some(delivery) => self.execute_delivery(due, delivery).await,
+                None if !due.calls.is_empty() => self.execute_api_calls(due).await,
+                None if due.long => self.execute_long_step(due).await,
+                None => self.execute_script_with_retries(std::slice::from_ref(due)).await.pop().unwrap_or_default(),
             };
             if acted.status != Some(0) {
                 break;
@@ -143,53 +147,54 @@ impl HostRun<'_> {
         all
     }
 
-    async fn act_group(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
-        let mut acted = self.act_once(due).await;
+    async fn execute_script_with_retries(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
+        let mut acted = self.execute_script(due).await;
         for _ in 0..due.iter().map(|turn| turn.retries).max().unwrap_or(0) {
             if self.lost.is_some() || acted.iter().all(|a| a.status == Some(0)) {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(2)).await;
-            acted = self.act_once(due).await;
+            acted = self.execute_script(due).await;
         }
         acted
     }
 
-    async fn act_once(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
-        let shared = self.run.board.shared();
+    async fn execute_script(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
+        let shared = self.run.board.shared_values();
         let actions = due.iter().map(|turn| (&turn.action, turn.exports_stdout));
         let limit: Duration = due.iter().map(|turn| turn.limit).sum();
         let riding = !self.records.is_empty();
         let script = match riding {
-            false => act::group(actions),
+            false => act::build_group_script(actions),
             // The script also writes the records of steps that were proven before.
-            true => crate::state::write(&self.records).then(act::group(actions)),
+            true => crate::state::build_records_script(&self.records).append_fragment(act::build_group_script(actions)),
         };
-        match self.link.act(script, limit, &shared.secrets).await {
+        match self.link.run_acting_script(script, limit, &shared.secrets).await {
             // The records are written before the first action: if that did not begin, they may be missing.
-            Ok(done) if riding && done.finished.status != 0 && !began(&done) => {
-                self.lost = Some(unwritten(&done.finished.stderr));
-                nothing(due)
+            Ok(done) if riding && done.finished.status != 0 && !has_script_begun(&done) => {
+                self.lost = Some(record_write_error(&done.finished.stderr));
+                empty_outcomes(due)
             }
             Ok(done) => {
                 self.records.clear();
-                let mut acted = act::split(&done.finished.stdout, done.finished.dropped, &done.token, due.len());
-                acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub(a.output.raw()).into());
+                let mut acted =
+                    act::split_group_output(&done.finished.stdout, done.finished.dropped, &done.token, due.len());
+                acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub_secrets(a.output.raw()).into());
                 acted
             }
             Err(error) => {
                 self.lost = Some(error);
-                nothing(due)
+                empty_outcomes(due)
             }
         }
     }
 
-    async fn act_long(&mut self, due: &DueStep) -> ExecutedAction {
+    async fn execute_long_step(&mut self, due: &DueStep) -> ExecutedAction {
         self.flush_records().await;
         if self.lost.is_some() {
             return ExecutedAction::default();
         }
-        let shared = self.run.board.shared();
+        let shared = self.run.board.shared_values();
         let unit = UnitName::new(&self.run.options.run, &due.id);
         let (host, step, events) = (self.host().clone(), due.id.clone(), self.run.events.clone());
         let secrets = shared.secrets.clone();
@@ -198,12 +203,12 @@ impl HostRun<'_> {
             if secret {
                 return;
             }
-            let line = secrets.scrub(line).into();
+            let line = secrets.scrub_secrets(line).into();
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
-        match self.link.long(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
+        match self.link.run_long_step(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
-                let output = shared.secrets.scrub(end.tail.raw()).into();
+                let output = shared.secrets.scrub_secrets(end.tail.raw()).into();
                 ExecutedAction { status: Some(end.status), began: true, output, ..ExecutedAction::default() }
             }
             Err(error) => {
@@ -216,7 +221,7 @@ impl HostRun<'_> {
 
 /// Returns the time limit of an action: the step's `timeout`, else the action's own limit with a grace period in which
 /// it ends itself with a better message, else the command line's.
-fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: bool) -> Duration {
+fn choose_time_limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: bool) -> Duration {
     const LIMIT: Duration = Duration::from_secs(600);
     const LONG_LIMIT: Duration = Duration::from_secs(4 * 3600);
     const GRACE_S: u64 = 30;
@@ -225,23 +230,23 @@ fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: boo
 }
 
 /// Returns an action's commands for display: placeholders replace secrets.
-fn commands(turn: &DueStep, secrets: &SecretStore) -> UntrustedText {
+fn format_commands(turn: &DueStep, secrets: &SecretStore) -> UntrustedText {
     if !turn.calls.is_empty() {
-        let told: Vec<String> = turn.calls.iter().map(ClusterCall::told).collect();
-        return secrets.scrub(&told.join("\n")).into();
+        let told: Vec<String> = turn.calls.iter().map(ClusterCall::describe_call).collect();
+        return secrets.scrub_secrets(&told.join("\n")).into();
     }
     let action = &turn.action;
     match action.body.render(&SecretStore::default()) {
-        Ok(text) => secrets.scrub(text.expose_secret()).into(),
+        Ok(text) => secrets.scrub_secrets(text.expose_secret()).into(),
         Err(error) => error.to_string().into(),
     }
 }
 
-fn began(done: &HostScriptOutput) -> bool {
-    act::began(&done.finished.stdout, done.finished.dropped, &done.token)
+fn has_script_begun(done: &HostScriptOutput) -> bool {
+    act::has_group_begun(&done.finished.stdout, done.finished.dropped, &done.token)
 }
 
-fn nothing(due: &[DueStep]) -> Vec<ExecutedAction> {
+fn empty_outcomes(due: &[DueStep]) -> Vec<ExecutedAction> {
     vec![ExecutedAction::default(); due.len()]
 }
 
@@ -252,7 +257,7 @@ mod tests {
     #[test]
     fn the_command_line_limits_what_names_no_limit() {
         let asked = Some(Duration::from_secs(5));
-        let seconds = |step, own, asked, long| limit(step, own, asked, long).as_secs();
+        let seconds = |step, own, asked, long| choose_time_limit(step, own, asked, long).as_secs();
         assert_eq!((seconds(None, None, asked, false), seconds(None, None, asked, true)), (5, 5));
         assert_eq!((seconds(Some(9), Some(7), asked, false), seconds(None, Some(900), asked, false)), (9, 930));
         assert_eq!((seconds(None, None, None, false), seconds(None, None, None, true)), (600, 14400));

@@ -1,6 +1,6 @@
 //! The cluster's API as a target like a host: opening, observing, changing.
 
-use super::link::{HostLockAttempt, broken, session};
+use super::link::{HostLockAttempt, host_side_error, open_transport_session};
 use super::run::RunOptions;
 use crate::config::Project;
 use crate::kube::{ClusterAccess, ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
@@ -10,7 +10,7 @@ use crate::transport::{LockOwner, TransportError, TransportErrorKind};
 use std::collections::BTreeSet;
 
 /// Opens the API that the inventory declares, through a host's session if declared.
-pub(super) async fn cluster(
+pub(super) async fn open_cluster(
     project: &Project,
     access: &ClusterAccess,
     options: &RunOptions,
@@ -18,29 +18,37 @@ pub(super) async fn cluster(
     let cluster = match &access.via {
         None => ClusterApi::open(access).await?,
         Some(host) => {
-            let session = session(project, options, host, &project.secrets).await;
-            ClusterApi::through(access, session.map_err(|error| KubeError::through(host, &error))?).await?
+            let session = open_transport_session(project, options, host, &project.secrets).await;
+            ClusterApi::open_through_host(
+                access,
+                session.map_err(|error| KubeError::from_transport_error(host, &error))?,
+            )
+            .await?
         }
     };
-    Ok(cluster.with_helm(helm(options)))
+    Ok(cluster.with_helm(build_helm_options(options)))
 }
 
 /// Fetched charts are stored next to artifacts.
-pub(super) fn helm(options: &RunOptions) -> HelmOptions {
+pub(super) fn build_helm_options(options: &RunOptions) -> HelmOptions {
     let depot = &options.depot;
     let charts = depot.cache().root().parent().map(|root| root.join("charts"));
     HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
 }
 
 /// Opens the API read-only.
-pub(super) async fn look(project: &Project, options: &RunOptions) -> Result<ClusterReader, TransportError> {
-    let access = project.kubernetes.as_ref().ok_or_else(|| broken("the inventory has no `kubernetes`".to_owned()))?;
-    let cluster = cluster(project, access, options).await.map_err(away)?;
+pub(super) async fn open_cluster_reader(
+    project: &Project,
+    options: &RunOptions,
+) -> Result<ClusterReader, TransportError> {
+    let access =
+        project.kubernetes.as_ref().ok_or_else(|| host_side_error("the inventory has no `kubernetes`".to_owned()))?;
+    let cluster = open_cluster(project, access, options).await.map_err(to_transport_error)?;
     Ok(ClusterReader::new(cluster, &project.cluster))
 }
 
 /// Sends `probes` and stores the answers if required.
-pub(super) async fn observe(
+pub(super) async fn observe_cluster(
     looker: &ClusterReader,
     probes: &BTreeSet<Probe>,
     keep: bool,
@@ -48,34 +56,34 @@ pub(super) async fn observe(
 ) -> Result<Observation, TransportError> {
     let mut seen = Observation::default();
     if keep {
-        seen.keep_raw();
+        seen.enable_recording();
     }
-    for (probe, answer) in looker.observe(probes, secrets).await.map_err(away)? {
-        seen.told(probe, answer);
+    for (probe, answer) in looker.observe_probes(probes, secrets).await.map_err(to_transport_error)? {
+        seen.record_api_answer(probe, answer);
     }
     Ok(seen)
 }
 
 /// Takes the cluster's lock.
-pub(super) async fn lock(
+pub(super) async fn lock_cluster(
     looker: &ClusterReader,
     owner: &LockOwner,
     clock: fn() -> jiff::Timestamp,
 ) -> Result<(HostLockAttempt, Option<ClusterWriter>), TransportError> {
-    match looker.lock(owner, clock).await {
+    match looker.acquire_lock(owner, clock).await {
         Ok(writer) => Ok((HostLockAttempt::Ours, Some(writer))),
         Err(ClusterLockError::Held(other)) => Ok((HostLockAttempt::Held(other), None)),
-        Err(ClusterLockError::Failed(error)) => Err(away(error)),
+        Err(ClusterLockError::Failed(error)) => Err(to_transport_error(error)),
     }
 }
 
 /// The error of running a command on the API.
-pub(super) fn no_host() -> TransportError {
-    broken("the cluster's API is not a host: commands cannot run there".to_owned())
+pub(super) fn no_commands_error() -> TransportError {
+    host_side_error("the cluster's API is not a host: commands cannot run there".to_owned())
 }
 
 /// Converts an API failure into that of an unreachable host.
-pub(super) fn away(error: KubeError) -> TransportError {
+pub(super) fn to_transport_error(error: KubeError) -> TransportError {
     TransportError {
         kind: TransportErrorKind::Connect,
         message: error.message,

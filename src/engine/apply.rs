@@ -2,12 +2,12 @@
 
 use super::board::{SharedRunState, SharedValues};
 use super::cancel::{CancelSignal, StopLevel};
-use super::detach::left;
+use super::detach::report_detached_host;
 use super::event::Event;
-use super::host::carry_out;
+use super::host::run_host;
 use super::link::HostSession;
 use super::observe::ObservedHosts;
-use super::prove::facts_used;
+use super::prove::list_facts_used;
 use super::report::{HostReport, RunReport};
 use super::restarts::RestartLimiter;
 use super::run::{ApplyContext, EventSender, FinishedSteps, InFlightSteps, RunOptions};
@@ -23,7 +23,7 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 
 /// The format version of a report.
-pub(super) const VERSION: u32 = 1;
+pub(super) const REPORT_VERSION: u32 = 1;
 
 /// Carries out `plan`, which was made from `observed`. Returns when every host is done, or soon after the user
 /// detached.
@@ -42,7 +42,7 @@ pub async fn apply(
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = StepExpander::new(project);
     let board = SharedRunState::new(SharedValues { published, exports, secrets }, plan.rollout.clone());
-    let facts = facts_used(project);
+    let facts = list_facts_used(project);
     // No step waits for a host that is not part of this run.
     let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
     let steps = StepTable::new(project);
@@ -54,13 +54,13 @@ pub async fn apply(
         canaries: &plan.rollout.canaries.iter().cloned().collect(),
         rollout: &plan.rollout,
         restarts: &RestartLimiter::new(plan.rollout.max_restarting),
-        proofs: &proofs(project),
+        proofs: &find_awaited_recipes(project),
         spent: &AtomicBool::new(false),
         options,
         plan: &plan.id,
         board: &board,
         api: &api,
-        hosts_change: plan.hosts.iter().any(|host| host.changes() && !host.host.is_cluster()),
+        hosts_change: plan.hosts.iter().any(|host| host.has_changes() && !host.host.is_cluster()),
         cancel,
         events,
         window: &Semaphore::new(options.parallel.max(1)),
@@ -69,24 +69,24 @@ pub async fn apply(
         times: &WorkTimes::default(),
         facts: &facts,
     };
-    run.say(Event::ApplyStarted {
+    run.emit_event(Event::ApplyStarted {
         run: options.run.clone(),
-        hosts: plan.hosts.iter().filter(|h| h.acts() && !h.host.is_cluster()).count(),
-        steps: plan.hosts.iter().filter(|h| h.acts()).flat_map(|h| &h.steps).filter(|s| s.acts()).count(),
+        hosts: plan.hosts.iter().filter(|h| h.will_run() && !h.host.is_cluster()).count(),
+        steps: plan.hosts.iter().filter(|h| h.will_run()).flat_map(|h| &h.steps).filter(|s| s.will_run()).count(),
     });
-    say_who_waits(&run, plan);
+    announce_canary_wait(&run, plan);
     let mut going: FuturesUnordered<_> =
-        hosts.into_iter().map(|(host, seen, link)| carry_out(&run, host, seen, link)).collect();
-    let done = gather(&run, &mut going).await;
+        hosts.into_iter().map(|(host, seen, link)| run_host(&run, host, seen, link)).collect();
+    let done = collect_host_reports(&run, &mut going).await;
     drop(going);
     let report = RunReport {
-        version: VERSION,
+        version: REPORT_VERSION,
         run: options.run.clone(),
         verb: "apply".to_owned(),
         cluster: project.cluster.clone(),
         plan: Some(plan.id.clone()),
         simulated: plan.simulated.clone(),
-        hosts: in_order(&run, plan, done),
+        hosts: order_host_reports(&run, plan, done),
         budget_spent: run.spent.load(Ordering::Relaxed),
         interrupted: cancel.level() > StopLevel::No,
         evict_busy: options.evict_busy.clone(),
@@ -97,24 +97,24 @@ pub async fn apply(
 }
 
 /// Reports once which hosts start only after the canaries.
-fn say_who_waits(run: &ApplyContext<'_>, plan: &Plan) {
-    let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
+fn announce_canary_wait(run: &ApplyContext<'_>, plan: &Plan) {
+    let waits = |host: &&HostPlan| host.will_run() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
     if !run.canaries.is_empty() && !hosts.is_empty() {
-        run.say(Event::AwaitingCanaries { hosts, canaries: run.canaries.iter().cloned().collect() });
+        run.emit_event(Event::AwaitingCanaries { hosts, canaries: run.canaries.iter().cloned().collect() });
     }
 }
 
 /// Returns the recipes whose verification is awaited by a step of another recipe.
-fn proofs(project: &Project) -> BTreeSet<String> {
+fn find_awaited_recipes(project: &Project) -> BTreeSet<String> {
     let graph = &project.graph;
     let wanted = graph.edges().iter().filter(|edge| edge.phase == StepPhase::Verified);
-    let others = wanted.filter(|edge| graph.step(edge.from).recipe != graph.step(edge.to).recipe);
-    others.map(|edge| graph.step(edge.from).recipe.to_string()).collect()
+    let others = wanted.filter(|edge| graph.step_id(edge.from).recipe != graph.step_id(edge.to).recipe);
+    others.map(|edge| graph.step_id(edge.from).recipe.to_string()).collect()
 }
 
 /// Collects host reports until all are in, or the user detaches.
-async fn gather<F>(run: &ApplyContext<'_>, going: &mut FuturesUnordered<F>) -> Vec<HostReport>
+async fn collect_host_reports<F>(run: &ApplyContext<'_>, going: &mut FuturesUnordered<F>) -> Vec<HostReport>
 where
     F: Future<Output = HostReport>,
 {
@@ -123,13 +123,13 @@ where
     loop {
         tokio::select! {
             biased;
-            () = run.cancel.reached(StopLevel::Detach) => {
-                run.say(Event::Detached { in_flight: run.in_flight.list() });
+            () = run.cancel.wait_for_level(StopLevel::Detach) => {
+                run.emit_event(Event::Detached { in_flight: run.in_flight.list_all_steps() });
                 return done;
             }
-            () = run.cancel.reached(StopLevel::Finish), if !told => {
+            () = run.cancel.wait_for_level(StopLevel::Finish), if !told => {
                 told = true;
-                run.say(Event::Stopping { in_flight: run.in_flight.list() });
+                run.emit_event(Event::Stopping { in_flight: run.in_flight.list_all_steps() });
             }
             next = going.next() => match next {
                 Some(report) => done.push(report),
@@ -140,7 +140,7 @@ where
 }
 
 /// Returns a report for every host of the plan, in its order, including hosts whose work was left running.
-fn in_order(run: &ApplyContext<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
+fn order_host_reports(run: &ApplyContext<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
     let mut done: BTreeMap<HostName, HostReport> = done.into_iter().map(|r| (r.host.clone(), r)).collect();
-    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(run, host))).collect()
+    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| report_detached_host(run, host))).collect()
 }

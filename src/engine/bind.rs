@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. On
 /// hosts where this plan has already run nothing is left to do, unless `replay` is set.
-pub fn bind(
+pub fn bind_saved_plan(
     project: &Project,
     saved: &SavedPlan,
     observed: &mut ObservedHosts,
@@ -33,8 +33,8 @@ pub fn bind(
             why.why = format!("did not answer when the plan was made: {}", why.why.raw()).into();
             continue;
         }
-        seen.stale = stale(saved, host, &now, seen, replay);
-        if seen.stale.is_none() && !host.changes() && !now.changes() {
+        seen.stale = find_stale_reason(saved, host, &now, seen, replay);
+        if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
             // Nothing was planned and nothing is needed: the current observation is the proof.
             *host = now;
         }
@@ -42,23 +42,23 @@ pub fn bind(
     bound
 }
 
-fn stale(
+fn find_stale_reason(
     saved: &SavedPlan,
     kept: &HostPlan,
     now: &HostPlan,
     seen: &ObservedHost,
     replay: bool,
 ) -> Option<StalePlanReason> {
-    if let Some(ran) = ran(&saved.digest, seen).filter(|_| !replay && kept.changes()) {
+    if let Some(ran) = find_earlier_run(&saved.digest, seen).filter(|_| !replay && kept.has_changes()) {
         let why = format!("this plan has already run here: {ran}");
         let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
         return Some(StalePlanReason { why: why.into(), hint: hint.into(), steps: Vec::new() });
     }
-    let moved = plan::moved_since(kept, now);
+    let moved = plan::list_stale_steps(kept, now);
     let (first, why) = moved.first()?;
     let more = match moved.len() {
         1 => String::new(),
-        all => format!("; and {} more", steps(all - 1)),
+        all => format!("; and {} more", format_step_count(all - 1)),
     };
     Some(StalePlanReason {
         why: format!("changed since the plan was made: `{first}`: {why}{more}").into(),
@@ -67,7 +67,7 @@ fn stale(
     })
 }
 
-fn steps(count: usize) -> String {
+fn format_step_count(count: usize) -> String {
     match count {
         1 => "1 step".to_owned(),
         many => format!("{many} steps"),
@@ -75,7 +75,7 @@ fn steps(count: usize) -> String {
 }
 
 /// Returns the run that applied a plan on a host, from the host's own records.
-fn ran(digest: &str, seen: &ObservedHost) -> Option<String> {
+fn find_earlier_run(digest: &str, seen: &ObservedHost) -> Option<String> {
     let records = seen.records.values().flatten();
     let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));
     let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();

@@ -57,53 +57,53 @@ impl SharedRunState {
         Self { standing: Mutex::new(standing), rollout, version: watch::Sender::new(0) }
     }
 
-    pub fn shared(&self) -> Arc<SharedValues> {
-        self.read(|standing| standing.shared.clone())
+    pub fn shared_values(&self) -> Arc<SharedValues> {
+        self.with_data(|standing| standing.shared.clone())
     }
 
-    pub fn change_shared(&self, change: impl FnOnce(&mut SharedValues)) {
-        self.write(|standing| {
+    pub fn update_shared_values(&self, change: impl FnOnce(&mut SharedValues)) {
+        self.update_data(|standing| {
             let shared = Arc::make_mut(&mut standing.shared);
             change(shared);
-            shared.exports = shared.published.exports();
+            shared.exports = shared.published.to_exports();
         });
     }
 
     /// Reads the current state.
-    pub fn now<T>(&self, read: impl FnOnce(&RunStateData) -> T) -> T {
-        self.read(read)
+    pub fn read_data<T>(&self, read: impl FnOnce(&RunStateData) -> T) -> T {
+        self.with_data(read)
     }
 
     /// Records the phase that a step reached; of several turns the lowest phase counts.
-    pub fn reach(&self, step: StepIndex, host: &HostName, reached: ReachedPhase) {
-        self.write(|standing| {
+    pub fn record_phase(&self, step: StepIndex, host: &HostName, reached: ReachedPhase) {
+        self.update_data(|standing| {
             let slot = standing.reached.entry((step, host.clone())).or_insert(reached);
             *slot = (*slot).min(reached);
         });
     }
 
     /// Records the verification result of a recipe with `steps`: the failure, or `None` if it passed.
-    pub fn attest(&self, steps: impl IntoIterator<Item = StepIndex>, host: &HostName, why: Option<&str>) {
-        self.write(|standing| {
+    pub fn record_verification(&self, steps: impl IntoIterator<Item = StepIndex>, host: &HostName, why: Option<&str>) {
+        self.update_data(|standing| {
             let proofs = steps.into_iter().map(|step| ((step, host.clone()), why.map(str::to_owned)));
             standing.verified.extend(proofs);
         });
     }
 
     /// Returns whether `host` may be taken out of service now.
-    pub fn may_enter_now(&self, host: &HostName, wave: usize) -> bool {
-        self.read(|standing| standing.turn(&self.rollout, host, wave)) == WindowTurn::Go
+    pub fn can_enter_window(&self, host: &HostName, wave: usize) -> bool {
+        self.with_data(|standing| standing.decide_window_turn(&self.rollout, host, wave)) == WindowTurn::Go
     }
 
     /// Returns once `host` may be, and counts as, out of service.
     ///
     /// # Errors
     /// The host does not get its turn in this run: the reason, as a lowercase fragment.
-    pub async fn enter(&self, host: &HostName, wave: usize) -> Result<(), String> {
+    pub async fn enter_window(&self, host: &HostName, wave: usize) -> Result<(), String> {
         let mut version = self.version.subscribe();
         loop {
             version.mark_unchanged();
-            match self.try_enter(host, wave) {
+            match self.try_enter_window(host, wave) {
                 WindowTurn::Go => {
                     self.version.send_modify(|version| *version += 1);
                     return Ok(());
@@ -116,9 +116,9 @@ impl SharedRunState {
         }
     }
 
-    fn try_enter(&self, host: &HostName, wave: usize) -> WindowTurn {
+    fn try_enter_window(&self, host: &HostName, wave: usize) -> WindowTurn {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = standing.turn(&self.rollout, host, wave);
+        let turn = standing.decide_window_turn(&self.rollout, host, wave);
         if turn == WindowTurn::Go {
             standing.progress.busy.remove(host);
             standing.progress.inside.insert(host.clone());
@@ -128,26 +128,26 @@ impl SharedRunState {
 
     /// Records that a host is back in service, or was never taken out of it.
     pub fn leave_window(&self, host: &HostName) {
-        self.write(|standing| {
+        self.update_data(|standing| {
             standing.progress.inside.remove(host);
             standing.progress.past.insert(host.clone());
-            standing.progress.count(&self.rollout);
+            standing.progress.count_finished_waves(&self.rollout);
         });
     }
 
     /// Records that a host waits for holders of its devices: other hosts go first meanwhile.
-    pub fn hold_up(&self, host: &HostName) {
-        self.write(|standing| {
+    pub fn defer_window(&self, host: &HostName) {
+        self.update_data(|standing| {
             standing.progress.inside.remove(host);
             standing.progress.busy.insert(host.clone());
-            standing.progress.count(&self.rollout);
+            standing.progress.count_finished_waves(&self.rollout);
         });
     }
 
     /// Records that the connection to a host was lost: whether it is in service is unknown. One lost after its first
     /// change counts against the failure budget too, as its state is unknown.
-    pub fn lose(&self, host: &HostName, changed: bool) {
-        self.write(|standing| {
+    pub fn mark_lost(&self, host: &HostName, changed: bool) {
+        self.update_data(|standing| {
             standing.progress.down.insert(host.clone());
             if changed && !host.is_cluster() {
                 standing.failed.insert(host.clone());
@@ -157,11 +157,11 @@ impl SharedRunState {
 
     /// Records that a host is done: steps that did not run will not run. A host with an open window stays out of
     /// service.
-    pub fn finish(&self, host: &HostName, outcome: HostOutcome) {
-        self.change_shared(|shared| shared.published.leave(host));
-        self.write(|standing| {
+    pub fn finish_host(&self, host: &HostName, outcome: HostOutcome) {
+        self.update_shared_values(|shared| shared.published.abandon_host(host));
+        self.update_data(|standing| {
             standing.finished.insert(host.clone());
-            standing.progress.close(host, &self.rollout);
+            standing.progress.finish_host(host, &self.rollout);
             if outcome == HostOutcome::Failed {
                 standing.failed.insert(host.clone());
             }
@@ -173,18 +173,18 @@ impl SharedRunState {
 
     /// Records that a host waits for `others`; an empty list ends the wait.
     pub fn set_waiting(&self, host: &HostName, others: &[HostName]) {
-        self.write(|standing| match others {
+        self.update_data(|standing| match others {
             [] => standing.waiting.remove(host),
             some => standing.waiting.insert(host.clone(), some.iter().cloned().collect()),
         });
     }
 
     /// Waits until `answer` returns a value.
-    pub async fn until<T>(&self, answer: impl Fn(&RunStateData) -> Option<T>) -> T {
+    pub async fn wait_until<T>(&self, answer: impl Fn(&RunStateData) -> Option<T>) -> T {
         let mut version = self.version.subscribe();
         loop {
             version.mark_unchanged();
-            if let Some(found) = self.read(&answer) {
+            if let Some(found) = self.with_data(&answer) {
                 return found;
             }
             // The sender lives as long as the board, so waiting cannot fail.
@@ -192,11 +192,11 @@ impl SharedRunState {
         }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&RunStateData) -> T) -> T {
+    fn with_data<T>(&self, read: impl FnOnce(&RunStateData) -> T) -> T {
         read(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write<T>(&self, write: impl FnOnce(&mut RunStateData) -> T) -> T {
+    fn update_data<T>(&self, write: impl FnOnce(&mut RunStateData) -> T) -> T {
         let result = write(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner));
         self.version.send_modify(|version| *version += 1);
         result
@@ -205,14 +205,14 @@ impl SharedRunState {
 
 impl RunStateData {
     /// Returns the phase that a step reached on a host, once that is decided.
-    pub fn of(&self, step: StepIndex, host: &HostName) -> Option<ReachedPhase> {
+    pub fn reached_phase(&self, step: StepIndex, host: &HostName) -> Option<ReachedPhase> {
         let known = self.reached.get(&(step, host.clone())).copied();
         known.or_else(|| self.finished.contains(host).then_some(ReachedPhase::Nothing))
     }
 
     /// Returns whether a step reached `phase` on a host, once that is decided.
-    pub fn got_to(&self, step: StepIndex, host: &HostName, phase: StepPhase) -> Option<bool> {
-        let reached = self.of(step, host)?;
+    pub fn has_reached(&self, step: StepIndex, host: &HostName, phase: StepPhase) -> Option<bool> {
+        let reached = self.reached_phase(step, host)?;
         match phase {
             StepPhase::Configured => Some(reached >= ReachedPhase::Configured),
             StepPhase::Effective => Some(reached >= ReachedPhase::Effective),
@@ -225,29 +225,29 @@ impl RunStateData {
     }
 
     /// Returns why the verification of a step's recipe failed on a host, if it did.
-    pub fn unproven(&self, step: StepIndex, host: &HostName) -> Option<&str> {
+    pub fn verification_failure(&self, step: StepIndex, host: &HostName) -> Option<&str> {
         self.verified.get(&(step, host.clone()))?.as_deref()
     }
 
     /// Returns for each of `hosts` whether a step reached `phase` there, once that is decided for all.
-    pub fn all_got_to<'h>(
+    pub fn have_all_reached<'h>(
         &self,
         step: StepIndex,
         hosts: impl IntoIterator<Item = &'h HostName>,
         phase: StepPhase,
     ) -> Option<Vec<(HostName, bool)>> {
-        hosts.into_iter().map(|host| Some((host.clone(), self.got_to(step, host, phase)?))).collect()
+        hosts.into_iter().map(|host| Some((host.clone(), self.has_reached(step, host, phase)?))).collect()
     }
 
     /// Returns whether `host` may start: all canaries are done, or one of them waits for this host directly or
     /// indirectly.
-    pub fn may_follow(&self, canaries: &BTreeSet<HostName>, host: &HostName) -> bool {
+    pub fn may_start_after_canaries(&self, canaries: &BTreeSet<HostName>, host: &HostName) -> bool {
         let open: Vec<&HostName> = canaries.iter().filter(|canary| !self.finished.contains(*canary)).collect();
-        open.is_empty() || self.waited_for(open).contains(host)
+        open.is_empty() || self.collect_awaited_hosts(open).contains(host)
     }
 
     /// Returns the hosts that `hosts` wait for, directly and indirectly.
-    fn waited_for<'s>(&'s self, hosts: Vec<&'s HostName>) -> BTreeSet<&'s HostName> {
+    fn collect_awaited_hosts<'s>(&'s self, hosts: Vec<&'s HostName>) -> BTreeSet<&'s HostName> {
         let mut found = BTreeSet::new();
         let mut due = hosts;
         while let Some(host) = due.pop() {
@@ -257,10 +257,10 @@ impl RunStateData {
         found
     }
 
-    fn turn(&self, rollout: &RolloutPlan, host: &HostName, wave: usize) -> WindowTurn {
+    fn decide_window_turn(&self, rollout: &RolloutPlan, host: &HostName, wave: usize) -> WindowTurn {
         let inside = &self.progress.inside;
-        rollout.turn(host, wave, &self.progress, || WindowWaiters {
-            wanted: self.waited_for(inside.iter().collect()).contains(host),
+        rollout.admit_host(host, wave, &self.progress, || WindowWaiters {
+            wanted: self.collect_awaited_hosts(inside.iter().collect()).contains(host),
             stuck: !inside.is_empty() && inside.iter().all(|host| self.waiting.contains_key(host)),
         })
     }
@@ -269,12 +269,12 @@ impl RunStateData {
         self.finished.contains(host)
     }
 
-    pub fn failed(&self) -> usize {
+    pub fn count_failed(&self) -> usize {
         self.failed.len()
     }
 
     /// Returns whether a host is done and did not succeed.
-    pub fn is_unsound(&self, host: &HostName) -> bool {
+    pub fn has_finished_badly(&self, host: &HostName) -> bool {
         self.unsound.contains(host)
     }
 }
@@ -290,12 +290,12 @@ mod tests {
         let step = StepIndex(0);
         let waiter = tokio::spawn({
             let (board, hosts) = (board.clone(), [a.clone(), b.clone()]);
-            async move { board.until(|s| s.all_got_to(step, &hosts, StepPhase::Effective)).await }
+            async move { board.wait_until(|s| s.have_all_reached(step, &hosts, StepPhase::Effective)).await }
         });
-        board.reach(step, &a, ReachedPhase::Effective);
+        board.record_phase(step, &a, ReachedPhase::Effective);
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
-        board.finish(&b, HostOutcome::Failed);
+        board.finish_host(&b, HostOutcome::Failed);
         assert_eq!(waiter.await.unwrap(), vec![(a, true), (b, false)]);
     }
 
@@ -303,23 +303,26 @@ mod tests {
     fn of_several_turns_the_least_counts() {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let host = HostName::new("a");
-        board.reach(StepIndex(1), &host, ReachedPhase::Effective);
-        board.reach(StepIndex(1), &host, ReachedPhase::Nothing);
-        board.reach(StepIndex(1), &host, ReachedPhase::Effective);
-        assert_eq!(board.read(|s| s.of(StepIndex(1), &host)), Some(ReachedPhase::Nothing));
+        board.record_phase(StepIndex(1), &host, ReachedPhase::Effective);
+        board.record_phase(StepIndex(1), &host, ReachedPhase::Nothing);
+        board.record_phase(StepIndex(1), &host, ReachedPhase::Effective);
+        assert_eq!(board.with_data(|s| s.reached_phase(StepIndex(1), &host)), Some(ReachedPhase::Nothing));
     }
 
     #[test]
     fn verified_is_decided_after_effective() {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let (step, host) = (StepIndex(0), HostName::new("a"));
-        let got_to = |phase| board.now(|s| s.got_to(step, &host, phase));
-        board.reach(step, &host, ReachedPhase::Effective);
+        let got_to = |phase| board.read_data(|s| s.has_reached(step, &host, phase));
+        board.record_phase(step, &host, ReachedPhase::Effective);
         assert_eq!((got_to(StepPhase::Effective), got_to(StepPhase::Verified)), (Some(true), None));
-        board.attest([step], &host, Some("`x` does not hold"));
+        board.record_verification([step], &host, Some("`x` does not hold"));
         assert_eq!(got_to(StepPhase::Verified), Some(false));
-        assert_eq!(board.now(|s| s.unproven(step, &host).map(str::to_owned)).as_deref(), Some("`x` does not hold"));
-        board.attest([step], &host, None);
+        assert_eq!(
+            board.read_data(|s| s.verification_failure(step, &host).map(str::to_owned)).as_deref(),
+            Some("`x` does not hold")
+        );
+        board.record_verification([step], &host, None);
         assert_eq!(got_to(StepPhase::Verified), Some(true));
     }
 
@@ -328,15 +331,15 @@ mod tests {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let [a, b, c, d] = ["a", "b", "c", "d"].map(HostName::new);
         let canaries = BTreeSet::from([a.clone()]);
-        let may = || [&b, &c, &d].map(|host| board.now(|s| s.may_follow(&canaries, host)));
+        let may = || [&b, &c, &d].map(|host| board.read_data(|s| s.may_start_after_canaries(&canaries, host)));
         assert_eq!(may(), [false; 3]);
         board.set_waiting(&a, std::slice::from_ref(&b));
         assert_eq!(may(), [true, false, false]);
         board.set_waiting(&b, std::slice::from_ref(&c));
         assert_eq!(may(), [true, true, false], "also indirectly");
-        board.finish(&b, HostOutcome::Ok);
+        board.finish_host(&b, HostOutcome::Ok);
         assert_eq!(may(), [false; 3]);
-        board.finish(&a, HostOutcome::Changed);
+        board.finish_host(&a, HostOutcome::Changed);
         assert_eq!(may(), [true; 3]);
     }
 
@@ -345,12 +348,15 @@ mod tests {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let outcomes = [HostOutcome::Failed, HostOutcome::Blocked, HostOutcome::Unreachable, HostOutcome::Changed];
         let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();
-        hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish(host, outcome));
-        assert_eq!(board.now(RunStateData::failed), 1);
-        board.lose(&hosts[2], false);
-        assert_eq!(board.now(RunStateData::failed), 1, "lost before its first change");
-        board.lose(&hosts[2], true);
-        assert_eq!(board.now(RunStateData::failed), 2, "lost after it");
-        assert_eq!(board.now(|s| hosts.iter().map(|h| s.is_unsound(h)).collect::<Vec<_>>()), [true, true, true, false]);
+        hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish_host(host, outcome));
+        assert_eq!(board.read_data(RunStateData::count_failed), 1);
+        board.mark_lost(&hosts[2], false);
+        assert_eq!(board.read_data(RunStateData::count_failed), 1, "lost before its first change");
+        board.mark_lost(&hosts[2], true);
+        assert_eq!(board.read_data(RunStateData::count_failed), 2, "lost after it");
+        assert_eq!(
+            board.read_data(|s| hosts.iter().map(|h| s.has_finished_badly(h)).collect::<Vec<_>>()),
+            [true, true, true, false]
+        );
     }
 }

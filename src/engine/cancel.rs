@@ -26,7 +26,7 @@ impl Default for CancelSignal {
 
 impl CancelSignal {
     /// Raises the level: `No` → `Finish` → `Detach`. Returns the new level.
-    pub fn raise(&self) -> StopLevel {
+    pub fn raise_level(&self) -> StopLevel {
         self.0.send_modify(|stop| {
             *stop = match stop {
                 StopLevel::No => StopLevel::Finish,
@@ -41,7 +41,7 @@ impl CancelSignal {
     }
 
     /// Returns when the level is at least `stop`.
-    pub async fn reached(&self, stop: StopLevel) {
+    pub async fn wait_for_level(&self, stop: StopLevel) {
         let mut watch = self.0.subscribe();
         // The sender lives as long as this value, so waiting cannot fail.
         let _ = watch.wait_for(|level| *level >= stop).await;
@@ -56,10 +56,10 @@ mod tests {
     async fn the_second_wish_detaches() {
         let cancel = CancelSignal::default();
         assert_eq!(cancel.level(), StopLevel::No);
-        assert_eq!(cancel.raise(), StopLevel::Finish);
-        cancel.clone().reached(StopLevel::Finish).await;
-        assert_eq!(cancel.raise(), StopLevel::Detach);
-        assert_eq!(cancel.raise(), StopLevel::Detach);
-        cancel.reached(StopLevel::Detach).await;
+        assert_eq!(cancel.raise_level(), StopLevel::Finish);
+        cancel.clone().wait_for_level(StopLevel::Finish).await;
+        assert_eq!(cancel.raise_level(), StopLevel::Detach);
+        assert_eq!(cancel.raise_level(), StopLevel::Detach);
+        cancel.wait_for_level(StopLevel::Detach).await;
     }
 }

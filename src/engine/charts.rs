@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Returns the chart that a resource fetches, if it does.
-pub(super) fn chart_to_fetch(resource: &dyn Resource) -> Option<ChartQuery> {
+pub(super) fn find_chart_to_fetch(resource: &dyn Resource) -> Option<ChartQuery> {
     resource.probes().into_iter().find_map(|probe| {
         let Probe::Release(release) = probe else { return None };
         release
@@ -30,22 +30,26 @@ pub(super) async fn fetch_charts(
     events: &EventSender,
 ) -> Vec<ArtifactReport> {
     let Some(access) = &project.kubernetes else { return Vec::new() };
-    let helm = api::helm(options);
+    let helm = api::build_helm_options(options);
     let mut lines = Vec::new();
     for (chart, users) in charts {
         let began = Instant::now();
         let fetched = helm.fetch_chart(access, &chart).await.transpose();
         if let Some(Ok(FetchedChart { bytes, new: true, .. })) = &fetched {
-            let (what, bytes) = (name(&chart).into(), *bytes);
+            let (what, bytes) = (format_chart_name(&chart).into(), *bytes);
             // Sending fails only when the receiver is gone, shortly before the process ends.
             let _ = events.send(Event::Fetched { what, bytes, took: began.elapsed() });
         }
-        lines.extend(fetched.map(|fetched| line(&chart, users, fetched)));
+        lines.extend(fetched.map(|fetched| build_chart_report(&chart, users, fetched)));
     }
     lines
 }
 
-fn line(chart: &ChartQuery, users: ArtifactUsers, fetched: Result<FetchedChart, KubeError>) -> ArtifactReport {
+fn build_chart_report(
+    chart: &ChartQuery,
+    users: ArtifactUsers,
+    fetched: Result<FetchedChart, KubeError>,
+) -> ArtifactReport {
     let computed = fetched.as_ref().ok().filter(|_| chart.sha256.is_none()).map(|fetched| ComputedDigest {
         line: format!("sha256: \"{}\"", fetched.sha256),
         places: users.places.into_iter().collect(),
@@ -62,10 +66,10 @@ fn line(chart: &ChartQuery, users: ArtifactUsers, fetched: Result<FetchedChart, 
         }
     };
     let (steps, hosts) = (users.steps.into_iter().collect(), users.hosts.into_iter().collect());
-    ArtifactReport { name: name(chart), steps, hosts, had, computed }
+    ArtifactReport { name: format_chart_name(chart), steps, hosts, had, computed }
 }
 
-fn name(chart: &ChartQuery) -> String {
+fn format_chart_name(chart: &ChartQuery) -> String {
     let version = &chart.version;
     match &chart.from {
         ChartQuerySource::Repository { url, name } => format!("chart {name} {version} of {url}"),

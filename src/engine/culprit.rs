@@ -3,8 +3,8 @@
 //! Hosts that match are not probed again. Log contents are stored neither in the history nor in a recording.
 
 use super::glance::{ObservationSession, ReadOnlySession};
-use super::link::reason;
-use super::observe::{ObservedHosts, beside};
+use super::link::describe_transport_error;
+use super::observe::{ObservedHosts, run_on_hosts};
 use super::run::{ReplayOptions, RunOptions};
 use crate::config::Project;
 use crate::drift::{self, DriftReport, EvidenceAnswer};
@@ -14,27 +14,32 @@ use jiff::Timestamp;
 
 /// Adds the author to each finding as far as its host's logs show it. Findings of simulated hosts are skipped: their
 /// logs would be those of the machine that runs them.
-pub async fn accuse(project: &Project, observed: &ObservedHosts, drift: &mut DriftReport, options: &RunOptions) {
+pub async fn attribute_changes(
+    project: &Project,
+    observed: &ObservedHosts,
+    drift: &mut DriftReport,
+    options: &RunOptions,
+) {
     let now = (options.clock)();
     let real = |host: &HostName| !project.is_simulated(host) && !host.is_cluster();
-    let hosts: Vec<HostName> = drift::suspects(&drift.findings).into_iter().filter(real).collect();
+    let hosts: Vec<HostName> = drift::list_changed_hosts(&drift.findings).into_iter().filter(real).collect();
     let findings = &drift.findings;
-    let look = EvidenceQuery { project, secrets: &observed.secrets, options: &plain(options) };
+    let look = EvidenceQuery { project, secrets: &observed.secrets, options: &without_recording(options) };
     let ask = |host: HostName| {
-        let question = drift::question(&host, findings, now);
-        async move { look.evidence(host, question).await }
+        let question = drift::build_evidence_probe(&host, findings, now);
+        async move { look.read_evidence(host, question).await }
     };
-    for (host, evidence, asked) in beside(&hosts, options.parallel, ask).await {
+    for (host, evidence, asked) in run_on_hosts(&hosts, options.parallel, ask).await {
         let answer = match &evidence {
             Ok(state) => EvidenceAnswer::Evidence(state),
             Err(why) => EvidenceAnswer::Unknown(why),
         };
-        drift::accuse(&host, &mut drift.findings, &answer, asked, &observed.secrets);
+        drift::attribute_host_changes(&host, &mut drift.findings, &answer, asked, &observed.secrets);
     }
 }
 
 /// Disables recording: commands typed by a host's users are private beyond the finding that they explain.
-fn plain(options: &RunOptions) -> RunOptions {
+fn without_recording(options: &RunOptions) -> RunOptions {
     let observed = options.replay.observed.clone();
     RunOptions { replay: ReplayOptions { observed, ..ReplayOptions::default() }, ..options.clone() }
 }
@@ -47,7 +52,7 @@ struct EvidenceQuery<'a> {
 }
 
 impl EvidenceQuery<'_> {
-    async fn evidence(
+    async fn read_evidence(
         self,
         host: HostName,
         question: Option<Probe>,
@@ -56,19 +61,19 @@ impl EvidenceQuery<'_> {
             Some(_) if self.options.replay.observed.is_some() => {
                 Err("answers come from a recording, which contains no logs".to_owned())
             }
-            Some(probe) => self.ask(&host, probe).await,
+            Some(probe) => self.query_host(&host, probe).await,
             None => Err("not probed".to_owned()),
         };
         let asked = (self.options.clock)();
         (host, answer, asked)
     }
 
-    async fn ask(self, host: &HostName, probe: Probe) -> Result<EvidenceState, String> {
+    async fn query_host(self, host: &HostName, probe: Probe) -> Result<EvidenceState, String> {
         let glance = ReadOnlySession::open(self.project, self.options, host, self.secrets).await;
-        let glance = glance.map_err(|error| told(&reason(&error)))?;
+        let glance = glance.map_err(|error| error_text(&describe_transport_error(&error)))?;
         let seen = glance.observe(&[probe.clone()].into(), self.secrets).await;
         glance.close().await;
-        let seen: Observation = seen.map_err(|error| told(&reason(&error)))?;
+        let seen: Observation = seen.map_err(|error| error_text(&describe_transport_error(&error)))?;
         match seen.get(&probe) {
             Ok(ProbeReading::Evidence(state)) => Ok(*state.clone()),
             Ok(_) => Err("unexpected type of answer".to_owned()),
@@ -77,6 +82,6 @@ impl EvidenceQuery<'_> {
     }
 }
 
-fn told(reason: &crate::model::UntrustedText) -> String {
+fn error_text(reason: &crate::model::UntrustedText) -> String {
     reason.raw().to_owned()
 }

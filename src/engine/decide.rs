@@ -10,7 +10,7 @@ use crate::resource::{Assessment, AttributeChange};
 
 impl HostRun<'_> {
     /// Compares the current state with the state that the plan assumed.
-    pub(super) fn decide(
+    pub(super) fn decide_action(
         &self,
         case: &HostContext<'_>,
         turn: &StepInstance<'_>,
@@ -31,42 +31,52 @@ impl HostRun<'_> {
             StepVerdict::Pending => StepDecision::Leave(StepResult::Pending { reason }),
             StepVerdict::Blocked(class) => StepDecision::Leave(StepResult::Blocked { class, reason }),
             StepVerdict::Unknown => StepDecision::Leave(StepResult::Unknown { reason }),
-            StepVerdict::Change => self.within_plan(case, turn, ruling),
+            StepVerdict::Change => self.compare_with_plan(case, turn, ruling),
         }
     }
 
-    fn within_plan(&self, case: &HostContext<'_>, turn: &StepInstance<'_>, ruling: &StepAssessment) -> StepDecision {
+    fn compare_with_plan(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        ruling: &StepAssessment,
+    ) -> StepDecision {
         let stale = |why: String| StepDecision::Leave(StepResult::Stale { reason: why.into() });
-        let now = describe(&ruling.judgement.changes);
-        let Some(planned) = self.planned_for(turn) else {
+        let now = describe_changes(&ruling.judgement.changes);
+        let Some(planned) = self.find_planned_step(turn) else {
             return stale(format!("the plan does not contain this step; it would change {now}"));
         };
         match &planned.envelope {
-            _ if planned.waits_for.is_some() => StepDecision::Leave(super::host::as_planned(planned).result),
+            _ if planned.waits_for.is_some() => StepDecision::Leave(super::host::report_as_planned(planned).result),
             Some(envelope) if planned.verdict == StepVerdict::Change => {
-                match outside(planned, envelope, turn, ruling) {
+                match describe_envelope_breach(planned, envelope, turn, ruling) {
                     Some(why) => stale(format!("{why} ({now})")),
                     None => StepDecision::Act,
                 }
             }
             // The cause may be on other hosts: only the plan, which sees all of them, can evaluate it.
             _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
-                StepDecision::Leave(super::host::as_planned(planned).result)
+                StepDecision::Leave(super::host::report_as_planned(planned).result)
             }
-            _ if !planned.acts() => {
+            _ if !planned.will_run() => {
                 stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
             }
             _ if planned.basis == ruling.basis => StepDecision::Act,
-            _ => stale(match plan::moved(&planned.before, &plan::relied(case, turn, &ruling.judgement)) {
-                Some(moved) if !planned.before.is_empty() => moved,
-                _ if describe(&planned.changes) == now => format!("{now}: changed since the plan"),
-                _ => format!("planned: {}; now: {now}", describe(&planned.changes)),
-            }),
+            _ => stale(
+                match plan::describe_changed_preconditions(
+                    &planned.before,
+                    &plan::collect_preconditions(case, turn, &ruling.judgement),
+                ) {
+                    Some(moved) if !planned.before.is_empty() => moved,
+                    _ if describe_changes(&planned.changes) == now => format!("{now}: changed since the plan"),
+                    _ => format!("planned: {}; now: {now}", describe_changes(&planned.changes)),
+                },
+            ),
         }
     }
 
     /// Returns the planned step of a turn. A step whose list was not known at plan time was planned as one.
-    fn planned_for(&self, turn: &StepInstance<'_>) -> Option<&StepPlan> {
+    fn find_planned_step(&self, turn: &StepInstance<'_>) -> Option<&StepPlan> {
         let id = &turn.expanded.id;
         let whole = || self.planned.get(&StepId { key: None, ..id.clone() }).filter(|step| step.envelope.is_some());
         self.planned.get(id).or_else(whole).copied()
@@ -75,7 +85,7 @@ impl HostRun<'_> {
 
 /// Completes a stale step: what it would change now, when its host was observed, and which steps of this run acted on
 /// the host since then. Names no cause, as it was not observed.
-pub(super) fn complete_stale(
+pub(super) fn complete_stale_result(
     result: StepResult,
     judgement: &Assessment,
     earlier: &[StepReport],
@@ -86,12 +96,15 @@ pub(super) fn complete_stale(
     let ran: Vec<&StepReport> = earlier.iter().filter(acted).collect();
     let reason = match ran.is_empty() {
         true => reason,
-        false => format!("{}; {} this run ran {}", reason.raw(), since(observed), name_latest(&ran)).into(),
+        false => {
+            format!("{}; {} this run ran {}", reason.raw(), format_observed_since(observed), list_latest_steps(&ran))
+                .into()
+        }
     };
     (StepResult::Stale { reason }, judgement.changes.clone())
 }
 
-fn since(observed: Option<jiff::Timestamp>) -> String {
+fn format_observed_since(observed: Option<jiff::Timestamp>) -> String {
     match observed {
         Some(time) => format!("observed at {}, since then", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
         None => "before it".to_owned(),
@@ -99,7 +112,7 @@ fn since(observed: Option<jiff::Timestamp>) -> String {
 }
 
 /// Names the steps that ran last, in order, and counts the earlier ones.
-fn name_latest(ran: &[&StepReport]) -> String {
+fn list_latest_steps(ran: &[&StepReport]) -> String {
     const NAMED: usize = 3;
     let before = ran.len().saturating_sub(NAMED);
     let names: Vec<String> = ran[before..].iter().map(|step| format!("`{}`", step.id)).collect();
@@ -110,7 +123,7 @@ fn name_latest(ran: &[&StepReport]) -> String {
 }
 
 /// Returns how a change exceeds the plan's predicted effects, if it does.
-fn outside(
+fn describe_envelope_breach(
     planned: &StepPlan,
     envelope: &PredictedEffects,
     turn: &StepInstance<'_>,
@@ -121,7 +134,7 @@ fn outside(
         return Some(format!("the plan allows {most}, the change is now {now}"));
     }
     // A step went by its own name until its values were known.
-    let resource = plan::resource_of(turn);
+    let resource = plan::describe_resource(turn);
     let open = format!("{} {}", turn.step.kind, turn.step.name);
     let same = envelope.resource.raw() == resource || envelope.resource.raw() == open;
     (!same).then(|| format!("the plan is for {}, this is {resource}", envelope.resource.raw()))
@@ -134,7 +147,7 @@ pub(super) enum StepDecision {
 }
 
 /// Returns the attributes of changes in one line: `content, mode "0600" → "0644"`.
-pub(super) fn describe(changes: &[crate::resource::AttributeChange]) -> String {
+pub(super) fn describe_changes(changes: &[crate::resource::AttributeChange]) -> String {
     let one = |change: &crate::resource::AttributeChange| match (&change.from, &change.to) {
         (Some(from), Some(to)) if change.diff.is_none() => {
             format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw())
@@ -168,10 +181,11 @@ mod tests {
             place: String::new(),
         };
         let ok = || StepResult::AlreadyOk { reason: "unchanged".into() };
-        let alone = complete_stale(stale(), &judgement, &[ended("a", ok())], None);
+        let alone = complete_stale_result(stale(), &judgement, &[ended("a", ok())], None);
         assert_eq!(alone, (stale(), vec![change.clone()]), "nothing of this run acted");
         let told = |earlier: &[StepReport], observed| {
-            let (StepResult::Stale { reason }, changes) = complete_stale(stale(), &judgement, earlier, observed) else {
+            let (StepResult::Stale { reason }, changes) = complete_stale_result(stale(), &judgement, earlier, observed)
+            else {
                 panic!()
             };
             assert_eq!(changes, std::slice::from_ref(&change));
@@ -187,7 +201,7 @@ mod tests {
              2 earlier"
         );
         assert_eq!(
-            complete_stale(ok(), &judgement, &earlier, observed),
+            complete_stale_result(ok(), &judgement, &earlier, observed),
             (ok(), vec![]),
             "only stale steps get the addition"
         );

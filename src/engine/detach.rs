@@ -1,42 +1,42 @@
 //! The report of a host that the user detached from: completed steps, steps in flight, remaining steps.
 
 use super::event::StepResult;
-use super::host::{as_planned, empty};
+use super::host::{empty_report, report_as_planned};
 use super::report::{HostReport, StepReport};
 use super::run::ApplyContext;
 use crate::model::{HostOutcome, StepId};
 use crate::plan::{HostPlan, StepPlan};
 
 /// Returns the report of a host that was not done when forge exited.
-pub(super) fn left(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
-    let in_flight = run.in_flight.of(&plan.host);
-    let mut steps = run.ledger.of(&plan.host);
+pub(super) fn report_detached_host(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
+    let in_flight = run.in_flight.list_host_steps(&plan.host);
+    let mut steps = run.ledger.list_host_reports(&plan.host);
     let done: Vec<StepId> = steps.iter().map(|step| step.id.clone()).collect();
-    let open = plan.steps.iter().filter(|step| !done.iter().any(|id| speaks_of(step, id)));
-    steps.extend(open.map(|step| open_report(step, &in_flight)));
-    let mut report = empty(&plan.host, HostOutcome::Cancelled, reason(&steps, in_flight.len()).into());
+    let open = plan.steps.iter().filter(|step| !done.iter().any(|id| covers_step(step, id)));
+    steps.extend(open.map(|step| report_unfinished_step(step, &in_flight)));
+    let mut report = empty_report(&plan.host, HostOutcome::Cancelled, describe_detach(&steps, in_flight.len()).into());
     report.hint = (!in_flight.is_empty()).then(|| "run again: the next run waits for running jobs first".into());
     report.steps = steps;
-    report.took = run.times.took(&plan.host);
+    report.took = run.times.time_worked(&plan.host);
     report
 }
 
 /// Reports whether a planned step has the name `id`. A step whose list was not known at plan time was planned as one.
-fn speaks_of(step: &StepPlan, id: &StepId) -> bool {
+fn covers_step(step: &StepPlan, id: &StepId) -> bool {
     let planned = &step.id;
     planned.recipe == id.recipe && planned.step == id.step && (planned.key == id.key || planned.key.is_none())
 }
 
-fn open_report(step: &StepPlan, in_flight: &[StepId]) -> StepReport {
-    let mut report = as_planned(step);
-    if in_flight.iter().any(|id| speaks_of(step, id)) {
+fn report_unfinished_step(step: &StepPlan, in_flight: &[StepId]) -> StepReport {
+    let mut report = report_as_planned(step);
+    if in_flight.iter().any(|id| covers_step(step, id)) {
         report.result = StepResult::Unknown { reason: "was running when forge exited".into() };
     }
     report
 }
 
 /// Returns `forge exited before this host was done; steps: 1 changed, 1 in flight, 2 not started`.
-fn reason(steps: &[StepReport], in_flight: usize) -> String {
+fn describe_detach(steps: &[StepReport], in_flight: usize) -> String {
     let of = |test: fn(&StepResult) -> bool| steps.iter().filter(|step| test(&step.result)).count();
     let (changed, failed) = (of(|r| matches!(r, StepResult::Changed)), of(|r| matches!(r, StepResult::Failed { .. })));
     let not_begun = of(|r| matches!(r, StepResult::Cancelled));

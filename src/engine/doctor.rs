@@ -7,8 +7,8 @@ mod cluster;
 mod here;
 mod judge;
 
-use super::observe::observe_for;
-use super::prove::facts_used;
+use super::observe::observe_probes;
+use super::prove::list_facts_used;
 use super::run::{EventSender, RunOptions};
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, UntrustedText};
@@ -48,7 +48,7 @@ impl DoctorFinding {
         Self { check, weight, what: what.into(), hint: None }
     }
 
-    fn hint(mut self, hint: impl Into<UntrustedText>) -> Self {
+    fn with_hint(mut self, hint: impl Into<UntrustedText>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -90,17 +90,17 @@ impl DoctorReport {
     pub fn exit_code(&self) -> ExitCode {
         let here =
             self.here.iter().filter(|finding| finding.weight == DoctorSeverity::Problem).map(|_| ExitCode::Unexpected);
-        let cluster = self.cluster.iter().map(code);
-        ExitCode::worst(here.chain(cluster).chain(self.hosts.iter().flat_map(codes)))
+        let cluster = self.cluster.iter().map(finding_exit_code);
+        ExitCode::pick_worst(here.chain(cluster).chain(self.hosts.iter().flat_map(list_host_exit_codes)))
     }
 }
 
-fn codes(host: &HostHealth) -> impl Iterator<Item = ExitCode> {
+fn list_host_exit_codes(host: &HostHealth) -> impl Iterator<Item = ExitCode> {
     let away = (host.reach != HostReachability::Observed).then_some(ExitCode::Unreachable);
-    away.into_iter().chain(host.findings.iter().map(code))
+    away.into_iter().chain(host.findings.iter().map(finding_exit_code))
 }
 
-fn code(finding: &DoctorFinding) -> ExitCode {
+fn finding_exit_code(finding: &DoctorFinding) -> ExitCode {
     match finding.weight {
         DoctorSeverity::Problem => ExitCode::HostsFailed,
         DoctorSeverity::Unknown => ExitCode::Unknown,
@@ -119,23 +119,24 @@ pub async fn doctor(
     events: &EventSender,
 ) -> DoctorReport {
     let began = Instant::now();
-    let here = here::findings(project, hosts, options, state, can_ask).await;
+    let here = here::check_controller(project, hosts, options, state, can_ask).await;
     let cluster = match &project.kubernetes {
-        Some(access) => cluster::findings(project, access, options).await,
+        Some(access) => cluster::check_cluster(project, access, options).await,
         None => Vec::new(),
     };
-    let seen = observe_for(project, hosts, &judge::probes(&facts_used(project)), options, events).await;
+    let seen =
+        observe_probes(project, hosts, &judge::list_doctor_probes(&list_facts_used(project)), options, events).await;
     let simulated = hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect();
     let hosts = seen.seen.iter().map(|seen| HostHealth {
         host: seen.host.clone(),
-        reach: advised(&seen.reach),
-        findings: if seen.is_observed() { judge::findings(seen) } else { Vec::new() },
+        reach: add_connect_hint(&seen.reach),
+        findings: if seen.is_observed() { judge::check_host(seen) } else { Vec::new() },
     });
     DoctorReport { here, cluster, hosts: hosts.collect(), simulated, took: began.elapsed() }
 }
 
 /// Adds a general hint if neither ssh nor the host gave a reason.
-fn advised(reach: &HostReachability) -> HostReachability {
+fn add_connect_hint(reach: &HostReachability) -> HostReachability {
     match reach {
         HostReachability::Unreachable(why) if why.hint.is_none() => {
             let hint = "check that the host is up, its `address` and firewalls; `connect.timeout` allows more time";

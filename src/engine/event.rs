@@ -131,7 +131,7 @@ pub struct DrainedNode {
 
 impl DrainedNode {
     /// Returns the summary after one more event.
-    pub(super) fn after(before: Option<Self>, name: UntrustedText, news: &NodeDrainEvent) -> Option<Self> {
+    pub(super) fn after_event(before: Option<Self>, name: UntrustedText, news: &NodeDrainEvent) -> Option<Self> {
         let pods = before.as_ref().map_or(0, |before| before.pods);
         match news {
             NodeDrainEvent::Absent | NodeDrainEvent::Waits { .. } | NodeDrainEvent::Lacks { .. } => before,

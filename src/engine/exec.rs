@@ -6,7 +6,7 @@
 use super::cancel::{CancelSignal, StopLevel};
 use super::event::Event;
 use super::glance::ObservationSession;
-use super::link::{HostScriptOutput, HostSession, reason};
+use super::link::{HostScriptOutput, HostSession, describe_transport_error};
 use super::run::{EventSender, RunOptions};
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, HostOutcome, SecretStore, UntrustedText};
@@ -61,7 +61,7 @@ pub struct ExecHostResult {
 pub const EXEC_LIMIT: Duration = Duration::from_secs(600);
 
 /// Time after the command's timeout in which forge waits for its end: TERM, five seconds, KILL.
-const GRACE: Duration = Duration::from_secs(15);
+const STOP_GRACE: Duration = Duration::from_secs(15);
 
 impl ExecReport {
     /// Returns the exit code for the hosts' results.
@@ -73,11 +73,11 @@ impl ExecReport {
             _ => ExitCode::HostsFailed,
         };
         let interrupted = self.interrupted.then_some(ExitCode::Interrupted);
-        ExitCode::worst(self.hosts.iter().map(of_host).chain(interrupted))
+        ExitCode::pick_worst(self.hosts.iter().map(of_host).chain(interrupted))
     }
 
     /// Returns the number of hosts with that outcome.
-    pub fn count(&self, outcome: HostOutcome) -> usize {
+    pub fn count_hosts(&self, outcome: HostOutcome) -> usize {
         self.hosts.iter().filter(|host| host.outcome == outcome).count()
     }
 }
@@ -94,8 +94,8 @@ pub async fn exec(
 ) -> ExecReport {
     let began = Instant::now();
     let run = ExecRun { project, command, options, events, cancel };
-    run.say(Event::ExecStarted { hosts: hosts.len() });
-    let turns = hosts.iter().cloned().enumerate().map(|(at, host)| run.turn(at, host));
+    run.emit_event(Event::ExecStarted { hosts: hosts.len() });
+    let turns = hosts.iter().cloned().enumerate().map(|(at, host)| run.run_host_turn(at, host));
     let window = options.parallel.max(1);
     let mut done: Vec<(usize, ExecHostResult)> =
         futures_util::stream::iter(turns).buffer_unordered(window).collect().await;
@@ -118,52 +118,57 @@ struct ExecRun<'a> {
 }
 
 impl ExecRun<'_> {
-    fn say(&self, event: Event) {
+    fn emit_event(&self, event: Event) {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
     }
 
-    fn limit(&self) -> Duration {
+    fn time_limit(&self) -> Duration {
         self.options.timeout.unwrap_or(EXEC_LIMIT)
     }
 
-    async fn turn(&self, at: usize, host: HostName) -> (usize, ExecHostResult) {
+    async fn run_host_turn(&self, at: usize, host: HostName) -> (usize, ExecHostResult) {
         let began = Instant::now();
         let mut done = match self.cancel.level() {
-            StopLevel::No => self.host(&host).await,
-            _ => bare(&host, HostOutcome::Cancelled, "the run was stopped before its turn"),
+            StopLevel::No => self.run_on_host(&host).await,
+            _ => empty_host_result(&host, HostOutcome::Cancelled, "the run was stopped before its turn"),
         };
         done.took = began.elapsed();
         let reason = match (done.status, done.outcome) {
             (Some(status), HostOutcome::Failed) => format!("exit status {status}").into(),
             _ => done.reason.clone(),
         };
-        self.say(Event::HostFinished { host, outcome: done.outcome, reason });
+        self.emit_event(Event::HostFinished { host, outcome: done.outcome, reason });
         (at, done)
     }
 
-    async fn host(&self, host: &HostName) -> ExecHostResult {
-        self.say(Event::Connecting { host: host.clone() });
+    async fn run_on_host(&self, host: &HostName) -> ExecHostResult {
+        self.emit_event(Event::Connecting { host: host.clone() });
         tokio::select! {
-            done = self.reached(host) => done.unwrap_or_else(|error| failed(host, &error)),
-            () = self.cancel.reached(StopLevel::Detach) => {
-                bare(host, HostOutcome::Cancelled, "forge exited before the command finished; it may still be running")
+            done = self.run_command(host) => done.unwrap_or_else(|error| build_failed_result(host, &error)),
+            () = self.cancel.wait_for_level(StopLevel::Detach) => {
+                empty_host_result(host, HostOutcome::Cancelled, "forge exited before the command finished; it may still be running")
             }
         }
     }
 
-    async fn reached(&self, host: &HostName) -> Result<ExecHostResult, TransportError> {
+    async fn run_command(&self, host: &HostName) -> Result<ExecHostResult, TransportError> {
         let link = HostSession::open(self.project, self.options, host, &self.project.secrets).await?;
-        let body = body(self.command, self.limit());
-        let done = link.run(body, self.limit() + GRACE, &self.project.secrets).await;
+        let body = build_command_script(self.command, self.time_limit());
+        let done = link.run_script(body, self.time_limit() + STOP_GRACE, &self.project.secrets).await;
         link.close().await;
-        Ok(ended(host, done?, self.limit(), &self.project.secrets))
+        Ok(build_host_result(host, done?, self.time_limit(), &self.project.secrets))
     }
 }
 
-fn ended(host: &HostName, done: HostScriptOutput, limit: Duration, secrets: &SecretStore) -> ExecHostResult {
+fn build_host_result(
+    host: &HostName,
+    done: HostScriptOutput,
+    limit: Duration,
+    secrets: &SecretStore,
+) -> ExecHostResult {
     let HostScriptOutput { finished, token } = done;
-    let text = |bytes: &[u8]| UntrustedText::new(secrets.scrub(&String::from_utf8_lossy(bytes)));
+    let text = |bytes: &[u8]| UntrustedText::new(secrets.scrub_secrets(&String::from_utf8_lossy(bytes)));
     let stderr = finished.stderr.strip_suffix(format!("{} stopped", token.as_str()).as_bytes());
     let late = stderr.is_some();
     let outcome = if finished.status == 0 { HostOutcome::Ok } else { HostOutcome::Failed };
@@ -173,27 +178,27 @@ fn ended(host: &HostName, done: HostScriptOutput, limit: Duration, secrets: &Sec
         stderr: text(stderr.unwrap_or(&finished.stderr)),
         left_out: finished.dropped,
         hint: late.then(|| "set a longer `--timeout`".into()),
-        ..bare(host, outcome, &if late { stopped(limit) } else { Default::default() })
+        ..empty_host_result(host, outcome, &if late { format_timeout(limit) } else { Default::default() })
     }
 }
 
-fn stopped(limit: Duration) -> String {
+fn format_timeout(limit: Duration) -> String {
     format!("timed out after {} s and was stopped", limit.as_secs_f64())
 }
 
 /// Reports a host after a failure. A host that was reached counts as failed; the reason says whether the command may
 /// have run.
-fn failed(host: &HostName, error: &TransportError) -> ExecHostResult {
+fn build_failed_result(host: &HostName, error: &TransportError) -> ExecHostResult {
     let began = error.sent_anything || error.kind == TransportErrorKind::Timeout;
-    let why = reason(error);
+    let why = describe_transport_error(error);
     let (outcome, why) = match began {
         true => (HostOutcome::Failed, format!("{}; the command may have run", why.raw())),
         false => (HostOutcome::Unreachable, why.raw().to_owned()),
     };
-    ExecHostResult { hint: error.hint.as_deref().map(UntrustedText::from), ..bare(host, outcome, &why) }
+    ExecHostResult { hint: error.hint.as_deref().map(UntrustedText::from), ..empty_host_result(host, outcome, &why) }
 }
 
-fn bare(host: &HostName, outcome: HostOutcome, reason: &str) -> ExecHostResult {
+fn empty_host_result(host: &HostName, outcome: HostOutcome, reason: &str) -> ExecHostResult {
     ExecHostResult {
         host: host.clone(),
         outcome,
@@ -210,7 +215,7 @@ fn bare(host: &HostName, outcome: HostOutcome, reason: &str) -> ExecHostResult {
 /// Runs the command in the home folder with the default umask; `timeout` stops it and its children. The inner shell
 /// reports the exit status on its own descriptor, to distinguish the command's own 124 or 137 from a timeout. A timeout
 /// is reported after all other output with the token, which the command does not know.
-const RUN: &str = r#"umask 022
+const EXEC_FUNCTION: &str = r#"umask 022
 set +u
 cd 2>/dev/null || cd /
 forge_l=$1 forge_t=$FORGE_T
@@ -222,8 +227,8 @@ command -v timeout >/dev/null 2>&1 || { "$@"; return; }
 return "${forge_s:-124}"
 "#;
 
-fn body(command: &ExecCommand, limit: Duration) -> ShellFragment {
-    let run = ShellFragment::new().code("forge_exec() {\n").code(RUN).code("}\nforge_exec");
+fn build_command_script(command: &ExecCommand, limit: Duration) -> ShellFragment {
+    let run = ShellFragment::new().code("forge_exec() {\n").code(EXEC_FUNCTION).code("}\nforge_exec");
     let run = run.number(limit.as_secs_f64().ceil() as u64);
     match command {
         ExecCommand::Words(words) => words.iter().fold(run, |run, word| run.word(word)),

@@ -3,21 +3,21 @@
 use super::group::HostStepGroup;
 use super::host::HostRun;
 use crate::model::{HostName, StepId};
-use crate::plan::{StepInstance, exported, read_turn};
+use crate::plan::{StepInstance, read_step_exports, to_exported_value};
 use std::collections::BTreeSet;
 
 /// Publishes the exports of those turns of a group that succeeded (`through`): values read from the host, and the
 /// stdout of actions.
-pub(super) fn publish(
+pub(super) fn publish_exports(
     host: &HostRun<'_>,
     group: &HostStepGroup,
     through: &BTreeSet<StepId>,
     stdout: &[(StepId, String)],
 ) {
-    let snapshot = host.run.board.shared();
-    let Some(case) = host.run.case(&snapshot, host.host(), &host.seen) else { return };
+    let snapshot = host.run.board.shared_values();
+    let Some(case) = host.run.host_context(&snapshot, host.host(), &host.seen) else { return };
     let turns: Vec<StepInstance<'_>> = case
-        .turns()
+        .expand_local_steps()
         .into_iter()
         .filter(|turn| group.steps.contains(&turn.index) && !turn.step.exports.is_empty())
         .filter(|turn| through.contains(&turn.expanded.id))
@@ -25,19 +25,19 @@ pub(super) fn publish(
     if turns.is_empty() {
         return;
     }
-    host.run.board.change_shared(|shared| {
+    host.run.board.update_shared_values(|shared| {
         for turn in &turns {
-            read_turn(&case, turn, &mut shared.secrets, &mut shared.published);
+            read_step_exports(&case, turn, &mut shared.secrets, &mut shared.published);
             for (_, text) in stdout.iter().filter(|(id, _)| *id == turn.expanded.id) {
-                put_stdout(turn, &case.host.name, text, shared);
+                publish_stdout(turn, &case.host.name, text, shared);
             }
         }
     });
 }
 
-fn put_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut super::board::SharedValues) {
+fn publish_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut super::board::SharedValues) {
     for (name, export) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
-        let value = exported(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
-        shared.published.put(turn, name, host, Some(value));
+        let value = to_exported_value(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
+        shared.published.set_value(turn, name, host, Some(value));
     }
 }

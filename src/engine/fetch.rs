@@ -1,6 +1,6 @@
 //! Fills the cache: fetches every declared artifact and chart, or those that a plan needs, once.
 
-use super::charts::{chart_to_fetch, fetch_charts};
+use super::charts::{fetch_charts, find_chart_to_fetch};
 use super::event::Event;
 use super::fetched::{ArtifactFetchState, ArtifactReport, ArtifactUsers, ComputedDigest, FetchReport};
 use super::observe::ObservedHosts;
@@ -8,7 +8,7 @@ use super::progress::TransferThrottle;
 use super::run::{EventSender, RunOptions};
 use crate::artifact::{
     Artifact, ArtifactLockFile, ArtifactSource, DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest,
-    Sha256Digest, lock_path,
+    Sha256Digest, lock_file_path,
 };
 use crate::config::{
     ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, StepExpander, WrittenValues,
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Number of parallel fetches.
-const AT_ONCE: usize = 4;
+const PARALLEL_FETCHES: usize = 4;
 
 /// The declared artifacts and charts, without duplicates.
 #[derive(Default)]
@@ -48,25 +48,26 @@ pub async fn fetch(
     lock: bool,
     events: &EventSender,
 ) -> Result<FetchReport, String> {
-    let DeclaredDownloads { artifacts: wanted, charts, open } = declared(project, hosts, options);
+    let DeclaredDownloads { artifacts: wanted, charts, open } = collect_declared(project, hosts, options);
     let secrets = Arc::new(project.secrets.clone());
     let each = wanted.into_values().map(|(artifact, users)| {
         let secrets = secrets.clone();
         async move {
-            let had = one(&artifact, options, &secrets, events).await;
+            let had = fetch_artifact(&artifact, options, &secrets, events).await;
             (artifact, users, had)
         }
     });
-    let done: Vec<_> = futures_util::stream::iter(each).buffered(AT_ONCE).collect().await;
-    let lock = if lock { note(project, &done)? } else { None };
-    let mut artifacts: Vec<_> = done.into_iter().map(|(artifact, users, had)| line(&artifact, users, had)).collect();
+    let done: Vec<_> = futures_util::stream::iter(each).buffered(PARALLEL_FETCHES).collect().await;
+    let lock = if lock { write_learned_digests(project, &done)? } else { None };
+    let mut artifacts: Vec<_> =
+        done.into_iter().map(|(artifact, users, had)| build_artifact_report(&artifact, users, had)).collect();
     artifacts.extend(fetch_charts(project, charts, options, events).await);
     let cache = options.depot.cache().root().to_string();
     Ok(FetchReport { cluster: project.cluster.clone(), cache, artifacts, open: open.into_iter().collect(), lock })
 }
 
 /// Collects the artifacts and charts declared on hosts.
-fn declared(project: &Project, hosts: &[HostName], options: &RunOptions) -> DeclaredDownloads {
+fn collect_declared(project: &Project, hosts: &[HostName], options: &RunOptions) -> DeclaredDownloads {
     let expander = StepExpander::new(project);
     let exports = ExportedValues::new();
     let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
@@ -75,22 +76,22 @@ fn declared(project: &Project, hosts: &[HostName], options: &RunOptions) -> Decl
     for host in hosts.iter().filter_map(|name| project.hosts.get(name)) {
         let own = project.instances.get(&host.name).into_iter().flatten();
         let steps = own.flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step)));
-        for (instance, step) in steps.filter(|(i, step)| options.filter.admits(&i.recipe.name, &step.name)) {
-            for turn in expander.expand(host, instance, step, &known).iter() {
+        for (instance, step) in steps.filter(|(i, step)| options.filter.admits_step(&i.recipe.name, &step.name)) {
+            for turn in expander.expand_step(host, instance, step, &known).iter() {
                 match &turn.state {
                     ExpansionState::Resource(resource) => {
-                        if let Some(chart) = chart_to_fetch(&**resource) {
+                        if let Some(chart) = find_chart_to_fetch(&**resource) {
                             let is_undeclared = chart.sha256.is_none();
                             let users = all.charts.entry(chart).or_default();
                             users.steps.insert(turn.id.clone());
                             users.hosts.insert(host.name.clone());
-                            let place = is_undeclared.then(|| written.place_of_field(instance, step, "chart"));
+                            let place = is_undeclared.then(|| written.locate_field(instance, step, "chart"));
                             users.places.extend(place.flatten());
                         }
-                        let users = want(&mut all.artifacts, resource.artifact(), &turn.id, &host.name);
+                        let users = add_wanted(&mut all.artifacts, resource.artifact(), &turn.id, &host.name);
                         if let Some((artifact, users)) = users.filter(|(artifact, _)| artifact.sha256.is_unknown()) {
                             let field = if matches!(artifact.source, ArtifactSource::File(_)) { "file" } else { "url" };
-                            users.places.extend(written.place_of_field(instance, step, field));
+                            users.places.extend(written.locate_field(instance, step, field));
                         }
                     }
                     ExpansionState::Deferred(deferred) if matches!(deferred.kind, "artifact" | "helm_release") => {
@@ -104,7 +105,7 @@ fn declared(project: &Project, hosts: &[HostName], options: &RunOptions) -> Decl
     all
 }
 
-fn want<'w>(
+fn add_wanted<'w>(
     wanted: &'w mut WantedArtifacts,
     artifact: Option<&Artifact>,
     step: &StepId,
@@ -118,19 +119,20 @@ fn want<'w>(
     Some(entry)
 }
 
-async fn one(
+async fn fetch_artifact(
     artifact: &Artifact,
     options: &RunOptions,
     secrets: &SecretStore,
     events: &EventSender,
 ) -> Result<FetchedDigest, FetchError> {
-    let (depot, told) = (&options.depot, told(&artifact.source.name(), events));
+    let (depot, told) = (&options.depot, build_transfer_reporter(&artifact.source.name(), events));
     let began = Instant::now();
     let had = match artifact.sha256.is_unknown() {
-        true => depot.learn(&artifact.source, secrets, &told).await,
-        false => {
-            depot.checked(artifact, secrets, &told).await.map(|fetched| FetchedDigest { fetched, source_url: None })
-        }
+        true => depot.fetch_unknown_digest(&artifact.source, secrets, &told).await,
+        false => depot
+            .fetch_and_recheck(artifact, secrets, &told)
+            .await
+            .map(|fetched| FetchedDigest { fetched, source_url: None }),
     };
     if let Ok(FetchedDigest { fetched: FetchedArtifact { held, new: true }, .. }) = &had {
         let (what, bytes) = (artifact.source.name().into(), held.bytes);
@@ -141,19 +143,23 @@ async fn one(
 }
 
 /// Returns the callback that reports a download's progress at a limited rate.
-pub(super) fn told(name: &str, events: &EventSender) -> DownloadProgressFn {
+pub(super) fn build_transfer_reporter(name: &str, events: &EventSender) -> DownloadProgressFn {
     let (name, events, pace) = (UntrustedText::from(name), events.clone(), Mutex::new(TransferThrottle::default()));
     Arc::new(move |done, total| {
-        if pace.lock().unwrap_or_else(PoisonError::into_inner).due() {
+        if pace.lock().unwrap_or_else(PoisonError::into_inner).is_due() {
             let _ = events.send(Event::Fetching { what: name.clone(), done, total });
         }
     })
 }
 
-fn line(artifact: &Artifact, users: ArtifactUsers, had: Result<FetchedDigest, FetchError>) -> ArtifactReport {
+fn build_artifact_report(
+    artifact: &Artifact,
+    users: ArtifactUsers,
+    had: Result<FetchedDigest, FetchError>,
+) -> ArtifactReport {
     let ArtifactUsers { steps, hosts, places } = users;
     let learned = had.as_ref().ok().filter(|_| artifact.sha256.is_unknown());
-    let computed = learned.map(|learned| computed(learned, places));
+    let computed = learned.map(|learned| build_computed_digest(learned, places));
     let had = match had {
         Ok(FetchedDigest { fetched: FetchedArtifact { held, new }, .. }) => {
             let (sha256, bytes) = (held.sha256.to_string(), held.bytes);
@@ -167,19 +173,19 @@ fn line(artifact: &Artifact, users: ArtifactUsers, had: Result<FetchedDigest, Fe
     ArtifactReport { name: artifact.source.name(), steps, hosts, had, computed }
 }
 
-fn computed(learned: &FetchedDigest, places: BTreeSet<String>) -> ComputedDigest {
+fn build_computed_digest(learned: &FetchedDigest, places: BTreeSet<String>) -> ComputedDigest {
     let source_url = learned.source_url.as_ref();
     ComputedDigest {
         line: format!("sha256: \"{}\"", learned.fetched.held.sha256),
         places: places.into_iter().collect(),
         source_url: source_url.map(ToString::to_string),
-        protected: source_url.is_none_or(|address| address.is_https() || address.is_this_machine()),
+        protected: source_url.is_none_or(|address| address.is_https() || address.is_loopback()),
         optional: false,
     }
 }
 
 /// Writes computed digests into the lock file.
-fn note(
+fn write_learned_digests(
     project: &Project,
     done: &[(Artifact, ArtifactUsers, Result<FetchedDigest, FetchError>)],
 ) -> Result<Option<String>, String> {
@@ -187,11 +193,11 @@ fn note(
     if learned.is_empty() {
         return Ok(None);
     }
-    let path = lock_path(&project.inventory);
+    let path = lock_file_path(&project.inventory);
     let mut lock = ArtifactLockFile::read(&path).map_err(|error| error.to_string())?;
     for (artifact, _, had) in learned {
         if let Ok(learned) = had {
-            lock.note(&artifact.source, project.root(), &learned.fetched.held.sha256);
+            lock.record_digest(&artifact.source, project.inventory_root(), &learned.fetched.held.sha256);
         }
     }
     lock.write(&path).map_err(|error| error.to_string())?;
@@ -199,7 +205,7 @@ fn note(
 }
 
 /// Fetches the artifacts that a plan sends, before any host is changed. Returns those that are not available.
-pub async fn provision(
+pub async fn fetch_for_plan(
     project: &Project,
     plan: &Plan,
     observed: &ObservedHosts,
@@ -207,37 +213,37 @@ pub async fn provision(
     events: &EventSender,
 ) -> Vec<ArtifactReport> {
     let secrets = Arc::new(observed.secrets.clone());
-    let each = needed(project, plan, observed, options).into_values().map(|(artifact, users)| {
+    let each = collect_needed(project, plan, observed, options).into_values().map(|(artifact, users)| {
         let secrets = secrets.clone();
         async move {
-            let told = told(&artifact.source.name(), events);
-            let had = options.depot.get(&artifact, &secrets, &told).await;
-            had.err().map(|error| line(&artifact, users, Err(error)))
+            let told = build_transfer_reporter(&artifact.source.name(), events);
+            let had = options.depot.get_artifact(&artifact, &secrets, &told).await;
+            had.err().map(|error| build_artifact_report(&artifact, users, Err(error)))
         }
     });
-    let done: Vec<Option<ArtifactReport>> = futures_util::stream::iter(each).buffered(AT_ONCE).collect().await;
+    let done: Vec<Option<ArtifactReport>> = futures_util::stream::iter(each).buffered(PARALLEL_FETCHES).collect().await;
     done.into_iter().flatten().collect()
 }
 
 /// Collects the artifacts that changing steps send from the controller.
-fn needed(project: &Project, plan: &Plan, observed: &ObservedHosts, options: &RunOptions) -> WantedArtifacts {
+fn collect_needed(project: &Project, plan: &Plan, observed: &ObservedHosts, options: &RunOptions) -> WantedArtifacts {
     let expander = StepExpander::new(project);
-    let ground = observed.ground(project, &expander, options);
+    let ground = observed.plan_context(project, &expander, options);
     let mut wanted = WantedArtifacts::new();
-    for host in plan.hosts.iter().filter(|host| host.acts()) {
+    for host in plan.hosts.iter().filter(|host| host.will_run()) {
         let seen = observed.seen.iter().find(|seen| seen.host == host.host && seen.stale.is_none());
         let Some(case) = seen.and_then(|seen| HostContext::new(ground, &host.host, seen)) else { continue };
-        let acts: BTreeSet<&StepId> = host.steps.iter().filter(|s| sends(s)).map(|s| &s.id).collect();
-        for turn in case.turns().iter().filter(|turn| acts.contains(&turn.expanded.id)) {
+        let acts: BTreeSet<&StepId> = host.steps.iter().filter(|s| sends_content(s)).map(|s| &s.id).collect();
+        for turn in case.expand_local_steps().iter().filter(|turn| acts.contains(&turn.expanded.id)) {
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 let own = resource.artifact().filter(|a| !a.by_host || options.depot.is_offline());
-                want(&mut wanted, own, &turn.expanded.id, &host.host);
+                add_wanted(&mut wanted, own, &turn.expanded.id, &host.host);
             }
         }
     }
     wanted
 }
 
-fn sends(step: &crate::plan::StepPlan) -> bool {
-    step.acts() && step.changes.iter().any(|change| change.attribute == "content")
+fn sends_content(step: &crate::plan::StepPlan) -> bool {
+    step.will_run() && step.changes.iter().any(|change| change.attribute == "content")
 }

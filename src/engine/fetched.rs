@@ -65,7 +65,7 @@ pub struct FetchReport {
 impl FetchReport {
     /// Returns the exit code for the report.
     pub fn exit_code(&self) -> ExitCode {
-        match (self.failed().next(), self.undeclared().next()) {
+        match (self.list_failed().next(), self.list_undeclared().next()) {
             (Some(_), _) => ExitCode::Artifact,
             // An artifact without a digest is not applied: the inventory is incomplete.
             (None, Some(_)) => ExitCode::Input,
@@ -74,13 +74,13 @@ impl FetchReport {
     }
 
     /// Returns the artifacts whose digest is neither in a step nor in the lock file.
-    pub fn undeclared(&self) -> impl Iterator<Item = &ArtifactReport> {
+    pub fn list_undeclared(&self) -> impl Iterator<Item = &ArtifactReport> {
         let is_needed = |line: &&ArtifactReport| line.computed.as_ref().is_some_and(|computed| !computed.optional);
         self.artifacts.iter().filter(move |line| self.lock.is_none() && is_needed(line))
     }
 
     /// Returns the artifacts that are not available.
-    pub fn failed(&self) -> impl Iterator<Item = &ArtifactReport> {
+    pub fn list_failed(&self) -> impl Iterator<Item = &ArtifactReport> {
         self.artifacts.iter().filter(|line| matches!(line.had, ArtifactFetchState::Failed { .. }))
     }
 }

@@ -4,7 +4,7 @@
 //! lock, and cannot be converted into a `Link`.
 
 use super::api;
-use super::link::{ObservationSettings, OpenedConnection, no_host, way};
+use super::link::{ObservationSettings, OpenedConnection, open_connection, recording_error};
 use super::run::RunOptions;
 use crate::config::Project;
 use crate::facts;
@@ -52,33 +52,36 @@ impl ObservationSession for ReadOnlySession {
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
-        let end = match way(project, options, host, secrets).await? {
+        let end = match open_connection(project, options, host, secrets).await? {
             OpenedConnection::Host(session) => ReadOnlyEndpoint::Host(ProbeSession::new(session)),
             OpenedConnection::Cluster(looker) => ReadOnlyEndpoint::Cluster(looker),
             OpenedConnection::Recorded(answers) => ReadOnlyEndpoint::Recorded(answers),
             #[cfg(test)]
             OpenedConnection::Simulated(sim) => ReadOnlyEndpoint::Simulated(sim),
         };
-        Ok(Self { end, questions: ObservationSettings::of(options) })
+        Ok(Self { end, questions: ObservationSettings::from_options(options) })
     }
 
     async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
         if let ReadOnlyEndpoint::Recorded(recorded) = &self.end {
-            return Ok(probe::recall(recorded, probes, &facts::snippets()));
+            return Ok(probe::recall_answers(recorded, probes, &facts::fact_snippets()));
         }
         if let ReadOnlyEndpoint::Cluster(looker) = &self.end {
-            return self.questions.put(api::observe(looker, probes, self.questions.keeps(), secrets)).await;
+            return self
+                .questions
+                .observe_and_stamp(api::observe_cluster(looker, probes, self.questions.keeps_raw_answers(), secrets))
+                .await;
         }
-        let compiled = self.questions.compile(probes)?;
+        let compiled = self.questions.compile_probes(probes)?;
         let ask = async {
             match &self.end {
-                ReadOnlyEndpoint::Host(onlooker) => onlooker.observe(&compiled, secrets).await,
-                ReadOnlyEndpoint::Recorded(_) | ReadOnlyEndpoint::Cluster(_) => Err(no_host()),
+                ReadOnlyEndpoint::Host(onlooker) => onlooker.observe_host(&compiled, secrets).await,
+                ReadOnlyEndpoint::Recorded(_) | ReadOnlyEndpoint::Cluster(_) => Err(recording_error()),
                 #[cfg(test)]
-                ReadOnlyEndpoint::Simulated(sim) => sim.observe(&compiled, secrets).await,
+                ReadOnlyEndpoint::Simulated(sim) => sim.observe_probes(&compiled, secrets).await,
             }
         };
-        self.questions.put(ask).await
+        self.questions.observe_and_stamp(ask).await
     }
 
     async fn close(self) {

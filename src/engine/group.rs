@@ -14,21 +14,22 @@ pub(super) struct HostStepGroup {
 }
 
 /// Splits the steps of a host into groups, in order.
-pub(super) fn groups(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> Vec<HostStepGroup> {
-    let shared = run.board.shared();
-    let Some(case) = run.case(&shared, &plan.host, seen) else { return Vec::new() };
+pub(super) fn split_into_groups(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> Vec<HostStepGroup> {
+    let shared = run.board.shared_values();
+    let Some(case) = run.host_context(&shared, &plan.host, seen) else { return Vec::new() };
     let mut groups: Vec<HostStepGroup> = Vec::new();
     let mut open = false;
-    for (index, instance, step) in case.steps() {
-        if !case.runs(index, instance, step) {
+    for (index, instance, step) in case.list_steps() {
+        if !case.runs_here(index, instance, step) {
             continue;
         }
         let name = &instance.recipe.name;
-        let alone = !is_quiet(step) || rests_on_prediction(plan, run, index);
-        let same_stage =
-            |last: &HostStepGroup| last.steps.iter().all(|first| stage(plan, run, *first) == stage(plan, run, index));
+        let alone = !can_share_observation(step) || depends_on_prediction(plan, run, index);
+        let same_stage = |last: &HostStepGroup| {
+            last.steps.iter().all(|first| find_step_stage(plan, run, *first) == find_step_stage(plan, run, index))
+        };
         let fits = |last: &HostStepGroup| {
-            last.recipe == *name && same_stage(last) && waits_for_no_more(case.graph, index, &last.steps)
+            last.recipe == *name && same_stage(last) && has_no_extra_dependency(case.graph, index, &last.steps)
         };
         match groups.last_mut().filter(|last| open && !alone && fits(last)) {
             Some(last) => last.steps.push(index),
@@ -40,8 +41,8 @@ pub(super) fn groups(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHos
 }
 
 /// Reports whether a step can be evaluated correctly before its predecessors have acted.
-fn is_quiet(step: &RecipeStep) -> bool {
-    is_judged_alone(step)
+fn can_share_observation(step: &RecipeStep) -> bool {
+    is_fully_described(step)
         && !step.long
         && step.restart_on.is_empty()
         && step.scope == StepScope::Host
@@ -49,7 +50,7 @@ fn is_quiet(step: &RecipeStep) -> bool {
 }
 
 /// Reports whether a step's effects are limited to its resource.
-pub(super) fn is_judged_alone(step: &RecipeStep) -> bool {
+pub(super) fn is_fully_described(step: &RecipeStep) -> bool {
     matches!(
         step.kind,
         "file" | "directory" | "link" | "absent" | "line" | "block" | "user" | "group" | "ssh_authorized_key" | "unit"
@@ -58,23 +59,23 @@ pub(super) fn is_judged_alone(step: &RecipeStep) -> bool {
 
 /// Reports whether a step waits only for steps that the first of `group` waits for too. A group waits as a whole, so a
 /// later step's dependency could otherwise wait for an earlier step of the same group.
-fn waits_for_no_more(graph: &Graph, step: StepIndex, group: &[StepIndex]) -> bool {
+fn has_no_extra_dependency(graph: &Graph, step: StepIndex, group: &[StepIndex]) -> bool {
     let Some(first) = group.first() else { return true };
     let same = |edge: &GraphEdge| {
-        let mut others = graph.waits_for(*first);
+        let mut others = graph.incoming_edges(*first);
         others.any(|other| (other.from, other.phase, other.why) == (edge.from, edge.phase, edge.why))
     };
     let inside = |edge: &GraphEdge| edge.why == DependencyKind::Order && group.contains(&edge.from);
-    graph.waits_for(step).all(|edge| inside(edge) || same(edge))
+    graph.incoming_edges(step).all(|edge| inside(edge) || same(edge))
 }
 
-fn stage(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> Option<StepStage> {
-    let id = run.project.graph.step(index);
+fn find_step_stage(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> Option<StepStage> {
+    let id = run.project.graph.step_id(index);
     plan.steps.iter().find(|s| s.id.recipe == id.recipe && s.id.step == id.step).map(|step| step.stage)
 }
 
-fn rests_on_prediction(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> bool {
-    let id = run.project.graph.step(index);
+fn depends_on_prediction(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> bool {
+    let id = run.project.graph.step_id(index);
     plan.steps.iter().any(|s| s.id.recipe == id.recipe && s.id.step == id.step && s.envelope.is_some())
 }
 
@@ -98,8 +99,8 @@ mod tests {
             link(end("r", Some("3")), end("key", None), DependencyKind::Needs),
         ];
         let graph = Graph::build(&steps, &links).unwrap();
-        let at = |recipe, step| graph.find(recipe, step).unwrap();
-        assert!(waits_for_no_more(&graph, at("r", "2"), &[at("r", "1")]));
-        assert!(!waits_for_no_more(&graph, at("r", "3"), &[at("r", "1"), at("r", "2")]));
+        let at = |recipe, step| graph.find_step(recipe, step).unwrap();
+        assert!(has_no_extra_dependency(&graph, at("r", "2"), &[at("r", "1")]));
+        assert!(!has_no_extra_dependency(&graph, at("r", "3"), &[at("r", "1"), at("r", "2")]));
     }
 }

@@ -23,13 +23,13 @@ pub struct PastRun {
 ///
 /// # Errors
 /// A file cannot be read or parsed: the reason, as a lowercase fragment.
-pub fn read(folder: &RunFolder) -> Result<PastRun, String> {
-    let mut info = folder.info()?;
-    let Some(text) = folder.text("report.json")? else {
-        let report = from_journal(&info, &journal(folder)?);
+pub fn read_run(folder: &RunFolder) -> Result<PastRun, String> {
+    let mut info = folder.read_info()?;
+    let Some(text) = folder.read_file("report.json")? else {
+        let report = rebuild_report(&info, &read_journal(folder)?);
         return Ok(PastRun { info, finished: false, report });
     };
-    let report = report(&text)?;
+    let report = read_report(&text)?;
     info.verb = report.verb.clone();
     Ok(PastRun { info, finished: true, report })
 }
@@ -38,7 +38,7 @@ pub fn read(folder: &RunFolder) -> Result<PastRun, String> {
 ///
 /// # Errors
 /// The text is not a report, or has an unsupported version.
-pub fn report(text: &str) -> Result<RunReport, String> {
+pub fn read_report(text: &str) -> Result<RunReport, String> {
     let report: RunReport = serde_json::from_str(text).map_err(|error| format!("it is not a report: {error}"))?;
     match report.version {
         1 => Ok(report),
@@ -47,8 +47,8 @@ pub fn report(text: &str) -> Result<RunReport, String> {
 }
 
 /// Reads a run's journal. The last line of a killed run may be truncated: only there an invalid line is ignored.
-fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
-    let text = folder.text("journal.ndjson")?.unwrap_or_default();
+fn read_journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
+    let text = folder.read_file("journal.ndjson")?.unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let mut events = Vec::with_capacity(lines.len());
     for (at, line) in lines.iter().enumerate() {
@@ -62,13 +62,13 @@ fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
 }
 
 /// Rebuilds the report of a run without one, from its journal alone. The exit code of this report is not the run's.
-fn from_journal(info: &RunInfo, events: &[Event]) -> RunReport {
+fn rebuild_report(info: &RunInfo, events: &[Event]) -> RunReport {
     let mut hosts: IndexMap<HostName, HostJournal> = IndexMap::new();
     let mut budget_spent = false;
     for event in events {
         match event {
             Event::BudgetSpent { .. } => budget_spent = true,
-            event => trace(event, &mut hosts),
+            event => apply_journal_event(event, &mut hosts),
         }
     }
     RunReport {
@@ -78,7 +78,7 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> RunReport {
         cluster: info.cluster.clone(),
         plan: None,
         simulated: info.simulated.iter().filter(|host| hosts.contains_key(*host)).cloned().collect(),
-        hosts: hosts.into_iter().map(|(host, trace)| trace.report(host)).collect(),
+        hosts: hosts.into_iter().map(|(host, trace)| trace.into_host_report(host)).collect(),
         budget_spent,
         // The journal does not show whether the user stopped the run or it is still active.
         interrupted: false,
@@ -98,7 +98,7 @@ struct HostJournal {
     end: Option<(HostOutcome, crate::model::UntrustedText)>,
 }
 
-fn trace(event: &Event, hosts: &mut IndexMap<HostName, HostJournal>) {
+fn apply_journal_event(event: &Event, hosts: &mut IndexMap<HostName, HostJournal>) {
     match event {
         Event::HostStarted { host, .. } => {
             hosts.entry(host.clone()).or_default();
@@ -129,7 +129,7 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, HostJournal>) {
         }
         Event::Node { host, node, news } => {
             let trace = hosts.entry(host.clone()).or_default();
-            trace.node = DrainedNode::after(trace.node.take(), node.clone(), news);
+            trace.node = DrainedNode::after_event(trace.node.take(), node.clone(), news);
         }
         Event::Rebooted { host, reboot } => hosts.entry(host.clone()).or_default().reboots.push(reboot.clone()),
         Event::HostFinished { host, outcome, reason } => {
@@ -140,7 +140,7 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, HostJournal>) {
 }
 
 impl HostJournal {
-    fn report(self, host: HostName) -> HostReport {
+    fn into_host_report(self, host: HostName) -> HostReport {
         let took = self.steps.iter().map(|step| step.took).sum();
         let open = match &self.running {
             Some(step) => format!("the run did not finish; the outcome of `{step}` is unknown"),
@@ -185,8 +185,8 @@ pub struct OutcomeDifference {
 }
 
 /// Compares the results of two runs per host, step and verification.
-pub fn compare(from: &PastRun, to: &PastRun) -> RunComparison {
-    let (before, after) = (outcomes(&from.report), outcomes(&to.report));
+pub fn compare_runs(from: &PastRun, to: &PastRun) -> RunComparison {
+    let (before, after) = (collect_outcomes(&from.report), collect_outcomes(&to.report));
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
     let total = keys.len();
     let differences: Vec<OutcomeDifference> = keys
@@ -200,7 +200,7 @@ pub fn compare(from: &PastRun, to: &PastRun) -> RunComparison {
 
 type OutcomeTable = BTreeMap<(HostName, Option<String>), &'static str>;
 
-fn outcomes(report: &RunReport) -> OutcomeTable {
+fn collect_outcomes(report: &RunReport) -> OutcomeTable {
     let mut all = OutcomeTable::new();
     for host in &report.hosts {
         let mut put = |what: Option<String>, word| all.insert((host.host.clone(), what), word);

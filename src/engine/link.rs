@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Timeout of forge's own short scripts.
-pub(super) const SHORT: Duration = Duration::from_secs(60);
+pub(super) const SHORT_SCRIPT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A session on one host.
 pub(super) struct HostSession {
@@ -77,28 +77,28 @@ pub(super) struct ObservationSettings {
 }
 
 impl ObservationSettings {
-    pub fn of(options: &RunOptions) -> Self {
+    pub fn from_options(options: &RunOptions) -> Self {
         let checks = ProbeCheckOptions { limit: options.timeout, confined: options.confined };
         Self { checks, keep: options.replay.record || options.replay.keep, clock: options.clock }
     }
 
-    pub fn keeps(&self) -> bool {
+    pub fn keeps_raw_answers(&self) -> bool {
         self.keep
     }
 
-    pub fn compile(&self, probes: &BTreeSet<Probe>) -> Result<CompiledProbes, TransportError> {
-        let compiled = probe::compile(probes, &facts::snippets(), transport::token()?, self.checks);
-        Ok(if self.keep { compiled.keeping() } else { compiled })
+    pub fn compile_probes(&self, probes: &BTreeSet<Probe>) -> Result<CompiledProbes, TransportError> {
+        let compiled = probe::compile_probes(probes, &facts::fact_snippets(), transport::random_token()?, self.checks);
+        Ok(if self.keep { compiled.with_raw_answers() } else { compiled })
     }
 
     /// Sends the probes compiled by `ask` and records the times.
-    pub async fn put(
+    pub async fn observe_and_stamp(
         &self,
         ask: impl Future<Output = Result<Observation, TransportError>>,
     ) -> Result<Observation, TransportError> {
         let began = (self.clock)();
         let mut observation = ask.await?;
-        observation.stamp(began, (self.clock)());
+        observation.set_time_range(began, (self.clock)());
         Ok(observation)
     }
 }
@@ -114,38 +114,40 @@ pub(super) enum OpenedConnection {
 }
 
 /// Opens a connection to a host or its substitute.
-pub(super) async fn way(
+pub(super) async fn open_connection(
     project: &Project,
     options: &RunOptions,
     host: &HostName,
     secrets: &SecretStore,
 ) -> Result<OpenedConnection, TransportError> {
     if let Some(recording) = &options.replay.observed {
-        return recording.answers(host).map(OpenedConnection::Recorded);
+        return recording.replay_answers(host).map(OpenedConnection::Recorded);
     }
     if host.is_cluster() {
-        return api::look(project, options).await.map(|looker| OpenedConnection::Cluster(Box::new(looker)));
+        return api::open_cluster_reader(project, options)
+            .await
+            .map(|looker| OpenedConnection::Cluster(Box::new(looker)));
     }
     #[cfg(test)]
-    if let Some(sim) = super::sim::SimulatedHost::of(&declared(project, host)) {
+    if let Some(sim) = super::sim::SimulatedHost::from_connection(&find_declared_connection(project, host)) {
         return Ok(OpenedConnection::Simulated(sim?));
     }
-    session(project, options, host, secrets).await.map(OpenedConnection::Host)
+    open_transport_session(project, options, host, secrets).await.map(OpenedConnection::Host)
 }
 
 /// Opens a session on a host.
-pub(super) async fn session(
+pub(super) async fn open_transport_session(
     project: &Project,
     options: &RunOptions,
     host: &HostName,
     secrets: &SecretStore,
 ) -> Result<TransportSession, TransportError> {
-    let mut target = target(host, &declared(project, host), options);
+    let mut target = build_target(host, &find_declared_connection(project, host), options);
     target.surroundings.withheld = project.secret_variables.clone();
-    transport::open(host, &target, secrets).await
+    transport::open_session(host, &target, secrets).await
 }
 
-fn declared(project: &Project, host: &HostName) -> ConnectSettings {
+fn find_declared_connection(project: &Project, host: &HostName) -> ConnectSettings {
     project.hosts.get(host).map(|host| host.connect.clone()).unwrap_or_default()
 }
 
@@ -156,43 +158,46 @@ impl ObservationSession for HostSession {
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
-        let end = match way(project, options, host, secrets).await? {
+        let end = match open_connection(project, options, host, secrets).await? {
             OpenedConnection::Host(session) => HostSessionMode::Reading(HostReader::new(session)),
             OpenedConnection::Cluster(looker) => HostSessionMode::Asking(*looker),
             OpenedConnection::Recorded(answers) => HostSessionMode::Recorded(answers),
             #[cfg(test)]
             OpenedConnection::Simulated(sim) => HostSessionMode::Simulated(sim),
         };
-        Ok(Self { end, questions: ObservationSettings::of(options) })
+        Ok(Self { end, questions: ObservationSettings::from_options(options) })
     }
 
     async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
         if let HostSessionMode::Recorded(recorded) = &self.end {
-            return Ok(probe::recall(recorded, probes, &facts::snippets()));
+            return Ok(probe::recall_answers(recorded, probes, &facts::fact_snippets()));
         }
-        if let Some(looker) = self.looker() {
-            return self.questions.put(api::observe(looker, probes, self.questions.keeps(), secrets)).await;
+        if let Some(looker) = self.cluster_reader() {
+            return self
+                .questions
+                .observe_and_stamp(api::observe_cluster(looker, probes, self.questions.keeps_raw_answers(), secrets))
+                .await;
         }
-        let compiled = self.questions.compile(probes)?;
+        let compiled = self.questions.compile_probes(probes)?;
         let ask = async {
             match &self.end {
-                HostSessionMode::Reading(reader) => reader.observe(&compiled, secrets).await,
-                HostSessionMode::Writing(writer) => writer.observe(&compiled, secrets).await,
+                HostSessionMode::Reading(reader) => reader.observe_host(&compiled, secrets).await,
+                HostSessionMode::Writing(writer) => writer.observe_host(&compiled, secrets).await,
                 HostSessionMode::Recorded(_) | HostSessionMode::Asking(_) | HostSessionMode::Ruling(_) => {
-                    Err(no_host())
+                    Err(recording_error())
                 }
                 #[cfg(test)]
-                HostSessionMode::Simulated(sim) => sim.observe(&compiled, secrets).await,
+                HostSessionMode::Simulated(sim) => sim.observe_probes(&compiled, secrets).await,
             }
         };
-        self.questions.put(ask).await
+        self.questions.observe_and_stamp(ask).await
     }
 
     /// Releases the writer lock if it was taken, and closes the session.
     async fn close(self) {
         match self.end {
             HostSessionMode::Reading(reader) => reader.session().clone().close().await,
-            HostSessionMode::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            HostSessionMode::Writing(writer) => writer.release_lock().await.session().clone().close().await,
             HostSessionMode::Asking(looker) => looker.close().await,
             HostSessionMode::Ruling(writer) => writer.unlock().await.close().await,
             HostSessionMode::Recorded(_) => {}
@@ -204,16 +209,16 @@ impl ObservationSession for HostSession {
 
 impl HostSession {
     /// Returns the reader of the cluster's API, if this is a connection to one.
-    fn looker(&self) -> Option<&kube::ClusterReader> {
+    fn cluster_reader(&self) -> Option<&kube::ClusterReader> {
         match &self.end {
             HostSessionMode::Asking(looker) => Some(looker),
-            HostSessionMode::Ruling(writer) => Some(writer.looker()),
+            HostSessionMode::Ruling(writer) => Some(writer.reader()),
             _ => None,
         }
     }
 
     /// Returns the writer of the cluster, if this is a connection to one and its lock is held.
-    pub fn ruler(&self) -> Option<&kube::ClusterWriter> {
+    pub fn cluster_writer(&self) -> Option<&kube::ClusterWriter> {
         match &self.end {
             HostSessionMode::Ruling(writer) => Some(writer),
             _ => None,
@@ -221,33 +226,33 @@ impl HostSession {
     }
 
     /// Runs a script once, without the writer lock. Its result is not evaluated.
-    pub async fn run(
+    pub async fn run_script(
         &self,
         body: ShellFragment,
         limit: Duration,
         secrets: &SecretStore,
     ) -> Result<HostScriptOutput, TransportError> {
-        let token = transport::token()?;
+        let token = transport::random_token()?;
         let script = ShellScript { body, token: token.clone(), limit };
         let finished = match &self.end {
-            HostSessionMode::Reading(reader) => reader.session().run(&script, secrets, None).await?,
-            HostSessionMode::Writing(writer) => writer.session().run(&script, secrets, None).await?,
-            HostSessionMode::Recorded(_) => return Err(no_host()),
-            HostSessionMode::Asking(_) | HostSessionMode::Ruling(_) => return Err(api::no_host()),
+            HostSessionMode::Reading(reader) => reader.session().run_script(&script, secrets, None).await?,
+            HostSessionMode::Writing(writer) => writer.session().run_script(&script, secrets, None).await?,
+            HostSessionMode::Recorded(_) => return Err(recording_error()),
+            HostSessionMode::Asking(_) | HostSessionMode::Ruling(_) => return Err(api::no_commands_error()),
             #[cfg(test)]
-            HostSessionMode::Simulated(sim) => sim.act(&script, secrets).await?,
+            HostSessionMode::Simulated(sim) => sim.run_acting_script(&script, secrets).await?,
         };
         Ok(HostScriptOutput { finished, token })
     }
 
     /// Takes the writer lock.
-    pub async fn lock(&mut self, owner: &LockOwner) -> Result<HostLockAttempt, TransportError> {
+    pub async fn take_lock(&mut self, owner: &LockOwner) -> Result<HostLockAttempt, TransportError> {
         #[cfg(test)]
         if let HostSessionMode::Simulated(sim) = &self.end {
-            return Ok(sim.lock());
+            return Ok(sim.take_lock());
         }
         if let HostSessionMode::Asking(looker) = &self.end {
-            let (locked, writer) = api::lock(looker, owner, self.questions.clock).await?;
+            let (locked, writer) = api::lock_cluster(looker, owner, self.questions.clock).await?;
             if let Some(writer) = writer {
                 self.end = HostSessionMode::Ruling(Box::new(writer));
             }
@@ -255,10 +260,10 @@ impl HostSession {
         }
         let reader = match &self.end {
             HostSessionMode::Reading(reader) => reader,
-            HostSessionMode::Recorded(_) => return Err(no_host()),
+            HostSessionMode::Recorded(_) => return Err(recording_error()),
             _ => return Ok(HostLockAttempt::Ours),
         };
-        match reader.lock(owner, None).await {
+        match reader.acquire_lock(owner, None).await {
             Ok(writer) => {
                 self.end = HostSessionMode::Writing(writer);
                 Ok(HostLockAttempt::Ours)
@@ -272,51 +277,51 @@ impl HostSession {
         }
     }
 
-    fn writer(&self) -> Result<&HostWriter, TransportError> {
+    fn locked_writer(&self) -> Result<&HostWriter, TransportError> {
         match &self.end {
             HostSessionMode::Writing(writer) => Ok(writer),
-            _ => Err(broken("the host lock is not held".to_owned())),
+            _ => Err(host_side_error("the host lock is not held".to_owned())),
         }
     }
 
     /// Runs an acting script once.
-    pub async fn act(
+    pub async fn run_acting_script(
         &self,
         body: ShellFragment,
         limit: Duration,
         secrets: &SecretStore,
     ) -> Result<HostScriptOutput, TransportError> {
-        let token = transport::token()?;
+        let token = transport::random_token()?;
         let script = ShellScript { body, token: token.clone(), limit };
         #[cfg(test)]
         if let HostSessionMode::Simulated(sim) = &self.end {
-            return Ok(HostScriptOutput { finished: sim.act(&script, secrets).await?, token });
+            return Ok(HostScriptOutput { finished: sim.run_acting_script(&script, secrets).await?, token });
         }
-        let finished = self.writer()?.act(&script, secrets, None).await?;
+        let finished = self.locked_writer()?.run_acting_script(&script, secrets, None).await?;
         Ok(HostScriptOutput { finished, token })
     }
 
     /// Runs an acting script once, with a file as its input.
-    pub async fn send(
+    pub async fn send_file(
         &self,
         body: ShellFragment,
         limit: Duration,
         payload: FilePayload,
         secrets: &SecretStore,
     ) -> Result<HostScriptOutput, TransportError> {
-        let token = transport::token()?;
+        let token = transport::random_token()?;
         let script = ShellScript { body, token: token.clone(), limit };
         #[cfg(test)]
         if let HostSessionMode::Simulated(sim) = &self.end {
-            return Ok(HostScriptOutput { finished: sim.send(&script, payload, secrets).await?, token });
+            return Ok(HostScriptOutput { finished: sim.send_file(&script, payload, secrets).await?, token });
         }
-        let finished = self.writer()?.send(&script, payload, secrets).await?;
+        let finished = self.locked_writer()?.run_with_payload(&script, payload, secrets).await?;
         Ok(HostScriptOutput { finished, token })
     }
 
     /// Runs a long step as a transient unit and follows its log until it ends. Reconnects if the connection is lost;
     /// the step continues meanwhile.
-    pub async fn long(
+    pub async fn run_long_step(
         &mut self,
         unit: &UnitName,
         body: ShellFragment,
@@ -324,10 +329,10 @@ impl HostSession {
         secrets: &SecretStore,
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<LongStepReport, TransportError> {
-        let token = transport::token()?;
+        let token = transport::random_token()?;
         #[cfg(test)]
         if let HostSessionMode::Simulated(sim) = &self.end {
-            let finished = sim.act(&ShellScript { body, token, limit }, secrets).await?;
+            let finished = sim.run_acting_script(&ShellScript { body, token, limit }, secrets).await?;
             String::from_utf8_lossy(&finished.stdout).lines().for_each(say);
             return Ok(LongStepReport {
                 status: finished.status,
@@ -336,14 +341,14 @@ impl HostSession {
         }
         let step = LongStep { unit: unit.clone(), body, token: token.clone(), limit };
         let HostSessionMode::Writing(writer) = &mut self.end else {
-            return Err(broken("the host lock is not held".to_owned()));
+            return Err(host_side_error("the host lock is not held".to_owned()));
         };
-        writer.start_long(&step, secrets).await?;
+        writer.start_long_step(&step, secrets).await?;
         let mut log = LogLineBuffer::default();
-        let mut sink = |_: u64, bytes: &[u8]| log.take(bytes, say);
-        let end = writer.follow(unit, 0, secrets, &mut sink).await.map_err(unlocked)?;
-        writer.forget_long(unit, &token, secrets).await?;
-        Ok(LongStepReport { status: end.status, tail: log.tail() })
+        let mut sink = |_: u64, bytes: &[u8]| log.push_bytes(bytes, say);
+        let end = writer.follow_long_step(unit, 0, secrets, &mut sink).await.map_err(to_relock_error)?;
+        writer.forget_long_step(unit, &token, secrets).await?;
+        Ok(LongStepReport { status: end.status, tail: log.into_tail() })
     }
 }
 
@@ -355,15 +360,15 @@ struct LogLineBuffer {
 }
 
 impl LogLineBuffer {
-    fn take(&mut self, bytes: &[u8], say: &mut (dyn FnMut(&str) + Send)) {
+    fn push_bytes(&mut self, bytes: &[u8], say: &mut (dyn FnMut(&str) + Send)) {
         self.open.extend_from_slice(bytes);
         while let Some(end) = self.open.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.open.drain(..=end).collect();
-            self.push(String::from_utf8_lossy(&line[..end]).into_owned(), say);
+            self.push_line(String::from_utf8_lossy(&line[..end]).into_owned(), say);
         }
     }
 
-    fn push(&mut self, line: String, say: &mut (dyn FnMut(&str) + Send)) {
+    fn push_line(&mut self, line: String, say: &mut (dyn FnMut(&str) + Send)) {
         const KEPT: usize = 200;
         say(&line);
         if self.last.len() == KEPT {
@@ -372,7 +377,7 @@ impl LogLineBuffer {
         self.last.push_back(line);
     }
 
-    fn tail(self) -> UntrustedText {
+    fn into_tail(self) -> UntrustedText {
         let open = String::from_utf8_lossy(&self.open).into_owned();
         let lines: Vec<String> = self.last.into_iter().chain((!open.is_empty()).then_some(open)).collect();
         lines.join("\n").into()
@@ -380,15 +385,15 @@ impl LogLineBuffer {
 }
 
 /// Converts a failure to take the lock again after a lost connection.
-fn unlocked(error: LockError) -> TransportError {
+fn to_relock_error(error: LockError) -> TransportError {
     match error {
         LockError::Transport(error) => error,
-        other => broken(other.to_string()),
+        other => host_side_error(other.to_string()),
     }
 }
 
 /// Converts the declared connection into the transport's target.
-fn target(host: &HostName, connect: &ConnectSettings, options: &RunOptions) -> ConnectionTarget {
+fn build_target(host: &HostName, connect: &ConnectSettings, options: &RunOptions) -> ConnectionTarget {
     ConnectionTarget {
         kind: match &connect.transport {
             TransportKind::Ssh => ConnectionKind::Ssh,
@@ -425,12 +430,12 @@ fn target(host: &HostName, connect: &ConnectSettings, options: &RunOptions) -> C
 }
 
 /// The error of any action on a recording, which supports probes only.
-pub(super) fn no_host() -> TransportError {
-    broken("a recording is read-only: it is not a host".to_owned())
+pub(super) fn recording_error() -> TransportError {
+    host_side_error("a recording is read-only: it is not a host".to_owned())
 }
 
 /// Returns an error caused by the host rather than by the transport.
-pub(super) fn broken(message: String) -> TransportError {
+pub(super) fn host_side_error(message: String) -> TransportError {
     TransportError {
         kind: TransportErrorKind::Shell,
         message,
@@ -443,7 +448,7 @@ pub(super) fn broken(message: String) -> TransportError {
 }
 
 /// Returns the last lines of a script's stderr as one line, without repetitions.
-pub(super) fn said(stderr: &[u8]) -> String {
+pub(super) fn summarize_stderr(stderr: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(stderr);
     let mut lines: Vec<&str> = Vec::new();
@@ -455,7 +460,7 @@ pub(super) fn said(stderr: &[u8]) -> String {
 }
 
 /// Returns the reason, with the host's own message.
-pub(super) fn reason(error: &TransportError) -> UntrustedText {
+pub(super) fn describe_transport_error(error: &TransportError) -> UntrustedText {
     match error.said.as_ref().and_then(|said| said.raw().lines().rev().find(|line| !line.trim().is_empty())) {
         Some(line) if !error.message.contains(line.trim()) => format!("{}: {}", error.message, line.trim()).into(),
         _ => error.message.as_str().into(),
@@ -468,8 +473,8 @@ mod tests {
 
     #[test]
     fn what_was_said_three_times_is_told_once() {
-        assert_eq!(said(b"mkdir: no\nmkdir: no\n\nmkdir: no\n"), "mkdir: no");
-        assert_eq!(said(b"a\nb\nc\nd\n"), "b; c; d");
-        assert_eq!(said(b""), "");
+        assert_eq!(summarize_stderr(b"mkdir: no\nmkdir: no\n\nmkdir: no\n"), "mkdir: no");
+        assert_eq!(summarize_stderr(b"a\nb\nc\nd\n"), "b; c; d");
+        assert_eq!(summarize_stderr(b""), "");
     }
 }

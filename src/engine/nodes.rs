@@ -1,9 +1,9 @@
 //! Hosts as Kubernetes nodes: the cluster's API, opened once for all of them, and the state of each node.
 
-use super::api::cluster as open;
+use super::api::open_cluster as open;
 use super::run::RunOptions;
 use crate::config::Project;
-use crate::kube::{ClusterApi, ClusterNode, CordonRecord, KubeError, node_of};
+use crate::kube::{ClusterApi, ClusterNode, CordonRecord, KubeError, find_host_node};
 use crate::model::HostName;
 use crate::plan::{ObservedHost, ObservedNode};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ impl LazyClusterApi {
     ///
     /// # Errors
     /// The API could not be opened.
-    pub async fn get(&self, project: &Project, options: &RunOptions) -> Result<ClusterApi, KubeError> {
+    pub async fn get_cluster(&self, project: &Project, options: &RunOptions) -> Result<ClusterApi, KubeError> {
         let mut held = self.0.lock().await;
         match &*held {
             Some(cluster) => Ok(cluster.clone()),
-            None => Ok(held.insert(opened(project, options).await?).clone()),
+            None => Ok(held.insert(open_declared_cluster(project, options).await?).clone()),
         }
     }
 
@@ -30,18 +30,18 @@ impl LazyClusterApi {
     ///
     /// # Errors
     /// The API could not be opened, timed out, or denied the request.
-    pub async fn nodes(
+    pub async fn list_nodes(
         &self,
         project: &Project,
         options: &RunOptions,
     ) -> Result<(ClusterApi, Vec<ClusterNode>), KubeError> {
         let through = project.kubernetes.as_ref().is_some_and(|access| access.via.is_some());
-        let cluster = self.get(project, options).await?;
-        match cluster.nodes().await {
+        let cluster = self.get_cluster(project, options).await?;
+        match cluster.list_nodes().await {
             Err(_) if through => {
                 *self.0.lock().await = None;
-                let cluster = self.get(project, options).await?;
-                let nodes = cluster.nodes().await?;
+                let cluster = self.get_cluster(project, options).await?;
+                let nodes = cluster.list_nodes().await?;
                 Ok((cluster, nodes))
             }
             nodes => Ok((cluster, nodes?)),
@@ -56,7 +56,7 @@ impl LazyClusterApi {
     }
 }
 
-async fn opened(project: &Project, options: &RunOptions) -> Result<ClusterApi, KubeError> {
+async fn open_declared_cluster(project: &Project, options: &RunOptions) -> Result<ClusterApi, KubeError> {
     match &project.kubernetes {
         Some(access) => open(project, access, options).await,
         // Validation rejects an inventory that drains nodes without a cluster.
@@ -75,22 +75,27 @@ pub(super) enum NodeListing {
 
 impl NodeListing {
     /// Requests all nodes at once, if any of `hosts` is declared to be one.
-    pub async fn ask(project: &Project, hosts: &[HostName], options: &RunOptions, api: &LazyClusterApi) -> Self {
-        if options.replay.observed.is_some() || !hosts.iter().any(|host| is_node(project, host)) {
+    pub async fn query_nodes(
+        project: &Project,
+        hosts: &[HostName],
+        options: &RunOptions,
+        api: &LazyClusterApi,
+    ) -> Self {
+        if options.replay.observed.is_some() || !hosts.iter().any(|host| is_declared_node(project, host)) {
             return Self::None;
         }
-        match api.nodes(project, options).await {
+        match api.list_nodes(project, options).await {
             Ok((_, nodes)) => Self::Listed(nodes),
             Err(error) => Self::Unknown(error.message),
         }
     }
 
     /// Adds the answer to each host's observation.
-    pub fn tell(&self, project: &Project, options: &RunOptions, seen: &mut [ObservedHost]) {
-        for seen in seen.iter_mut().filter(|seen| is_node(project, &seen.host)) {
+    pub fn fill_in_nodes(&self, project: &Project, options: &RunOptions, seen: &mut [ObservedHost]) {
+        for seen in seen.iter_mut().filter(|seen| is_declared_node(project, &seen.host)) {
             seen.node = Some(match (&options.replay.observed, self) {
-                (Some(recording), _) => recording.node(&seen.host),
-                (None, Self::Listed(nodes)) => of_host(project, &seen.host, nodes),
+                (Some(recording), _) => recording.node_seen(&seen.host),
+                (None, Self::Listed(nodes)) => build_node_seen(project, &seen.host, nodes),
                 (None, Self::Unknown(why)) => ObservedNode::Unknown { why: why.as_str().into() },
                 (None, Self::None) => ObservedNode::Absent,
             });
@@ -99,7 +104,7 @@ impl NodeListing {
 }
 
 /// Reports whether a host is declared to be a node that is drained.
-pub(super) fn is_node(project: &Project, host: &HostName) -> bool {
+pub(super) fn is_declared_node(project: &Project, host: &HostName) -> bool {
     let Some(drain) = &project.rollout.kubernetes else { return false };
     let group = &drain.group.0;
     group == "all" || project.hosts.get(host).is_some_and(|host| host.groups.contains(group))
@@ -109,20 +114,20 @@ pub(super) fn is_node(project: &Project, host: &HostName) -> bool {
 ///
 /// # Errors
 /// The node could not be determined: the reason, as a lowercase fragment.
-pub(super) fn find<'n>(
+pub(super) fn find_declared_node<'n>(
     project: &Project,
     host: &HostName,
     nodes: &'n [ClusterNode],
 ) -> Result<Option<&'n ClusterNode>, String> {
     let address = project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
-    node_of(nodes, host.as_str(), address)
+    find_host_node(nodes, host.as_str(), address)
 }
 
-fn of_host(project: &Project, host: &HostName, nodes: &[ClusterNode]) -> ObservedNode {
-    match find(project, host, nodes) {
+fn build_node_seen(project: &Project, host: &HostName, nodes: &[ClusterNode]) -> ObservedNode {
+    match find_declared_node(project, host, nodes) {
         Ok(Some(node)) => ObservedNode::Node {
             name: node.name.as_str().into(),
-            left: CordonRecord::of(node).map(|claim| claim.run.into()),
+            left: CordonRecord::from_node(node).map(|claim| claim.run.into()),
         },
         Ok(None) => ObservedNode::Absent,
         Err(why) => ObservedNode::Unknown { why: why.into() },

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// The format version of the file with each recipient's last notification. Compatible additions keep it; any other
 /// change increments it.
-const VERSION: u32 = 1;
+const NOTIFIED_VERSION: u32 = 1;
 
 /// The last run that each recipient was notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,17 +25,17 @@ struct NotifiedRuns {
 
 impl NotifiedRuns {
     /// Parses the file. Ignoring an invalid file would report every finding again, or lose pending notifications.
-    fn read(text: &str) -> Result<Self, String> {
+    fn parse_file(text: &str) -> Result<Self, String> {
         let told: Self = serde_json::from_str(text).map_err(|error| {
             format!(
                 "`told.json` in the history is invalid ({error}): remove it to notify recipients of the next run only"
             )
         })?;
         match told.version {
-            ..=VERSION => Ok(told),
-            newer => {
-                Err(format!("`told.json` in the history has version {newer}; this forge supports version {VERSION}"))
-            }
+            ..=NOTIFIED_VERSION => Ok(told),
+            newer => Err(format!(
+                "`told.json` in the history has version {newer}; this forge supports version {NOTIFIED_VERSION}"
+            )),
         }
     }
 }
@@ -59,27 +59,34 @@ pub struct QueuedNotice {
 ///
 /// # Errors
 /// The history cannot be read or written: then every finding would look new.
-pub fn errands(project: &Project, drift: &DriftReport, log: &DriftLog) -> Result<NoticeQueue, String> {
+pub fn queue_notices(project: &Project, drift: &DriftReport, log: &DriftLog) -> Result<NoticeQueue, String> {
     if let Some(why) = &drift.no_history {
         return Err(format!("no history is kept, so every finding would look new: {why}"));
     }
     let plain = |error: StoreError| error.to_string();
-    let telling = log.telling().map_err(plain)?;
-    let mut told =
-        log.told().map_err(plain)?.map_or_else(|| Ok(NotifiedRuns::default()), |text| NotifiedRuns::read(&text))?;
-    let entries = log.lines(None).map_err(plain)?;
-    let entries = drift::entries(entries.iter().map(String::as_str));
+    let telling = log.lock_for_notify().map_err(plain)?;
+    let mut told = log
+        .read_notified()
+        .map_err(plain)?
+        .map_or_else(|| Ok(NotifiedRuns::default()), |text| NotifiedRuns::parse_file(&text))?;
+    let entries = log.read_lines(None).map_err(plain)?;
+    let entries = drift::parse_history_entries(entries.iter().map(String::as_str));
     let Some(last) = entries.last() else { return Err("the history contains no run".to_owned()) };
-    let list = project.drift.notify.iter().map(|recipient| errand(recipient, &entries, drift, &mut told)).collect();
+    let list = project
+        .drift
+        .notify
+        .iter()
+        .map(|recipient| build_queued_notice(recipient, &entries, drift, &mut told))
+        .collect();
     let declared = |name: &String| project.drift.notify.iter().any(|recipient| recipient.name == *name);
-    told.version = VERSION;
+    told.version = NOTIFIED_VERSION;
     told.runs.retain(|name, _| declared(name));
     let errands = NoticeQueue { telling, told, last: last.run.clone(), list };
-    errands.remember()?;
+    errands.save_notified()?;
     Ok(errands)
 }
 
-fn errand(
+fn build_queued_notice(
     recipient: &NotifyRecipient,
     entries: &[DriftHistoryEntry],
     drift: &DriftReport,
@@ -89,7 +96,7 @@ fn errand(
     // A new recipient is notified of this run's changes, but not of older findings.
     let before = entries.iter().rev().nth(1).map(|entry| entry.run.clone()).unwrap_or_default();
     let run = told.runs.entry(recipient.name.clone()).or_insert(before);
-    let notice = match drift::news(entries, run, drift) {
+    let notice = match drift::build_notice(entries, run, drift) {
         NoticeDecision::Tell(notice) => Some(*notice),
         NoticeDecision::Waiting => None,
         NoticeDecision::Nothing => {
@@ -105,13 +112,13 @@ impl NoticeQueue {
     ///
     /// # Errors
     /// Returns the reason if that cannot be recorded. The recipient is then notified again.
-    pub fn told(&mut self, name: &str) -> Result<(), String> {
+    pub fn mark_notified(&mut self, name: &str) -> Result<(), String> {
         self.told.runs.insert(name.to_owned(), self.last.clone());
-        self.remember()
+        self.save_notified()
     }
 
-    fn remember(&self) -> Result<(), String> {
-        self.telling.remember(&self.told).map_err(|error| error.to_string())
+    fn save_notified(&self) -> Result<(), String> {
+        self.telling.save_notified(&self.told).map_err(|error| error.to_string())
     }
 }
 
@@ -119,13 +126,14 @@ impl NoticeQueue {
 ///
 /// # Errors
 /// Returns the reason if a secret is missing.
-pub fn delivery(
+pub fn build_delivery(
     service: &NotifyService,
     body: String,
     secrets: &SecretStore,
     now: Timestamp,
 ) -> Result<NotifyDelivery, String> {
-    let reveal = |secret: &DeferredSecret| secret.value.clone().map(|placeholder| secrets.reveal(&placeholder));
+    let reveal =
+        |secret: &DeferredSecret| secret.value.clone().map(|placeholder| secrets.reveal_placeholders(&placeholder));
     let optional = |secret: &Option<DeferredSecret>| secret.as_ref().map(reveal).transpose();
     let post = |url: SecretString, body: String, manner: ResponseFormat| HttpMessage {
         url,
@@ -145,12 +153,12 @@ pub fn delivery(
         NotifyService::Slack { url } => post(reveal(url)?, body, ResponseFormat::Ok),
         NotifyService::WeCom { url } => post(reveal(url)?, body, ResponseFormat::Errcode),
         NotifyService::Feishu { url, secret } => {
-            let body = optional(secret)?.map_or_else(|| body.clone(), |key| notify::feishu(&body, &key, now));
+            let body = optional(secret)?.map_or_else(|| body.clone(), |key| notify::sign_feishu_body(&body, &key, now));
             post(reveal(url)?, body, ResponseFormat::Code)
         }
         NotifyService::DingTalk { url, secret } => {
             let (url, key) = (reveal(url)?, optional(secret)?);
-            let url = key.map_or_else(|| url.clone(), |key| notify::dingtalk(&url, &key, now));
+            let url = key.map_or_else(|| url.clone(), |key| notify::sign_dingtalk_url(&url, &key, now));
             post(url, body, ResponseFormat::Errcode)
         }
     }))
@@ -162,11 +170,11 @@ mod tests {
 
     #[test]
     fn what_was_told_is_never_guessed() {
-        let told = NotifiedRuns::read(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
+        let told = NotifiedRuns::parse_file(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
         assert_eq!(told.runs["ops"], "r1");
-        let broken = NotifiedRuns::read("{\"version\": 1, \"runs\"").unwrap_err();
+        let broken = NotifiedRuns::parse_file("{\"version\": 1, \"runs\"").unwrap_err();
         assert!(broken.starts_with("`told.json` in the history is invalid (EOF while parsing"), "{broken}");
-        let newer = NotifiedRuns::read(r#"{"version": 2, "runs": {}}"#).unwrap_err();
+        let newer = NotifiedRuns::parse_file(r#"{"version": 2, "runs": {}}"#).unwrap_err();
         assert_eq!(newer, "`told.json` in the history has version 2; this forge supports version 1");
     }
 }

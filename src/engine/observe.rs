@@ -2,9 +2,9 @@
 
 use super::event::Event;
 use super::glance::{ObservationSession, ReadOnlySession};
-use super::link::{HostSession, reason};
+use super::link::{HostSession, describe_transport_error};
 use super::nodes::{LazyClusterApi, NodeListing};
-use super::prove::facts_used;
+use super::prove::list_facts_used;
 use super::run::{EventSender, RunOptions};
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::model::{HostName, SecretStore, UntrustedText};
@@ -35,7 +35,7 @@ pub struct ObservedHosts {
 
 impl ObservedHosts {
     /// Returns the context in which the hosts are evaluated, as observed.
-    pub(super) fn ground<'g>(
+    pub(super) fn plan_context<'g>(
         &'g self,
         project: &'g Project,
         expander: &'g StepExpander<'g>,
@@ -91,19 +91,19 @@ struct ObservationRun<'a> {
 }
 
 /// Observes `hosts` over probe-only sessions.
-pub async fn observe(
+pub async fn observe_hosts(
     project: &Project,
     hosts: &[HostName],
     options: &RunOptions,
     events: &EventSender,
 ) -> ObservedHosts {
-    look::<ReadOnlySession>(project, hosts, options, events, ObservationPurpose::Read).await.0
+    observe_with_sessions::<ReadOnlySession>(project, hosts, options, events, ObservationPurpose::Read).await.0
 }
 
 /// Observes `hosts` for drift: retries failed reads once and adds the health facts of hardware that the project
 /// manages. Recipes' checks run read-only. With `outliers`, also probes the facts by which hosts are compared, in the
 /// same round trip.
-pub async fn observe_drift(
+pub async fn observe_for_drift(
     project: &Project,
     hosts: &[HostName],
     outliers: bool,
@@ -111,21 +111,24 @@ pub async fn observe_drift(
     events: &EventSender,
 ) -> ObservedHosts {
     let options = RunOptions { confined: !project.drift.unconfined, ..options.clone() };
-    look::<ReadOnlySession>(project, hosts, &options, events, ObservationPurpose::Drift { outliers }).await.0
+    observe_with_sessions::<ReadOnlySession>(project, hosts, &options, events, ObservationPurpose::Drift { outliers })
+        .await
+        .0
 }
 
 /// Observes `hosts` and leaves sessions open for the changes that follow, as far as the window permits.
-pub async fn observe_to_change(
+pub async fn observe_for_change(
     project: &Project,
     hosts: &[HostName],
     options: &RunOptions,
     events: &EventSender,
 ) -> ObservedHosts {
-    let (observed, links) = look::<HostSession>(project, hosts, options, events, ObservationPurpose::Change).await;
+    let (observed, links) =
+        observe_with_sessions::<HostSession>(project, hosts, options, events, ObservationPurpose::Change).await;
     ObservedHosts { links, ..observed }
 }
 
-async fn look<S: ObservationSession>(
+async fn observe_with_sessions<S: ObservationSession>(
     project: &Project,
     hosts: &[HostName],
     options: &RunOptions,
@@ -134,11 +137,11 @@ async fn look<S: ObservationSession>(
 ) -> (ObservedHosts, OpenSessions<S>) {
     let expander = StepExpander::new(project);
     let facts = match purpose {
-        _ if options.replay.record => every_fact(),
-        ObservationPurpose::Drift { .. } => with_health(facts_used(project)),
-        ObservationPurpose::Read | ObservationPurpose::Change => facts_used(project),
+        _ if options.replay.record => list_all_facts(),
+        ObservationPurpose::Drift { .. } => add_health_facts(list_facts_used(project)),
+        ObservationPurpose::Read | ObservationPurpose::Change => list_facts_used(project),
     };
-    let beside = only_compared(&facts, purpose);
+    let beside = list_compared_facts(&facts, purpose);
     let facts = &facts | &beside;
     let look = ObservationRun {
         project,
@@ -152,26 +155,26 @@ async fn look<S: ObservationSession>(
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
-    look.say(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
+    look.emit_event(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
     let api = LazyClusterApi::default();
     let (nodes, (mut observed, mut sessions)) =
-        tokio::join!(NodeListing::ask(project, hosts, options, &api), look.first::<S>(hosts));
-    look.share(&mut observed);
-    look.second(&mut observed, &mut sessions).await;
-    look.share(&mut observed);
-    nodes.tell(project, options, &mut observed.seen);
+        tokio::join!(NodeListing::query_nodes(project, hosts, options, &api), look.run_first_trips::<S>(hosts));
+    look.compute_shared_values(&mut observed);
+    look.run_second_trips(&mut observed, &mut sessions).await;
+    look.compute_shared_values(&mut observed);
+    nodes.fill_in_nodes(project, options, &mut observed.seen);
     match purpose {
         ObservationPurpose::Change => observed.api = api,
         ObservationPurpose::Read | ObservationPurpose::Drift { .. } => api.close().await,
     }
     observed.took = began.elapsed();
-    mark(project, &mut observed.seen);
+    mark_simulated(project, &mut observed.seen);
     (observed, sessions)
 }
 
 /// Adds the health facts of the hardware that the project manages.
-fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
-    for (fact, about) in crate::drift::health::FACTS {
+fn add_health_facts(mut facts: BTreeSet<String>) -> BTreeSet<String> {
+    for (fact, about) in crate::drift::health::HEALTH_FACTS {
         if about.iter().any(|about| facts.contains(*about)) {
             facts.insert(fact.to_owned());
         }
@@ -180,18 +183,18 @@ fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// Returns the facts that are probed only to compare hosts.
-fn only_compared(facts: &BTreeSet<String>, purpose: ObservationPurpose) -> BTreeSet<String> {
+fn list_compared_facts(facts: &BTreeSet<String>, purpose: ObservationPurpose) -> BTreeSet<String> {
     match purpose {
         ObservationPurpose::Drift { outliers: true } => {
-            crate::facts::outliers::facts().map(str::to_owned).filter(|fact| !facts.contains(fact)).collect()
+            crate::facts::outliers::compared_facts().map(str::to_owned).filter(|fact| !facts.contains(fact)).collect()
         }
         _ => BTreeSet::new(),
     }
 }
 
 /// Returns all facts: a recording is used beyond the facts that its project reads.
-fn every_fact() -> BTreeSet<String> {
-    crate::facts::names().map(str::to_owned).collect()
+fn list_all_facts() -> BTreeSet<String> {
+    crate::facts::fact_names().map(str::to_owned).collect()
 }
 
 /// Probes all facts of `hosts`.
@@ -201,54 +204,58 @@ pub async fn observe_facts(
     options: &RunOptions,
     events: &EventSender,
 ) -> ObservedHosts {
-    let of_hosts = crate::facts::probes();
-    let of_cluster = crate::facts::of_cluster().iter().map(|fact| Probe::ClusterFact { name: fact.name.to_owned() });
+    let of_hosts = crate::facts::fact_probes();
+    let of_cluster = crate::facts::cluster_facts().iter().map(|fact| Probe::ClusterFact { name: fact.name.to_owned() });
     let probes = of_hosts.chain(of_cluster).collect();
-    observe_for(project, hosts, &probes, options, events).await
+    observe_probes(project, hosts, &probes, options, events).await
 }
 
 /// Sends the same probes to each of `hosts` in one round trip, split between hosts and the cluster's API as applicable.
-pub(super) async fn observe_for(
+pub(super) async fn observe_probes(
     project: &Project,
     hosts: &[HostName],
     probes: &BTreeSet<Probe>,
     options: &RunOptions,
     events: &EventSender,
 ) -> ObservedHosts {
-    say(options, events, Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
+    emit_live_event(
+        options,
+        events,
+        Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() },
+    );
     let one = |host: HostName| async move {
         let began = Instant::now();
-        say(options, events, Event::Connecting { host: host.clone() });
+        emit_live_event(options, events, Event::Connecting { host: host.clone() });
         let own: BTreeSet<Probe> =
-            probes.iter().filter(|probe| probe.is_to_api() == host.is_cluster()).cloned().collect();
+            probes.iter().filter(|probe| probe.is_api_probe() == host.is_cluster()).cloned().collect();
         let opened = match own.is_empty() {
-            true => Err(super::api::no_host()),
+            true => Err(super::api::no_commands_error()),
             false => ReadOnlySession::open(project, options, &host, &project.secrets).await,
         };
         let seen = match opened {
             Ok(glance) => {
-                let seen = ask(&glance, &host, &own, &project.secrets).await;
+                let seen = query_host(&glance, &host, &own, &project.secrets).await;
                 glance.close().await;
                 seen
             }
-            Err(error) => ObservedHost::unreachable(&host, why(&error)),
+            Err(error) => ObservedHost::from_unreachable(&host, to_unreachable(&error)),
         };
-        say(options, events, seen_event(&seen, began));
+        emit_live_event(options, events, build_seen_event(&seen, began));
         seen
     };
-    let mut seen = beside(hosts, options.parallel, one).await;
-    mark(project, &mut seen);
-    ObservedHosts { seen, ..ObservedHosts::nothing(project) }
+    let mut seen = run_on_hosts(hosts, options.parallel, one).await;
+    mark_simulated(project, &mut seen);
+    ObservedHosts { seen, ..ObservedHosts::empty_for(project) }
 }
 
 /// Marks hosts that are simulated or present simulated hardware.
-fn mark(project: &Project, seen: &mut [ObservedHost]) {
-    let simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
+fn mark_simulated(project: &Project, seen: &mut [ObservedHost]) {
+    let simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.is_hardware_simulated();
     seen.iter_mut().for_each(|seen| seen.simulated = simulated(seen));
 }
 
 impl ObservedHosts {
-    fn nothing(project: &Project) -> Self {
+    fn empty_for(project: &Project) -> Self {
         Self {
             seen: Vec::new(),
             chosen: ChosenHosts::new(),
@@ -264,11 +271,11 @@ impl ObservedHosts {
 }
 
 impl ObservationRun<'_> {
-    fn say(&self, event: Event) {
-        say(self.options, self.events, event);
+    fn emit_event(&self, event: Event) {
+        emit_live_event(self.options, self.events, event);
     }
 
-    fn ground<'s>(
+    fn plan_context<'s>(
         &'s self,
         exports: &'s ExportedValues,
         chosen: &'s ChosenHosts,
@@ -286,9 +293,9 @@ impl ObservationRun<'_> {
     }
 
     /// Runs every host's first trip, and the second one if it depends only on the host's own facts.
-    async fn first<S: ObservationSession>(&self, hosts: &[HostName]) -> (ObservedHosts, OpenSessions<S>) {
-        let list = beside(hosts, self.options.parallel, |host| self.host::<S>(host)).await;
-        let (mut observed, mut sessions) = (ObservedHosts::nothing(self.project), OpenSessions::new());
+    async fn run_first_trips<S: ObservationSession>(&self, hosts: &[HostName]) -> (ObservedHosts, OpenSessions<S>) {
+        let list = run_on_hosts(hosts, self.options.parallel, |host| self.observe_host::<S>(host)).await;
+        let (mut observed, mut sessions) = (ObservedHosts::empty_for(self.project), OpenSessions::new());
         for (seen, session, took) in list {
             observed.took_by.insert(seen.host.clone(), took);
             sessions.extend(session.map(|session| (seen.host.clone(), session)));
@@ -297,21 +304,25 @@ impl ObservationRun<'_> {
         (observed, sessions)
     }
 
-    async fn host<S: ObservationSession>(&self, host: HostName) -> (ObservedHost, Option<S>, Duration) {
+    async fn observe_host<S: ObservationSession>(&self, host: HostName) -> (ObservedHost, Option<S>, Duration) {
         let began = Instant::now();
-        let (seen, link) = self.look_at(host, began).await;
+        let (seen, link) = self.connect_and_observe(host, began).await;
         (seen, link, began.elapsed())
     }
 
-    async fn look_at<S: ObservationSession>(&self, host: HostName, began: Instant) -> (ObservedHost, Option<S>) {
-        self.say(Event::Connecting { host: host.clone() });
+    async fn connect_and_observe<S: ObservationSession>(
+        &self,
+        host: HostName,
+        began: Instant,
+    ) -> (ObservedHost, Option<S>) {
+        self.emit_event(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
         let (seen, link) = match S::open(self.project, self.options, &host, secrets).await {
-            Ok(link) => (self.trips(&link, &host).await, Some(link)),
-            Err(error) => (ObservedHost::unreachable(&host, why(&error)), None),
+            Ok(link) => (self.run_trips(&link, &host).await, Some(link)),
+            Err(error) => (ObservedHost::from_unreachable(&host, to_unreachable(&error)), None),
         };
-        self.say(seen_event(&seen, began));
-        let more = self.few && self.waits_for_exports(&seen);
+        self.emit_event(build_seen_event(&seen, began));
+        let more = self.few && self.needs_exports(&seen);
         match link {
             Some(link) if seen.is_observed() && (self.keep || more) => (seen, Some(link)),
             Some(link) => {
@@ -322,65 +333,73 @@ impl ObservationRun<'_> {
         }
     }
 
-    async fn trips(&self, link: &impl ObservationSession, host: &HostName) -> ObservedHost {
+    async fn run_trips(&self, link: &impl ObservationSession, host: &HostName) -> ObservedHost {
         let secrets = &self.project.secrets;
-        let blank = ObservedHost::observed(host, Default::default(), 0);
-        let mut seen = ask(link, host, &self.demand(&blank), secrets).await;
+        let blank = ObservedHost::from_observation(host, Default::default(), 0);
+        let mut seen = query_host(link, host, &self.list_needed_probes(&blank), secrets).await;
         if !seen.is_observed() {
             return seen;
         }
         let rest: BTreeSet<Probe> =
-            self.demand(&seen).into_iter().filter(|probe| !seen.observation.has(probe)).collect();
-        if !rest.is_empty() && !self.waits_for_exports(&seen) {
-            self.again(link, &mut seen, &rest, secrets).await;
+            self.list_needed_probes(&seen).into_iter().filter(|probe| !seen.observation.has_answer(probe)).collect();
+        if !rest.is_empty() && !self.needs_exports(&seen) {
+            self.observe_more(link, &mut seen, &rest, secrets).await;
         }
-        self.once_more(link, &mut seen, secrets).await;
+        self.retry_failed_probes(link, &mut seen, secrets).await;
         seen
     }
 
     /// Retries failed reads once: a single failure is not conclusive.
-    async fn once_more(&self, link: &impl ObservationSession, seen: &mut ObservedHost, secrets: &SecretStore) {
+    async fn retry_failed_probes(
+        &self,
+        link: &impl ObservationSession,
+        seen: &mut ObservedHost,
+        secrets: &SecretStore,
+    ) {
         let unread =
-            seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(UnansweredReason::may_pass));
+            seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(UnansweredReason::is_retryable));
         let mut failed: BTreeSet<Probe> =
-            unread.filter_map(|(name, _)| crate::facts::question(&seen.host, name)).collect();
-        failed.extend(seen.observation.failed());
+            unread.filter_map(|(name, _)| crate::facts::fact_probe(&seen.host, name)).collect();
+        failed.extend(seen.observation.list_failed_probes());
         // Facts used only for comparison are reported as unknown and decide nothing: they are not worth a round trip.
         failed.retain(|probe| !matches!(probe, Probe::Fact { name } if self.beside.contains(name)));
         if self.careful && seen.is_observed() && !failed.is_empty() {
-            self.again(link, seen, &failed, secrets).await;
+            self.observe_more(link, seen, &failed, secrets).await;
         }
     }
 
-    fn demand(&self, seen: &ObservedHost) -> BTreeSet<Probe> {
+    fn list_needed_probes(&self, seen: &ObservedHost) -> BTreeSet<Probe> {
         let (exports, chosen) = (ExportedValues::new(), ChosenHosts::new());
-        let ground = self.ground(&exports, &chosen, &self.project.secrets);
-        HostContext::new(ground, &seen.host, seen).map(|case| plan::demand(&case, self.facts)).unwrap_or_default()
+        let ground = self.plan_context(&exports, &chosen, &self.project.secrets);
+        HostContext::new(ground, &seen.host, seen)
+            .map(|case| plan::collect_probes(&case, self.facts))
+            .unwrap_or_default()
     }
 
-    fn waits_for_exports(&self, seen: &ObservedHost) -> bool {
+    fn needs_exports(&self, seen: &ObservedHost) -> bool {
         let (exports, chosen) = (ExportedValues::new(), ChosenHosts::new());
-        let ground = self.ground(&exports, &chosen, &self.project.secrets);
+        let ground = self.plan_context(&exports, &chosen, &self.project.secrets);
         let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else {
             return false;
         };
-        case.candidate_turns().iter().any(|turn| match &turn.expanded.state {
+        case.expand_candidate_steps().iter().any(|turn| match &turn.expanded.state {
             ExpansionState::Deferred(deferred) => matches!(deferred.need, PendingInput::Export { .. }),
             _ => false,
         })
     }
 
     /// Runs the second trip of hosts whose text needs values exported by other hosts.
-    async fn second<S: ObservationSession>(&self, observed: &mut ObservedHosts, links: &mut OpenSessions<S>) {
+    async fn run_second_trips<S: ObservationSession>(&self, observed: &mut ObservedHosts, links: &mut OpenSessions<S>) {
         let ObservedHosts { seen, chosen, exports, secrets, took_by, .. } = observed;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
-            let ground = self.ground(exports, chosen, secrets);
+            let ground = self.plan_context(exports, chosen, secrets);
             let probes = match HostContext::new(ground, &seen.host, seen) {
-                Some(case) => plan::demand(&case, self.facts),
+                Some(case) => plan::collect_probes(&case, self.facts),
                 None => continue,
             };
-            let rest: BTreeSet<Probe> = probes.into_iter().filter(|probe| !seen.observation.has(probe)).collect();
+            let rest: BTreeSet<Probe> =
+                probes.into_iter().filter(|probe| !seen.observation.has_answer(probe)).collect();
             if !rest.is_empty() {
                 due.push((seen, rest));
             }
@@ -390,10 +409,10 @@ impl ObservationRun<'_> {
             let began = Instant::now();
             match links_ref.get(&seen.host) {
                 Some(link) => {
-                    self.again(link, seen, &rest, secrets_ref).await;
-                    self.once_more(link, seen, secrets_ref).await;
+                    self.observe_more(link, seen, &rest, secrets_ref).await;
+                    self.retry_failed_probes(link, seen, secrets_ref).await;
                 }
-                None => self.afresh::<S>(seen, &rest, secrets_ref).await,
+                None => self.observe_in_new_session::<S>(seen, &rest, secrets_ref).await,
             }
             (seen.host.clone(), began.elapsed())
         });
@@ -409,7 +428,7 @@ impl ObservationRun<'_> {
         }
     }
 
-    async fn afresh<S: ObservationSession>(
+    async fn observe_in_new_session<S: ObservationSession>(
         &self,
         seen: &mut ObservedHost,
         rest: &BTreeSet<Probe>,
@@ -417,14 +436,14 @@ impl ObservationRun<'_> {
     ) {
         match S::open(self.project, self.options, &seen.host, secrets).await {
             Ok(link) => {
-                self.again(&link, seen, rest, secrets).await;
+                self.observe_more(&link, seen, rest, secrets).await;
                 link.close().await;
             }
-            Err(error) => *seen = ObservedHost::unreachable(&seen.host, why(&error)),
+            Err(error) => *seen = ObservedHost::from_unreachable(&seen.host, to_unreachable(&error)),
         }
     }
 
-    async fn again(
+    async fn observe_more(
         &self,
         link: &impl ObservationSession,
         seen: &mut ObservedHost,
@@ -433,22 +452,22 @@ impl ObservationRun<'_> {
     ) {
         match link.observe(rest, secrets).await {
             Ok(later) => {
-                seen.update(later);
+                seen.merge_observation(later);
                 seen.trips += 1;
             }
-            Err(error) => *seen = ObservedHost::unreachable(&seen.host, why(&error)),
+            Err(error) => *seen = ObservedHost::from_unreachable(&seen.host, to_unreachable(&error)),
         }
     }
 
     /// Computes the values shared between hosts from the observation of all.
-    fn share(&self, observed: &mut ObservedHosts) {
+    fn compute_shared_values(&self, observed: &mut ObservedHosts) {
         let nobody = ChosenHosts::new();
-        let first = self.ground(&observed.exports, &nobody, &observed.secrets);
-        let chosen = plan::choose(first, &observed.seen);
+        let first = self.plan_context(&observed.exports, &nobody, &observed.secrets);
+        let chosen = plan::choose_hosts(first, &observed.seen);
         let mut secrets = observed.secrets.clone();
-        let ground = self.ground(&observed.exports, &chosen, &observed.secrets);
-        let published = plan::published(ground, &observed.seen, &mut secrets);
-        observed.exports = published.exports();
+        let ground = self.plan_context(&observed.exports, &chosen, &observed.secrets);
+        let published = plan::read_exported_values(ground, &observed.seen, &mut secrets);
+        observed.exports = published.to_exports();
         observed.published = published;
         observed.chosen = chosen;
         observed.secrets = secrets;
@@ -456,7 +475,7 @@ impl ObservationRun<'_> {
 }
 
 /// Sends an event, unless the answers come from a recording.
-fn say(options: &RunOptions, events: &EventSender, event: Event) {
+fn emit_live_event(options: &RunOptions, events: &EventSender, event: Event) {
     if options.replay.observed.is_none() {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = events.send(event);
@@ -465,7 +484,7 @@ fn say(options: &RunOptions, events: &EventSender, event: Event) {
 
 /// Runs `work` for `parallel` hosts at a time. Results come in the order of `hosts`, but a slow host does not delay the
 /// start of later ones.
-pub(super) async fn beside<T, F: Future<Output = T>>(
+pub(super) async fn run_on_hosts<T, F: Future<Output = T>>(
     hosts: &[HostName],
     parallel: usize,
     work: impl Fn(HostName) -> F,
@@ -480,19 +499,19 @@ pub(super) async fn beside<T, F: Future<Output = T>>(
     list.into_iter().map(|(_, done)| done).collect()
 }
 
-async fn ask(
+async fn query_host(
     link: &impl ObservationSession,
     host: &HostName,
     probes: &BTreeSet<Probe>,
     secrets: &SecretStore,
 ) -> ObservedHost {
     match link.observe(probes, secrets).await {
-        Ok(observation) => ObservedHost::observed(host, observation, 1),
-        Err(error) => ObservedHost::unreachable(host, why(&error)),
+        Ok(observation) => ObservedHost::from_observation(host, observation, 1),
+        Err(error) => ObservedHost::from_unreachable(host, to_unreachable(&error)),
     }
 }
 
-fn seen_event(seen: &ObservedHost, began: Instant) -> Event {
+fn build_seen_event(seen: &ObservedHost, began: Instant) -> Event {
     match &seen.reach {
         plan::HostReachability::Observed => {
             Event::Observed { host: seen.host.clone(), trips: seen.trips, took: began.elapsed() }
@@ -501,7 +520,11 @@ fn seen_event(seen: &ObservedHost, began: Instant) -> Event {
     }
 }
 
-fn why(error: &TransportError) -> UnreachableReason {
+fn to_unreachable(error: &TransportError) -> UnreachableReason {
     let untrusted = |text: &Option<String>| text.as_deref().map(UntrustedText::from);
-    UnreachableReason { why: reason(error), hint: untrusted(&error.hint), address: untrusted(&error.address) }
+    UnreachableReason {
+        why: describe_transport_error(error),
+        hint: untrusted(&error.hint),
+        address: untrusted(&error.address),
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Interval between two reports of one transfer.
-const PAUSE: Duration = Duration::from_millis(500);
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Permits one report per [`PAUSE`]; a shorter transfer reports nothing.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ impl Default for TransferThrottle {
 
 impl TransferThrottle {
     /// Returns whether a report is due.
-    pub fn due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        let due = now.duration_since(self.0) >= PAUSE;
+        let due = now.duration_since(self.0) >= REPORT_INTERVAL;
         if due {
             self.0 = now;
         }

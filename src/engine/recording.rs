@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The format version. Compatible additions keep it; any other change increments it.
-const VERSION: u32 = 1;
+const RECORDING_VERSION: u32 = 1;
 
 /// The answers of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,17 +52,17 @@ struct RecordingHeader {
 
 impl Recording {
     /// Collects the stored answers of an observation.
-    pub fn of(project: &Project, observed: &ObservedHosts) -> Self {
-        let secret = SecretExports::of(project);
-        let hosts = observed.seen.iter().map(|seen| host(seen, &secret, &observed.secrets)).collect();
+    pub fn from_observed(project: &Project, observed: &ObservedHosts) -> Self {
+        let secret = SecretExports::from_project(project);
+        let hosts = observed.seen.iter().map(|seen| record_host(seen, &secret, &observed.secrets)).collect();
         let forge = env!("CARGO_PKG_VERSION").to_owned();
-        let is_simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
+        let is_simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.is_hardware_simulated();
         let origin = if observed.seen.iter().any(is_simulated) { "simulated" } else { "field" };
-        Self { version: VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
+        Self { version: RECORDING_VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
     }
 
     /// Returns the recording limited to some of its hosts.
-    pub fn narrowed(&self, hosts: &[HostName]) -> Self {
+    pub fn narrow_to_hosts(&self, hosts: &[HostName]) -> Self {
         let kept = self.hosts.iter().filter(|recorded| hosts.contains(&recorded.host)).cloned().collect();
         Self { hosts: kept, ..self.clone() }
     }
@@ -71,7 +71,7 @@ impl Recording {
     pub fn without_commands(mut self) -> Self {
         let exchanges = self.hosts.iter_mut().flat_map(|host| &mut host.answers);
         for probe in exchanges.flat_map(|exchange| &mut exchange.probes) {
-            *probe = probe::without_script(probe);
+            *probe = probe::with_script_digest(probe);
         }
         self
     }
@@ -84,13 +84,13 @@ impl Recording {
         let no = |error: serde_json::Error| format!("it is not a recording: {error}");
         let head: RecordingHeader = serde_json::from_str(text).map_err(no)?;
         match head.version {
-            VERSION => serde_json::from_str(text).map_err(no),
-            other => Err(format!("it has version {other}; this forge supports version {VERSION}")),
+            RECORDING_VERSION => serde_json::from_str(text).map_err(no),
+            other => Err(format!("it has version {other}; this forge supports version {RECORDING_VERSION}")),
         }
     }
 
     /// Returns the recorded API state of a host's node.
-    pub(super) fn node(&self, host: &HostName) -> ObservedNode {
+    pub(super) fn node_seen(&self, host: &HostName) -> ObservedNode {
         let recorded = self.hosts.iter().find(|recorded| recorded.host == *host);
         let unknown = || ObservedNode::Unknown { why: "not in the recording".into() };
         recorded.and_then(|recorded| recorded.node.clone()).unwrap_or_else(unknown)
@@ -100,18 +100,18 @@ impl Recording {
     ///
     /// # Errors
     /// The host was unreachable when the recording was made.
-    pub(super) fn answers(&self, host: &HostName) -> Result<Observation, TransportError> {
+    pub(super) fn replay_answers(&self, host: &HostName) -> Result<Observation, TransportError> {
         let Some(recorded) = self.hosts.iter().find(|recorded| recorded.host == *host) else {
             return Ok(Observation::default());
         };
         match &recorded.reach {
-            HostReachability::Observed => Ok(probe::replay(&recorded.answers, &facts::snippets())),
-            HostReachability::Unreachable(why) => Err(unreachable(why)),
+            HostReachability::Observed => Ok(probe::replay_exchanges(&recorded.answers, &facts::fact_snippets())),
+            HostReachability::Unreachable(why) => Err(to_recorded_error(why)),
         }
     }
 }
 
-fn unreachable(why: &UnreachableReason) -> TransportError {
+fn to_recorded_error(why: &UnreachableReason) -> TransportError {
     TransportError {
         kind: TransportErrorKind::Connect,
         message: why.why.raw().to_owned(),
@@ -123,13 +123,13 @@ fn unreachable(why: &UnreachableReason) -> TransportError {
     }
 }
 
-fn host(seen: &ObservedHost, secret: &SecretExports, secrets: &SecretStore) -> HostRecording {
-    let scrub = |text: &str| secrets.scrub(text);
+fn record_host(seen: &ObservedHost, secret: &SecretExports, secrets: &SecretStore) -> HostRecording {
+    let scrub = |text: &str| secrets.scrub_secrets(text);
     let mut answers = seen.observation.exchanges().to_vec();
     for exchange in &mut answers {
-        match exchange.probes.iter().any(|probe| secret.is(probe)) {
-            true => exchange.withhold("is a secret, and recordings contain no secrets"),
-            false => exchange.clean(&scrub),
+        match exchange.probes.iter().any(|probe| secret.contains_probe(probe)) {
+            true => exchange.withhold_answer("is a secret, and recordings contain no secrets"),
+            false => exchange.remove_secrets(&scrub),
         }
     }
     let reach = match &seen.reach {
@@ -146,7 +146,7 @@ fn host(seen: &ObservedHost, secret: &SecretExports, secrets: &SecretStore) -> H
 struct SecretExports(BTreeSet<String>);
 
 impl SecretExports {
-    fn of(project: &Project) -> Self {
+    fn from_project(project: &Project) -> Self {
         let mut names = BTreeSet::new();
         for recipe in project.recipes.values() {
             for step in &recipe.steps {
@@ -160,7 +160,7 @@ impl SecretExports {
 
     /// Reports whether a probe reads a secret export. Such probes are named after the export, with the turn's key in
     /// brackets.
-    fn is(&self, probe: &Probe) -> bool {
+    fn contains_probe(&self, probe: &Probe) -> bool {
         let Probe::Check { id, .. } = probe else { return false };
         let whole = id.split_once('[').map_or(id.as_str(), |(whole, _)| whole);
         self.0.contains(id) || self.0.contains(whole)

@@ -13,17 +13,17 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// UUIDs, also with `_` as in cgroup names, and serial numbers of PCI devices (`b8-ce-f6-03-00-1a-2b-3c`).
-const FORMS: &str =
+const UUID_PATTERN: &str =
     r"(?i)[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|\b[0-9a-f]{2}(?:-[0-9a-f]{2}){7}\b";
 
 /// `Serial Number : 1654922003536`, `[SN] Serial number: MT2008X12345`, `"serial": "…"`, `<serial>…</serial>`.
-const SERIALS: &str =
+const SERIAL_PATTERN: &str =
     r#"(?i)\bserial(?:[ _-]?(?:number|num|no))?\.?"?\s*[:=>]\s*"?([a-z0-9._/-]+)|\bS/N\s*[:=]\s*([a-z0-9._/-]+)"#;
 
-const WORDS: &str = "[A-Za-z0-9]+";
+const WORD_PATTERN: &str = "[A-Za-z0-9]+";
 
 /// Words that form one serial number: `0324-1180-7734`.
-const COMPOUNDS: &str = "[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+";
+const COMPOUND_PATTERN: &str = "[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+";
 
 /// Compounds with fewer digits are names and versions.
 const FEWEST_DIGITS: usize = 5;
@@ -40,45 +40,45 @@ impl Recording {
     ///
     /// # Errors
     /// One of forge's own patterns is invalid.
-    pub fn redacted<'f>(
+    pub fn redact_identifiers<'f>(
         mut self,
         facts: impl Iterator<Item = &'f Facts>,
         declared: &[String],
     ) -> Result<Self, regex::Error> {
         let forms = IdentifierPatterns {
-            uuids: Regex::new(FORMS)?,
-            serials: Regex::new(SERIALS)?,
-            words: Regex::new(WORDS)?,
-            compounds: Regex::new(COMPOUNDS)?,
+            uuids: Regex::new(UUID_PATTERN)?,
+            serials: Regex::new(SERIAL_PATTERN)?,
+            words: Regex::new(WORD_PATTERN)?,
+            compounds: Regex::new(COMPOUND_PATTERN)?,
         };
-        let known = forms.read_known(declared.iter().cloned().chain(self.questions()));
+        let known = forms.collect_known_words(declared.iter().cloned().chain(self.collect_probe_texts()));
         let found = RefCell::new(FoundIdentifiers::default());
-        facts.filter_map(machine_id).for_each(|id| found.borrow_mut().number_unless_known(id, &known));
+        facts.filter_map(read_machine_id).for_each(|id| found.borrow_mut().number_unless_known(id, &known));
         let collect = |text: &str| {
-            forms.collect(text, &known, &mut found.borrow_mut());
+            forms.collect_identifiers(text, &known, &mut found.borrow_mut());
             text.to_owned()
         };
-        self.each_text(&collect);
+        self.rewrite_texts(&collect);
         let found = found.into_inner();
-        self.each_text(&|text| forms.replace(text, &found));
+        self.rewrite_texts(&|text| forms.replace_identifiers(text, &found));
         Ok(self)
     }
 
-    fn questions(&self) -> BTreeSet<String> {
+    fn collect_probe_texts(&self) -> BTreeSet<String> {
         let probes = self.hosts.iter().flat_map(|host| &host.answers).flat_map(|exchange| &exchange.probes);
         let texts = probes.filter_map(|probe| serde_json::to_string(probe).ok());
         // In JSON, `\n` and `\t` end in a letter that is not part of the next word.
         texts.map(|text| text.replace("\\n", " ").replace("\\t", " ")).collect()
     }
 
-    fn each_text(&mut self, change: &dyn Fn(&str) -> String) {
+    fn rewrite_texts(&mut self, change: &dyn Fn(&str) -> String) {
         for exchange in self.hosts.iter_mut().flat_map(|host| &mut host.answers) {
-            exchange.clean(change);
+            exchange.remove_secrets(change);
         }
     }
 }
 
-fn machine_id(facts: &Facts) -> Option<&str> {
+fn read_machine_id(facts: &Facts) -> Option<&str> {
     let id = facts.0.get("identity")?.as_ref().ok()?.get("machine_id").and_then(Value::as_str)?;
     (id.len() == 32).then_some(id)
 }
@@ -89,7 +89,7 @@ struct FoundIdentifiers(BTreeMap<String, usize>);
 
 impl FoundIdentifiers {
     fn number_unless_known(&mut self, identifier: &str, known: &BTreeSet<String>) {
-        let plain = plain(identifier);
+        let plain = normalize_identifier(identifier);
         if !self.0.contains_key(&plain) && !known.contains(&plain) {
             let number = self.0.len() + 1;
             self.0.insert(plain, number);
@@ -97,20 +97,20 @@ impl FoundIdentifiers {
     }
 
     /// Returns the replacement of an identifier, or the identifier itself if it is kept.
-    fn stand_in(&self, identifier: &str) -> String {
+    fn replacement_for(&self, identifier: &str) -> String {
         self.0
-            .get(&plain(identifier))
-            .map_or_else(|| identifier.to_owned(), |number| digits_in_form(identifier, *number))
+            .get(&normalize_identifier(identifier))
+            .map_or_else(|| identifier.to_owned(), |number| format_number_like(identifier, *number))
     }
 }
 
 /// Normalizes the spellings of an identifier.
-fn plain(identifier: &str) -> String {
+fn normalize_identifier(identifier: &str) -> String {
     identifier.to_ascii_lowercase().replace('_', "-")
 }
 
 /// Returns `number` in the form of `identifier`: `0000-01` for 1 and `ab12-cd`.
-fn digits_in_form(identifier: &str, mut number: usize) -> String {
+fn format_number_like(identifier: &str, mut number: usize) -> String {
     let mut form: Vec<char> = identifier.chars().collect();
     for place in form.iter_mut().rev().filter(|place| place.is_ascii_alphanumeric()) {
         *place = char::from(b'0' + (number % 10) as u8);
@@ -128,20 +128,20 @@ struct IdentifierPatterns {
 
 impl IdentifierPatterns {
     /// Returns the words and UUIDs of texts that must be kept, as spelled by [`plain`].
-    fn read_known(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
+    fn collect_known_words(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
         let mut known = BTreeSet::new();
         for text in texts {
             let words = self.words.find_iter(&text).chain(self.compounds.find_iter(&text));
             let all = self.uuids.find_iter(&text).chain(words);
-            known.extend(all.filter(|one| one.len() >= SHORTEST_SERIAL).map(|one| plain(one.as_str())));
+            known.extend(all.filter(|one| one.len() >= SHORTEST_SERIAL).map(|one| normalize_identifier(one.as_str())));
         }
         known
     }
 
-    fn collect(&self, text: &str, known: &BTreeSet<String>, found: &mut FoundIdentifiers) {
+    fn collect_identifiers(&self, text: &str, known: &BTreeSet<String>, found: &mut FoundIdentifiers) {
         for uuid in self.uuids.find_iter(text).map(|uuid| uuid.as_str()) {
             let says_nothing = uuid.chars().all(|c| matches!(c, '0' | '-' | '_'));
-            if !says_nothing && plain(uuid) != EFI_VARIABLES {
+            if !says_nothing && normalize_identifier(uuid) != EFI_VARIABLES {
                 found.number_unless_known(uuid, known);
             }
         }
@@ -158,8 +158,8 @@ impl IdentifierPatterns {
         }
     }
 
-    fn replace(&self, text: &str, found: &FoundIdentifiers) -> String {
-        let stand_in = |all: &Captures<'_>| found.stand_in(&all[0]);
+    fn replace_identifiers(&self, text: &str, found: &FoundIdentifiers) -> String {
+        let stand_in = |all: &Captures<'_>| found.replacement_for(&all[0]);
         let text = self.uuids.replace_all(text, stand_in);
         let text = self.compounds.replace_all(&text, stand_in);
         self.words.replace_all(&text, stand_in).into_owned()
@@ -185,7 +185,7 @@ mod tests {
         S/N: 0000-0000-0008\nserial: /dev/ttyS0, 115200-8n1";
 
     /// Builds a recording of hosts that all printed the same text for a check.
-    fn recording(hosts: &[&str], printed: &str) -> Recording {
+    fn recording_of(hosts: &[&str], printed: &str) -> Recording {
         let host = |name: &&str| {
             serde_json::json!({ "host": name, "reach": "observed", "answers": [{
                 "asked": "check", "limit_s": 5, "probes": [{ "check": { "id": "a", "script": "true", "user": null, "cwd": null, "env": [], "timeout_s": null } }],
@@ -197,7 +197,7 @@ mod tests {
         Recording::parse(&text.to_string()).unwrap()
     }
 
-    fn facts() -> Facts {
+    fn facts_with_machine_id() -> Facts {
         let identity = serde_json::json!({ "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4" });
         Facts([("identity".to_owned(), Ok(identity))].into())
     }
@@ -205,16 +205,18 @@ mod tests {
     #[test]
     fn an_identifier_has_one_number_everywhere_and_declared_ones_stay() {
         let declared = ["mount: { device: UUID=2A7C11F0-7f0e-4a6f-9d6f-6d2f3c1b9a55 }".to_owned()];
-        let redacted = recording(&["a", "b"], PRINTED).redacted([&facts()].into_iter(), &declared).unwrap();
-        assert_eq!(redacted, recording(&["a", "b"], REDACTED));
+        let redacted = recording_of(&["a", "b"], PRINTED)
+            .redact_identifiers([&facts_with_machine_id()].into_iter(), &declared)
+            .unwrap();
+        assert_eq!(redacted, recording_of(&["a", "b"], REDACTED));
     }
 
     #[test]
     fn what_a_question_names_stays() {
-        let mut asked = recording(&["a"], "806f8ea2-6428-1096-a076-bb687fb45fb0");
+        let mut asked = recording_of(&["a"], "806f8ea2-6428-1096-a076-bb687fb45fb0");
         let text = serde_json::to_string(&asked.hosts[0].answers[0].probes[0]).unwrap();
         let text = text.replace("true", "nvidia-smi -i GPU-806f8ea2-6428-1096-a076-bb687fb45fb0");
         asked.hosts[0].answers[0].probes[0] = serde_json::from_str(&text).unwrap();
-        assert_eq!(asked.clone().redacted(std::iter::empty(), &[]).unwrap(), asked);
+        assert_eq!(asked.clone().redact_identifiers(std::iter::empty(), &[]).unwrap(), asked);
     }
 }

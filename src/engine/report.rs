@@ -84,54 +84,54 @@ pub struct VerifyReport {
 impl RunReport {
     /// Returns the exit code for the report.
     pub fn exit_code(&self) -> ExitCode {
-        let of_hosts = self.hosts.iter().flat_map(HostReport::codes);
+        let of_hosts = self.hosts.iter().flat_map(HostReport::list_exit_codes);
         let of_run = [self.budget_spent.then_some(ExitCode::Budget), self.interrupted.then_some(ExitCode::Interrupted)];
-        let worst = ExitCode::worst(of_hosts.chain(of_run.into_iter().flatten()));
+        let worst = ExitCode::pick_worst(of_hosts.chain(of_run.into_iter().flatten()));
         // Undone work has a cause with its own code, unless that cause lies outside of this run.
         match worst {
-            ExitCode::Done if self.hosts.iter().any(HostReport::left_undone) => ExitCode::HostsFailed,
+            ExitCode::Done if self.hosts.iter().any(HostReport::has_undone_steps) => ExitCode::HostsFailed,
             worst => worst,
         }
     }
 
-    pub fn count(&self, outcome: HostOutcome) -> usize {
+    pub fn count_hosts(&self, outcome: HostOutcome) -> usize {
         self.hosts.iter().filter(|h| h.outcome == outcome).count()
     }
 }
 
 impl HostReport {
-    fn codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
+    fn list_exit_codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
         let outcome = match self.outcome {
             HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Skipped | HostOutcome::Cancelled => None,
             HostOutcome::Pending => Some(ExitCode::Pending),
             // A host that failed by its verification alone has its own code.
-            HostOutcome::Failed if self.failed_by_verification() => None,
+            HostOutcome::Failed if self.has_failed_by_verification() => None,
             HostOutcome::Blocked | HostOutcome::Failed => Some(ExitCode::HostsFailed),
             HostOutcome::Stale => Some(ExitCode::Stale),
             HostOutcome::Locked => Some(ExitCode::Locked),
             HostOutcome::Unreachable => Some(ExitCode::Unreachable),
         };
-        let steps = self.steps.iter().filter_map(|s| s.result.code());
-        let verify = self.verify.iter().filter_map(|v| v.result.code());
+        let steps = self.steps.iter().filter_map(|s| s.result.exit_code());
+        let verify = self.verify.iter().filter_map(|v| v.result.exit_code());
         outcome.into_iter().chain(steps).chain(verify)
     }
 
-    fn left_undone(&self) -> bool {
+    fn has_undone_steps(&self) -> bool {
         let undone = |step: &StepReport| matches!(step.result, StepResult::Skipped { .. } | StepResult::Cancelled);
         self.outcome == HostOutcome::Cancelled || self.steps.iter().any(undone)
     }
 
-    fn failed_by_verification(&self) -> bool {
+    fn has_failed_by_verification(&self) -> bool {
         let step_failed = self.steps.iter().any(|s| matches!(s.result, StepResult::Failed { .. }));
-        !step_failed && self.verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed))
+        !step_failed && self.verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::VerifyFailed))
     }
 
     /// Returns the combined outcome of steps and verifications. An unknown step was not changed, so it makes a host
     /// `skipped`, never `ok`.
-    pub fn outcome_of(steps: &[StepReport], verify: &[VerifyReport]) -> HostOutcome {
+    pub fn compute_outcome(steps: &[StepReport], verify: &[VerifyReport]) -> HostOutcome {
         let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
-        let verify_failed = verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed));
-        let unproven = verify.iter().any(|v| v.result.code() == Some(ExitCode::Unknown));
+        let verify_failed = verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::VerifyFailed));
+        let unproven = verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::Unknown));
         if any(|r| matches!(r, StepResult::Failed { .. })) || verify_failed {
             HostOutcome::Failed
         } else if any(|r| matches!(r, StepResult::Blocked { .. })) {
@@ -154,7 +154,7 @@ impl HostReport {
 
 impl StepResult {
     /// Returns the exit code of this result alone, if it has one.
-    pub fn code(&self) -> Option<ExitCode> {
+    pub fn exit_code(&self) -> Option<ExitCode> {
         match self {
             Self::Changed
             | Self::AlreadyOk { .. }
@@ -172,7 +172,7 @@ impl StepResult {
 
 impl VerifyResult {
     /// Returns the exit code of this result alone, if it has one.
-    pub fn code(&self) -> Option<ExitCode> {
+    pub fn exit_code(&self) -> Option<ExitCode> {
         match self {
             Self::Held | Self::NotApplicable { .. } | Self::Skipped { .. } => None,
             Self::Failed { .. } => Some(ExitCode::VerifyFailed),

@@ -20,7 +20,7 @@ impl RestartLimiter {
 
     /// Returns once a host may restart the services of `steps`. The result holds the places until it is dropped. Places
     /// are acquired in the order of the steps, which prevents deadlocks between hosts.
-    pub async fn enter(&self, steps: BTreeSet<StepIndex>) -> Vec<OwnedSemaphorePermit> {
+    pub async fn acquire_permits(&self, steps: BTreeSet<StepIndex>) -> Vec<OwnedSemaphorePermit> {
         let Some(most) = self.most else { return Vec::new() };
         let mut places = Vec::new();
         for step in steps {
@@ -43,12 +43,12 @@ mod tests {
     async fn one_service_at_a_time_and_another_beside_it() {
         let restarts = RestartLimiter::new(Some(1));
         let step = |at| BTreeSet::from([StepIndex(at)]);
-        let first = restarts.enter(step(1)).await;
-        assert_eq!((first.len(), restarts.enter(step(2)).await.len()), (1, 1));
+        let first = restarts.acquire_permits(step(1)).await;
+        assert_eq!((first.len(), restarts.acquire_permits(step(2)).await.len()), (1, 1));
         let soon = std::time::Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, restarts.enter(step(1))).await.is_err(), "the place is taken");
+        assert!(tokio::time::timeout(soon, restarts.acquire_permits(step(1))).await.is_err(), "the place is taken");
         drop(first);
-        assert_eq!(restarts.enter(step(1)).await.len(), 1);
-        assert!(RestartLimiter::new(None).enter(step(1)).await.is_empty());
+        assert_eq!(restarts.acquire_permits(step(1)).await.len(), 1);
+        assert!(RestartLimiter::new(None).acquire_permits(step(1)).await.is_empty());
     }
 }

@@ -19,31 +19,34 @@ pub(super) enum HostStartRefusal {
 ///
 /// # Errors
 /// The host does not start.
-pub(super) async fn turn<'r>(run: &ApplyContext<'r>, host: &HostName) -> Result<SemaphorePermit<'r>, HostStartRefusal> {
+pub(super) async fn await_host_start<'r>(
+    run: &ApplyContext<'r>,
+    host: &HostName,
+) -> Result<SemaphorePermit<'r>, HostStartRefusal> {
     let came = async {
         // The cluster starts at once: its dependencies in both directions are reported step by step.
         if !run.canaries.contains(host) && !host.is_cluster() {
-            run.board.until(|standing| standing.may_follow(run.canaries, host).then_some(())).await;
+            run.board.wait_until(|standing| standing.may_start_after_canaries(run.canaries, host).then_some(())).await;
         }
         run.window.acquire().await.ok()
     };
     let permit = tokio::select! {
         biased;
-        () = run.cancel.reached(StopLevel::Finish) => None,
+        () = run.cancel.wait_for_level(StopLevel::Finish) => None,
         permit = came => permit,
     };
     let permit = permit.ok_or(HostStartRefusal::Stopped)?;
-    match spent(run) {
+    match check_failure_budget(run) {
         Some(reason) => Err(HostStartRefusal::Budget(reason)),
         None => Ok(permit),
     }
 }
 
 /// Returns why no further host may start. A canary that did not succeed uses up the whole budget.
-pub(super) fn spent(run: &ApplyContext<'_>) -> Option<String> {
-    let (failed, canary) = run
-        .board
-        .now(|standing| (standing.failed(), run.canaries.iter().find(|canary| standing.is_unsound(canary)).cloned()));
+pub(super) fn check_failure_budget(run: &ApplyContext<'_>) -> Option<String> {
+    let (failed, canary) = run.board.read_data(|standing| {
+        (standing.count_failed(), run.canaries.iter().find(|canary| standing.has_finished_badly(canary)).cloned())
+    });
     let allowed = match run.rollout.max_failed {
         _ if canary.is_some() => 0,
         Some(most) => most,
@@ -53,7 +56,7 @@ pub(super) fn spent(run: &ApplyContext<'_>) -> Option<String> {
         return None;
     }
     if !run.spent.swap(true, Ordering::Relaxed) {
-        run.say(Event::BudgetSpent { failed: failed.max(1), allowed });
+        run.emit_event(Event::BudgetSpent { failed: failed.max(1), allowed });
     }
     Some(match canary {
         Some(canary) => format!("not started: canary `{canary}` failed"),
@@ -62,7 +65,7 @@ pub(super) fn spent(run: &ApplyContext<'_>) -> Option<String> {
 }
 
 /// Records that hosts are skipped because too many are out of service.
-pub(super) fn stop_for(run: &ApplyContext<'_>, why: &str) {
+pub(super) fn stop_new_windows(run: &ApplyContext<'_>, why: &str) {
     tracing::debug!(why, "no more windows");
     run.spent.store(true, Ordering::Relaxed);
 }

@@ -98,20 +98,20 @@ pub struct ApplyContext<'a> {
 }
 
 impl<'a> ApplyContext<'a> {
-    pub fn say(&self, event: Event) {
+    pub fn emit_event(&self, event: Event) {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
     }
 
     /// Returns all steps of a recipe.
-    pub fn steps_of(&self, recipe: &str) -> Vec<StepIndex> {
+    pub fn list_recipe_steps(&self, recipe: &str) -> Vec<StepIndex> {
         let graph = &self.project.graph;
         let own = self.project.recipes.get(recipe).into_iter().flat_map(|r| r.steps.iter());
-        own.filter_map(|step| graph.find(recipe, &step.name)).collect()
+        own.filter_map(|step| graph.find_step(recipe, &step.name)).collect()
     }
 
     /// Returns the context for evaluation, with the current shared values.
-    pub fn ground<'s>(&'s self, shared: &'s SharedValues) -> PlanContext<'s> {
+    pub fn plan_context<'s>(&'s self, shared: &'s SharedValues) -> PlanContext<'s> {
         PlanContext {
             project: self.project,
             expander: self.expander,
@@ -124,13 +124,13 @@ impl<'a> ApplyContext<'a> {
     }
 
     /// Returns the evaluation context of one host.
-    pub fn case<'s>(
+    pub fn host_context<'s>(
         &'s self,
         shared: &'s SharedValues,
         host: &'s HostName,
         seen: &'s ObservedHost,
     ) -> Option<HostContext<'s>> {
-        HostContext::new(self.ground(shared), host, seen)
+        HostContext::new(self.plan_context(shared), host, seen)
     }
 }
 
@@ -139,19 +139,19 @@ impl<'a> ApplyContext<'a> {
 pub struct InFlightSteps(Mutex<BTreeMap<HostName, Vec<StepId>>>);
 
 impl InFlightSteps {
-    pub fn enter(&self, host: &HostName, steps: impl Iterator<Item = StepId>) {
+    pub fn set_steps(&self, host: &HostName, steps: impl Iterator<Item = StepId>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.clone(), steps.collect());
     }
 
-    pub fn leave(&self, host: &HostName) {
+    pub fn remove_host(&self, host: &HostName) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
     }
 
-    pub fn of(&self, host: &HostName) -> Vec<StepId> {
+    pub fn list_host_steps(&self, host: &HostName) -> Vec<StepId> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned().unwrap_or_default()
     }
 
-    pub fn list(&self) -> Vec<(HostName, StepId)> {
+    pub fn list_all_steps(&self) -> Vec<(HostName, StepId)> {
         let steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         steps.iter().flat_map(|(host, steps)| steps.iter().map(|step| (host.clone(), step.clone()))).collect()
     }
@@ -162,12 +162,12 @@ impl InFlightSteps {
 pub struct FinishedSteps(Mutex<BTreeMap<HostName, Vec<StepReport>>>);
 
 impl FinishedSteps {
-    pub fn note(&self, host: &HostName, reports: &[StepReport]) {
+    pub fn append_reports(&self, host: &HostName, reports: &[StepReport]) {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.entry(host.clone()).or_default().extend_from_slice(reports);
     }
 
-    pub fn of(&self, host: &HostName) -> Vec<StepReport> {
+    pub fn list_host_reports(&self, host: &HostName) -> Vec<StepReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned().unwrap_or_default()
     }
 }

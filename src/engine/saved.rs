@@ -6,19 +6,19 @@
 use super::observe::ObservedHosts;
 use super::recording::Recording;
 use super::run::RunOptions;
-use crate::config::{ExpansionState, InputFile, Project, StepExpander, changed_inputs};
+use crate::config::{ExpansionState, InputFile, Project, StepExpander, describe_changed_inputs};
 use crate::model::{DisruptionClass, HostName};
-use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, digest_of};
+use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, digest_json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The format version of a saved plan. Version 1 is the bare plan of `--json-into` and of runs, which cannot be
 /// applied.
-pub const SAVED_VERSION: u32 = 2;
+pub const SAVED_PLAN_VERSION: u32 = 2;
 
 /// The value of `result` in a saved plan.
-pub const SAVED: &str = "saved-plan";
+pub const SAVED_PLAN_RESULT: &str = "saved-plan";
 
 /// A plan saved for review and a later apply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,7 +82,7 @@ pub struct InputArtifact {
 }
 
 /// Why a plan of `--json-into` or of a run cannot be applied.
-const NOT_BOUND: &str = "it is a plan for display only: it does not contain its inputs";
+const UNBOUND_PLAN_REASON: &str = "it is a plan for display only: it does not contain its inputs";
 
 /// Keys that distinguish a plan from an inventory. Their values are ignored: they may be large and are not validated
 /// yet.
@@ -116,8 +116,8 @@ impl SavedPlan {
         options: &RunOptions,
     ) -> Self {
         let saved = Self {
-            version: SAVED_VERSION,
-            result: SAVED.to_owned(),
+            version: SAVED_PLAN_VERSION,
+            result: SAVED_PLAN_RESULT.to_owned(),
             forge: env!("CARGO_PKG_VERSION").to_owned(),
             digest: String::new(),
             made: SavedPlanOrigin {
@@ -125,24 +125,24 @@ impl SavedPlan {
                 user: options.user.clone(),
                 controller: options.controller.clone(),
             },
-            selection: SavedPlanSelection::of(on, options),
-            inputs: project.inputs(),
-            artifacts: artifacts(project, observed, options),
-            withheld: apart(&plan, again),
-            counts: plan.counts(),
+            selection: SavedPlanSelection::from_options(on, options),
+            inputs: project.list_input_files(),
+            artifacts: collect_artifacts(project, observed, options),
+            withheld: list_differing_hosts(&plan, again),
+            counts: plan.count_steps(),
             plan,
             observed: recording,
         };
-        saved.sealed()
+        saved.with_digest()
     }
 
     /// Returns the saved plan with its digest.
-    pub fn sealed(self) -> Self {
-        Self { digest: self.own_digest(), ..self }
+    pub fn with_digest(self) -> Self {
+        Self { digest: self.compute_digest(), ..self }
     }
 
     /// Returns whether a text is meant as a plan rather than an inventory, which has other keys.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn is_plan_text(text: &str) -> bool {
         if !text.trim_start().starts_with('{') {
             return false;
         }
@@ -158,24 +158,24 @@ impl SavedPlan {
         let no = |error: serde_json::Error| format!("it is not a saved plan: {error}");
         let head: SavedPlanHeader = serde_json::from_str(text).map_err(no)?;
         match (head.result.as_str(), head.version) {
-            (SAVED, SAVED_VERSION) => serde_json::from_str(text).map_err(no),
-            (SAVED, version) if version > SAVED_VERSION => {
-                Err(format!("it has version {version}; this forge supports up to version {SAVED_VERSION}"))
+            (SAVED_PLAN_RESULT, SAVED_PLAN_VERSION) => serde_json::from_str(text).map_err(no),
+            (SAVED_PLAN_RESULT, version) if version > SAVED_PLAN_VERSION => {
+                Err(format!("it has version {version}; this forge supports up to version {SAVED_PLAN_VERSION}"))
             }
-            ("plan", _) => Err(NOT_BOUND.to_owned()),
-            _ if head.id.is_some() => Err(NOT_BOUND.to_owned()),
+            ("plan", _) => Err(UNBOUND_PLAN_REASON.to_owned()),
+            _ if head.id.is_some() => Err(UNBOUND_PLAN_REASON.to_owned()),
             _ => Err("it is not a saved plan".to_owned()),
         }
     }
 
     /// Returns whether the file is unaltered since it was written. This detects accidents only: an author of an
     /// alteration can recompute the digest. A signature and planning again detect that.
-    pub fn is_whole(&self) -> bool {
-        self.own_digest() == self.digest
+    pub fn is_unaltered(&self) -> bool {
+        self.compute_digest() == self.digest
     }
 
     /// Destructured without `..`, so that a new field that is not covered does not compile.
-    fn own_digest(&self) -> String {
+    fn compute_digest(&self) -> String {
         let Self {
             version,
             result,
@@ -190,7 +190,7 @@ impl SavedPlan {
             plan,
             observed,
         } = self;
-        digest_of(&((version, result, forge, made, selection), (inputs, artifacts, withheld, counts, plan, observed)))
+        digest_json(&((version, result, forge, made, selection), (inputs, artifacts, withheld, counts, plan, observed)))
     }
 
     /// Returns the policy under which the plan was made.
@@ -199,16 +199,21 @@ impl SavedPlan {
     }
 
     /// Returns the differences between the plan's inputs and the current ones, as lowercase fragments.
-    pub fn changed_inputs(&self, project: &Project) -> Vec<String> {
+    pub fn list_changed_inputs(&self, project: &Project) -> Vec<String> {
         let now = env!("CARGO_PKG_VERSION");
         let forge = (self.forge != now).then(|| format!("made by forge {}, this is forge {now}", self.forge));
-        forge.into_iter().chain(changed_inputs(&self.inputs, &project.inputs())).collect()
+        forge.into_iter().chain(describe_changed_inputs(&self.inputs, &project.list_input_files())).collect()
     }
 
     /// Returns the differences to the currently declared artifacts, as lowercase fragments. `observed` contains the
     /// plan's own answers.
-    pub fn changed_artifacts(&self, project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Vec<String> {
-        let now = artifacts(project, observed, options);
+    pub fn list_changed_artifacts(
+        &self,
+        project: &Project,
+        observed: &ObservedHosts,
+        options: &RunOptions,
+    ) -> Vec<String> {
+        let now = collect_artifacts(project, observed, options);
         let gone = self.artifacts.iter().filter(|one| !now.contains(one));
         gone.map(|one| match now.iter().find(|other| other.name == one.name) {
             Some(other) => format!("artifact `{}`: sha256 changed from {} to {}", one.name, one.sha256, other.sha256),
@@ -218,37 +223,37 @@ impl SavedPlan {
     }
 
     /// Returns how the plan made now from the same answers differs, if it does.
-    pub fn difference(&self, again: &Plan) -> Option<String> {
-        plan::difference(&self.plan, again, &self.withheld.iter().cloned().collect())
-            .or_else(|| (self.counts != self.plan.counts()).then(|| "the counts differ".to_owned()))
+    pub fn find_difference(&self, again: &Plan) -> Option<String> {
+        plan::find_difference(&self.plan, again, &self.withheld.iter().cloned().collect())
+            .or_else(|| (self.counts != self.plan.count_steps()).then(|| "the counts differ".to_owned()))
     }
 }
 
 impl SavedPlanSelection {
-    fn of(on: Option<&str>, options: &RunOptions) -> Self {
-        let (step, skip) = options.filter.patterns();
+    fn from_options(on: Option<&str>, options: &RunOptions) -> Self {
+        let (step, skip) = options.filter.written_patterns();
         Self { on: on.map(str::to_owned), step, skip, max_disruption: options.policy.max_disruption }
     }
 }
 
 /// Returns the hosts for which a recording does not give the same plan.
-fn apart(plan: &Plan, again: &Plan) -> Vec<HostName> {
+fn list_differing_hosts(plan: &Plan, again: &Plan) -> Vec<HostName> {
     // Both contain the same hosts, in the order of the inventory.
     let differ = plan.hosts.iter().zip(&again.hosts).filter(|(host, other)| host != other);
     differ.map(|(host, _)| host.host.clone()).collect()
 }
 
 /// Collects the artifacts declared by the steps of all hosts.
-fn artifacts(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Vec<InputArtifact> {
+fn collect_artifacts(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Vec<InputArtifact> {
     let expander = StepExpander::new(project);
-    let ground = observed.ground(project, &expander, options);
+    let ground = observed.plan_context(project, &expander, options);
     let mut found = BTreeSet::new();
     for seen in &observed.seen {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
-        for turn in case.turns() {
+        for turn in case.expand_local_steps() {
             let ExpansionState::Resource(resource) = &turn.expanded.state else { continue };
             found.extend(resource.artifact().map(|artifact| InputArtifact {
-                name: artifact.source.name_in(project.root()),
+                name: artifact.source.lock_entry_name(project.inventory_root()),
                 sha256: artifact.sha256.to_string(),
             }));
         }

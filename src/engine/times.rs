@@ -19,20 +19,20 @@ struct WorkTime {
 impl WorkTimes {
     /// Starts or continues a host's clock.
     pub fn resume(&self, host: &HostName) {
-        self.with(host, |time| time.resume(Instant::now()));
+        self.with_timer(host, |time| time.resume(Instant::now()));
     }
 
     /// Stops a host's clock while it waits for its turn or for another host.
     pub fn pause(&self, host: &HostName) {
-        self.with(host, |time| time.pause(Instant::now()));
+        self.with_timer(host, |time| time.pause(Instant::now()));
     }
 
     /// Returns the host's working time up to now.
-    pub fn took(&self, host: &HostName) -> Duration {
-        self.with(host, |time| time.took(Instant::now()))
+    pub fn time_worked(&self, host: &HostName) -> Duration {
+        self.with_timer(host, |time| time.time_worked(Instant::now()))
     }
 
-    fn with<T>(&self, host: &HostName, of: impl FnOnce(&mut WorkTime) -> T) -> T {
+    fn with_timer<T>(&self, host: &HostName, of: impl FnOnce(&mut WorkTime) -> T) -> T {
         of(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(host.clone()).or_default())
     }
 }
@@ -43,11 +43,11 @@ impl WorkTime {
     }
 
     fn pause(&mut self, now: Instant) {
-        self.before = self.took(now);
+        self.before = self.time_worked(now);
         self.since = None;
     }
 
-    fn took(&self, now: Instant) -> Duration {
+    fn time_worked(&self, now: Instant) -> Duration {
         self.before + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
@@ -60,12 +60,12 @@ mod tests {
     fn only_work_is_counted() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut time = WorkTime::default();
-        assert_eq!(time.took(began), Duration::ZERO, "not started yet");
+        assert_eq!(time.time_worked(began), Duration::ZERO, "not started yet");
         time.resume(began);
         time.pause(began + 3 * second);
-        assert_eq!(time.took(began + 60 * second), 3 * second, "it waits");
+        assert_eq!(time.time_worked(began + 60 * second), 3 * second, "it waits");
         time.pause(began + 61 * second);
         time.resume(began + 100 * second);
-        assert_eq!(time.took(began + 102 * second), 5 * second);
+        assert_eq!(time.time_worked(began + 102 * second), 5 * second);
     }
 }

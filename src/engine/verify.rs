@@ -1,9 +1,9 @@
 //! Verify: compares the declared state with one observation. Changes nothing.
 
-use super::apply::VERSION;
+use super::apply::REPORT_VERSION;
 use super::event::{Event, VerifyResult};
 use super::observe::ObservedHosts;
-use super::prove::from_plan;
+use super::prove::report_planned_verification;
 use super::report::{HostReport, RunReport, VerifyReport};
 use super::run::{EventSender, RunOptions};
 use crate::config::Project;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// Makes the plan for an observation.
 pub fn plan(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Plan {
-    plan::plan(&inputs(project, observed, options))
+    plan::plan(&plan_inputs(project, observed, options))
 }
 
 /// Returns the inputs of that plan.
-pub(super) fn inputs<'i>(
+pub(super) fn plan_inputs<'i>(
     project: &'i Project,
     observed: &'i ObservedHosts,
     options: &'i RunOptions,
@@ -43,13 +43,13 @@ pub fn verify(
 ) -> RunReport {
     let took = |host: &HostPlan| observed.took_by.get(&host.host).copied().unwrap_or_default();
     RunReport {
-        version: VERSION,
+        version: REPORT_VERSION,
         run: options.run.clone(),
         verb: "verify".to_owned(),
         cluster: project.cluster.clone(),
         plan: None,
         simulated: plan.simulated.clone(),
-        hosts: plan.hosts.iter().map(|host| of_host(project, host, took(host), events)).collect(),
+        hosts: plan.hosts.iter().map(|host| verify_host(project, host, took(host), events)).collect(),
         budget_spent: false,
         interrupted: false,
         evict_busy: None,
@@ -57,20 +57,21 @@ pub fn verify(
     }
 }
 
-fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &EventSender) -> HostReport {
+fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &EventSender) -> HostReport {
     let (outcome, reason, hint) = match &plan.reach {
         HostReachability::Unreachable(why) => (HostOutcome::Unreachable, why.why.clone(), why.hint.clone()),
         HostReachability::Observed => match &plan.refused {
-            Some(refused) => (HostOutcome::Ok, unprivileged(refused), Some(refused.hint.clone())),
-            None => (HostOutcome::Ok, bare(project, &plan.host), None),
+            Some(refused) => (HostOutcome::Ok, describe_missing_root(refused), Some(refused.hint.clone())),
+            None => (HostOutcome::Ok, describe_empty_host(project, &plan.host), None),
         },
     };
-    let steps = plan.steps.iter().map(of_step);
-    let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
+    let steps = plan.steps.iter().map(verify_step);
+    let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
     let undeclared = plan.undeclared.clone();
-    let mut report = HostReport { verify, hint, undeclared, took, ..super::host::empty(&plan.host, outcome, reason) };
+    let mut report =
+        HostReport { verify, hint, undeclared, took, ..super::host::empty_report(&plan.host, outcome, reason) };
     if report.outcome == HostOutcome::Ok {
-        report.outcome = HostReport::outcome_of(&[], &report.verify);
+        report.outcome = HostReport::compute_outcome(&[], &report.verify);
     }
     let finished =
         Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() };
@@ -79,12 +80,12 @@ fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &EventSen
     report
 }
 
-fn unprivileged(refused: &HostRefusal) -> UntrustedText {
+fn describe_missing_root(refused: &HostRefusal) -> UntrustedText {
     format!("{}: state readable only by root is unknown", refused.why.raw()).into()
 }
 
 /// Returns why a host has no results: no recipe declares anything for it.
-pub(super) fn bare(project: &Project, host: &HostName) -> UntrustedText {
+pub(super) fn describe_empty_host(project: &Project, host: &HostName) -> UntrustedText {
     match project.instances.get(host).is_none_or(Vec::is_empty) {
         true => "no recipe is applied to it".into(),
         false => UntrustedText::default(),
@@ -92,7 +93,7 @@ pub(super) fn bare(project: &Project, host: &HostName) -> UntrustedText {
 }
 
 /// Reports a step that does not match as a failed verification.
-fn of_step(step: &StepPlan) -> VerifyReport {
+fn verify_step(step: &StepPlan) -> VerifyReport {
     let reason = step.reason.clone();
     // A precaution applies to a step that was observed to match; a pending package may change it later.
     let is_precaution =
@@ -135,8 +136,8 @@ mod tests {
             envelope: Some(envelope(foresight)),
             ..sample::step("site", "absent", "/etc/x", StepVerdict::Change, "nothing is there")
         };
-        assert_eq!(of_step(&step(ChangeCertainty::Precaution)).result, VerifyResult::Held);
+        assert_eq!(verify_step(&step(ChangeCertainty::Precaution)).result, VerifyResult::Held);
         let failed = VerifyResult::Failed { reason: "does not match: nothing is there".into() };
-        assert_eq!(of_step(&step(ChangeCertainty::Predicted)).result, failed);
+        assert_eq!(verify_step(&step(ChangeCertainty::Predicted)).result, failed);
     }
 }

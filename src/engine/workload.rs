@@ -82,7 +82,7 @@ impl PlanWorkload {
             .enumerate()
             .flat_map(|(wave, hosts)| hosts.iter().map(move |host| (host, wave)))
             .collect();
-        for host in plan.hosts.iter().filter(|host| host.acts()) {
+        for host in plan.hosts.iter().filter(|host| host.will_run()) {
             let lane = match waves.get(&host.host) {
                 _ if rollout.canaries.contains(&host.host) => WorkloadLane::Canaries,
                 Some(wave) => WorkloadLane::Wave(*wave),
@@ -117,36 +117,36 @@ impl PlanWorkload {
     }
 
     /// Updates the progress by an event at the time `now`.
-    pub fn event(&mut self, event: &Event, now: Instant) {
+    pub fn apply_event(&mut self, event: &Event, now: Instant) {
         match event {
-            Event::HostStarted { host, .. } => self.begin(host),
+            Event::HostStarted { host, .. } => self.start_host(host),
             Event::StepStarted { host, step, .. } => {
-                let number = self.steps.number(step);
-                self.with(host, |load| load.script.begin(number, now));
+                let number = self.steps.step_number(step);
+                self.update_host(host, |load| load.script.begin_step(number, now));
             }
             Event::StepFinished { host, step, result, took, .. } => self.finish_step(host, step, result, *took),
-            Event::Rebooting { host, .. } => self.with(host, |load| load.rebooting = Some(now)),
+            Event::Rebooting { host, .. } => self.update_host(host, |load| load.rebooting = Some(now)),
             Event::Rebooted { host, reboot } => {
                 self.reboot.get_or_insert(reboot.took);
-                self.with(host, |load| {
+                self.update_host(host, |load| {
                     load.rebooting = None;
                     load.reboots = load.reboots.saturating_sub(1);
                 });
             }
             // Reboots that were planned as possible but not needed are dropped.
-            Event::WindowClosed { host } => self.with(host, |load| load.reboots = 0),
+            Event::WindowClosed { host } => self.update_host(host, |load| load.reboots = 0),
             Event::HostFinished { host, outcome, .. } => self.finish_host(host, *outcome),
             _ => {}
         }
     }
 
-    fn with(&mut self, host: &HostName, change: impl FnOnce(&mut HostWorkload)) {
+    fn update_host(&mut self, host: &HostName, change: impl FnOnce(&mut HostWorkload)) {
         if let Some(load) = self.hosts.get_mut(host) {
             change(load);
         }
     }
 
-    fn begin(&mut self, host: &HostName) {
+    fn start_host(&mut self, host: &HostName) {
         if let Some(load) = self.hosts.get_mut(host).filter(|load| !load.begun) {
             load.begun = true;
             self.queued -= usize::from(!host.is_cluster());
@@ -154,10 +154,10 @@ impl PlanWorkload {
     }
 
     fn finish_step(&mut self, host: &HostName, step: &StepId, result: &StepResult, took: Duration) {
-        let number = self.steps.number(step);
-        let whole = step.key.is_some().then(|| self.steps.number(&StepId { key: None, ..step.clone() }));
+        let number = self.steps.step_number(step);
+        let whole = step.key.is_some().then(|| self.steps.step_number(&StepId { key: None, ..step.clone() }));
         let Some(load) = self.hosts.get_mut(host) else { return };
-        let share = load.script.end(number, took);
+        let share = load.script.end_step(number, took);
         // A step that never started was skipped: blocked, unknown before it acted, or one of the results below.
         let left_alone = share.is_none() && matches!(result, StepResult::Blocked { .. } | StepResult::Unknown { .. });
         if let Some(share) = share
@@ -180,7 +180,7 @@ impl PlanWorkload {
 
     /// Completes a host. Steps that already matched are not always reported; all other open steps did not run.
     fn finish_host(&mut self, host: &HostName, outcome: HostOutcome) {
-        self.begin(host);
+        self.start_host(host);
         let Some(load) = self.hosts.remove(host) else { return };
         self.done += load.open.len();
         if !matches!(outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Pending) {
@@ -190,28 +190,29 @@ impl PlanWorkload {
 
     /// Estimates the remaining time. Returns `None` if a remaining step or reboot has no known duration, or if all work
     /// of known duration is done.
-    pub fn estimate(&self, now: Instant) -> Option<Duration> {
+    pub fn estimate_remaining(&self, now: Instant) -> Option<Duration> {
         let mut lanes: BTreeMap<WorkloadLane, LaneWorkload> = BTreeMap::new();
         let mut restarts = vec![Duration::ZERO; self.steps.took.len()];
         for load in self.hosts.values() {
-            let left = load.left(&self.steps, self.reboot, now)?;
-            lanes.entry(load.lane).or_default().add(left, load.windowed);
+            let left = load.remaining_time(&self.steps, self.reboot, now)?;
+            lanes.entry(load.lane).or_default().add_host(left, load.windowed);
             for step in load.open.iter().filter(|step| self.steps.restarts[**step]) {
                 restarts[*step] += self.steps.took[*step]?;
             }
         }
         let mut estimate = WorkloadEstimate::default();
         for (lane, load) in lanes {
-            estimate.add(lane, load.span(self.limits));
+            estimate.add_lane(lane, load.estimate_duration(self.limits));
         }
-        let restarting = self.limits.max_restarting.and_then(|most| Some(divide(*restarts.iter().max()?, most)));
+        let restarting =
+            self.limits.max_restarting.and_then(|most| Some(divide_duration(*restarts.iter().max()?, most)));
         let total = estimate.total().max(restarting.unwrap_or_default());
         (!total.is_zero()).then_some(total)
     }
 }
 
 impl StepTimes {
-    fn number(&mut self, step: &StepId) -> usize {
+    fn step_number(&mut self, step: &StepId) -> usize {
         if let Some(number) = self.numbers.get(step) {
             return *number;
         }
@@ -226,11 +227,12 @@ impl StepTimes {
 impl HostWorkload {
     fn new(host: &HostPlan, lane: WorkloadLane, steps: &mut StepTimes, past: &PastDurations) -> Self {
         let mut open = Vec::new();
-        for step in host.steps.iter().filter(|step| step.acts()) {
-            let number = steps.number(&step.id);
+        for step in host.steps.iter().filter(|step| step.will_run()) {
+            let number = steps.step_number(&step.id);
             steps.took[number] = past.steps.get(&step.id).copied();
             // For a host out of service, restarts are not limited.
-            steps.restarts[number] |= host.window.is_none() && crate::plan::class(step) >= DisruptionClass::D1;
+            steps.restarts[number] |=
+                host.window.is_none() && crate::plan::step_disruption(step) >= DisruptionClass::D1;
             open.push(number);
         }
         let reboots = host.window.as_ref().map_or(0, |window| window.reboots.len());
@@ -239,7 +241,7 @@ impl HostWorkload {
     }
 
     /// Returns the remaining time of this host alone.
-    fn left(&self, steps: &StepTimes, reboot: Option<Duration>, now: Instant) -> Option<Duration> {
+    fn remaining_time(&self, steps: &StepTimes, reboot: Option<Duration>, now: Instant) -> Option<Duration> {
         let mut left = Duration::ZERO;
         for step in &self.open {
             left += steps.took[*step]?;
@@ -257,17 +259,17 @@ impl HostWorkload {
 }
 
 impl RunningScript {
-    fn begin(&mut self, step: usize, now: Instant) {
+    fn begin_step(&mut self, step: usize, now: Instant) {
         self.since.get_or_insert(now);
         self.steps.push(step);
     }
 
     /// Returns the step's share of its script's duration, if it ran in one.
-    fn end(&mut self, step: usize, took: Duration) -> Option<Duration> {
+    fn end_step(&mut self, step: usize, took: Duration) -> Option<Duration> {
         if !self.steps.contains(&step) {
             return None;
         }
-        let share = divide(took, self.steps.len());
+        let share = divide_duration(took, self.steps.len());
         self.over += 1;
         if self.over >= self.steps.len() {
             *self = Self::default();
@@ -285,16 +287,16 @@ struct LaneWorkload {
 }
 
 impl LaneWorkload {
-    fn add(&mut self, left: Duration, windowed: bool) {
+    fn add_host(&mut self, left: Duration, windowed: bool) {
         self.windowed |= windowed;
         self.longest = self.longest.max(left);
         self.sum += left;
     }
 
     /// Returns the duration with as many parallel hosts as permitted.
-    fn span(self, limits: WorkloadLimits) -> Duration {
+    fn estimate_duration(self, limits: WorkloadLimits) -> Duration {
         let width = if self.windowed { limits.parallel.min(limits.max_unavailable) } else { limits.parallel };
-        self.longest.max(divide(self.sum, width))
+        self.longest.max(divide_duration(self.sum, width))
     }
 }
 
@@ -307,7 +309,7 @@ struct WorkloadEstimate {
 }
 
 impl WorkloadEstimate {
-    fn add(&mut self, lane: WorkloadLane, span: Duration) {
+    fn add_lane(&mut self, lane: WorkloadLane, span: Duration) {
         match lane {
             WorkloadLane::Canaries => self.canaries += span,
             WorkloadLane::Wave(_) => self.waves += span,
@@ -320,7 +322,7 @@ impl WorkloadEstimate {
     }
 }
 
-fn divide(time: Duration, by: usize) -> Duration {
+fn divide_duration(time: Duration, by: usize) -> Duration {
     time / u32::try_from(by.max(1)).unwrap_or(u32::MAX)
 }
 

@@ -1,6 +1,6 @@
 //! `boot`: the current boot of the host.
 
-use super::read::{done, field, unread};
+use super::read::{find_field, require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -28,24 +28,25 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
-    let id = field(text, "id").filter(|id| !id.is_empty()).ok_or_else(|| unread("the boot id", output))?;
+    let text = require_success(output)?;
+    let id =
+        find_field(text, "id").filter(|id| !id.is_empty()).ok_or_else(|| unparsed_answer("the boot id", output))?;
     let btime = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());
-    Ok(json!({ "id": id, "btime": btime.ok_or_else(|| unread("`btime`", output))? }))
+    Ok(json!({ "id": id, "btime": btime.ok_or_else(|| unparsed_answer("`btime`", output))? }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn id_and_time_are_read() {
         // origin: field, Debian 12
         let text = "id\t1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c\nbtime 1795253207\n";
         let expected = json!({"id": "1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c", "btime": 1_795_253_207});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(why(&FACT, 0, "id\tx\n"), "`btime` is not in the answer");
-        assert_eq!(why(&FACT, 1, "id\t"), "its snippet failed with status 1");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(expect_unknown(&FACT, 0, "id\tx\n"), "`btime` is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 1, "id\t"), "its snippet failed with status 1");
     }
 }

@@ -15,7 +15,7 @@ pub struct CgroupOwner {
 }
 
 /// Parses `/proc/PID/cgroup` of both cgroup versions.
-pub fn owner(text: &str) -> CgroupOwner {
+pub fn parse_cgroup(text: &str) -> CgroupOwner {
     let rows = text.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         Some((fields.next()?, fields.next()?, fields.next()?))
@@ -30,20 +30,20 @@ pub fn owner(text: &str) -> CgroupOwner {
     let all: Vec<&str> = rows.iter().flat_map(|(_, _, path)| path.split('/')).collect();
     CgroupOwner {
         path: path.to_owned(),
-        unit: path.split('/').find(|name| name.ends_with(".service") || name.ends_with(".scope")).map(unescaped),
-        pod_uid: all.iter().find_map(|name| pod(name)),
-        container: all.iter().find_map(|name| container(name)),
-        slurm_job: all.iter().find_map(|name| job(name)),
+        unit: path.split('/').find(|name| name.ends_with(".service") || name.ends_with(".scope")).map(unescape_unit),
+        pod_uid: all.iter().find_map(|name| parse_pod_uid(name)),
+        container: all.iter().find_map(|name| parse_container_id(name)),
+        slurm_job: all.iter().find_map(|name| parse_job_number(name)),
     }
 }
 
 /// Returns a unit's name without the two escapes that systemd uses in control group paths.
-fn unescaped(name: &str) -> String {
+fn unescape_unit(name: &str) -> String {
     name.strip_prefix('_').unwrap_or(name).replace("\\x2d", "-")
 }
 
 /// Returns the UID in `kubepods-burstable-podUID.slice` (with underscores) or `podUID`.
-fn pod(name: &str) -> Option<String> {
+fn parse_pod_uid(name: &str) -> Option<String> {
     let name = name.strip_suffix(".slice").unwrap_or(name);
     let uid = name
         .rsplit_once("pod")
@@ -54,13 +54,13 @@ fn pod(name: &str) -> Option<String> {
 }
 
 /// Returns the id in `cri-containerd-ID.scope`, `docker-ID.scope` or a folder with that name.
-fn container(name: &str) -> Option<String> {
+fn parse_container_id(name: &str) -> Option<String> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit(['-', ':']).next()?;
     (id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())).then(|| id.to_owned())
 }
 
-fn job(name: &str) -> Option<String> {
+fn parse_job_number(name: &str) -> Option<String> {
     let number = name.strip_prefix("job_")?;
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then(|| number.to_owned())
 }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn units_are_told() {
-        let unit = |text| owner(text).unit;
+        let unit = |text| parse_cgroup(text).unit;
         assert_eq!(
             unit("0::/system.slice/nvidia-persistenced.service\n").as_deref(),
             Some("nvidia-persistenced.service")
@@ -95,19 +95,19 @@ mod tests {
         );
         let cgroupfs = format!("0::/kubepods/burstable/pod12345678-1234-1234-1234-123456789abc/{id}\n");
         for text in [systemd, cgroupfs] {
-            let owner = owner(&text);
+            let owner = parse_cgroup(&text);
             assert_eq!(owner.pod_uid.as_deref(), Some("12345678-1234-1234-1234-123456789abc"), "{text}");
             assert_eq!(owner.container.as_deref(), Some(id));
         }
         let guaranteed = "0::/kubepods.slice/kubepods-podd80f4a0e_576f_47a8_a0cf_69dc23dc1980.slice/x\n";
-        assert_eq!(owner(guaranteed).pod_uid.as_deref(), Some("d80f4a0e-576f-47a8-a0cf-69dc23dc1980"));
-        assert_eq!(owner("0::/system.slice/tripod.service\n").pod_uid, None);
+        assert_eq!(parse_cgroup(guaranteed).pod_uid.as_deref(), Some("d80f4a0e-576f-47a8-a0cf-69dc23dc1980"));
+        assert_eq!(parse_cgroup("0::/system.slice/tripod.service\n").pod_uid, None);
     }
 
     #[test]
     fn jobs_of_slurm_are_told_under_both_versions() {
         // origin: field, compute nodes in tests of public tools
-        let job = |text| owner(text).slurm_job;
+        let job = |text| parse_cgroup(text).slurm_job;
         assert_eq!(
             job("0::/system.slice/slurmstepd.scope/job_1392969/step_0/user/task_0\n").as_deref(),
             Some("1392969")

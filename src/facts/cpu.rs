@@ -1,7 +1,7 @@
 //! `cpu`: processors.
 
-use super::alike::same;
-use super::read::{done, field, text_or_null, unread};
+use super::alike::compare_value;
+use super::read::{find_field, require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("model", "model name of the first processor, null if the kernel reports none (most Arm hosts)"),
     ],
     reads: &["/sys/devices/system/cpu/online", "/proc/cpuinfo"],
-    alike: &[same("count"), same("model")],
+    alike: &[compare_value("count"), compare_value("model")],
     snippet: FactSnippet {
         name: "cpu",
         snippet: "read -r o </sys/devices/system/cpu/online || exit; printf 'online\\t%s\\n' \"$o\"\n\
@@ -29,13 +29,15 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
-    let count = field(text, "online").and_then(count).ok_or_else(|| unread("the list of processors", output))?;
-    Ok(json!({ "count": count, "model": text_or_null(field(text, "model")) }))
+    let text = require_success(output)?;
+    let count = find_field(text, "online")
+        .and_then(count_processors)
+        .ok_or_else(|| unparsed_answer("the list of processors", output))?;
+    Ok(json!({ "count": count, "model": text_or_null(find_field(text, "model")) }))
 }
 
 /// Counts a list such as `0-7,9,16-31`.
-fn count(list: &str) -> Option<u64> {
+fn count_processors(list: &str) -> Option<u64> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -47,15 +49,15 @@ fn count(list: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn lists_of_processors_are_counted() {
         // origin: field, Debian 12
         let expected = json!({"count": 2, "model": "Intel(R) Xeon(R) Processor"});
-        assert_eq!(parsed(&FACT, "online\t0-1\nmodel\t Intel(R) Xeon(R) Processor\n"), Ok(expected));
-        assert_eq!(parsed(&FACT, "online\t0-7,9,16-31\n"), Ok(json!({"count": 25, "model": null})));
-        assert_eq!(why(&FACT, 0, "online\t3-1\n"), "the list of processors is not in the answer");
-        assert_eq!(why(&FACT, 1, "online\t"), "its snippet failed with status 1");
+        assert_eq!(parse_stdout(&FACT, "online\t0-1\nmodel\t Intel(R) Xeon(R) Processor\n"), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, "online\t0-7,9,16-31\n"), Ok(json!({"count": 25, "model": null})));
+        assert_eq!(expect_unknown(&FACT, 0, "online\t3-1\n"), "the list of processors is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 1, "online\t"), "its snippet failed with status 1");
     }
 }

@@ -1,7 +1,7 @@
 //! `disk`: free space on the filesystems that provisioning fills.
 
-use super::alike::each;
-use super::read::unread;
+use super::alike::compare_each;
+use super::read::unparsed_answer;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("total", "size of its filesystem, in bytes"),
     ],
     reads: &["df -B1 --output=avail,size,file / /boot /var /tmp"],
-    alike: &[each("", "", &["total"])],
+    alike: &[compare_each("", "", &["total"])],
     snippet: FactSnippet {
         name: "disk",
         snippet: "need df; df -B1 --output=avail,size,file / /boot /var /tmp",
@@ -29,14 +29,14 @@ pub(super) const FACT: Fact = Fact {
 
 /// A missing path has no line and makes `df` exit with 1; `/` always exists.
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let rows: Map<String, Value> = output.stdout.raw().lines().filter_map(row).collect();
+    let rows: Map<String, Value> = output.stdout.raw().lines().filter_map(parse_row).collect();
     match rows.contains_key("/") {
         true => Ok(Value::Object(rows)),
-        false => Err(unread("`/`", output)),
+        false => Err(unparsed_answer("`/`", output)),
     }
 }
 
-fn row(line: &str) -> Option<(String, Value)> {
+fn parse_row(line: &str) -> Option<(String, Value)> {
     let mut words = line.split_whitespace();
     let (available, total): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     Some((words.next()?.to_owned(), json!({ "available": available, "total": total })))
@@ -45,7 +45,7 @@ fn row(line: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn room_is_read_per_path() {
@@ -53,7 +53,7 @@ mod tests {
         let text = "     Avail  1B-blocks File\n 515944448  536870912 /\n2527440896 2527653888 /tmp\n";
         let expected = json!({"/": {"available": 515_944_448, "total": 536_870_912},
                               "/tmp": {"available": 2_527_440_896u64, "total": 2_527_653_888u64}});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(why(&FACT, 1, "Avail\n"), "`/` is not in the answer");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(expect_unknown(&FACT, 1, "Avail\n"), "`/` is not in the answer");
     }
 }

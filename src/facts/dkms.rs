@@ -1,8 +1,8 @@
 //! `dkms`: modules that are built on the host.
 
-use super::alike::tally;
+use super::alike::compare_counts;
 use super::command::dkms;
-use super::read::done;
+use super::read::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -21,7 +21,7 @@ pub(super) const FACT: Fact = Fact {
         ("note", "warning of dkms, null without one"),
     ],
     reads: &["dkms status"],
-    alike: &[tally("", &["module", "version", "kernel", "state"])],
+    alike: &[compare_counts("", &["module", "version", "kernel", "state"])],
     snippet: FactSnippet {
         name: "dkms",
         snippet: "command -v dkms >/dev/null 2>&1 || exit 0; LC_ALL=C dkms status",
@@ -34,9 +34,9 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut entries = Vec::new();
-    for line in done(output)?.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let entry = dkms::line(line)
-            .ok_or_else(|| UnansweredReason::new("`dkms status` has an unexpected format").said(line))?;
+    for line in require_success(output)?.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let entry = dkms::parse_dkms_line(line)
+            .ok_or_else(|| UnansweredReason::new("`dkms status` has an unexpected format").with_message(line))?;
         entries.push(json!({
             "module": entry.module, "version": entry.version, "kernel": entry.kernel,
             "arch": entry.arch, "state": entry.state, "note": entry.note,
@@ -48,14 +48,14 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn entries_are_listed() {
         // origin: source, dkms 3's status
         let expected = json!([{"module": "nvidia", "version": "560.35.03", "kernel": "5.15.0-130-generic", "arch": "x86_64", "state": "installed", "note": null}]);
-        assert_eq!(parsed(&FACT, "nvidia/560.35.03, 5.15.0-130-generic, x86_64: installed\n"), Ok(expected));
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
-        assert_eq!(why(&FACT, 0, "odd\n"), "`dkms status` has an unexpected format");
+        assert_eq!(parse_stdout(&FACT, "nvidia/560.35.03, 5.15.0-130-generic, x86_64: installed\n"), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
+        assert_eq!(expect_unknown(&FACT, 0, "odd\n"), "`dkms status` has an unexpected format");
     }
 }

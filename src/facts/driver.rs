@@ -1,9 +1,11 @@
 //! `driver`: the NVIDIA driver: loaded, on disk, in userspace and as a package.
 
-use super::alike::{entries, same};
+use super::alike::{compare_entries, compare_value};
 use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::nvidia_version::{self, is_version};
-use super::read::{OutputSection, done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::read::{
+    OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -84,41 +86,42 @@ pub(super) const FACT: Fact = Fact {
         "rpm -qf --qf '%{NAME}\\t%{VERSION}' /usr/bin/nvidia-smi",
     ],
     alike: &[
-        same("loaded"),
-        same("flavor"),
-        same("disk"),
-        same("disk_flavor"),
-        same("userspace"),
-        same("package"),
-        same("packaged"),
-        same("method"),
-        entries("params"),
-        same("gpus"),
+        compare_value("loaded"),
+        compare_value("flavor"),
+        compare_value("disk"),
+        compare_value("disk_flavor"),
+        compare_value("userspace"),
+        compare_value("package"),
+        compare_value("packaged"),
+        compare_value("method"),
+        compare_entries("params"),
+        compare_value("gpus"),
     ],
     snippet: FactSnippet { name: "driver", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
-    let host = part(&parts, "host").ok_or_else(|| super::read::unread("the kernel's release", output))?;
-    let mut driver = loaded(&parts);
-    driver.extend(disk(&parts, host.field(2)));
-    let library = part(&parts, "library").map(|part| part.field(1));
+    let parts = split_sections(require_success(output)?);
+    let host =
+        find_section(&parts, "host").ok_or_else(|| super::read::unparsed_answer("the kernel's release", output))?;
+    let mut driver = loaded_fields(&parts);
+    driver.extend(disk_fields(&parts, host.field_at(2)));
+    let library = find_section(&parts, "library").map(|part| part.field_at(1));
     driver.insert("userspace".into(), library.map_or(Value::Null, library_version));
-    driver.extend(installed(&parts));
-    driver.insert("gpus".into(), json!(host.field(1).parse::<u64>().ok()));
+    driver.extend(package_fields(&parts));
+    driver.insert("gpus".into(), json!(host.field_at(1).parse::<u64>().ok()));
     Ok(Value::Object(driver))
 }
 
-fn named<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+fn to_fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-fn loaded(parts: &[OutputSection<'_>]) -> Map<String, Value> {
-    let told = part(parts, "version");
-    let loaded = told.and_then(|part| nvidia_version::parse(part.body));
-    let module = part(parts, "module").and_then(|part| part.line());
+fn loaded_fields(parts: &[OutputSection<'_>]) -> Map<String, Value> {
+    let told = find_section(parts, "version");
+    let loaded = told.and_then(|part| nvidia_version::parse_driver_version(part.body));
+    let module = find_section(parts, "module").and_then(|part| part.first_line());
     let version = match (&loaded, module) {
         (Some(loaded), _) => loaded.version.as_str().into(),
         (None, Some(version)) => version.into(),
@@ -130,25 +133,25 @@ fn loaded(parts: &[OutputSection<'_>]) -> Map<String, Value> {
         None if version.is_null() => Value::Null,
         None => unknown_part("the loaded driver does not report its flavor"),
     };
-    let params = part(parts, "params").map(|part| nvidia_version::params(part.body));
-    named([("loaded", version), ("flavor", flavor), ("params", json!(params))])
+    let params = find_section(parts, "params").map(|part| nvidia_version::parse_driver_params(part.body));
+    to_fields([("loaded", version), ("flavor", flavor), ("params", json!(params))])
 }
 
-fn disk(parts: &[OutputSection<'_>], running: &str) -> Map<String, Value> {
-    if part(parts, "lacks").is_some() {
+fn disk_fields(parts: &[OutputSection<'_>], running: &str) -> Map<String, Value> {
+    if find_section(parts, "lacks").is_some() {
         let unknown = || unknown_part("`modinfo` is missing");
-        return named([("disk", unknown()), ("disk_flavor", unknown()), ("kernels", unknown())]);
+        return to_fields([("disk", unknown()), ("disk_flavor", unknown()), ("kernels", unknown())]);
     }
     let modules = parts.iter().filter(|part| part.name() == "disk");
     let modules: Vec<(&str, KernelModuleInfo)> =
-        modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
+        modules.filter_map(|part| Some((part.field_at(1), modinfo::parse_modinfo(part.body)?))).collect();
     let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
-    let flavor = |module: &KernelModuleInfo| or_unknown(module.flavor(), || "its license is unknown".to_owned());
+    let flavor = |module: &KernelModuleInfo| value_or_unknown(module.flavor(), || "its license is unknown".to_owned());
     let entry =
         |module: &KernelModuleInfo| json!({ "version": module.version, "flavor": flavor(module), "file": module.file });
     let kernels: Map<String, Value> =
         modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), entry(module))).collect();
-    named([
+    to_fields([
         ("disk", text_or_null(own.and_then(|module| module.version.as_deref()))),
         ("disk_flavor", own.map_or(Value::Null, flavor)),
         ("kernels", kernels.into()),
@@ -157,28 +160,28 @@ fn disk(parts: &[OutputSection<'_>], running: &str) -> Map<String, Value> {
 
 fn library_version(path: &str) -> Value {
     let version = path.rsplit_once(".so.").map(|(_, version)| version).filter(|version| is_version(version));
-    or_unknown(version, || format!("the file name of the management library `{path}` contains no version"))
+    value_or_unknown(version, || format!("the file name of the management library `{path}` contains no version"))
 }
 
-fn installed(parts: &[OutputSection<'_>]) -> Map<String, Value> {
-    let package = part(parts, "package");
-    let uninstaller = part(parts, "uninstaller").is_some();
+fn package_fields(parts: &[OutputSection<'_>]) -> Map<String, Value> {
+    let package = find_section(parts, "package");
+    let uninstaller = find_section(parts, "uninstaller").is_some();
     let method = match (package.is_some(), uninstaller) {
         (true, true) => Value::from("mixed"),
         (true, false) => Value::from("package"),
         (false, true) => Value::from("runfile"),
         (false, false) => Value::Null,
     };
-    named([
-        ("package", text_or_null(package.map(|part| part.field(1)))),
-        ("packaged", text_or_null(package.map(|part| upstream(part.field(2))))),
+    to_fields([
+        ("package", text_or_null(package.map(|part| part.field_at(1)))),
+        ("packaged", text_or_null(package.map(|part| upstream_version(part.field_at(2))))),
         ("method", method),
         ("uninstaller", uninstaller.into()),
     ])
 }
 
 /// Returns a package's version without epoch and revision.
-fn upstream(version: &str) -> &str {
+fn upstream_version(version: &str) -> &str {
     let version = version.split_once(':').map_or(version, |(_, rest)| rest);
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
 }
@@ -186,18 +189,18 @@ fn upstream(version: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed};
+    use crate::facts::read::testing::{expand_separators, parse_stdout};
 
     const LOADED: &str = include_str!("../../tests/samples/version-proprietary.txt");
 
-    fn of(text: &str) -> Value {
-        parsed(&FACT, &printed(text)).expect("is known")
+    fn parse_text(text: &str) -> Value {
+        parse_stdout(&FACT, &expand_separators(text)).expect("is known")
     }
 
     #[test]
     fn the_four_versions_are_told_apart() {
         // origin: reconstructed after a node with 560.35.03 whose userspace was upgraded
-        let driver = of(&format!(
+        let driver = parse_text(&format!(
             "@@module\n560.35.03\n\n@@version\n{LOADED}\n@@params\nEnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\n\n\
              @@host\t8\t5.15.0-130-generic\n\n@@disk\t5.15.0-130-generic\nfilename:       /lib/modules/5.15.0-130-generic/updates/dkms/nvidia.ko\n\
              version:        560.35.05\nlicense:        NVIDIA\n\n@@disk\t5.15.0-131-generic\n\n\
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_host_without_a_driver_has_none() {
-        let driver = of("\n@@host\t0\t6.1.0-44-amd64\n");
+        let driver = parse_text("\n@@host\t0\t6.1.0-44-amd64\n");
         for field in ["loaded", "flavor", "disk", "disk_flavor", "userspace", "package", "packaged", "method", "params"]
         {
             assert_eq!(driver[field], Value::Null, "{field}");
@@ -224,13 +227,17 @@ mod tests {
 
     #[test]
     fn two_ways_of_installing_are_seen() {
-        assert_eq!(of("@@host\t0\tk\n@@uninstaller\n")["method"], "runfile");
-        assert_eq!(of("@@host\t0\tk\n@@uninstaller\n@@package\tnvidia-utils-560\t560.35.03-1\n")["method"], "mixed");
+        assert_eq!(parse_text("@@host\t0\tk\n@@uninstaller\n")["method"], "runfile");
+        assert_eq!(
+            parse_text("@@host\t0\tk\n@@uninstaller\n@@package\tnvidia-utils-560\t560.35.03-1\n")["method"],
+            "mixed"
+        );
     }
 
     #[test]
     fn what_cannot_be_told_says_why() {
-        let driver = of("@@version\nodd\n@@host\t0\tk\n@@lacks\tmodinfo\n@@library\t/usr/lib/libnvidia-ml.so.1\n");
+        let driver =
+            parse_text("@@version\nodd\n@@host\t0\tk\n@@lacks\tmodinfo\n@@library\t/usr/lib/libnvidia-ml.so.1\n");
         assert_eq!(driver["loaded"]["unknown"], "`/proc/driver/nvidia/version` has an unexpected format");
         assert_eq!(driver["disk"]["unknown"], "`modinfo` is missing");
         assert_eq!(

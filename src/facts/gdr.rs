@@ -1,9 +1,9 @@
 //! `gdr`: how adapters access the memory of GPUs.
 
-use super::alike::same;
+use super::alike::compare_value;
 use super::command::modinfo;
 use super::command::nvidia_version;
-use super::read::{done, part, parts, text_or_null, unknown_part, unread};
+use super::read::{find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer};
 use super::table;
 use super::{Fact, FactShape};
 use crate::model::Value;
@@ -59,30 +59,32 @@ pub(super) const FACT: Fact = Fact {
         "/sys/bus/pci/devices/*/{vendor,class,device}",
     ],
     alike: &[
-        same("path"),
-        same("peermem.loaded"),
-        same("peermem.version"),
-        same("peermem.registered"),
-        same("legacy"),
-        same("dmabuf"),
+        compare_value("path"),
+        compare_value("peermem.loaded"),
+        compare_value("peermem.version"),
+        compare_value("peermem.registered"),
+        compare_value("legacy"),
+        compare_value("dmabuf"),
     ],
     snippet: FactSnippet { name: "gdr", snippet: SNIPPET, timeout_s: 15, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
-    let kernel = part(&parts, "kernel").ok_or_else(|| unread("the kernel's release", output))?;
-    let told = part(&parts, "version").map(|part| nvidia_version::parse(part.body).map(|loaded| loaded.open));
-    let loaded = |name: &str| parts.iter().any(|part| part.name() == "loaded" && part.field(1) == name);
-    let gpus: Vec<_> = parts.iter().filter(|part| part.name() == "gpu").map(|part| table::gpu(part.field(1))).collect();
+    let parts = split_sections(require_success(output)?);
+    let kernel = find_section(&parts, "kernel").ok_or_else(|| unparsed_answer("the kernel's release", output))?;
+    let told = find_section(&parts, "version")
+        .map(|part| nvidia_version::parse_driver_version(part.body).map(|loaded| loaded.open));
+    let loaded = |name: &str| parts.iter().any(|part| part.name() == "loaded" && part.field_at(1) == name);
+    let gpus: Vec<_> =
+        parts.iter().filter(|part| part.name() == "gpu").map(|part| table::find_gpu_model(part.field_at(1))).collect();
     let able = !gpus.is_empty() && gpus.iter().all(|gpu| gpu.is_none_or(|gpu| gpu.has_gsp));
     let flavor = || unknown_part("the loaded driver does not report its flavor");
     let dmabuf = match told {
         Some(None) => flavor(),
-        open => (open == Some(Some(true)) && able && since(kernel.field(1), (5, 12))).into(),
+        open => (open == Some(Some(true)) && able && is_at_least(kernel.field_at(1), (5, 12))).into(),
     };
-    let registered = part(&parts, "registered").is_some() || part(&parts, "holds").is_some();
+    let registered = find_section(&parts, "registered").is_some() || find_section(&parts, "holds").is_some();
     let peermem = loaded("nvidia_peermem");
     let path = match dmabuf.as_bool() {
         _ if peermem && registered => "peermem".into(),
@@ -90,11 +92,11 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         Some(false) => Value::Null,
         None => flavor(),
     };
-    let (disk, built) = disk(&parts);
+    let (disk, built) = disk_values(&parts);
     Ok(json!({
         "path": path,
         "peermem": {
-            "loaded": peermem, "version": text_or_null(part(&parts, "peermem").and_then(|part| part.line())),
+            "loaded": peermem, "version": text_or_null(find_section(&parts, "peermem").and_then(|part| part.first_line())),
             "registered": registered, "disk": disk, "built_for_rdma": built,
         },
         "legacy": loaded("nv_peer_mem"),
@@ -102,11 +104,11 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     }))
 }
 
-fn disk(parts: &[super::read::OutputSection<'_>]) -> (Value, Value) {
-    if part(parts, "lacks").is_some() {
+fn disk_values(parts: &[super::read::OutputSection<'_>]) -> (Value, Value) {
+    if find_section(parts, "lacks").is_some() {
         return (unknown_part("`modinfo` is missing"), unknown_part("`modinfo` is missing"));
     }
-    match part(parts, "disk").and_then(|part| modinfo::parse(part.body)) {
+    match find_section(parts, "disk").and_then(|part| modinfo::parse_modinfo(part.body)) {
         None => (Value::Null, Value::Null),
         Some(module) => {
             (text_or_null(module.version.as_deref()), module.depends.iter().any(|name| name == "ib_core").into())
@@ -115,7 +117,7 @@ fn disk(parts: &[super::read::OutputSection<'_>]) -> (Value, Value) {
 }
 
 /// Returns whether a kernel release is `version` or later.
-fn since(release: &str, version: (u64, u64)) -> bool {
+fn is_at_least(release: &str, version: (u64, u64)) -> bool {
     let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse::<u64>().ok());
     matches!((numbers.next().flatten(), numbers.next().flatten()), (Some(major), Some(minor)) if (major, minor) >= version)
 }
@@ -123,16 +125,16 @@ fn since(release: &str, version: (u64, u64)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed};
+    use crate::facts::read::testing::{expand_separators, parse_stdout};
 
-    fn of(text: &str) -> Value {
-        parsed(&FACT, &printed(text)).expect("is known")
+    fn parse_text(text: &str) -> Value {
+        parse_stdout(&FACT, &expand_separators(text)).expect("is known")
     }
 
     #[test]
     fn the_path_follows_from_what_is_loaded() {
         // origin: reconstructed after the kernel's sysfs and the driver's README
-        let peermem = of(
+        let peermem = parse_text(
             "@@kernel\t5.15.0-130-generic\n@@version\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  560.35.03  x\n@@loaded\tnvidia_peermem\n\
                           @@peermem\n560.35.03\n@@registered\n@@disk\nfilename: /x.ko\nversion: 560.35.03\ndepends: nvidia,ib_core\n@@gpu\t0x2330\n",
         );
@@ -142,9 +144,9 @@ mod tests {
             json!({"loaded": true, "version": "560.35.03", "registered": true, "disk": "560.35.03", "built_for_rdma": true})
         );
         let open = "@@version\nNVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  x\n@@disk\n";
-        assert_eq!(of(&format!("@@kernel\t5.15.0-130-generic\n{open}@@gpu\t0x2330\n"))["path"], "dmabuf");
+        assert_eq!(parse_text(&format!("@@kernel\t5.15.0-130-generic\n{open}@@gpu\t0x2330\n"))["path"], "dmabuf");
         assert_eq!(
-            of(&format!("@@kernel\t5.4.0-200-generic\n{open}@@gpu\t0x2330\n"))["path"],
+            parse_text(&format!("@@kernel\t5.4.0-200-generic\n{open}@@gpu\t0x2330\n"))["path"],
             Value::Null,
             "an old kernel"
         );
@@ -152,14 +154,16 @@ mod tests {
 
     #[test]
     fn a_driver_that_does_not_tell_leaves_the_path_unknown() {
-        let odd = of("@@kernel\t5.15.0\n@@version\nodd\n@@disk\n@@gpu\t0x2330\n");
+        let odd = parse_text("@@kernel\t5.15.0\n@@version\nodd\n@@disk\n@@gpu\t0x2330\n");
         assert_eq!(odd["path"]["unknown"], "the loaded driver does not report its flavor");
         assert_eq!(odd["dmabuf"]["unknown"], "the loaded driver does not report its flavor");
     }
 
     #[test]
     fn a_module_built_before_the_rdma_stack_is_seen() {
-        let gdr = of("@@kernel\t5.15.0\n@@disk\nfilename: /x.ko\nversion: 560.35.03\ndepends: nvidia\n@@gpu\t0x2330\n");
+        let gdr = parse_text(
+            "@@kernel\t5.15.0\n@@disk\nfilename: /x.ko\nversion: 560.35.03\ndepends: nvidia\n@@gpu\t0x2330\n",
+        );
         assert_eq!((&gdr["peermem"]["built_for_rdma"], &gdr["path"]), (&json!(false), &Value::Null));
     }
 }

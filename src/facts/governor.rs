@@ -1,8 +1,8 @@
 //! `governor`: the policies for processor clocks and memory placement.
 
-use super::alike::{self, same, tidied};
-use super::read::{done, field};
-use super::secure_boot::bracketed;
+use super::alike::{self, compare_normalized, compare_value};
+use super::read::{find_field, require_success};
+use super::secure_boot::bracketed_word;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -35,28 +35,32 @@ pub(super) const FACT: Fact = Fact {
         "/proc/sys/kernel/numa_balancing",
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ],
-    alike: &[tidied("governors", alike::keys), same("numa_balancing"), same("thp")],
+    alike: &[
+        compare_normalized("governors", alike::sorted_keys),
+        compare_value("numa_balancing"),
+        compare_value("thp"),
+    ],
     snippet: FactSnippet { name: "governor", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
+    let text = require_success(output)?;
     let mut governors: BTreeMap<&str, u64> = BTreeMap::new();
     for governor in text.lines().filter_map(|line| line.strip_prefix("governor\t")) {
         *governors.entry(governor).or_default() += 1;
     }
     Ok(json!({
         "governors": governors,
-        "numa_balancing": field(text, "balancing").map(|value| value.trim() != "0"),
-        "thp": field(text, "thp").and_then(bracketed),
+        "numa_balancing": find_field(text, "balancing").map(|value| value.trim() != "0"),
+        "thp": find_field(text, "thp").and_then(bracketed_word),
     }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parsed;
+    use crate::facts::read::testing::parse_stdout;
 
     #[test]
     fn every_processor_counts() {
@@ -64,7 +68,7 @@ mod tests {
         let text = "governor\tperformance\ngovernor\tpowersave\ngovernor\tperformance\nbalancing\t1\nthp\talways [madvise] never\n";
         let expected =
             json!({"governors": {"performance": 2, "powersave": 1}, "numa_balancing": true, "thp": "madvise"});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(parsed(&FACT, ""), Ok(json!({"governors": {}, "numa_balancing": null, "thp": null})));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!({"governors": {}, "numa_balancing": null, "thp": null})));
     }
 }

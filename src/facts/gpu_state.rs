@@ -1,8 +1,10 @@
 //! `gpu_state`: the state of each GPU as reported by `nvidia-smi -q`.
 
-use super::alike::each;
+use super::alike::compare_each;
 use super::command::nvidia_smi::{self, SmiCell, SmiGpu};
-use super::read::{done, failed, guarded, parts, ran, unknown_part, unread};
+use super::read::{
+    command_failure, find_guarded_output, guarded, require_success, split_sections, unknown_part, unparsed_answer,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -52,7 +54,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
-    alike: &[each(
+    alike: &[compare_each(
         "",
         "bdf",
         &["persistence", "ecc.current", "mig.current", "fabric.state", "fabric.status", "recovery"],
@@ -62,40 +64,43 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(json!([])) };
+    let Some(ran) = find_guarded_output(&split_sections(require_success(output)?), "nvidia-smi")? else {
+        return Ok(json!([]));
+    };
     // Even with a corrupt infoROM (14) the GPUs are listed.
     if !matches!(ran.status, 0 | 14) {
-        let unknown = failed("nvidia-smi", &ran);
-        let meaning = nvidia_smi::meaning(ran.status).map(|meaning| format!(": {meaning}")).unwrap_or_default();
+        let unknown = command_failure("nvidia-smi", &ran);
+        let meaning =
+            nvidia_smi::describe_exit_status(ran.status).map(|meaning| format!(": {meaning}")).unwrap_or_default();
         return Err(UnansweredReason { why: unknown.why + &meaning, ..unknown });
     }
-    let mut listing = nvidia_smi::parse(ran.text);
+    let mut listing = nvidia_smi::parse_nvidia_smi(ran.text);
     if listing.gpus.is_empty() {
-        return Err(unread("a GPU", output));
+        return Err(unparsed_answer("a GPU", output));
     }
     listing.gpus.sort_by(|a, b| a.bdf.cmp(&b.bdf));
-    Ok(listing.gpus.iter().map(state).collect::<Vec<_>>().into())
+    Ok(listing.gpus.iter().map(build_gpu_state).collect::<Vec<_>>().into())
 }
 
-fn state(gpu: &SmiGpu) -> Value {
+fn build_gpu_state(gpu: &SmiGpu) -> Value {
     json!({
         "bdf": gpu.bdf,
-        "uuid": text(gpu, "GPU UUID"),
-        "model": text(gpu, "Product Name"),
-        "vbios": text(gpu, "VBIOS Version"),
-        "persistence": flag(gpu, "Persistence Mode"),
-        "ecc": modes(gpu, "ECC Mode"),
-        "ecc_uncorrected": uncorrected(gpu),
-        "mig": modes(gpu, "MIG Mode"),
-        "remaps": remaps(gpu),
-        "fabric": fabric(gpu),
-        "recovery": text(gpu, "GPU Recovery Action"),
-        "gsp_firmware": text(gpu, "GSP Firmware Version"),
+        "uuid": read_text(gpu, "GPU UUID"),
+        "model": read_text(gpu, "Product Name"),
+        "vbios": read_text(gpu, "VBIOS Version"),
+        "persistence": read_flag(gpu, "Persistence Mode"),
+        "ecc": read_modes(gpu, "ECC Mode"),
+        "ecc_uncorrected": read_uncorrected(gpu),
+        "mig": read_modes(gpu, "MIG Mode"),
+        "remaps": read_remaps(gpu),
+        "fabric": read_fabric(gpu),
+        "recovery": read_text(gpu, "GPU Recovery Action"),
+        "gsp_firmware": read_text(gpu, "GSP Firmware Version"),
     })
 }
 
 /// Marks a field of the listing that has no value, with the reason.
-fn untold(path: &str, cell: SmiCell<'_>) -> Value {
+fn unknown_cell(path: &str, cell: SmiCell<'_>) -> Value {
     unknown_part(match cell {
         SmiCell::Missing => format!("`nvidia-smi` does not report `{path}`"),
         SmiCell::Absent => format!("`nvidia-smi` reports `{path}` as not available"),
@@ -104,29 +109,29 @@ fn untold(path: &str, cell: SmiCell<'_>) -> Value {
 }
 
 /// Reads text; a value that the GPU does not have or the branch does not report is null.
-fn text(gpu: &SmiGpu, path: &str) -> Value {
-    match gpu.cell(path) {
+fn read_text(gpu: &SmiGpu, path: &str) -> Value {
+    match gpu.cell_at(path) {
         SmiCell::Value(text) => text.into(),
         SmiCell::Absent | SmiCell::Missing => Value::Null,
-        cell @ SmiCell::Failed(_) => untold(path, cell),
+        cell @ SmiCell::Failed(_) => unknown_cell(path, cell),
     }
 }
 
 /// Reads a flag; a value that is neither yes nor no is unknown, never false.
-fn flag(gpu: &SmiGpu, path: &str) -> Value {
-    match gpu.cell(path) {
+fn read_flag(gpu: &SmiGpu, path: &str) -> Value {
+    match gpu.cell_at(path) {
         SmiCell::Value("Enabled" | "Yes") => true.into(),
         SmiCell::Value("Disabled" | "No") => false.into(),
-        cell => untold(path, cell),
+        cell => unknown_cell(path, cell),
     }
 }
 
-fn count(gpu: &SmiGpu, path: &str) -> Value {
-    let cell = gpu.cell(path);
-    number(cell).map_or_else(|| untold(path, cell), Value::from)
+fn read_count(gpu: &SmiGpu, path: &str) -> Value {
+    let cell = gpu.cell_at(path);
+    parse_count(cell).map_or_else(|| unknown_cell(path, cell), Value::from)
 }
 
-fn number(cell: SmiCell<'_>) -> Option<u64> {
+fn parse_count(cell: SmiCell<'_>) -> Option<u64> {
     match cell {
         SmiCell::Value(text) => text.parse().ok(),
         _ => None,
@@ -134,59 +139,59 @@ fn number(cell: SmiCell<'_>) -> Option<u64> {
 }
 
 /// Returns the two modes of a feature, null if the GPU does not have it.
-fn modes(gpu: &SmiGpu, block: &str) -> Value {
+fn read_modes(gpu: &SmiGpu, block: &str) -> Value {
     let path = |name: &str| format!("{block} / {name}");
-    match gpu.cell(&path("Current")) {
+    match gpu.cell_at(&path("Current")) {
         SmiCell::Absent => Value::Null,
-        _ => json!({ "current": flag(gpu, &path("Current")), "pending": flag(gpu, &path("Pending")) }),
+        _ => json!({ "current": read_flag(gpu, &path("Current")), "pending": read_flag(gpu, &path("Pending")) }),
     }
 }
 
-fn remaps(gpu: &SmiGpu) -> Value {
+fn read_remaps(gpu: &SmiGpu) -> Value {
     let path = |name: &str| format!("Remapped Rows / {name}");
-    match gpu.cell("Remapped Rows") {
+    match gpu.cell_at("Remapped Rows") {
         SmiCell::Absent => Value::Null,
         _ => json!({
-            "correctable": count(gpu, &path("Correctable Error")),
-            "uncorrectable": count(gpu, &path("Uncorrectable Error")),
-            "pending": flag(gpu, &path("Pending")),
-            "failure": flag(gpu, &path("Remapping Failure Occurred")),
+            "correctable": read_count(gpu, &path("Correctable Error")),
+            "uncorrectable": read_count(gpu, &path("Uncorrectable Error")),
+            "pending": read_flag(gpu, &path("Pending")),
+            "failure": read_flag(gpu, &path("Remapping Failure Occurred")),
         }),
     }
 }
 
 /// Returns the state of the fabric. `In Progress` has no status yet.
-fn fabric(gpu: &SmiGpu) -> Value {
-    match gpu.cell("Fabric / State") {
+fn read_fabric(gpu: &SmiGpu) -> Value {
+    match gpu.cell_at("Fabric / State") {
         SmiCell::Absent => Value::Null,
-        SmiCell::Value(state) => json!({ "state": state, "status": text(gpu, "Fabric / Status") }),
-        cell => untold("Fabric / State", cell),
+        SmiCell::Value(state) => json!({ "state": state, "status": read_text(gpu, "Fabric / Status") }),
+        cell => unknown_cell("Fabric / State", cell),
     }
 }
 
 /// Sums uncorrected errors by kind, null if the GPU does not count them.
-fn uncorrected(gpu: &SmiGpu) -> Value {
-    if gpu.cell("ECC Mode / Current") == SmiCell::Absent {
+fn read_uncorrected(gpu: &SmiGpu) -> Value {
+    if gpu.cell_at("ECC Mode / Current") == SmiCell::Absent {
         return Value::Null;
     }
-    match (sum(gpu, "ECC Errors / Volatile"), sum(gpu, "ECC Errors / Aggregate")) {
+    match (sum_uncorrected(gpu, "ECC Errors / Volatile"), sum_uncorrected(gpu, "ECC Errors / Aggregate")) {
         (Value::Null, Value::Null) => Value::Null,
         (volatile, aggregate) => json!({ "volatile": volatile, "aggregate": aggregate }),
     }
 }
 
 /// Sums the uncorrectable counts below a path: their names differ between branches.
-fn sum(gpu: &SmiGpu, path: &str) -> Value {
+fn sum_uncorrected(gpu: &SmiGpu, path: &str) -> Value {
     let cells: Vec<SmiCell<'_>> =
-        gpu.below(path).filter(|(name, _)| name.contains("Uncorrectable")).map(|(_, cell)| cell).collect();
+        gpu.cells_below(path).filter(|(name, _)| name.contains("Uncorrectable")).map(|(_, cell)| cell).collect();
     let counted: Vec<&SmiCell<'_>> = cells.iter().filter(|cell| **cell != SmiCell::Absent).collect();
-    match counted.iter().try_fold(0u64, |sum, cell| sum.checked_add(number(**cell)?)) {
-        _ if cells.is_empty() => untold(path, SmiCell::Missing),
+    match counted.iter().try_fold(0u64, |sum, cell| sum.checked_add(parse_count(**cell)?)) {
+        _ if cells.is_empty() => unknown_cell(path, SmiCell::Missing),
         _ if counted.is_empty() => Value::Null,
         Some(sum) => sum.into(),
         None => {
-            let odd = counted.iter().find(|cell| number(***cell).is_none());
-            untold(path, odd.map_or(SmiCell::Missing, |cell| **cell))
+            let odd = counted.iter().find(|cell| parse_count(***cell).is_none());
+            unknown_cell(path, odd.map_or(SmiCell::Missing, |cell| **cell))
         }
     }
 }
@@ -194,10 +199,10 @@ fn sum(gpu: &SmiGpu, path: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed, run, why};
+    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout, run_snippet};
 
-    fn answer(body: &str, status: &str) -> String {
-        printed(&format!("\n@@nvidia-smi\trun\t30\n{body}\n@@status\t{status}\n"))
+    fn guarded_answer(body: &str, status: &str) -> String {
+        expand_separators(&format!("\n@@nvidia-smi\trun\t30\n{body}\n@@status\t{status}\n"))
     }
 
     const H100: &str = include_str!("../../tests/samples/nvidia-smi-q-h100-nvl.txt");
@@ -212,10 +217,14 @@ mod tests {
             "remaps": {"correctable": 0, "uncorrectable": 0, "pending": false, "failure": false},
             "fabric": null, "recovery": null, "gsp_firmware": "550.54.14",
         });
-        let state = parsed(&FACT, &answer(H100, "0")).expect("is known");
+        let state = parse_stdout(&FACT, &guarded_answer(H100, "0")).expect("is known");
         assert_eq!(state[0], expected);
         assert_eq!(state[1]["bdf"], "0000:ae:00.0");
-        assert_eq!(parsed(&FACT, &answer(H100, "14")), Ok(state), "a corrupt infoROM leaves the GPUs usable");
+        assert_eq!(
+            parse_stdout(&FACT, &guarded_answer(H100, "14")),
+            Ok(state),
+            "a corrupt infoROM leaves the GPUs usable"
+        );
     }
 
     #[test]
@@ -223,7 +232,7 @@ mod tests {
         // origin: field, H100 80GB HBM3 with 570.195.03
         let block = "    Fabric\n        State                             : In Progress\n        Status                            : N/A\n";
         let text = H100.replacen("    Fabric\n        State                             : N/A\n        Status                            : N/A\n", block, 1);
-        let state = parsed(&FACT, &answer(&text, "0")).expect("is known");
+        let state = parse_stdout(&FACT, &guarded_answer(&text, "0")).expect("is known");
         assert_eq!(state[0]["fabric"], json!({"state": "In Progress", "status": null}));
     }
 
@@ -231,7 +240,7 @@ mod tests {
     fn a_cell_in_another_form_is_unknown_and_never_zero() {
         let text =
             H100.replacen("Uncorrectable Error               : 0", "Uncorrectable Error               : ERR!", 1);
-        let state = parsed(&FACT, &answer(&text, "0")).expect("is known");
+        let state = parse_stdout(&FACT, &guarded_answer(&text, "0")).expect("is known");
         let expected = "`nvidia-smi` reports `ERR!` for `Remapped Rows / Uncorrectable Error`";
         assert_eq!(state[0]["remaps"]["uncorrectable"]["unknown"], expected);
         assert_eq!(state[0]["remaps"]["correctable"], 0);
@@ -241,7 +250,7 @@ mod tests {
     fn what_could_not_be_told_is_not_what_a_gpu_lacks() {
         let with = |from: &str, to: &str| {
             assert!(H100.contains(from), "{from}");
-            parsed(&FACT, &answer(&H100.replacen(from, to, 1), "0")).expect("is known")[0].clone()
+            parse_stdout(&FACT, &guarded_answer(&H100.replacen(from, to, 1), "0")).expect("is known")[0].clone()
         };
         let lost = with(
             "    Fabric\n        State                             : N/A",
@@ -267,18 +276,27 @@ mod tests {
     #[test]
     fn what_it_exits_with_tells_why_it_is_unknown() {
         let lost = "Unable to determine the device handle for GPU0000:9B:00.0: GPU is lost.  Reboot the system to recover this GPU\n";
-        assert_eq!(why(&FACT, 0, &answer(lost, "15")), "`nvidia-smi` failed with status 15: a GPU fell off the bus");
+        assert_eq!(
+            expect_unknown(&FACT, 0, &guarded_answer(lost, "15")),
+            "`nvidia-smi` failed with status 15: a GPU fell off the bus"
+        );
         let mismatch = "Failed to initialize NVML: Driver/library version mismatch\n";
-        assert_eq!(why(&FACT, 0, &answer(mismatch, "18")), "`nvidia-smi` failed with status 18");
-        assert_eq!(why(&FACT, 0, &answer("", "9")), "`nvidia-smi` failed with status 9: the driver is not loaded");
-        assert_eq!(why(&FACT, 0, &answer("", "124")), "`nvidia-smi` timed out after 30 s");
-        assert_eq!(why(&FACT, 0, &printed("@@nvidia-smi\trun\t30\n")), "`nvidia-smi` timed out after 30 s");
-        assert_eq!(why(&FACT, 0, &answer("no list", "0")), "a GPU is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 0, &guarded_answer(mismatch, "18")), "`nvidia-smi` failed with status 18");
+        assert_eq!(
+            expect_unknown(&FACT, 0, &guarded_answer("", "9")),
+            "`nvidia-smi` failed with status 9: the driver is not loaded"
+        );
+        assert_eq!(expect_unknown(&FACT, 0, &guarded_answer("", "124")), "`nvidia-smi` timed out after 30 s");
+        assert_eq!(
+            expect_unknown(&FACT, 0, &expand_separators("@@nvidia-smi\trun\t30\n")),
+            "`nvidia-smi` timed out after 30 s"
+        );
+        assert_eq!(expect_unknown(&FACT, 0, &guarded_answer("no list", "0")), "a GPU is not in the answer");
     }
 
     #[test]
     fn without_a_driver_nothing_is_started() {
-        let text = run("nvidia-smi() { echo started; }", &FACT);
-        assert_eq!(parsed(&FACT, &text), Ok(json!([])), "{text}");
+        let text = run_snippet("nvidia-smi() { echo started; }", &FACT);
+        assert_eq!(parse_stdout(&FACT, &text), Ok(json!([])), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! `gpus`: the GPUs of a host, from the PCI bus and the driver's files.
 
-use super::alike::each;
-use super::read::{done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::alike::compare_each;
+use super::read::{find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown};
 use super::table;
 use super::{Fact, FactShape};
 use crate::facts::command::nvidia_information::{self, GpuInformation};
@@ -71,7 +71,7 @@ pub(super) const FACT: Fact = Fact {
         "/proc/driver/nvidia/version",
         "/proc/driver/nvidia/gpus/*/information",
     ],
-    alike: &[each(
+    alike: &[compare_each(
         "",
         "bdf",
         &[
@@ -93,35 +93,35 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
-    let open = part(&parts, "driver").map(|part| part.body.contains("Open Kernel Module"));
+    let parts = split_sections(require_success(output)?);
+    let open = find_section(&parts, "driver").map(|part| part.body.contains("Open Kernel Module"));
     let known: BTreeMap<&str, GpuInformation> = parts
         .iter()
         .filter(|part| part.name() == "information")
-        .map(|part| (part.field(1), nvidia_information::parse(part.body)))
+        .map(|part| (part.field_at(1), nvidia_information::parse_gpu_information(part.body)))
         .collect();
     let gpus = parts.iter().filter(|part| part.name() == "gpu");
     let one = |part: &super::read::OutputSection<'_>| {
-        let row: Vec<&str> = (1..9).map(|at| part.field(at)).collect();
-        gpu(&row, known.get(row[0]), open)
+        let row: Vec<&str> = (1..9).map(|at| part.field_at(at)).collect();
+        build_gpu(&row, known.get(row[0]), open)
     };
     Ok(gpus.map(one).collect::<Vec<_>>().into())
 }
 
-fn gpu(row: &[&str], information: Option<&GpuInformation>, open: Option<bool>) -> Value {
-    let mut gpu = bus(row);
-    gpu.extend(model(row[3]));
+fn build_gpu(row: &[&str], information: Option<&GpuInformation>, open: Option<bool>) -> Value {
+    let mut gpu = bus_fields(row);
+    gpu.extend(model_fields(row[3]));
     let text = |of: fn(&GpuInformation) -> Option<&str>| text_or_null(information.and_then(of));
     gpu.insert("model".into(), text(|i| i.model.as_deref()));
     gpu.insert("uuid".into(), text(|i| i.uuid.as_deref()));
     gpu.insert("vbios".into(), text(|i| i.vbios.as_deref()));
-    let (gsp, firmware) = gsp(row[3], information, open);
+    let (gsp, firmware) = gsp_values(row[3], information, open);
     gpu.insert("gsp".into(), gsp);
     gpu.insert("gsp_firmware".into(), firmware);
     Value::Object(gpu)
 }
 
-fn bus(row: &[&str]) -> Map<String, Value> {
+fn bus_fields(row: &[&str]) -> Map<String, Value> {
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|number| *number >= 0);
     let bytes = row[2].split_whitespace().collect::<String>();
     let answers = match bytes.as_str() {
@@ -145,12 +145,12 @@ fn bus(row: &[&str]) -> Map<String, Value> {
 }
 
 /// Returns the table's fields for a device id.
-fn model(device: &str) -> Map<String, Value> {
-    let gpu = table::gpu(device);
+fn model_fields(device: &str) -> Map<String, Value> {
+    let gpu = table::find_gpu_model(device);
     let told = |value: &dyn Fn(&table::GpuModel) -> Value| {
         gpu.map_or_else(|| unknown_part(format!("forge's table has no GPU with the device id `{device}`")), value)
     };
-    let gsp_optional = |gpu: &table::GpuModel| gpu.has_gsp.then(|| gpu.gsp_optional()).into();
+    let gsp_optional = |gpu: &table::GpuModel| gpu.has_gsp.then(|| gpu.is_gsp_optional()).into();
     let fabric = |gpu: &table::GpuModel| match gpu.fabric {
         Some("depends") => unknown_part("it depends on the server"),
         fabric => fabric.into(),
@@ -169,8 +169,8 @@ fn model(device: &str) -> Map<String, Value> {
 
 /// Returns state and version of one GPU's firmware. A version means on; `N/A` means off if the driver has initialized
 /// the GPU and its flavor can run without firmware.
-fn gsp(device: &str, information: Option<&GpuInformation>, open: Option<bool>) -> (Value, Value) {
-    if table::gpu(device).is_some_and(|gpu| !gpu.has_gsp) {
+fn gsp_values(device: &str, information: Option<&GpuInformation>, open: Option<bool>) -> (Value, Value) {
+    if table::find_gpu_model(device).is_some_and(|gpu| !gpu.has_gsp) {
         return (Value::Null, Value::Null);
     }
     let both = |why: &str| (unknown_part(why), unknown_part(why));
@@ -191,7 +191,9 @@ fn gsp(device: &str, information: Option<&GpuInformation>, open: Option<bool>) -
         Some(version) => {
             let is_version = version.starts_with(|c: char| c.is_ascii_digit());
             let known = |text: &str| {
-                or_unknown(is_version.then(|| text.to_owned()), || format!("the driver's file contains `{version}`"))
+                value_or_unknown(is_version.then(|| text.to_owned()), || {
+                    format!("the driver's file contains `{version}`")
+                })
             };
             (known("on"), known(version))
         }
@@ -201,7 +203,7 @@ fn gsp(device: &str, information: Option<&GpuInformation>, open: Option<bool>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed};
+    use crate::facts::read::testing::{expand_separators, parse_stdout};
 
     const BUS: &str = "@@gpu\t0000:18:00.0\tnvidia\t de 10\t0x2330\t0\t16\t16\t32.0 GT/s PCIe\n";
     // origin: domain, a field node with 560.35.03
@@ -210,18 +212,18 @@ mod tests {
     const OPEN: &str =
         "@@driver\nNVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (x)\n";
 
-    fn information(firmware: &str) -> String {
+    fn information_section(firmware: &str) -> String {
         let sample = include_str!("../../tests/samples/information-gsp-off.txt");
         format!("\n@@information\t0000:18:00.0\n{}", sample.replace("N/A", firmware))
     }
 
-    fn gsp_of(text: &str) -> Value {
-        parsed(&FACT, &printed(text)).expect("is known")[0]["gsp"].clone()
+    fn parse_gsp(text: &str) -> Value {
+        parse_stdout(&FACT, &expand_separators(text)).expect("is known")[0]["gsp"].clone()
     }
 
     #[test]
     fn a_gpu_has_its_place_its_model_and_its_firmware() {
-        let text = printed(&format!("{PROPRIETARY}{BUS}{}", information("N/A")));
+        let text = expand_separators(&format!("{PROPRIETARY}{BUS}{}", information_section("N/A")));
         let expected = json!([{
             "bdf": "0000:18:00.0", "device": "0x2330", "driver": "nvidia", "numa": 0,
             "pcie": {"width": 16, "max_width": 16, "max_speed": "32.0 GT/s PCIe"}, "answers": true,
@@ -230,32 +232,39 @@ mod tests {
             "model": "Quadro RTX 8000", "uuid": "GPU-97e0449e-f914-403f-3976-34c746092b9c", "vbios": "90.02.30.00.01",
             "gsp": "off", "gsp_firmware": null,
         }]);
-        assert_eq!(parsed(&FACT, &text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, &text), Ok(expected));
     }
 
     #[test]
     fn gsp_is_what_the_driver_s_file_of_the_gpu_says_and_never_what_was_asked_for() {
-        assert_eq!(gsp_of(&format!("{PROPRIETARY}{BUS}{}", information("560.35.03"))), "on");
-        assert_eq!(gsp_of(&format!("{OPEN}{BUS}{}", information("560.35.03"))), "on", "although params say 0");
-        let unknown = |text: &str| gsp_of(text)["unknown"].clone();
+        assert_eq!(parse_gsp(&format!("{PROPRIETARY}{BUS}{}", information_section("560.35.03"))), "on");
         assert_eq!(
-            unknown(&format!("{OPEN}{BUS}{}", information("N/A"))),
+            parse_gsp(&format!("{OPEN}{BUS}{}", information_section("560.35.03"))),
+            "on",
+            "although params say 0"
+        );
+        let unknown = |text: &str| parse_gsp(text)["unknown"].clone();
+        assert_eq!(
+            unknown(&format!("{OPEN}{BUS}{}", information_section("N/A"))),
             "an open kernel module reports that it runs no firmware, which is not possible"
         );
         assert_eq!(unknown(BUS), "no NVIDIA driver is loaded");
         assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}")), "the loaded driver does not manage this GPU");
-        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{}", information("??"))), "the driver's file contains `??`");
-        let cold =
-            information("N/A").replace("97e0449e-f914-403f-3976-34c746092b9c", "????????-????-????-????-????????????");
+        assert_eq!(
+            unknown(&format!("{PROPRIETARY}{BUS}{}", information_section("??"))),
+            "the driver's file contains `??`"
+        );
+        let cold = information_section("N/A")
+            .replace("97e0449e-f914-403f-3976-34c746092b9c", "????????-????-????-????-????????????");
         assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{cold}")), "the driver has not initialized this GPU");
         let volta = BUS.replace("0x2330", "0x1db1");
-        assert_eq!(gsp_of(&format!("{PROPRIETARY}{volta}")), Value::Null);
+        assert_eq!(parse_gsp(&format!("{PROPRIETARY}{volta}")), Value::Null);
     }
 
     #[test]
     fn an_id_that_is_not_in_the_table_is_unknown_and_the_rest_is_not() {
-        let facts =
-            parsed(&FACT, &printed(&BUS.replace("0x2330", "0x4242").replace("de 10", "ff ff"))).expect("is known");
+        let facts = parse_stdout(&FACT, &expand_separators(&BUS.replace("0x2330", "0x4242").replace("de 10", "ff ff")))
+            .expect("is known");
         assert_eq!(facts[0]["flavors"]["unknown"], "forge's table has no GPU with the device id `0x4242`");
         assert_eq!((&facts[0]["numa"], &facts[0]["answers"]), (&json!(0), &json!(false)), "it fell off the bus");
         assert_eq!(facts[0]["pcie"]["unknown"], "it does not answer");
@@ -263,13 +272,13 @@ mod tests {
 
     #[test]
     fn what_depends_on_the_server_is_unknown() {
-        let facts = parsed(&FACT, &printed(&BUS.replace("0x2330", "0x2342"))).expect("is known");
+        let facts = parse_stdout(&FACT, &expand_separators(&BUS.replace("0x2330", "0x2342"))).expect("is known");
         assert_eq!(facts[0]["fabric"]["unknown"], "it depends on the server");
         assert_eq!((&facts[0]["flavors"], &facts[0]["gsp_optional"]), (&json!(["open"]), &json!(false)), "GH200");
     }
 
     #[test]
     fn no_gpu_is_an_empty_list() {
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
     }
 }

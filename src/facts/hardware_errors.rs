@@ -88,7 +88,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
             "the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it",
         )
     };
-    let (text, end) = super::read::done(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
+    let (text, end) = super::read::require_success(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
     let mut fields = end.lines().next().unwrap_or_default().split('\t').skip(1);
     if fields.next() != Some("0")
         || fields.next().and_then(|count| count.parse::<u64>().ok()).is_none_or(|lines| lines == 0)
@@ -100,17 +100,17 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         if line.contains("NVRM: loading NVIDIA UNIX") {
             events.retain(|event| !matches!(event.source, "xid" | "sxid"));
         }
-        events.extend(event(line));
+        events.extend(parse_event(line));
     }
     let faults = |source: &str| events.iter().filter(|event| event.source == source && event.class != "none").count();
     let faults: BTreeMap<&str, usize> = SOURCES.iter().map(|source| (*source, faults(source))).collect();
-    Ok(json!({ "faults": faults, "events": grouped(&events) }))
+    Ok(json!({ "faults": faults, "events": group_events(&events) }))
 }
 
 /// The key by which events are counted: source, code, address and class.
 type HardwareEventKey<'e> = (&'e str, Option<u64>, Option<&'e str>, &'e str);
 
-fn grouped(events: &[HardwareEvent<'_>]) -> Vec<Value> {
+fn group_events(events: &[HardwareEvent<'_>]) -> Vec<Value> {
     let mut groups: BTreeMap<HardwareEventKey<'_>, (u64, &HardwareEvent<'_>)> = BTreeMap::new();
     for event in events {
         let group = groups.entry((event.source, event.code, event.bdf.as_deref(), event.class)).or_insert((0, event));
@@ -123,27 +123,36 @@ fn grouped(events: &[HardwareEvent<'_>]) -> Vec<Value> {
     groups.into_values().map(told).collect()
 }
 
-fn event(line: &str) -> Option<HardwareEvent<'_>> {
-    sxid(line).or_else(|| xid(line)).or_else(|| aer(line)).or_else(|| mce(line)).or_else(|| edac(line))
+fn parse_event(line: &str) -> Option<HardwareEvent<'_>> {
+    parse_sxid(line)
+        .or_else(|| parse_xid(line))
+        .or_else(|| parse_aer(line))
+        .or_else(|| parse_mce(line))
+        .or_else(|| parse_edac(line))
 }
 
 /// Parses address and number after `start`: `(PCI:0000:9b:00): 119, …`.
-fn numbered<'a>(line: &'a str, start: &str) -> Option<(&'a str, String, u64, &'a str)> {
+fn parse_numbered<'a>(line: &'a str, start: &str) -> Option<(&'a str, String, u64, &'a str)> {
     let text = &line[line.find(start)?..];
     let (address, rest) = text[start.len()..].split_once(')')?;
     let rest = rest.trim_start_matches(':').trim_start();
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    Some((text, bdf(address), rest[..digits].parse().ok()?, rest[digits..].trim_start_matches(',').trim_start()))
+    Some((
+        text,
+        normalize_bdf(address),
+        rest[..digits].parse().ok()?,
+        rest[digits..].trim_start_matches(',').trim_start(),
+    ))
 }
 
 /// Returns an address in the form of the PCI bus: a log line may omit the function.
-fn bdf(text: &str) -> String {
+fn normalize_bdf(text: &str) -> String {
     let text = text.trim_start_matches("PCI:").to_ascii_lowercase();
     if text.contains('.') { text } else { text + ".0" }
 }
 
-fn xid(line: &str) -> Option<HardwareEvent<'_>> {
-    let (text, bdf, code, rest) = numbered(line, "NVRM: Xid (")?;
+fn parse_xid(line: &str) -> Option<HardwareEvent<'_>> {
+    let (text, bdf, code, rest) = parse_numbered(line, "NVRM: Xid (")?;
     let (_, meaning, class) = XIDS.iter().find(|(codes, ..)| codes.is_empty() || codes.contains(&code))?;
     let asked = RECOVERIES
         .iter()
@@ -153,8 +162,8 @@ fn xid(line: &str) -> Option<HardwareEvent<'_>> {
     Some(HardwareEvent { source: "xid", code: Some(code), bdf: Some(bdf), class, meaning, text })
 }
 
-fn sxid(line: &str) -> Option<HardwareEvent<'_>> {
-    let (text, bdf, code, rest) = numbered(line, "SXid (")?;
+fn parse_sxid(line: &str) -> Option<HardwareEvent<'_>> {
+    let (text, bdf, code, rest) = parse_numbered(line, "SXid (")?;
     let class = match rest {
         rest if rest.starts_with("Non-fatal") => "none",
         rest if rest.starts_with("Fatal") => "drain",
@@ -164,11 +173,11 @@ fn sxid(line: &str) -> Option<HardwareEvent<'_>> {
 }
 
 /// Parses an AER line. The device with the error is named after the marker; otherwise it is the reporting device.
-fn aer(line: &str) -> Option<HardwareEvent<'_>> {
+fn parse_aer(line: &str) -> Option<HardwareEvent<'_>> {
     let at = line.find("AER: ").filter(|at| line[*at..].contains("Uncorrect"))?;
     let address = |word: &str| {
         let word = word.trim_end_matches(':');
-        (word.split(':').count() == 3 && word.contains('.')).then(|| bdf(word))
+        (word.split(':').count() == 3 && word.contains('.')).then(|| normalize_bdf(word))
     };
     let behind = line[at..].split_whitespace().rev().find_map(address);
     let bdf = behind.or_else(|| line[..at].split_whitespace().rev().find_map(address));
@@ -176,14 +185,14 @@ fn aer(line: &str) -> Option<HardwareEvent<'_>> {
 }
 
 /// Parses a machine check. The line that events were logged elsewhere also appears for corrected errors.
-fn mce(line: &str) -> Option<HardwareEvent<'_>> {
+fn parse_mce(line: &str) -> Option<HardwareEvent<'_>> {
     let at = line.find("mce: [Hardware Error]")?;
     let text = &line[at..];
     let is_one = text.contains("Machine Check") && !text.contains("events logged");
     is_one.then_some(HardwareEvent { source: "mce", code: None, bdf: None, class: "inspect", meaning: None, text })
 }
 
-fn edac(line: &str) -> Option<HardwareEvent<'_>> {
+fn parse_edac(line: &str) -> Option<HardwareEvent<'_>> {
     let text = &line[line.find("EDAC ")?..];
     let class = if text.contains(" UE ") { "inspect" } else { "none" };
     let counted = text.contains(" UE ") || text.contains(" CE ");
@@ -193,15 +202,15 @@ fn edac(line: &str) -> Option<HardwareEvent<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed, why};
+    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
 
-    fn read(lines: &[&str]) -> Vec<Value> {
-        let text = printed(&format!("{}\n@@log\t0\t{}\n", lines.join("\n"), lines.len() + 1));
-        parsed(&FACT, &text).expect("is known")["events"].as_array().expect("a list").clone()
+    fn parse_lines(lines: &[&str]) -> Vec<Value> {
+        let text = expand_separators(&format!("{}\n@@log\t0\t{}\n", lines.join("\n"), lines.len() + 1));
+        parse_stdout(&FACT, &text).expect("is known")["events"].as_array().expect("a list").clone()
     }
 
-    fn told(line: &str) -> (Value, Value, Value, Value) {
-        let [event] = read(&[line]).try_into().expect("one");
+    fn parse_one_line(line: &str) -> (Value, Value, Value, Value) {
+        let [event] = parse_lines(&[line]).try_into().expect("one");
         (event["source"].clone(), event["code"].clone(), event["bdf"].clone(), event["class"].clone())
     }
 
@@ -258,7 +267,7 @@ mod tests {
             ("EDAC MC0: 3 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0", json!(["edac", null, null, "none"])),
         ];
         for (line, expected) in table {
-            let told = told(line);
+            let told = parse_one_line(line);
             assert_eq!(json!([told.0, told.1, told.2, told.3]), expected, "{line}");
         }
     }
@@ -271,7 +280,7 @@ mod tests {
             "NVRM: Xid (PCI:0000:9b:00) without a number",
             "kernel: all is well",
         ];
-        assert_eq!(read(&lines), Vec::<Value>::new());
+        assert_eq!(parse_lines(&lines), Vec::<Value>::new());
     }
 
     #[test]
@@ -279,7 +288,7 @@ mod tests {
         let loading = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03  Fri Aug 16 21:39:15 UTC 2024";
         let (old, new) = ("NVRM: Xid (PCI:0000:9b:00): 48, pid=1", "NVRM: Xid (PCI:0000:9b:00): 79, pid=2");
         let aer = "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0";
-        let told: Vec<Value> = read(&[old, aer, loading, new, new]);
+        let told: Vec<Value> = parse_lines(&[old, aer, loading, new, new]);
         let told: Vec<_> = told.iter().map(|event| (&event["source"], &event["code"], &event["count"])).collect();
         assert_eq!(told, [(&json!("aer"), &Value::Null, &json!(1)), (&json!("xid"), &json!(79), &json!(2))]);
     }
@@ -291,8 +300,8 @@ mod tests {
             "NVRM: Xid (PCI:0000:9b:00): 79, x",
             "EDAC MC0: 3 CE memory read error",
         ];
-        let text = printed(&format!("{}\n@@log\t0\t4\n", lines.join("\n")));
-        let faults = parsed(&FACT, &text).expect("is known")["faults"].clone();
+        let text = expand_separators(&format!("{}\n@@log\t0\t4\n", lines.join("\n")));
+        let faults = parse_stdout(&FACT, &text).expect("is known")["faults"].clone();
         assert_eq!(faults, json!({ "xid": 1, "sxid": 0, "aer": 0, "mce": 0, "edac": 0 }));
     }
 
@@ -301,7 +310,7 @@ mod tests {
     fn a_log_without_a_line_is_unknown() {
         let expected = "the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it";
         for text in ["@@log\t0\t0\n", "@@log\t1\t0\n", "@@log\t124\t9\n", ""] {
-            assert_eq!(why(&FACT, 0, &printed(text)), expected, "{text}");
+            assert_eq!(expect_unknown(&FACT, 0, &expand_separators(text)), expected, "{text}");
         }
     }
 }

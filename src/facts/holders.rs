@@ -1,7 +1,7 @@
 //! `holders`: processes that have GPU or RDMA devices open.
 
 use super::cgroup;
-use super::read::{OutputSection, parts, text_or_null};
+use super::read::{OutputSection, split_sections, text_or_null};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -80,11 +80,11 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
             said
         }));
     }
-    let parts = parts(output.stdout.raw());
+    let parts = split_sections(output.stdout.raw());
     let mut devices: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
     for line in parts.iter().filter(|part| part.name() == "files").flat_map(|part| part.body.lines()) {
-        let Some((pid, device)) = open_file(line) else {
-            return Err(UnansweredReason::new("an open file is listed in an unexpected format").said(line));
+        let Some((pid, device)) = parse_open_file(line) else {
+            return Err(UnansweredReason::new("an open file is listed in an unexpected format").with_message(line));
         };
         devices.entry(pid).or_default().insert(device);
     }
@@ -92,37 +92,37 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         parts.iter().filter(|part| part.name() == "pods").flat_map(|part| part.body.lines()).collect();
     let processes = parts.iter().filter(|part| part.name() == "process");
     let known: BTreeMap<u64, &OutputSection<'_>> =
-        processes.filter_map(|part| Some((part.field(1).parse().ok()?, part))).collect();
+        processes.filter_map(|part| Some((part.field_at(1).parse().ok()?, part))).collect();
     // A process that has ended holds nothing any more.
     let held = devices.iter().filter_map(|(pid, devices)| Some((*pid, *known.get(pid)?, devices)));
-    Ok(held.map(|(pid, part, devices)| holder(pid, part, devices, &pods)).collect::<Vec<_>>().into())
+    Ok(held.map(|(pid, part, devices)| build_holder(pid, part, devices, &pods)).collect::<Vec<_>>().into())
 }
 
 /// Parses `/proc/PID/fd/N` and its target from `/dev` on: in a chroot, a path precedes it.
-fn open_file(line: &str) -> Option<(u64, &str)> {
+fn parse_open_file(line: &str) -> Option<(u64, &str)> {
     let (path, target) = line.split_once('\t')?;
     let pid = path.strip_prefix("/proc/")?.split('/').next()?.parse().ok()?;
     Some((pid, &target[target.rfind("/dev/")?..]))
 }
 
-fn holder(pid: u64, part: &OutputSection<'_>, devices: &BTreeSet<&str>, pods: &[&str]) -> Value {
-    let owner = cgroup::owner(part.body);
-    let user = Some(part.field(3)).filter(|name| !name.is_empty()).unwrap_or(part.field(2));
+fn build_holder(pid: u64, part: &OutputSection<'_>, devices: &BTreeSet<&str>, pods: &[&str]) -> Value {
+    let owner = cgroup::parse_cgroup(part.body);
+    let user = Some(part.field_at(3)).filter(|name| !name.is_empty()).unwrap_or(part.field_at(2));
     json!({
         "pid": pid,
         "user": text_or_null(Some(user)),
-        "command": text_or_null(Some(part.field(4))),
+        "command": text_or_null(Some(part.field_at(4))),
         "devices": devices,
         "cgroup": owner.path,
         "unit": owner.unit,
-        "pod": owner.pod_uid.map(|uid| pod(&uid, pods)),
+        "pod": owner.pod_uid.map(|uid| pod_name(&uid, pods)),
         "container": owner.container,
         "slurm_job": owner.slurm_job,
     })
 }
 
 /// Returns a pod's name from the folder of its logs: `NAMESPACE_NAME_UID`.
-fn pod(uid: &str, folders: &[&str]) -> String {
+fn pod_name(uid: &str, folders: &[&str]) -> String {
     let name = folders.iter().find_map(|folder| folder.strip_suffix(uid)?.strip_suffix('_')?.split_once('_'));
     name.map_or_else(|| uid.to_owned(), |(namespace, name)| format!("{namespace}/{name}"))
 }
@@ -130,12 +130,12 @@ fn pod(uid: &str, folders: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed};
+    use crate::facts::read::testing::{expand_separators, parse_stdout};
 
     #[test]
     fn holders_are_named_with_whose_they_are() {
         // origin: reconstructed after the kernel's procfs; paths of control groups from public tools' tests
-        let text = printed(
+        let text = expand_separators(
             "@@files\n/proc/77/fd/4\t/dev/nvidia0\n/proc/77/fd/5\t/dev/nvidiactl\n/proc/77/fd/9\t/dev/nvidia0\n\
              /proc/81/fd/7\t/srv/jail/dev/infiniband/uverbs1\n/proc/90/fd/3\t/dev/nvidia-uvm\n/proc/99/fd/3\t/dev/nvidia1\n\
              @@process\t77\t0\troot\tnv-fabricmanage\n0::/system.slice/nvidia-fabricmanager.service\n\
@@ -143,7 +143,7 @@ mod tests {
              @@process\t90\t65532\t\tdcgm-exporter\n0::/kubepods.slice/kubepods-pod12345678_1234_1234_1234_123456789abc.slice/x\n\
              @@pods\ngpu-operator_nvidia-dcgm-exporter-x7k_12345678-1234-1234-1234-123456789abc\n",
         );
-        let holders = parsed(&FACT, &text).expect("is known");
+        let holders = parse_stdout(&FACT, &text).expect("is known");
         assert_eq!(
             holders[0],
             json!({"pid": 77, "user": "root", "command": "nv-fabricmanage", "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
@@ -164,7 +164,7 @@ mod tests {
         let output =
             ProbeOutput { status: 3, stderr: "only root sees who holds a device\n".into(), ..ProbeOutput::default() };
         assert_eq!(parse(&output).expect_err("is unknown").why, "only root sees who holds a device");
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
-        assert!(parsed(&FACT, &printed("@@files\nodd\n")).is_err());
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
+        assert!(parse_stdout(&FACT, &expand_separators("@@files\nodd\n")).is_err());
     }
 }

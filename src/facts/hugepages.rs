@@ -1,7 +1,7 @@
 //! `hugepages`: memory in large pages.
 
-use super::alike::same;
-use super::read::{done, unread};
+use super::alike::compare_value;
+use super::read::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -28,24 +28,25 @@ pub(super) const FACT: Fact = Fact {
         ("nodes", "list by NUMA node and size: `node`, `size_kb`, `total`, `free`"),
     ],
     reads: &["/proc/meminfo", "/sys/devices/system/node/node*/hugepages/hugepages-*kB/{nr_hugepages,free_hugepages}"],
-    alike: &[same("default_kb"), same("total")],
+    alike: &[compare_value("default_kb"), compare_value("total")],
     snippet: FactSnippet { name: "hugepages", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
+    let text = require_success(output)?;
     let value = |key: &str| {
         text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse::<u64>().ok())
     };
-    let nodes: Option<Vec<Value>> = text.lines().filter_map(|line| line.strip_prefix("node\t")).map(node).collect();
+    let nodes: Option<Vec<Value>> =
+        text.lines().filter_map(|line| line.strip_prefix("node\t")).map(parse_node).collect();
     Ok(json!({
         "default_kb": value("Hugepagesize:"), "total": value("HugePages_Total:"), "free": value("HugePages_Free:"),
-        "nodes": nodes.ok_or_else(|| unread("a node's pages", output))?,
+        "nodes": nodes.ok_or_else(|| unparsed_answer("a node's pages", output))?,
     }))
 }
 
-fn node(line: &str) -> Option<Value> {
+fn parse_node(line: &str) -> Option<Value> {
     let numbers: Option<Vec<u64>> = line.split('\t').map(|word| word.parse().ok()).collect();
     let [node, size, total, free] = numbers?[..] else { return None };
     Some(json!({ "node": node, "size_kb": size, "total": total, "free": free }))
@@ -54,19 +55,19 @@ fn node(line: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn pages_are_read_in_total_and_by_node() {
         // origin: field, Debian 12
         let text = "MemTotal:       16266004 kB\nHugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\nnode\t0\t2048\t16\t12\n";
         let expected = json!({"default_kb": 2048, "total": 16, "free": 12, "nodes": [{"node": 0, "size_kb": 2048, "total": 16, "free": 12}]});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
         assert_eq!(
-            parsed(&FACT, "MemTotal:       16266004 kB\n"),
+            parse_stdout(&FACT, "MemTotal:       16266004 kB\n"),
             Ok(json!({"default_kb": null, "total": null, "free": null, "nodes": []}))
         );
-        assert_eq!(why(&FACT, 2, ""), "its snippet failed with status 2");
-        assert_eq!(why(&FACT, 0, "node\tx\n"), "a node's pages is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 2, ""), "its snippet failed with status 2");
+        assert_eq!(expect_unknown(&FACT, 0, "node\tx\n"), "a node's pages is not in the answer");
     }
 }

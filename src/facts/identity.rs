@@ -1,6 +1,6 @@
 //! `identity`: the values that identify a host.
 
-use super::read::{done, field, text_or_null, unread};
+use super::read::{find_field, require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -27,11 +27,11 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
-    let hostname = field(text, "hostname").ok_or_else(|| unread("the host name", output))?;
+    let text = require_success(output)?;
+    let hostname = find_field(text, "hostname").ok_or_else(|| unparsed_answer("the host name", output))?;
     Ok(json!({
-        "machine_id": text_or_null(field(text, "machine_id")),
-        "product_uuid": text_or_null(field(text, "product_uuid").map(str::to_lowercase).as_deref()),
+        "machine_id": text_or_null(find_field(text, "machine_id")),
+        "product_uuid": text_or_null(find_field(text, "product_uuid").map(str::to_lowercase).as_deref()),
         "hostname": hostname,
     }))
 }
@@ -39,7 +39,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn what_is_not_readable_is_null() {
@@ -47,7 +47,7 @@ mod tests {
         let text = "machine_id\t3d1219c7c4c5404aaa1f6d2a48adfda4\nproduct_uuid\t\nhostname\tnode-01\n";
         let expected =
             json!({"machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4", "product_uuid": null, "hostname": "node-01"});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(why(&FACT, 0, ""), "the host name is not in the answer");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(expect_unknown(&FACT, 0, ""), "the host name is not in the answer");
     }
 }

@@ -1,7 +1,7 @@
 //! `iommu`: whether the IOMMU translates device addresses.
 
-use super::alike::same;
-use super::read::done;
+use super::alike::compare_value;
+use super::read::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -18,7 +18,7 @@ pub(super) const FACT: Fact = Fact {
         ("mode", "`off`, `passthrough` (all groups), `translated` (no group is passed through), `mixed`"),
     ],
     reads: &["/sys/kernel/iommu_groups/*/type"],
-    alike: &[same("mode")],
+    alike: &[compare_value("mode")],
     snippet: FactSnippet {
         name: "iommu",
         snippet: "[ -d /sys/kernel ] || { printf '/sys is not mounted\\n' >&2; exit 1; }\n\
@@ -32,7 +32,7 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut types: BTreeMap<&str, u64> = BTreeMap::new();
-    for line in done(output)?.lines().filter(|line| !line.is_empty()) {
+    for line in require_success(output)?.lines().filter(|line| !line.is_empty()) {
         *types.entry(line).or_default() += 1;
     }
     let groups: u64 = types.values().sum();
@@ -48,14 +48,17 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parsed;
+    use crate::facts::read::testing::parse_stdout;
 
     #[test]
     fn the_types_of_all_groups_make_the_mode() {
         // origin: source, the kernel's drivers/iommu/iommu.c
-        let mode = |text| parsed(&FACT, text).expect("is known")["mode"].clone();
+        let mode = |text| parse_stdout(&FACT, text).expect("is known")["mode"].clone();
         assert_eq!((mode(""), mode("identity\nidentity\n")), (json!("off"), json!("passthrough")));
         assert_eq!((mode("DMA-FQ\nDMA\n"), mode("DMA-FQ\nidentity\n")), (json!("translated"), json!("mixed")));
-        assert_eq!(parsed(&FACT, "DMA\nDMA\n"), Ok(json!({"groups": 2, "types": {"DMA": 2}, "mode": "translated"})));
+        assert_eq!(
+            parse_stdout(&FACT, "DMA\nDMA\n"),
+            Ok(json!({"groups": 2, "types": {"DMA": 2}, "mode": "translated"}))
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! `kernel`: the running kernel.
 
-use super::alike::{self, same, tidied};
-use super::read::{done, unread};
+use super::alike::{self, compare_normalized, compare_value};
+use super::read::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -17,7 +17,7 @@ pub(super) const FACT: Fact = Fact {
         ("cmdline", "its boot command line, as text"),
     ],
     reads: &["uname -r -m", "/proc/cmdline"],
-    alike: &[same("release"), same("arch"), tidied("cmdline", alike::cmdline)],
+    alike: &[compare_value("release"), compare_value("arch"), compare_normalized("cmdline", alike::normalize_cmdline)],
     snippet: FactSnippet {
         name: "kernel",
         snippet: "uname -r -m && read -r c </proc/cmdline && printf '%s\\n' \"$c\"",
@@ -29,22 +29,22 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let (names, cmdline) = done(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
-    let (release, arch) = names.trim().split_once(' ').ok_or_else(|| unread("`uname`", output))?;
+    let (names, cmdline) = require_success(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
+    let (release, arch) = names.trim().split_once(' ').ok_or_else(|| unparsed_answer("`uname`", output))?;
     Ok(json!({ "release": release, "arch": arch, "cmdline": cmdline.trim() }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn release_architecture_and_command_line_are_read() {
         // origin: reconstructed after Ubuntu 22.04
         let text = "5.15.0-130-generic x86_64\nBOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt\n";
         let expected = json!({"release": "5.15.0-130-generic", "arch": "x86_64", "cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt"});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(why(&FACT, 0, ""), "`uname` is not in the answer");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(expect_unknown(&FACT, 0, ""), "`uname` is not in the answer");
     }
 }

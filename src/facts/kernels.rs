@@ -1,7 +1,7 @@
 //! `kernels`: the installed kernels, and for which of them modules can be built.
 
-use super::alike::{same, tally};
-use super::read::{done, field, unread};
+use super::alike::{compare_counts, compare_value};
+use super::read::{find_field, require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -32,14 +32,14 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["uname -r", "/lib/modules/*", "/lib/modules/*/build/Makefile", "/boot/vmlinuz-*"],
-    alike: &[same("headers"), tally("installed", &["release"])],
+    alike: &[compare_value("headers"), compare_counts("installed", &["release"])],
     snippet: FactSnippet { name: "kernels", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
-    let running = field(text, "running").ok_or_else(|| unread("the running kernel", output))?;
+    let text = require_success(output)?;
+    let running = find_field(text, "running").ok_or_else(|| unparsed_answer("the running kernel", output))?;
     let rows = text.lines().filter_map(|line| {
         let fields: Vec<&str> = line.strip_prefix("kernel\t")?.split('\t').collect();
         let [release, image, headers] = fields[..] else { return None };
@@ -57,7 +57,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn each_kernel_has_headers_or_not() {
@@ -68,7 +68,7 @@ mod tests {
             {"release": "5.15.0-130-generic", "image": true, "headers": true},
             {"release": "5.15.0-131-generic", "image": true, "headers": false},
         ]});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(why(&FACT, 0, ""), "the running kernel is not in the answer");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(expect_unknown(&FACT, 0, ""), "the running kernel is not in the answer");
     }
 }

@@ -1,7 +1,7 @@
 //! `limits`: the amount of memory that processes may lock.
 
-use super::alike::{each, same};
-use super::read::{done, parts, unread};
+use super::alike::{compare_each, compare_value};
+use super::read::{require_success, split_sections, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -31,21 +31,27 @@ pub(super) const FACT: Fact = Fact {
         ("services", "map from running service to the same two limits: `containerd`, `kubelet`, `slurmd`"),
     ],
     reads: &["/proc/self/limits", "systemctl show -p Id,MainPID UNIT…", "/proc/PID/limits"],
-    alike: &[same("memlock.soft"), same("memlock.hard"), each("services", "", &["soft", "hard"])],
+    alike: &[
+        compare_value("memlock.soft"),
+        compare_value("memlock.hard"),
+        compare_each("services", "", &["soft", "hard"]),
+    ],
     snippet: FactSnippet { name: "limits", snippet: SNIPPET, timeout_s: 10, device: false, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
-    let own = parts.iter().find(|part| part.name() == "self").and_then(|part| memlock(part.body));
+    let parts = split_sections(require_success(output)?);
+    let own = parts.iter().find(|part| part.name() == "self").and_then(|part| parse_memlock(part.body));
     let services = parts.iter().filter(|part| part.name() == "service");
     let services: Map<String, Value> =
-        services.filter_map(|part| Some((part.field(1).to_owned(), memlock(part.body)?))).collect();
-    Ok(json!({ "memlock": own.ok_or_else(|| unread("the limit of locked memory", output))?, "services": services }))
+        services.filter_map(|part| Some((part.field_at(1).to_owned(), parse_memlock(part.body)?))).collect();
+    Ok(
+        json!({ "memlock": own.ok_or_else(|| unparsed_answer("the limit of locked memory", output))?, "services": services }),
+    )
 }
 
-fn memlock(text: &str) -> Option<Value> {
+fn parse_memlock(text: &str) -> Option<Value> {
     let mut words = text.lines().find_map(|line| line.strip_prefix("Max locked memory"))?.split_whitespace();
     let mut limit = || match words.next()? {
         "unlimited" => Some(Value::from("unlimited")),
@@ -57,18 +63,21 @@ fn memlock(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed, why};
+    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn limits_are_bytes_or_unlimited() {
         // origin: field, Debian 12; the service is reconstructed
-        let text = printed(
+        let text = expand_separators(
             "@@self\nMax locked memory         8388608              unlimited            bytes     \n\
              @@service\tcontainerd\nMax locked memory         unlimited            unlimited            bytes     \n",
         );
         let expected = json!({"memlock": {"soft": 8_388_608, "hard": "unlimited"},
                               "services": {"containerd": {"soft": "unlimited", "hard": "unlimited"}}});
-        assert_eq!(parsed(&FACT, &text), Ok(expected));
-        assert_eq!(why(&FACT, 0, &printed("@@self\nodd\n")), "the limit of locked memory is not in the answer");
+        assert_eq!(parse_stdout(&FACT, &text), Ok(expected));
+        assert_eq!(
+            expect_unknown(&FACT, 0, &expand_separators("@@self\nodd\n")),
+            "the limit of locked memory is not in the answer"
+        );
     }
 }

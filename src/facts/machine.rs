@@ -1,7 +1,7 @@
 //! `machine`: vendor, product and firmware of the host.
 
-use super::alike::same;
-use super::read::{done, field, text_or_null, unread};
+use super::alike::compare_value;
+use super::read::{find_field, require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -26,15 +26,21 @@ pub(super) const FACT: Fact = Fact {
         ("bios_date", "build date of that firmware: `05/17/2024`"),
     ],
     reads: &["/sys/class/dmi/id/{sys_vendor,product_name,board_name,bios_version,bios_date}"],
-    alike: &[same("vendor"), same("product"), same("board"), same("bios"), same("bios_date")],
+    alike: &[
+        compare_value("vendor"),
+        compare_value("product"),
+        compare_value("board"),
+        compare_value("bios"),
+        compare_value("bios_date"),
+    ],
     snippet: FactSnippet { name: "machine", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
+    let text = require_success(output)?;
     let told = |(name, _): &(&str, &str)| {
-        let value = field(text, name).ok_or_else(|| unread(&format!("`{name}`"), output))?;
+        let value = find_field(text, name).ok_or_else(|| unparsed_answer(&format!("`{name}`"), output))?;
         Ok(((*name).to_owned(), text_or_null(Some(value.trim()))))
     };
     FACT.fields.iter().map(told).collect::<Result<Map<String, Json>, UnansweredReason>>().map(Value::Object)
@@ -43,7 +49,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
     use serde_json::json;
 
     #[test]
@@ -52,9 +58,9 @@ mod tests {
         let text =
             "vendor\tSupermicro\nproduct\tSYS-821GE-TNHR  \nboard\tX13DEG-OAD\nbios\t2.1.V1\nbios_date\t05/17/2024\n";
         let expected = json!({"vendor": "Supermicro", "product": "SYS-821GE-TNHR", "board": "X13DEG-OAD", "bios": "2.1.V1", "bios_date": "05/17/2024"});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
         let none = json!({"vendor": null, "product": null, "board": null, "bios": null, "bios_date": null});
-        assert_eq!(parsed(&FACT, "vendor\t\nproduct\t\nboard\t\nbios\t\nbios_date\t\n"), Ok(none));
-        assert_eq!(why(&FACT, 0, "vendor\tx\n"), "`product` is not in the answer");
+        assert_eq!(parse_stdout(&FACT, "vendor\t\nproduct\t\nboard\t\nbios\t\nbios_date\t\n"), Ok(none));
+        assert_eq!(expect_unknown(&FACT, 0, "vendor\tx\n"), "`product` is not in the answer");
     }
 }

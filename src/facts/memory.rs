@@ -1,7 +1,7 @@
 //! `memory`: main memory.
 
-use super::alike::{self, tidied};
-use super::read::{done, unread};
+use super::alike::{self, compare_normalized};
+use super::read::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -13,7 +13,7 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Map,
     fields: &[("total", "bytes that the kernel can use, slightly less than the installed memory")],
     reads: &["/proc/meminfo"],
-    alike: &[tidied("total", alike::roughly)],
+    alike: &[compare_normalized("total", alike::round_bytes)],
     snippet: FactSnippet {
         name: "memory",
         snippet: "while read -r k v u; do [ \"$k\" != MemTotal: ] || { printf '%s %s\\n' \"$v\" \"$u\"; break; }; done </proc/meminfo",
@@ -25,21 +25,21 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let kib = done(output)?.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok());
+    let kib = require_success(output)?.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok());
     let bytes = kib.and_then(|kib| kib.checked_mul(1024));
-    Ok(json!({ "total": bytes.ok_or_else(|| unread("`MemTotal`", output))? }))
+    Ok(json!({ "total": bytes.ok_or_else(|| unparsed_answer("`MemTotal`", output))? }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_total_is_bytes() {
         // origin: field, Debian 12
-        assert_eq!(parsed(&FACT, "16366088 kB\n"), Ok(json!({"total": 16_758_874_112u64})));
-        assert_eq!(why(&FACT, 0, ""), "`MemTotal` is not in the answer");
-        assert_eq!(why(&FACT, 0, "99999999999999999999 kB\n"), "`MemTotal` is not in the answer");
+        assert_eq!(parse_stdout(&FACT, "16366088 kB\n"), Ok(json!({"total": 16_758_874_112u64})));
+        assert_eq!(expect_unknown(&FACT, 0, ""), "`MemTotal` is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 0, "99999999999999999999 kB\n"), "`MemTotal` is not in the answer");
     }
 }

@@ -57,7 +57,7 @@ mod units;
 mod verbs;
 mod virtualization;
 
-pub use cluster::{ClusterFact, is_of_cluster, of_cluster, question, whole};
+pub use cluster::{ClusterFact, cluster_facts, fact_probe, is_cluster_fact, parse_whole_quantity};
 
 use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Probe, ProbeOutput, UnansweredReason};
@@ -147,43 +147,43 @@ static ALL: [Fact; 43] = [
 ];
 
 /// Returns every fact, in the order of the reference.
-pub fn all() -> &'static [Fact] {
+pub fn all_facts() -> &'static [Fact] {
     &ALL
 }
 
 /// Returns the name of every fact, of hosts and of the cluster.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    ALL.iter().map(|fact| fact.name).chain(of_cluster().iter().map(|fact| fact.name))
+pub fn fact_names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|fact| fact.name).chain(cluster_facts().iter().map(|fact| fact.name))
 }
 
 /// Returns why a part of a fact could not be read, if `value` marks such a part.
-pub fn why_unknown(value: &Value) -> Option<&str> {
+pub fn unknown_reason(value: &Value) -> Option<&str> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     map.get("unknown")?.as_str()
 }
 
 /// Returns the snippets of all facts, for [`compile`](crate::probe::compile).
-pub fn snippets() -> Vec<FactSnippet> {
+pub fn fact_snippets() -> Vec<FactSnippet> {
     ALL.iter().map(|fact| fact.snippet).collect()
 }
 
 /// Returns the probes of all facts.
-pub fn probes() -> impl Iterator<Item = Probe> {
+pub fn fact_probes() -> impl Iterator<Item = Probe> {
     ALL.iter().map(|fact| Probe::Fact { name: fact.name.to_owned() })
 }
 
 impl Facts {
     /// Returns whether the host reports that its hardware is simulated.
-    pub fn hardware_is_simulated(&self) -> bool {
+    pub fn is_hardware_simulated(&self) -> bool {
         self.0.get(simulated::FACT.name).is_some_and(|fact| fact.as_ref().is_ok_and(Value::is_string))
     }
 
     /// Parses the facts in an observation.
     pub fn from_observation(seen: &Observation) -> Self {
         let mut facts = BTreeMap::new();
-        for fact in all() {
+        for fact in all_facts() {
             let probe = Probe::Fact { name: fact.name.to_owned() };
-            if !seen.has(&probe) {
+            if !seen.has_answer(&probe) {
                 continue;
             }
             let value = match seen.get(&probe) {
@@ -193,7 +193,7 @@ impl Facts {
             };
             facts.insert(fact.name.to_owned(), value);
         }
-        facts.extend(cluster::observed(seen));
+        facts.extend(cluster::observed_cluster_facts(seen));
         Self(facts)
     }
 }

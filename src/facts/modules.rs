@@ -1,7 +1,7 @@
 //! `modules`: loaded kernel modules and their users.
 
-use super::alike::names;
-use super::read::{done, unread};
+use super::alike::compare_names;
+use super::read::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("used_by", "the modules that use it"),
     ],
     reads: &["/proc/modules"],
-    alike: &[names("")],
+    alike: &[compare_names("")],
     snippet: FactSnippet {
         name: "modules",
         snippet: "[ -e /proc/modules ] || exit 0; printf 'modules\\n'; cat /proc/modules",
@@ -29,11 +29,11 @@ pub(super) const FACT: Fact = Fact {
 
 /// Parses lines of name, size, uses, users and more. A kernel without modules has no such file.
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let rows = done(output)?.lines().skip(1).map(row).collect::<Option<Map<String, Value>>>();
-    rows.map(Value::Object).ok_or_else(|| unread("a module", output))
+    let rows = require_success(output)?.lines().skip(1).map(parse_row).collect::<Option<Map<String, Value>>>();
+    rows.map(Value::Object).ok_or_else(|| unparsed_answer("a module", output))
 }
 
-fn row(line: &str) -> Option<(String, Value)> {
+fn parse_row(line: &str) -> Option<(String, Value)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name, _, refs, users, ..] = words[..] else { return None };
     let users: Vec<&str> = users.split(',').filter(|name| !matches!(*name, "" | "-" | "[permanent]")).collect();
@@ -43,7 +43,7 @@ fn row(line: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn uses_and_users_are_read() {
@@ -54,8 +54,8 @@ mod tests {
             "nvidia": {"refs": 62, "used_by": ["nvidia_uvm", "nvidia_modeset"]},
             "x": {"refs": null, "used_by": []},
         });
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(parsed(&FACT, ""), Ok(json!({})));
-        assert_eq!(why(&FACT, 0, "modules\nodd\n"), "a module is not in the answer");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!({})));
+        assert_eq!(expect_unknown(&FACT, 0, "modules\nodd\n"), "a module is not in the answer");
     }
 }

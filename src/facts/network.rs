@@ -1,7 +1,7 @@
 //! `network`: interfaces and their addresses.
 
-use super::alike::per;
-use super::read::{done, text_or_null, unread};
+use super::alike::compare_by_key;
+use super::read::{require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -30,24 +30,24 @@ pub(super) const FACT: Fact = Fact {
         ("addresses", "list of `ADDRESS/PREFIX`, IPv4 and IPv6"),
     ],
     reads: &["ip -json addr show", "/sys/class/net/*/device/driver"],
-    alike: &[per("", "driver", "mtu"), per("", "driver", "state")],
+    alike: &[compare_by_key("", "driver", "mtu"), compare_by_key("", "driver", "state")],
     snippet: FactSnippet { name: "network", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let (links, drivers) = done(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
-    let links: Vec<Value> = serde_json::from_str(links).map_err(|_| unread("JSON of `ip`", output))?;
+    let (links, drivers) = require_success(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
+    let links: Vec<Value> = serde_json::from_str(links).map_err(|_| unparsed_answer("JSON of `ip`", output))?;
     let drivers: BTreeMap<&str, &str> = drivers.lines().filter_map(|line| line.split_once('\t')).collect();
-    let links: Option<Vec<Value>> = links.iter().map(|link| interface(link, &drivers)).collect();
-    links.map(Value::from).ok_or_else(|| unread("an interface's name", output))
+    let links: Option<Vec<Value>> = links.iter().map(|link| build_interface(link, &drivers)).collect();
+    links.map(Value::from).ok_or_else(|| unparsed_answer("an interface's name", output))
 }
 
-fn interface(link: &Value, drivers: &BTreeMap<&str, &str>) -> Option<Value> {
+fn build_interface(link: &Value, drivers: &BTreeMap<&str, &str>) -> Option<Value> {
     let text = |key: &str| link.get(key).and_then(Value::as_str);
     let name = text("ifname")?;
     let addresses = link.get("addr_info").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let addresses: Vec<String> = addresses.iter().filter_map(address).collect();
+    let addresses: Vec<String> = addresses.iter().filter_map(format_address).collect();
     Some(json!({
         "name": name,
         "mac": text_or_null(text("address")),
@@ -58,14 +58,14 @@ fn interface(link: &Value, drivers: &BTreeMap<&str, &str>) -> Option<Value> {
     }))
 }
 
-fn address(info: &Value) -> Option<String> {
+fn format_address(info: &Value) -> Option<String> {
     Some(format!("{}/{}", info.get("local")?.as_str()?, info.get("prefixlen")?.as_u64()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn interfaces_are_read_with_driver_and_addresses() {
@@ -76,12 +76,12 @@ mod tests {
             {"name": "lo", "mac": "00:00:00:00:00:00", "mtu": 65536, "state": "unknown", "driver": null, "addresses": ["127.0.0.1/8", "::1/128"]},
             {"name": "eth0", "mac": "02:fc:00:00:00:01", "mtu": 1500, "state": "up", "driver": "virtio_net", "addresses": []},
         ]);
-        assert_eq!(parsed(&FACT, &text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, &text), Ok(expected));
     }
 
     #[test]
     fn another_answer_is_unknown() {
-        assert_eq!(why(&FACT, 0, "1: lo: <LOOPBACK>"), "JSON of `ip` is not in the answer");
-        assert_eq!(why(&FACT, 0, "[{}]"), "an interface's name is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 0, "1: lo: <LOOPBACK>"), "JSON of `ip` is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 0, "[{}]"), "an interface's name is not in the answer");
     }
 }

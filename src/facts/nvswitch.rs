@@ -1,7 +1,7 @@
 //! `nvswitch`: whether switches connect the GPUs, and what must manage them.
 
-use super::alike::same;
-use super::read::{done, field, unknown_part};
+use super::alike::compare_value;
+use super::read::{find_field, require_success, unknown_part};
 use super::table;
 use super::{Fact, FactShape};
 use crate::model::Value;
@@ -55,19 +55,20 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,class,device,vpd}", "/proc/driver/nvidia-nvswitch/devices/*"],
-    alike: &[same("count"), same("driver_devices"), same("required"), same("imex")],
+    alike: &[compare_value("count"), compare_value("driver_devices"), compare_value("required"), compare_value("imex")],
     snippet: FactSnippet { name: "nvswitch", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
+    let text = require_success(output)?;
     let all = |key: &str| -> Vec<&str> {
         text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('\t')).collect()
     };
     let (switches, bridges) = (all("switch"), all("bridge"));
-    let driver: u64 = field(text, "devices").and_then(|n| n.parse().ok()).unwrap_or(0);
-    let joined = |by: &str| all("gpu").iter().any(|id| table::gpu(id).is_some_and(|gpu| gpu.fabric == Some(by)));
+    let driver: u64 = find_field(text, "devices").and_then(|n| n.parse().ok()).unwrap_or(0);
+    let joined =
+        |by: &str| all("gpu").iter().any(|id| table::find_gpu_model(id).is_some_and(|gpu| gpu.fabric == Some(by)));
     let imex = joined("imex");
     let any = !switches.is_empty() || driver > 0 || !bridges.is_empty();
     let hidden = (joined("nvlink5") && !any).then(|| all("hidden").first().copied()).flatten();
@@ -82,10 +83,10 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parsed;
+    use crate::facts::read::testing::parse_stdout;
 
-    fn of(text: &str) -> (Value, Value, Value) {
-        let fact = parsed(&FACT, text).expect("is known");
+    fn parse_text(text: &str) -> (Value, Value, Value) {
+        let fact = parse_stdout(&FACT, text).expect("is known");
         (fact["count"].clone(), fact["required"].clone(), fact["imex"].clone())
     }
 
@@ -93,20 +94,24 @@ mod tests {
     fn a_fabric_manager_is_required_where_there_are_switches() {
         let gpus = "gpu\t0x2330\n".repeat(8);
         assert_eq!(
-            of(&format!("{gpus}{}devices\t0\n", "switch\t0000:05:00.0\n".repeat(4))),
+            parse_text(&format!("{gpus}{}devices\t0\n", "switch\t0000:05:00.0\n".repeat(4))),
             (json!(4), json!(true), json!(false))
         );
-        assert_eq!(of("gpu\t0x2331\ndevices\t0\n"), (json!(0), json!(false), json!(false)), "PCIe cards");
+        assert_eq!(parse_text("gpu\t0x2331\ndevices\t0\n"), (json!(0), json!(false), json!(false)), "PCIe cards");
         assert_eq!(
-            of("gpu\t0x2901\ndevices\t0\nbridge\t0000:05:00.0\n"),
+            parse_text("gpu\t0x2901\ndevices\t0\nbridge\t0000:05:00.0\n"),
             (json!(0), json!(true), json!(false)),
             "B200"
         );
-        let hidden = parsed(&FACT, "gpu\t0x2901\ndevices\t0\nhidden\t0000:05:00.0\n").expect("is known");
+        let hidden = parse_stdout(&FACT, "gpu\t0x2901\ndevices\t0\nhidden\t0000:05:00.0\n").expect("is known");
         let why = json!("product data of `0000:05:00.0` cannot be read");
         assert_eq!((&hidden["required"]["unknown"], &hidden["bridges"]["unknown"]), (&why, &why));
-        assert_eq!(of("gpu\t0x2331\ndevices\t0\nhidden\t0000:05:00.0\n").1, json!(false), "cards have no such switch");
-        assert_eq!(of("gpu\t0x2941\ndevices\t0\n"), (json!(0), json!(false), json!(true)), "GB200");
-        assert_eq!(of("devices\t0\n"), (json!(0), json!(false), json!(false)), "no GPU at all");
+        assert_eq!(
+            parse_text("gpu\t0x2331\ndevices\t0\nhidden\t0000:05:00.0\n").1,
+            json!(false),
+            "cards have no such switch"
+        );
+        assert_eq!(parse_text("gpu\t0x2941\ndevices\t0\n"), (json!(0), json!(false), json!(true)), "GB200");
+        assert_eq!(parse_text("devices\t0\n"), (json!(0), json!(false), json!(false)), "no GPU at all");
     }
 }

@@ -1,9 +1,9 @@
 //! `ofed`: the RDMA stack: installed version, modules on disk for each kernel, and the loaded module.
 
-use super::alike::same;
+use super::alike::compare_value;
 use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::ofed_info;
-use super::read::{done, part, parts, text_or_null, unknown_part, unread};
+use super::read::{find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -61,23 +61,24 @@ pub(super) const FACT: Fact = Fact {
         "/sys/module/mlx5_core/{version,srcversion}",
     ],
     alike: &[
-        same("version"),
-        same("kind"),
-        same("doca"),
-        same("origin"),
-        same("loaded"),
-        same("loaded_version"),
-        same("matches_disk"),
+        compare_value("version"),
+        compare_value("kind"),
+        compare_value("doca"),
+        compare_value("origin"),
+        compare_value("loaded"),
+        compare_value("loaded_version"),
+        compare_value("matches_disk"),
     ],
     snippet: FactSnippet { name: "ofed", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
-    let running = part(&parts, "kernel").ok_or_else(|| unread("the kernel's release", output))?.field(1);
-    let line = |name: &str| part(&parts, name).and_then(|part| part.line());
-    let info = part(&parts, "info").map(|part| ofed_info::parse(part.body));
+    let parts = split_sections(require_success(output)?);
+    let running =
+        find_section(&parts, "kernel").ok_or_else(|| unparsed_answer("the kernel's release", output))?.field_at(1);
+    let line = |name: &str| find_section(&parts, name).and_then(|part| part.first_line());
+    let info = find_section(&parts, "info").map(|part| ofed_info::parse_ofed_info(part.body));
     let (version, kind) = match &info {
         None => (Value::Null, Value::Null),
         Some(Some(stack)) => (stack.version.as_str().into(), stack.kind.into()),
@@ -85,7 +86,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
             let why = || {
                 unknown_part(format!(
                     "`ofed_info -s` failed or has an unexpected format (status {})",
-                    infostatus(&parts)
+                    info_status(&parts)
                 ))
             };
             (why(), why())
@@ -93,12 +94,12 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     };
     let modules = parts.iter().filter(|part| part.name() == "disk");
     let modules: Vec<(&str, KernelModuleInfo)> =
-        modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
+        modules.filter_map(|part| Some((part.field_at(1), modinfo::parse_modinfo(part.body)?))).collect();
     let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
     let kernels: Map<String, Value> =
         modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), json!(module.origin()))).collect();
-    let lacks = || part(&parts, "lacks").map(|_| unknown_part("`modinfo` is missing"));
-    let hidden = || part(&parts, "hidden").map(|_| unknown_part("`/sys/module` does not exist"));
+    let lacks = || find_section(&parts, "lacks").map(|_| unknown_part("`modinfo` is missing"));
+    let hidden = || find_section(&parts, "hidden").map(|_| unknown_part("`/sys/module` does not exist"));
     let same = own.and_then(|module| Some(module.srcversion.as_deref()? == line("srcversion")?));
     Ok(json!({
         "version": version,
@@ -106,25 +107,25 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         "doca": text_or_null(line("doca").and_then(|line| line.strip_prefix("installed "))),
         "origin": lacks().unwrap_or_else(|| json!(own.and_then(KernelModuleInfo::origin))),
         "kernels": lacks().unwrap_or_else(|| kernels.into()),
-        "loaded": hidden().unwrap_or_else(|| part(&parts, "loaded").is_some().into()),
+        "loaded": hidden().unwrap_or_else(|| find_section(&parts, "loaded").is_some().into()),
         "loaded_version": hidden().unwrap_or_else(|| text_or_null(line("version"))),
         "matches_disk": hidden().or_else(lacks).unwrap_or_else(|| json!(same)),
     }))
 }
 
-fn infostatus<'a>(parts: &[super::read::OutputSection<'a>]) -> &'a str {
-    part(parts, "infostatus").map_or("unknown", |part| part.field(1))
+fn info_status<'a>(parts: &[super::read::OutputSection<'a>]) -> &'a str {
+    find_section(parts, "infostatus").map_or("unknown", |part| part.field_at(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed};
+    use crate::facts::read::testing::{expand_separators, parse_stdout};
 
     #[test]
     fn a_kernel_without_the_stack_is_seen_while_it_is_installed() {
         // origin: reconstructed after a node whose kernel was upgraded
-        let text = printed(
+        let text = expand_separators(
             "@@kernel\t5.15.0-131-generic\n@@info\nMLNX_OFED_LINUX-24.10-0.7.0.0:\n\n@@infostatus\t0\n\n@@doca\n\n\
              @@disk\t5.15.0-130-generic\nfilename: /lib/modules/5.15.0-130-generic/updates/dkms/mlx5_core.ko\nsrcversion: AAAA\n\n\
              @@disk\t5.15.0-131-generic\nfilename: /lib/modules/5.15.0-131-generic/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko\nsrcversion: BBBB\n\n\
@@ -135,17 +136,18 @@ mod tests {
             "kernels": {"5.15.0-130-generic": "ofed", "5.15.0-131-generic": "inbox"},
             "loaded": true, "loaded_version": null, "matches_disk": false,
         });
-        assert_eq!(parsed(&FACT, &text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, &text), Ok(expected));
     }
 
     #[test]
     fn a_host_without_the_stack_has_none() {
-        let fact = parsed(&FACT, &printed("@@kernel\t6.1.0\n\n@@doca\n")).expect("is known");
+        let fact = parse_stdout(&FACT, &expand_separators("@@kernel\t6.1.0\n\n@@doca\n")).expect("is known");
         let expected = json!({"version": null, "kind": null, "doca": null, "origin": null, "kernels": {}, "loaded": false, "loaded_version": null, "matches_disk": null});
         assert_eq!(fact, expected);
-        let hidden = parsed(&FACT, &printed("@@kernel\t6.1.0\n@@hidden\n")).expect("is known");
+        let hidden = parse_stdout(&FACT, &expand_separators("@@kernel\t6.1.0\n@@hidden\n")).expect("is known");
         assert_eq!(hidden["loaded"]["unknown"], "`/sys/module` does not exist");
-        let odd = parsed(&FACT, &printed("@@kernel\t6.1.0\n@@info\nodd\n@@infostatus\t1\n")).expect("is known");
+        let odd = parse_stdout(&FACT, &expand_separators("@@kernel\t6.1.0\n@@info\nodd\n@@infostatus\t1\n"))
+            .expect("is known");
         assert_eq!(odd["version"]["unknown"], "`ofed_info -s` failed or has an unexpected format (status 1)");
     }
 }

@@ -1,7 +1,7 @@
 //! `os`: the distribution.
 
-use super::alike::same;
-use super::read::{done, text_or_null, unread};
+use super::alike::compare_value;
+use super::read::{require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -19,7 +19,7 @@ pub(super) const FACT: Fact = Fact {
         ("pretty_name", "`PRETTY_NAME`, for people"),
     ],
     reads: &["/etc/os-release", "/usr/lib/os-release"],
-    alike: &[same("id"), same("version_id")],
+    alike: &[compare_value("id"), compare_value("version_id")],
     snippet: FactSnippet {
         name: "os",
         snippet: "cat /etc/os-release 2>/dev/null || cat /usr/lib/os-release",
@@ -31,12 +31,12 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
+    let text = require_success(output)?;
     let value = |key: &str| {
         let raw = text.lines().rev().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='))?;
         Some(shlex::split(raw)?.concat())
     };
-    let id = value("ID").filter(|id| !id.is_empty()).ok_or_else(|| unread("`ID`", output))?;
+    let id = value("ID").filter(|id| !id.is_empty()).ok_or_else(|| unparsed_answer("`ID`", output))?;
     let like = value("ID_LIKE").unwrap_or_default();
     Ok(json!({
         "id": id,
@@ -50,7 +50,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn debian_and_its_relatives_are_read() {
@@ -59,16 +59,16 @@ mod tests {
                       VERSION=\"12 (bookworm)\"\nVERSION_CODENAME=bookworm\nID=debian\n";
         let expected = json!({"id": "debian", "version_id": "12", "codename": "bookworm", "id_like": [],
                               "pretty_name": "Debian GNU/Linux 12 (bookworm)"});
-        assert_eq!(parsed(&FACT, debian), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, debian), Ok(expected));
         // origin: reconstructed after RHEL 9
         let rhel = "ID=\"rhel\"\nID_LIKE=\"fedora centos\"\nVERSION_ID=\"9.10\"\n";
         let expected = json!({"id": "rhel", "version_id": "9.10", "codename": null, "id_like": ["fedora", "centos"], "pretty_name": null});
-        assert_eq!(parsed(&FACT, rhel), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, rhel), Ok(expected));
     }
 
     #[test]
     fn a_host_that_does_not_say_is_unknown() {
-        assert_eq!(why(&FACT, 0, "NAME=x\n"), "`ID` is not in the answer");
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(expect_unknown(&FACT, 0, "NAME=x\n"), "`ID` is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
     }
 }

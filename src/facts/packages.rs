@@ -1,7 +1,7 @@
 //! `packages`: the package manager and the installed packages.
 
-use super::alike::{entries, same};
-use super::read::{done, unread};
+use super::alike::{compare_entries, compare_value};
+use super::read::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -20,7 +20,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["dpkg-query -W", "rpm -qa"],
-    alike: &[same("manager"), entries("installed")],
+    alike: &[compare_value("manager"), compare_entries("installed")],
     snippet: FactSnippet {
         name: "packages",
         snippet: "if command -v apt-get >/dev/null 2>&1; then\n\
@@ -45,11 +45,12 @@ struct PackageRow<'a> {
 }
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let (manager, lines) = done(output)?.split_once('\n').ok_or_else(|| unread("the manager", output))?;
+    let (manager, lines) =
+        require_success(output)?.split_once('\n').ok_or_else(|| unparsed_answer("the manager", output))?;
     if !matches!(manager, "apt" | "dnf") {
-        return Err(unread("the manager", output));
+        return Err(unparsed_answer("the manager", output));
     }
-    let rows: Vec<PackageRow<'_>> = lines.lines().filter_map(row).collect();
+    let rows: Vec<PackageRow<'_>> = lines.lines().filter_map(parse_row).collect();
     // The package manager's own package has the native architecture.
     let native = rows.iter().find(|row| matches!(row.name, "dpkg" | "rpm")).map_or("", |row| row.arch);
     let mut installed = Map::new();
@@ -61,7 +62,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     Ok(json!({ "manager": manager, "installed": installed }))
 }
 
-fn row(line: &str) -> Option<PackageRow<'_>> {
+fn parse_row(line: &str) -> Option<PackageRow<'_>> {
     let mut words = line.strip_prefix("installed\t")?.split('\t');
     Some(PackageRow { name: words.next()?, arch: words.next()?, version: words.next()? })
 }
@@ -69,7 +70,7 @@ fn row(line: &str) -> Option<PackageRow<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn installed_packages_are_read_and_others_are_left_out() {
@@ -77,7 +78,7 @@ mod tests {
         let text = "apt\ninstalled\tdpkg\tamd64\t1.21.23\nhalf-configured\tforge-broken\tall\t1.0\nconfig-files\told\tall\t2\n\
                     installed\tlibc6\tamd64\t2.36-9+deb12u14\ninstalled\tlibc6\ti386\t2.36-9+deb12u13\ninstalled\ttzdata\tall\t2026b-0+deb12u1\n";
         let installed = json!({"dpkg": "1.21.23", "libc6": "2.36-9+deb12u14", "libc6:i386": "2.36-9+deb12u13", "tzdata": "2026b-0+deb12u1"});
-        assert_eq!(parsed(&FACT, text), Ok(json!({"manager": "apt", "installed": installed})));
+        assert_eq!(parse_stdout(&FACT, text), Ok(json!({"manager": "apt", "installed": installed})));
     }
 
     #[test]
@@ -85,12 +86,12 @@ mod tests {
         // origin: reconstructed after RHEL 9
         let text = "dnf\ninstalled\tkernel\tx86_64\t5.14.0-503.el9\ninstalled\tkernel\tx86_64\t5.14.0-427.el9\ninstalled\trpm\tx86_64\t4.16.1.3-34.el9\n";
         let installed = json!({"kernel": "5.14.0-503.el9", "rpm": "4.16.1.3-34.el9"});
-        assert_eq!(parsed(&FACT, text), Ok(json!({"manager": "dnf", "installed": installed})));
+        assert_eq!(parse_stdout(&FACT, text), Ok(json!({"manager": "dnf", "installed": installed})));
     }
 
     #[test]
     fn another_answer_is_unknown() {
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
-        assert_eq!(why(&FACT, 0, "pacman\n"), "the manager is not in the answer");
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(expect_unknown(&FACT, 0, "pacman\n"), "the manager is not in the answer");
     }
 }

@@ -1,7 +1,7 @@
 //! `pci`: devices on the PCI bus.
 
-use super::alike::tally;
-use super::read::{done, text_or_null};
+use super::alike::compare_counts;
+use super::read::{require_success, text_or_null};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -30,19 +30,19 @@ pub(super) const FACT: Fact = Fact {
         ("numa", "number of the NUMA node, null if the firmware reports none"),
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,device,class,numa_node,driver}"],
-    alike: &[tally("", &["vendor", "device", "driver"])],
+    alike: &[compare_counts("", &["vendor", "device", "driver"])],
     snippet: FactSnippet { name: "pci", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    done(output)?.lines().map(device).collect::<Option<Vec<_>>>().map(Value::from).ok_or_else(|| {
+    require_success(output)?.lines().map(parse_device).collect::<Option<Vec<_>>>().map(Value::from).ok_or_else(|| {
         UnansweredReason::new("a line of the answer is not a device")
-            .said(output.stdout.raw().chars().take(200).collect::<String>())
+            .with_message(output.stdout.raw().chars().take(200).collect::<String>())
     })
 }
 
-fn device(line: &str) -> Option<Value> {
+fn parse_device(line: &str) -> Option<Value> {
     let fields: Vec<&str> = line.split('\t').collect();
     let [bdf, vendor, device, class, numa, driver] = fields[..] else { return None };
     let numa = numa.parse::<i64>().ok().filter(|node| *node >= 0);
@@ -55,7 +55,7 @@ fn device(line: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn devices_are_read_with_driver_and_node() {
@@ -65,13 +65,13 @@ mod tests {
             {"bdf": "0000:18:00.0", "vendor": "0x10de", "device": "0x2330", "class": "0x030200", "driver": "nvidia", "numa": 0},
             {"bdf": "0000:1a:00.0", "vendor": "0x15b3", "device": "0x1021", "class": "0x020700", "driver": null, "numa": null},
         ]);
-        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
     }
 
     #[test]
     fn no_bus_is_no_device_and_no_sysfs_is_unknown() {
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
-        assert_eq!(why(&FACT, 0, "x\n"), "a line of the answer is not a device");
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(expect_unknown(&FACT, 0, "x\n"), "a line of the answer is not a device");
     }
 }

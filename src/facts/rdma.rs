@@ -1,8 +1,10 @@
 //! `rdma`: RDMA devices, their ports and addresses.
 
-use super::alike::{each, per};
+use super::alike::{compare_by_key, compare_each};
 use super::command::rate::{self, PortRate};
-use super::read::{OutputSection, done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::read::{
+    OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -86,7 +88,7 @@ pub(super) const FACT: Fact = Fact {
         "/sys/bus/pci/devices/*/{vendor,class}",
     ],
     alike: &[
-        each(
+        compare_each(
             "",
             "bdf",
             &[
@@ -110,7 +112,7 @@ pub(super) const FACT: Fact = Fact {
                 "ports.*.roce_gid_index",
             ],
         ),
-        per("", "psid", "firmware"),
+        compare_by_key("", "psid", "firmware"),
     ],
     snippet: FactSnippet { name: "rdma", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
     parse,
@@ -120,37 +122,37 @@ pub(super) const FACT: Fact = Fact {
 type SysfsFiles<'a> = BTreeMap<&'a str, &'a str>;
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
-    let files = part(&parts, "files").map(|part| files(part.body)).unwrap_or_default();
+    let parts = split_sections(require_success(output)?);
+    let files = find_section(&parts, "files").map(|part| parse_files(part.body)).unwrap_or_default();
     let devices = parts.iter().filter(|part| part.name() == "device");
-    let mut devices: Vec<Json> = devices.map(|part| device(part, &files)).collect();
+    let mut devices: Vec<Json> = devices.map(|part| build_device(part, &files)).collect();
     let key = |device: &Json| (device["bdf"].as_str().map(str::to_owned), device["name"].as_str().map(str::to_owned));
     devices.sort_by_key(key);
     Ok(devices.into())
 }
 
 /// Parses lines of path and content, separated by the first colon: no path here contains one.
-pub(super) fn files(body: &str) -> SysfsFiles<'_> {
+pub(super) fn parse_files(body: &str) -> SysfsFiles<'_> {
     body.lines().filter_map(|line| line.split_once(':')).map(|(path, value)| (path, value.trim())).collect()
 }
 
-fn device(part: &OutputSection<'_>, files: &SysfsFiles<'_>) -> Json {
-    let name = part.field(1);
+fn build_device(part: &OutputSection<'_>, files: &SysfsFiles<'_>) -> Json {
+    let name = part.field_at(1);
     let file = |leaf: &str| files.get(format!("{name}/{leaf}").as_str()).copied();
-    let bdf = Some(part.field(2)).filter(|bdf| bdf.contains(':'));
+    let bdf = Some(part.field_at(2)).filter(|bdf| bdf.contains(':'));
     let lanes = |leaf: &str| file(leaf).and_then(|text| text.parse::<u64>().ok());
-    let ports = numbers(name, files);
-    let netdevs = DeviceInterfaces::read(part.body, ports.len());
+    let ports = list_port_numbers(name, files);
+    let netdevs = DeviceInterfaces::from_section(part.body, ports.len());
     json!({
         "bdf": bdf,
         "name": name,
         "guid": text_or_null(file("node_guid")),
-        "device": text_or_null(Some(part.field(3))),
+        "device": text_or_null(Some(part.field_at(3))),
         "firmware": text_or_null(file("fw_ver")),
         "psid": text_or_null(file("board_id")),
-        "numa": part.field(4).parse::<i64>().ok().filter(|node| *node >= 0),
-        "driver": text_or_null(Some(part.field(5))),
-        "bridge": match part.field(6) {
+        "numa": part.field_at(4).parse::<i64>().ok().filter(|node| *node >= 0),
+        "driver": text_or_null(Some(part.field_at(5))),
+        "bridge": match part.field_at(6) {
             "hidden" => unknown_part("its product data cannot be read"),
             word => (word == "yes").into(),
         },
@@ -159,7 +161,7 @@ fn device(part: &OutputSection<'_>, files: &SysfsFiles<'_>) -> Json {
             "max_width": lanes("device/max_link_width"),
             "max_speed": text_or_null(file("device/max_link_speed")),
         },
-        "ports": ports.into_iter().map(|port| self::port(name, port, &netdevs, files)).collect::<Vec<_>>(),
+        "ports": ports.into_iter().map(|port| self::build_port(name, port, &netdevs, files)).collect::<Vec<_>>(),
         "netdevs": netdevs.own,
     })
 }
@@ -174,31 +176,31 @@ struct DeviceInterfaces<'a> {
 }
 
 impl<'a> DeviceInterfaces<'a> {
-    fn read(body: &'a str, ports: usize) -> Self {
+    fn from_section(body: &'a str, ports: usize) -> Self {
         let names = body.lines().filter(|line| !line.is_empty());
         let (masters, own): (Vec<&str>, Vec<&str>) = names.partition(|line| line.starts_with('\t'));
         let masters = masters.into_iter().map(str::trim_start).collect();
         Self { own, masters, alone: ports == 1 }
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn has_interface(&self, name: &str) -> bool {
         self.own.contains(&name) || self.masters.contains(&name)
     }
 
     /// Returns the interface of a port, if it is unambiguous.
-    fn only(&self) -> Option<&'a str> {
+    fn sole_interface(&self) -> Option<&'a str> {
         self.own.first().copied().filter(|_| self.alone)
     }
 }
 
 /// Returns the numbers of a device's ports.
-fn numbers(name: &str, files: &SysfsFiles<'_>) -> BTreeSet<u64> {
+fn list_port_numbers(name: &str, files: &SysfsFiles<'_>) -> BTreeSet<u64> {
     let port = |path: &&str| path.strip_prefix(name)?.strip_prefix("/ports/")?.split('/').next()?.parse().ok();
     files.keys().filter_map(port).collect()
 }
 
 /// Returns the class of a port by its link layer, never by the name of its rate.
-fn class(layer: &str) -> Option<&'static str> {
+fn port_class(layer: &str) -> Option<&'static str> {
     match layer {
         "InfiniBand" => Some("infiniband"),
         "Ethernet" => Some("roce"),
@@ -206,43 +208,45 @@ fn class(layer: &str) -> Option<&'static str> {
     }
 }
 
-fn port(name: &str, port: u64, netdevs: &DeviceInterfaces<'_>, files: &SysfsFiles<'_>) -> Json {
+fn build_port(name: &str, port: u64, netdevs: &DeviceInterfaces<'_>, files: &SysfsFiles<'_>) -> Json {
     let prefix = format!("{name}/ports/{port}/");
     let file = |leaf: &str| files.get(format!("{prefix}{leaf}").as_str()).copied();
     let missing = |leaf: &str| format!("`{leaf}` of port {port} cannot be read");
     let word = |leaf: &str| {
-        or_unknown(file(leaf).and_then(|text| text.split_once(": ")).map(|(_, word)| word.trim()), || missing(leaf))
+        value_or_unknown(file(leaf).and_then(|text| text.split_once(": ")).map(|(_, word)| word.trim()), || {
+            missing(leaf)
+        })
     };
-    let hex = |leaf: &str| or_unknown(file(leaf).and_then(super::command::number), || missing(leaf));
+    let hex = |leaf: &str| value_or_unknown(file(leaf).and_then(super::command::parse_number), || missing(leaf));
     let layer = file("link_layer");
-    let class = layer.and_then(class);
-    let rate = file("rate").and_then(rate::parse);
+    let class = layer.and_then(port_class);
+    let rate = file("rate").and_then(rate::parse_port_rate);
     let linked = file("phys_state").is_some_and(|state| state.ends_with("LinkUp"));
     // The name of a rate and its width are meaningful only on InfiniBand, and only on a port with a link.
     let lane = rate.as_ref().filter(|_| class == Some("infiniband") && linked);
-    let gids = gids(&prefix, files);
-    let sm = file("cap_mask").and_then(super::command::number).map(|mask| mask & 2 != 0);
+    let gids = list_gids(&prefix, files);
+    let sm = file("cap_mask").and_then(super::command::parse_number).map(|mask| mask & 2 != 0);
     json!({
         "port": port,
-        "class": or_unknown(class, || layer.map_or_else(|| missing("link_layer"), |layer| format!("its link layer is `{layer}`"))),
-        "link_layer": or_unknown(layer, || missing("link_layer")),
+        "class": value_or_unknown(class, || layer.map_or_else(|| missing("link_layer"), |layer| format!("its link layer is `{layer}`"))),
+        "link_layer": value_or_unknown(layer, || missing("link_layer")),
         "state": word("state"),
         "phys_state": word("phys_state"),
-        "rate": or_unknown(rate.as_ref().map(|rate| rate.gbps), || missing("rate")),
+        "rate": value_or_unknown(rate.as_ref().map(|rate| rate.gbps), || missing("rate")),
         "width": lane.and_then(|rate| rate.width),
         "speed": lane.and_then(|rate| rate.speed.as_deref()),
-        "lanes": lane.and_then(PortRate::lanes),
+        "lanes": lane.and_then(PortRate::lane_state),
         "lid": hex("lid"),
         "sm_lid": hex("sm_lid"),
-        "is_sm": or_unknown(sm, || missing("cap_mask")),
+        "is_sm": value_or_unknown(sm, || missing("cap_mask")),
         "guid": gids.first().filter(|gid| gid["index"] == 0).and_then(|gid| gid["gid"].as_str()?.get(20..).map(str::to_owned)),
-        "netdev": gids.iter().find_map(|gid| gid["netdev"].as_str()).or(netdevs.only()),
-        "roce_gid_index": (class == Some("roce")).then(|| roce_index(&gids, netdevs)).flatten(),
+        "netdev": gids.iter().find_map(|gid| gid["netdev"].as_str()).or(netdevs.sole_interface()),
+        "roce_gid_index": (class == Some("roce")).then(|| find_roce_index(&gids, netdevs)).flatten(),
         "gids": gids,
     })
 }
 
-fn gids(prefix: &str, files: &SysfsFiles<'_>) -> Vec<Json> {
+fn list_gids(prefix: &str, files: &SysfsFiles<'_>) -> Vec<Json> {
     let root = format!("{prefix}gids/");
     let index = |path: &str| path.strip_prefix(root.as_str())?.parse::<u64>().ok();
     let all = files.iter().filter_map(|(path, gid)| Some((index(path)?, *gid)));
@@ -251,23 +255,23 @@ fn gids(prefix: &str, files: &SysfsFiles<'_>) -> Vec<Json> {
     let attribute = |kind: &str, index: u64| files.get(format!("{prefix}gid_attrs/{kind}/{index}").as_str()).copied();
     let entry = |(index, gid): (u64, &str)| {
         json!({ "index": index, "gid": gid, "type": text_or_null(attribute("types", index)),
-                "netdev": text_or_null(attribute("ndevs", index)), "ipv4": ipv4(gid) })
+                "netdev": text_or_null(attribute("ndevs", index)), "ipv4": gid_to_ipv4(gid) })
     };
     gids.into_iter().map(entry).collect()
 }
 
 /// Returns the IPv4 address that a GID encodes.
-fn ipv4(gid: &str) -> Option<String> {
+fn gid_to_ipv4(gid: &str) -> Option<String> {
     let rest = gid.strip_prefix("0000:0000:0000:0000:0000:ffff:")?;
     let bits = u32::from_str_radix(&rest.replace(':', ""), 16).ok()?;
     Some(Ipv4Addr::from(bits).to_string())
 }
 
-fn roce_index(gids: &[Json], netdevs: &DeviceInterfaces<'_>) -> Option<u64> {
+fn find_roce_index(gids: &[Json], netdevs: &DeviceInterfaces<'_>) -> Option<u64> {
     let fits = |gid: &&Json| {
         gid["type"] == "RoCE v2"
             && gid["ipv4"].is_string()
-            && gid["netdev"].as_str().is_some_and(|name| netdevs.has(name))
+            && gid["netdev"].as_str().is_some_and(|name| netdevs.has_interface(name))
     };
     gids.iter().find(fits)?["index"].as_u64()
 }
@@ -275,15 +279,15 @@ fn roce_index(gids: &[Json], netdevs: &DeviceInterfaces<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed, why};
+    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
 
-    fn host(port: &str) -> Json {
+    fn parse_host(port: &str) -> Json {
         let text = format!(
             "@@device\tmlx5_0\t0000:18:00.0\t0x1021\t0\tmlx5_core\tno\nibs11\n@@files\n\
              mlx5_0/node_guid:c470:bd03:00cf:4964\nmlx5_0/fw_ver:28.43.1014\nmlx5_0/board_id:MT_0000000838\n\
              mlx5_0/device/current_link_width:16\nmlx5_0/device/max_link_width:16\nmlx5_0/device/max_link_speed:32.0 GT/s PCIe\n{port}"
         );
-        parsed(&FACT, &printed(&text)).expect("is known")[0].clone()
+        parse_stdout(&FACT, &expand_separators(&text)).expect("is known")[0].clone()
     }
 
     fn files(state: &str, rate: &str, layer: &str, sm_lid: &str) -> String {
@@ -305,7 +309,7 @@ mod tests {
     fn a_device_is_told_by_address_and_guid() {
         // origin: field, a node with ConnectX-7 at NDR; GUID and GID from the sample of `ibstatus`
         let gid = "mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:c470:bd03:00cf:4964\nmlx5_0/ports/1/gids/1:0000:0000:0000:0000:0000:0000:0000:0000\n";
-        let device = host(&(files("4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand", "0x7") + gid));
+        let device = parse_host(&(files("4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand", "0x7") + gid));
         let expected = json!({
             "bdf": "0000:18:00.0", "name": "mlx5_0", "guid": "c470:bd03:00cf:4964", "device": "0x1021", "firmware": "28.43.1014",
             "psid": "MT_0000000838", "numa": 0, "driver": "mlx5_core", "bridge": false, "netdevs": ["ibs11"],
@@ -325,7 +329,7 @@ mod tests {
         let gids = "mlx5_0/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a00:0e1f\nmlx5_0/ports/1/gids/2:0000:0000:0000:0000:0000:ffff:0a00:0e1f\n\
                     mlx5_0/ports/1/gid_attrs/types/2:IB/RoCE v1\nmlx5_0/ports/1/gid_attrs/types/3:RoCE v2\n\
                     mlx5_0/ports/1/gid_attrs/ndevs/2:ibs11\nmlx5_0/ports/1/gid_attrs/ndevs/3:ibs11\n";
-        let device = host(&(files("4: ACTIVE", "200 Gb/sec (4X HDR)", "Ethernet", "0x0") + gids));
+        let device = parse_host(&(files("4: ACTIVE", "200 Gb/sec (4X HDR)", "Ethernet", "0x0") + gids));
         let port = &device["ports"][0];
         assert_eq!((&port["class"], &port["rate"]), (&json!("roce"), &json!(200.0)));
         assert_eq!((&port["speed"], &port["width"], &port["lanes"]), (&Json::Null, &Json::Null, &Json::Null));
@@ -334,24 +338,24 @@ mod tests {
 
     #[test]
     fn lost_lanes_and_a_port_without_a_subnet_manager_are_seen() {
-        let lost = host(&files("4: ACTIVE", "100 Gb/sec (1X NDR)", "InfiniBand", "0x7"));
+        let lost = parse_host(&files("4: ACTIVE", "100 Gb/sec (1X NDR)", "InfiniBand", "0x7"));
         assert_eq!(lost["ports"][0]["lanes"], "lost");
         let down = files("1: DOWN", "2.5 Gb/sec (1X SDR)", "InfiniBand", "0x0").replace("5: LinkUp", "2: Polling");
-        assert_eq!(host(&down)["ports"][0]["lanes"], Json::Null, "without a link no lane is lost");
-        let init = host(&files("2: INIT", "400 Gb/sec (4X NDR)", "InfiniBand", "0x0"));
+        assert_eq!(parse_host(&down)["ports"][0]["lanes"], Json::Null, "without a link no lane is lost");
+        let init = parse_host(&files("2: INIT", "400 Gb/sec (4X NDR)", "InfiniBand", "0x0"));
         assert_eq!((&init["ports"][0]["state"], &init["ports"][0]["sm_lid"]), (&json!("INIT"), &json!(0)));
     }
 
     #[test]
     fn what_cannot_be_read_is_unknown_and_the_rest_is_not() {
-        let device = host("mlx5_0/ports/1/link_layer:InfiniBand\n");
+        let device = parse_host("mlx5_0/ports/1/link_layer:InfiniBand\n");
         assert_eq!(device["ports"][0]["state"]["unknown"], "`state` of port 1 cannot be read");
         assert_eq!(device["ports"][0]["class"], "infiniband");
-        let odd = host("mlx5_0/ports/1/link_layer:Unspecified\n");
+        let odd = parse_host("mlx5_0/ports/1/link_layer:Unspecified\n");
         assert_eq!(odd["ports"][0]["class"]["unknown"], "its link layer is `Unspecified`");
-        let hidden = printed("@@device\tmlx5_0\t0000:18:00.0\t0x1021\t0\tmlx5_core\thidden\n@@files\n");
+        let hidden = expand_separators("@@device\tmlx5_0\t0000:18:00.0\t0x1021\t0\tmlx5_core\thidden\n@@files\n");
         assert_eq!(
-            parsed(&FACT, &hidden).expect("is known")[0]["bridge"]["unknown"],
+            parse_stdout(&FACT, &hidden).expect("is known")[0]["bridge"]["unknown"],
             "its product data cannot be read"
         );
     }
@@ -359,14 +363,14 @@ mod tests {
     #[test]
     fn a_port_has_its_own_guid_and_interface_or_none() {
         let two = "mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a00:0e1f\nmlx5_0/ports/2/state:1: DOWN\n";
-        let device = host(two);
+        let device = parse_host(two);
         assert_eq!((&device["ports"][0]["guid"], &device["ports"][0]["netdev"]), (&Json::Null, &Json::Null));
         assert_eq!(device["ports"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]
     fn no_device_is_an_empty_list() {
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
     }
 }

@@ -1,6 +1,6 @@
 //! `rdma_counters`: the error counters of RDMA ports.
 
-use super::read::done;
+use super::read::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -30,8 +30,8 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut ports: BTreeMap<(&str, u64), Map<String, Value>> = BTreeMap::new();
-    for line in done(output)?.lines() {
-        let Some((port, name, value)) = counter(line) else { continue };
+    for line in require_success(output)?.lines() {
+        let Some((port, name, value)) = parse_counter(line) else { continue };
         ports.entry(port).or_default().insert(name.to_owned(), value.into());
     }
     let port = |((name, port), counters): ((&str, u64), Map<String, Value>)| json!({ "name": name, "port": port, "counters": counters });
@@ -39,7 +39,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 }
 
 /// Parses a line of path and number. A value that is not a number (`N/A (no PMA)`) is skipped.
-fn counter(line: &str) -> Option<((&str, u64), &str, u64)> {
+fn parse_counter(line: &str) -> Option<((&str, u64), &str, u64)> {
     let (path, value) = line.split_once(':')?;
     let parts: Vec<&str> = path.split('/').collect();
     let [device, "ports", port, _, name] = parts[..] else { return None };
@@ -49,7 +49,7 @@ fn counter(line: &str) -> Option<((&str, u64), &str, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parsed;
+    use crate::facts::read::testing::parse_stdout;
 
     #[test]
     fn counters_are_read_by_port() {
@@ -60,7 +60,7 @@ mod tests {
             {"name": "mlx5_0", "port": 1, "counters": {"link_downed": 2, "out_of_sequence": 7}},
             {"name": "mlx5_1", "port": 1, "counters": {"link_downed": 0}},
         ]);
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
     }
 }

@@ -1,7 +1,7 @@
 //! `rdma_netns`: whether RDMA devices are shared between network namespaces.
 
-use super::alike::same;
-use super::read::{done, unread};
+use super::alike::compare_value;
+use super::read::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -18,31 +18,34 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Value,
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],
-    alike: &[same("")],
+    alike: &[compare_value("")],
     snippet: FactSnippet { name: "rdma_netns", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    match done(output)?.trim() {
+    match require_success(output)?.trim() {
         "none" => Ok(Value::Null),
         "Y" | "1" => Ok("shared".into()),
         "N" | "0" => Ok("exclusive".into()),
-        _ => Err(unread("the mode", output)),
+        _ => Err(unparsed_answer("the mode", output)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_mode_is_a_word() {
         // origin: source, the kernel's drivers/infiniband/core/device.c
-        assert_eq!((parsed(&FACT, "Y\n"), parsed(&FACT, "N\n")), (Ok("shared".into()), Ok("exclusive".into())));
-        assert_eq!(parsed(&FACT, "none\n"), Ok(Value::Null));
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
-        assert_eq!(why(&FACT, 0, "odd\n"), "the mode is not in the answer");
+        assert_eq!(
+            (parse_stdout(&FACT, "Y\n"), parse_stdout(&FACT, "N\n")),
+            (Ok("shared".into()), Ok("exclusive".into()))
+        );
+        assert_eq!(parse_stdout(&FACT, "none\n"), Ok(Value::Null));
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(expect_unknown(&FACT, 0, "odd\n"), "the mode is not in the answer");
     }
 }

@@ -31,17 +31,16 @@ pub(super) use guarded;
 ///
 /// # Errors
 /// The snippet failed: its status and stderr.
-pub(super) fn done(output: &ProbeOutput) -> Result<&str, UnansweredReason> {
+pub(super) fn require_success(output: &ProbeOutput) -> Result<&str, UnansweredReason> {
     match output.status {
         0 => Ok(output.stdout.raw()),
-        status => {
-            Err(UnansweredReason::new(format!("its snippet failed with status {status}")).said(output.stderr.clone()))
-        }
+        status => Err(UnansweredReason::new(format!("its snippet failed with status {status}"))
+            .with_message(output.stderr.clone())),
     }
 }
 
 /// Returns the rest of the first line that starts with `key` and a tab.
-pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(super) fn find_field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'))
 }
 
@@ -54,9 +53,9 @@ pub(super) fn text_or_null(text: Option<&str>) -> Value {
 }
 
 /// Returns the error for an answer in an unexpected format.
-pub(super) fn unread(what: &str, output: &ProbeOutput) -> UnansweredReason {
+pub(super) fn unparsed_answer(what: &str, output: &ProbeOutput) -> UnansweredReason {
     UnansweredReason::new(format!("{what} is not in the answer"))
-        .said(output.stdout.raw().chars().take(200).collect::<String>())
+        .with_message(output.stdout.raw().chars().take(200).collect::<String>())
 }
 
 /// Returns the mark of a part of a fact that could not be read although the rest could.
@@ -65,7 +64,7 @@ pub(super) fn unknown_part(why: impl Into<String>) -> Value {
 }
 
 /// Returns a value, or the mark with the reason why it is missing.
-pub(super) fn or_unknown<T: Into<Value>>(value: Option<T>, why: impl FnOnce() -> String) -> Value {
+pub(super) fn value_or_unknown<T: Into<Value>>(value: Option<T>, why: impl FnOnce() -> String) -> Value {
     value.map_or_else(|| unknown_part(why()), Into::into)
 }
 
@@ -78,22 +77,22 @@ pub(super) struct OutputSection<'a> {
 
 impl<'a> OutputSection<'a> {
     pub fn name(&self) -> &'a str {
-        self.field(0)
+        self.field_at(0)
     }
 
     /// Returns a field of the header, empty if it is missing; the name is field 0.
-    pub fn field(&self, at: usize) -> &'a str {
+    pub fn field_at(&self, at: usize) -> &'a str {
         self.head.split('\t').nth(at).unwrap_or("")
     }
 
     /// Returns the first non-empty line of the body.
-    pub fn line(&self) -> Option<&'a str> {
+    pub fn first_line(&self) -> Option<&'a str> {
         self.body.lines().map(str::trim).find(|line| !line.is_empty())
     }
 }
 
 /// Splits an output into parts. Text before the first part is skipped.
-pub(super) fn parts(text: &str) -> Vec<OutputSection<'_>> {
+pub(super) fn split_sections(text: &str) -> Vec<OutputSection<'_>> {
     let part = |text| {
         let (head, body) = str::split_once(text, '\n').unwrap_or((text, ""));
         OutputSection { head, body }
@@ -102,7 +101,7 @@ pub(super) fn parts(text: &str) -> Vec<OutputSection<'_>> {
 }
 
 /// Returns the first part with that name.
-pub(super) fn part<'a>(parts: &[OutputSection<'a>], name: &str) -> Option<OutputSection<'a>> {
+pub(super) fn find_section<'a>(parts: &[OutputSection<'a>], name: &str) -> Option<OutputSection<'a>> {
     parts.iter().find(|part| part.name() == name).copied()
 }
 
@@ -117,16 +116,19 @@ pub(super) struct GuardedOutput<'a> {
 ///
 /// # Errors
 /// The command is missing, hangs, or an earlier one still hangs.
-pub(super) fn ran<'a>(parts: &[OutputSection<'a>], name: &str) -> Result<Option<GuardedOutput<'a>>, UnansweredReason> {
+pub(super) fn find_guarded_output<'a>(
+    parts: &[OutputSection<'a>],
+    name: &str,
+) -> Result<Option<GuardedOutput<'a>>, UnansweredReason> {
     let Some(at) = parts.iter().position(|part| part.name() == name) else { return Ok(None) };
-    let late = || UnansweredReason::new(format!("`{name}` timed out after {} s", parts[at].field(2)));
-    match parts[at].field(1) {
+    let late = || UnansweredReason::new(format!("`{name}` timed out after {} s", parts[at].field_at(2)));
+    match parts[at].field_at(1) {
         "missing" => Err(UnansweredReason::new(format!("`{name}` is missing"))),
         "stuck" => Err(UnansweredReason::new(format!(
             "an earlier `{name}` (pid {}) hangs in the kernel, so it was not started again",
-            parts[at].field(2)
+            parts[at].field_at(2)
         ))),
-        _ => match parts.get(at + 1).filter(|part| part.name() == "status").map(|part| part.field(1).parse()) {
+        _ => match parts.get(at + 1).filter(|part| part.name() == "status").map(|part| part.field_at(1).parse()) {
             Some(Ok(124 | 137)) | None => Err(late()),
             Some(Ok(status)) => Ok(Some(GuardedOutput { status, text: parts[at].body })),
             Some(Err(_)) => Err(UnansweredReason::new(format!("`{name}` reported no exit status"))),
@@ -135,9 +137,9 @@ pub(super) fn ran<'a>(parts: &[OutputSection<'a>], name: &str) -> Result<Option<
 }
 
 /// Returns the error of a failed command, with its output.
-pub(super) fn failed(name: &str, ran: &GuardedOutput<'_>) -> UnansweredReason {
+pub(super) fn command_failure(name: &str, ran: &GuardedOutput<'_>) -> UnansweredReason {
     let said: String = ran.text.trim().chars().take(200).collect();
-    UnansweredReason::new(format!("`{name}` failed with status {}", ran.status)).said(said)
+    UnansweredReason::new(format!("`{name}` failed with status {}", ran.status)).with_message(said)
 }
 
 #[cfg(test)]
@@ -145,14 +147,16 @@ pub(super) mod testing;
 
 #[cfg(test)]
 mod tests {
-    use super::testing::printed;
+    use super::testing::expand_separators;
     use super::*;
 
     #[test]
     fn a_guarded_command_has_a_status_or_hangs() {
         let of = |text: &str| {
-            let text = printed(text);
-            ran(&parts(&text), "tool").map(|ran| ran.map(|ran| (ran.status, ran.text.to_owned()))).map_err(|u| u.why)
+            let text = expand_separators(text);
+            find_guarded_output(&split_sections(&text), "tool")
+                .map(|ran| ran.map(|ran| (ran.status, ran.text.to_owned())))
+                .map_err(|u| u.why)
         };
         assert_eq!(of("@@tool\trun\t30\nout\n@@status\t3\n"), Ok(Some((3, "out\n".into()))));
         assert_eq!(of("@@tool\trun\t30\nout\n@@status\t124\n"), Err("`tool` timed out after 30 s".into()));
@@ -172,7 +176,10 @@ mod tests {
         let began = std::time::Instant::now();
         let output = std::process::Command::new("dash").arg("-c").arg(SNIPPET).output().expect("dash starts");
         let text = String::from_utf8(output.stdout).expect("is text");
-        assert_eq!(ran(&parts(&text), "setsid").map_err(|u| u.why), Err("`setsid` timed out after 1 s".into()));
+        assert_eq!(
+            find_guarded_output(&split_sections(&text), "setsid").map_err(|u| u.why),
+            Err("`setsid` timed out after 1 s".into())
+        );
         assert!(began.elapsed().as_secs() < 10, "the caller does not wait for it");
     }
 }

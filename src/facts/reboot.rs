@@ -1,7 +1,7 @@
 //! `reboot`: whether packages require a reboot.
 
-use super::alike::same;
-use super::read::done;
+use super::alike::compare_value;
+use super::read::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -30,13 +30,13 @@ pub(super) const FACT: Fact = Fact {
         ("packages", "the packages that require it, sorted; empty if none are listed"),
     ],
     reads: &["/run/reboot-required", "/run/reboot-required.pkgs"],
-    alike: &[same("required")],
+    alike: &[compare_value("required")],
     snippet: FactSnippet { name: "reboot", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let mut lines = done(output)?.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut lines = require_success(output)?.lines().map(str::trim).filter(|line| !line.is_empty());
     match lines.next() {
         Some("required") => {
             let mut packages: Vec<&str> = lines.collect();
@@ -52,19 +52,19 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_mark_names_its_packages_once() {
         // origin: source, update-notifier's notify-reboot-required
         let text = "required\nlinux-image-5.15.0-130-generic\nlinux-base\nlinux-base\n";
         let expected = json!({"required": true, "packages": ["linux-base", "linux-image-5.15.0-130-generic"]});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(parsed(&FACT, "clear\n"), Ok(json!({"required": false, "packages": []})));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, "clear\n"), Ok(json!({"required": false, "packages": []})));
     }
 
     #[test]
     fn no_mark_on_a_host_that_leaves_none_is_unknown() {
-        assert_eq!(why(&FACT, 0, "silent\n"), "no hook on the host records that a reboot is required");
+        assert_eq!(expect_unknown(&FACT, 0, "silent\n"), "no hook on the host records that a reboot is required");
     }
 }

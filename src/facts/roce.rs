@@ -1,8 +1,10 @@
 //! `roce`: the settings that prevent drops of RDMA traffic over Ethernet.
 
-use super::alike::each;
+use super::alike::compare_each;
 use super::command::mlnx_qos;
-use super::read::{OutputSection, done, guarded, parts, ran, text_or_null, unknown_part};
+use super::read::{
+    OutputSection, find_guarded_output, guarded, require_success, split_sections, text_or_null, unknown_part,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -74,7 +76,7 @@ pub(super) const FACT: Fact = Fact {
         "mlnx_qos -i IF",
         "ethtool -a IF",
     ],
-    alike: &[each(
+    alike: &[compare_each(
         "",
         "hca",
         &["mtu", "dcbx", "trust", "pfc", "ecn", "cnp_dscp", "cnp_802p", "pause", "cma_mode", "cma_tos"],
@@ -84,28 +86,28 @@ pub(super) const FACT: Fact = Fact {
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let parts = parts(done(output)?);
+    let parts = split_sections(require_success(output)?);
     let starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].name() == "port").collect();
     let end = |n: usize| starts.get(n + 1).copied().unwrap_or(parts.len());
-    let ports = starts.iter().enumerate().map(|(n, start)| port(&parts[*start..end(n)]));
+    let ports = starts.iter().enumerate().map(|(n, start)| build_port(&parts[*start..end(n)]));
     Ok(ports.collect::<Vec<_>>().into())
 }
 
 /// Parses one port: its own part, then those of the two commands.
-fn port(parts: &[OutputSection<'_>]) -> Value {
+fn build_port(parts: &[OutputSection<'_>]) -> Value {
     let own = parts[0];
-    let file = |key: &str| super::read::field(own.body, key);
+    let file = |key: &str| super::read::find_field(own.body, key);
     let number = |key: &str| file(key).and_then(|text| text.trim().parse::<u64>().ok());
     let flags = |side: &str| -> Option<Vec<bool>> {
         (0..8).map(|q| Some(file(&format!("{side}{q}"))?.trim() == "1")).collect()
     };
     let (np, rp) = (flags("np"), flags("rp"));
     let ecn = (np.is_some() || rp.is_some()).then(|| json!({ "np": np, "rp": rp }));
-    let (dcbx, trust, pfc) = qos(parts);
+    let (dcbx, trust, pfc) = qos_values(parts);
     json!({
-        "hca": own.field(1),
-        "port": own.field(2).parse::<u64>().ok(),
-        "netdev": text_or_null(Some(own.field(3))),
+        "hca": own.field_at(1),
+        "port": own.field_at(2).parse::<u64>().ok(),
+        "netdev": text_or_null(Some(own.field_at(3))),
         "mtu": number("mtu"),
         "dcbx": dcbx,
         "trust": trust,
@@ -113,18 +115,18 @@ fn port(parts: &[OutputSection<'_>]) -> Value {
         "ecn": ecn,
         "cnp_dscp": number("dscp"),
         "cnp_802p": number("prio"),
-        "pause": pause(parts),
+        "pause": pause_value(parts),
         "cma_mode": text_or_null(file("mode")),
         "cma_tos": number("tos"),
     })
 }
 
 /// Returns the controller, the source of the priority and the paused priorities.
-fn qos(parts: &[OutputSection<'_>]) -> (Value, Value, Value) {
-    let told = match ran(parts, "mlnx_qos") {
+fn qos_values(parts: &[OutputSection<'_>]) -> (Value, Value, Value) {
+    let told = match find_guarded_output(parts, "mlnx_qos") {
         Ok(None) => Err("the port has no network interface".to_owned()),
         Ok(Some(ran)) if ran.status != 0 => Err(format!("`mlnx_qos` failed with status {}", ran.status)),
-        Ok(Some(ran)) => Ok(mlnx_qos::parse(ran.text)),
+        Ok(Some(ran)) => Ok(mlnx_qos::parse_mlnx_qos(ran.text)),
         Err(unknown) => Err(unknown.why),
     };
     match told {
@@ -137,9 +139,9 @@ fn qos(parts: &[OutputSection<'_>]) -> (Value, Value, Value) {
     }
 }
 
-fn pause(parts: &[OutputSection<'_>]) -> Value {
-    match ran(parts, "ethtool") {
-        Ok(Some(ran)) if ran.status == 0 => mlnx_qos::pause(ran.text).map_or_else(
+fn pause_value(parts: &[OutputSection<'_>]) -> Value {
+    match find_guarded_output(parts, "ethtool") {
+        Ok(Some(ran)) if ran.status == 0 => mlnx_qos::parse_pause(ran.text).map_or_else(
             || unknown_part("`ethtool -a` does not report it"),
             |pause| json!({ "rx": pause.rx, "tx": pause.tx }),
         ),
@@ -152,7 +154,7 @@ fn pause(parts: &[OutputSection<'_>]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed};
+    use crate::facts::read::testing::{expand_separators, parse_stdout};
 
     #[test]
     fn a_port_tells_its_settings() {
@@ -160,7 +162,7 @@ mod tests {
         let qos = include_str!("../../tests/samples/mlnx_qos-dscp.txt");
         let ecn: String =
             ["np", "rp"].iter().flat_map(|s| (0..8).map(move |q| format!("{s}{q}\t{}\n", u8::from(q == 3)))).collect();
-        let text = printed(&format!(
+        let text = expand_separators(&format!(
             "@@port\tmlx5_2\t1\tens9np0\nmode\tRoCE v2\ntos\t106\nmtu\t9000\ndscp\t48\nprio\t6\n{ecn}\n@@mlnx_qos\trun\t15\n{qos}\n@@status\t0\n\
              @@ethtool\trun\t5\nPause parameters for ens9np0:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\toff\n\n@@status\t0\n"
         ));
@@ -170,17 +172,18 @@ mod tests {
             "ecn": {"np": third, "rp": third}, "cnp_dscp": 48, "cnp_802p": 6, "pause": {"rx": false, "tx": false},
             "cma_mode": "RoCE v2", "cma_tos": 106,
         }]);
-        assert_eq!(parsed(&FACT, &text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, &text), Ok(expected));
     }
 
     #[test]
     fn a_tool_that_is_missing_leaves_the_rest_known() {
-        let text =
-            printed("@@port\tmlx5_2\t1\tens9np0\nmtu\t9000\n@@mlnx_qos\tmissing\n@@ethtool\trun\t5\n@@status\t124\n");
-        let ports = parsed(&FACT, &text).expect("is known");
+        let text = expand_separators(
+            "@@port\tmlx5_2\t1\tens9np0\nmtu\t9000\n@@mlnx_qos\tmissing\n@@ethtool\trun\t5\n@@status\t124\n",
+        );
+        let ports = parse_stdout(&FACT, &text).expect("is known");
         assert_eq!((&ports[0]["trust"]["unknown"], &ports[0]["mtu"]), (&json!("`mlnx_qos` is missing"), &json!(9000)));
         assert_eq!(ports[0]["pause"]["unknown"], "`ethtool` timed out after 5 s");
         assert_eq!((&ports[0]["ecn"], &ports[0]["cma_mode"]), (&Value::Null, &Value::Null));
-        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
     }
 }

@@ -1,7 +1,7 @@
 //! `secure_boot`: whether unsigned kernel modules can be loaded.
 
-use super::alike::same;
-use super::read::{done, field, unknown_part};
+use super::alike::compare_value;
+use super::read::{find_field, require_success, unknown_part};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -30,14 +30,14 @@ pub(super) const FACT: Fact = Fact {
         "mokutil --sb-state",
         "/sys/kernel/security/lockdown",
     ],
-    alike: &[same("enabled"), same("lockdown")],
+    alike: &[compare_value("enabled"), compare_value("lockdown")],
     snippet: FactSnippet { name: "secure_boot", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let text = done(output)?;
-    let enabled = match (field(text, "boot").map(str::trim), field(text, "mokutil")) {
+    let text = require_success(output)?;
+    let enabled = match (find_field(text, "boot").map(str::trim), find_field(text, "mokutil")) {
         (Some("legacy" | "0"), _) => false.into(),
         (Some("1"), _) => true.into(),
         (Some("hidden"), _) => unknown_part("`/sys/firmware` does not exist"),
@@ -47,7 +47,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         (None, Some(said)) if said.contains("SecureBoot disabled") || said.contains("not supported") => false.into(),
         (None, _) => unknown_part("`mokutil --sb-state` has an unexpected format"),
     };
-    let lockdown = field(text, "lockdown").map(|line| bracketed(line).ok_or("no word is in brackets"));
+    let lockdown = find_field(text, "lockdown").map(|line| bracketed_word(line).ok_or("no word is in brackets"));
     Ok(json!({
         "enabled": enabled,
         "lockdown": lockdown.map(|word| word.map_or_else(unknown_part, Value::from)),
@@ -55,19 +55,19 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 }
 
 /// Returns the bracketed word of a line of choices.
-pub(super) fn bracketed(line: &str) -> Option<&str> {
+pub(super) fn bracketed_word(line: &str) -> Option<&str> {
     line.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parsed;
+    use crate::facts::read::testing::parse_stdout;
 
     #[test]
     fn the_state_is_told_by_what_can_be_read() {
         // origin: source, mokutil.c and the kernel's security/lockdown
-        let enabled = |text: &str| parsed(&FACT, text).expect("is known")["enabled"].clone();
+        let enabled = |text: &str| parse_stdout(&FACT, text).expect("is known")["enabled"].clone();
         assert_eq!(
             (enabled("boot\t   1\n"), enabled("boot\t   0\n"), enabled("boot\tlegacy\n")),
             (json!(true), json!(false), json!(false))
@@ -79,7 +79,7 @@ mod tests {
             "the firmware's variable cannot be read and `mokutil` is missing"
         );
         assert_eq!(enabled("boot\t\n")["unknown"], "the firmware's variable has an unexpected format");
-        let locked = parsed(&FACT, "boot\tlegacy\nlockdown\tnone [integrity] confidentiality\n");
+        let locked = parse_stdout(&FACT, "boot\tlegacy\nlockdown\tnone [integrity] confidentiality\n");
         assert_eq!(locked, Ok(json!({"enabled": false, "lockdown": "integrity"})));
     }
 }

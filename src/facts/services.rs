@@ -1,7 +1,7 @@
 //! `services`: the units of the GPU and RDMA stacks.
 
-use super::alike::each;
-use super::read::{done, text_or_null, unread};
+use super::alike::compare_each;
+use super::read::{require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -29,21 +29,21 @@ pub(super) const FACT: Fact = Fact {
     reads: &[
         "systemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK UNIT…",
     ],
-    alike: &[each("", "", &["exists", "active", "sub", "enabled", "needs_reload", "memlock"])],
+    alike: &[compare_each("", "", &["exists", "active", "sub", "enabled", "needs_reload", "memlock"])],
     snippet: FactSnippet { name: "services", snippet: SNIPPET, timeout_s: 15, device: false, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let units: Map<String, Value> = done(output)?.split("\n\n").filter_map(unit).flatten().collect();
+    let units: Map<String, Value> = require_success(output)?.split("\n\n").filter_map(parse_unit).flatten().collect();
     match units.is_empty() {
-        true => Err(unread("a unit", output)),
+        true => Err(unparsed_answer("a unit", output)),
         false => Ok(Value::Object(units)),
     }
 }
 
 /// Parses one block and returns it under each of the unit's names: aliases are queried as well.
-fn unit(block: &str) -> Option<Vec<(String, Value)>> {
+fn parse_unit(block: &str) -> Option<Vec<(String, Value)>> {
     let value = |key: &str| block.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let names = value("Names").filter(|names| !names.is_empty()).or(value("Id"))?;
     let load = value("LoadState")?;
@@ -67,7 +67,7 @@ fn unit(block: &str) -> Option<Vec<(String, Value)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn units_are_read_by_name() {
@@ -79,7 +79,7 @@ mod tests {
             "nvidia-persistenced": {"exists": true, "active": "active", "sub": "running", "enabled": "enabled", "needs_reload": false, "pid": 812, "memlock": "8388608"},
             "ibacm.socket": {"exists": false, "active": "inactive", "sub": "dead", "enabled": null, "needs_reload": false, "pid": null, "memlock": null},
         });
-        assert_eq!(parsed(&FACT, text), Ok(expected));
-        assert_eq!(why(&FACT, 0, "odd\n"), "a unit is not in the answer");
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
+        assert_eq!(expect_unknown(&FACT, 0, "odd\n"), "a unit is not in the answer");
     }
 }

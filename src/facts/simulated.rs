@@ -1,7 +1,7 @@
 //! `simulated`: whether a host's hardware is simulated.
 
-use super::alike::same;
-use super::read::{done, text_or_null};
+use super::alike::compare_value;
+use super::read::{require_success, text_or_null};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -15,24 +15,24 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Value,
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],
-    alike: &[same("")],
+    alike: &[compare_value("")],
     snippet: FactSnippet { name: "simulated", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    Ok(text_or_null(Some(done(output)?)))
+    Ok(text_or_null(Some(require_success(output)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_profile_is_named_and_most_hosts_have_none() {
-        assert_eq!(parsed(&FACT, "h100x8-ndr\n"), Ok(Value::from("h100x8-ndr")));
-        assert_eq!(parsed(&FACT, ""), Ok(Value::Null));
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(parse_stdout(&FACT, "h100x8-ndr\n"), Ok(Value::from("h100x8-ndr")));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(Value::Null));
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
     }
 }

@@ -1,8 +1,8 @@
 //! `sm`: the subnet manager that this host uses.
 
-use super::alike::same;
+use super::alike::compare_value;
 use super::command::sminfo;
-use super::read::{done, failed, guarded, parts, ran};
+use super::read::{command_failure, find_guarded_output, guarded, require_success, split_sections};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -29,14 +29,17 @@ pub(super) const FACT: Fact = Fact {
         ("activity", "a counter that increases while it runs"),
     ],
     reads: &["/sys/class/infiniband/*/ports/*/{link_layer,state}", "/proc/*/stat", "sminfo"],
-    alike: &[same("guid")],
+    alike: &[compare_value("guid")],
     snippet: FactSnippet { name: "sm", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let Some(ran) = ran(&parts(done(output)?), "sminfo")? else { return Ok(Value::Null) };
-    let manager = sminfo::parse(ran.text).filter(|_| ran.status == 0).ok_or_else(|| failed("sminfo", &ran))?;
+    let Some(ran) = find_guarded_output(&split_sections(require_success(output)?), "sminfo")? else {
+        return Ok(Value::Null);
+    };
+    let manager =
+        sminfo::parse_sminfo(ran.text).filter(|_| ran.status == 0).ok_or_else(|| command_failure("sminfo", &ran))?;
     Ok(
         json!({ "lid": manager.lid, "guid": manager.guid, "priority": manager.priority, "state": manager.state, "activity": manager.activity }),
     )
@@ -45,16 +48,19 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed, why};
+    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn the_manager_is_told() {
         let sample = include_str!("../../tests/samples/sminfo.txt");
         let expected =
             json!({"lid": 3, "guid": "0x248a0703009c0196", "priority": 15, "state": "master", "activity": 38526});
-        assert_eq!(parsed(&FACT, &printed(&format!("@@sminfo\trun\t15\n{sample}\n@@status\t0\n"))), Ok(expected));
-        assert_eq!(parsed(&FACT, ""), Ok(Value::Null));
-        let failed = printed("@@sminfo\trun\t15\nsminfo: iberror: failed: query\n\n@@status\t255\n");
-        assert_eq!(why(&FACT, 0, &failed), "`sminfo` failed with status 255");
+        assert_eq!(
+            parse_stdout(&FACT, &expand_separators(&format!("@@sminfo\trun\t15\n{sample}\n@@status\t0\n"))),
+            Ok(expected)
+        );
+        assert_eq!(parse_stdout(&FACT, ""), Ok(Value::Null));
+        let failed = expand_separators("@@sminfo\trun\t15\nsminfo: iberror: failed: query\n\n@@status\t255\n");
+        assert_eq!(expect_unknown(&FACT, 0, &failed), "`sminfo` failed with status 255");
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 /// Rows with their source and date.
-const TEXT: &str = include_str!("data/gpus.tsv");
+const TABLE_TEXT: &str = include_str!("data/gpus.tsv");
 
-static TABLE: LazyLock<Vec<GpuModel>> = LazyLock::new(|| read(TEXT));
+static TABLE: LazyLock<Vec<GpuModel>> = LazyLock::new(|| parse_table(TABLE_TEXT));
 
 /// The known properties of one GPU model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,24 +26,24 @@ pub struct GpuModel {
 
 impl GpuModel {
     /// Returns whether the firmware of its system processor can be disabled.
-    pub fn gsp_optional(&self) -> bool {
+    pub fn is_gsp_optional(&self) -> bool {
         self.has_gsp && self.flavors.contains(&"proprietary")
     }
 }
 
 /// Returns the row of a device id as sysfs prints it (`0x2330`).
-pub fn gpu(device: &str) -> Option<&'static GpuModel> {
+pub fn find_gpu_model(device: &str) -> Option<&'static GpuModel> {
     let device = device.trim_start_matches("0x").to_ascii_lowercase();
     TABLE.iter().find(|gpu| gpu.device == device)
 }
 
-fn read(text: &'static str) -> Vec<GpuModel> {
+fn parse_table(text: &'static str) -> Vec<GpuModel> {
     let rows: Vec<Vec<&'static str>> =
         text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect()).collect();
-    rows.iter().filter_map(|row| of(row, &rows)).collect()
+    rows.iter().filter_map(|row| parse_model(row, &rows)).collect()
 }
 
-fn of(row: &[&'static str], rows: &[Vec<&'static str>]) -> Option<GpuModel> {
+fn parse_model(row: &[&'static str], rows: &[Vec<&'static str>]) -> Option<GpuModel> {
     let ["gpu", device, product, generation, flavors, fabric] = row[..] else { return None };
     let of = |row: &&Vec<&str>| row[0] == "generation" && row.get(1) == Some(&generation);
     let [_, _, first, last, gsp] = rows.iter().find(of)?[..] else { return None };
@@ -51,14 +51,14 @@ fn of(row: &[&'static str], rows: &[Vec<&'static str>]) -> Option<GpuModel> {
         device,
         product,
         generation,
-        flavors: self::flavors(flavors)?,
+        flavors: self::parse_flavors(flavors)?,
         fabric: (fabric != "-").then_some(fabric),
         branches: (first.parse().ok(), last.parse().ok()),
         has_gsp: gsp == "yes",
     })
 }
 
-fn flavors(word: &str) -> Option<&'static [&'static str]> {
+fn parse_flavors(word: &str) -> Option<&'static [&'static str]> {
     match word {
         "both" => Some(&["proprietary", "open"]),
         "proprietary" => Some(&["proprietary"]),
@@ -73,16 +73,16 @@ mod tests {
 
     #[test]
     fn every_row_is_read_and_the_table_names_its_source() {
-        let rows = TEXT.lines().filter(|line| line.starts_with("gpu\t")).count();
+        let rows = TABLE_TEXT.lines().filter(|line| line.starts_with("gpu\t")).count();
         assert_eq!(TABLE.len(), rows);
         let ids: std::collections::BTreeSet<_> = TABLE.iter().map(|gpu| gpu.device).collect();
         assert_eq!(ids.len(), rows, "no duplicate ids");
-        assert!(TEXT.contains("# source: ") && TEXT.contains("# date: 20"));
+        assert!(TABLE_TEXT.contains("# source: ") && TABLE_TEXT.contains("# date: 20"));
     }
 
     #[test]
     fn flavors_follow_from_the_id() {
-        let of = |id| gpu(id).map(|gpu| (gpu.generation, gpu.flavors, gpu.gsp_optional(), gpu.branches));
+        let of = |id| find_gpu_model(id).map(|gpu| (gpu.generation, gpu.flavors, gpu.is_gsp_optional(), gpu.branches));
         assert_eq!(of("0x2330"), Some(("hopper", &["proprietary", "open"][..], true, (None, None))));
         assert_eq!(of("0x2901"), Some(("blackwell", &["open"][..], false, (Some(570), None))));
         assert_eq!(of("0x2342"), Some(("hopper", &["open"][..], false, (None, None))), "GH200");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{compile, parse};
+use crate::probe::{compile_probes, parse_output};
 use crate::script::{ScriptToken, ShellScript};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn names_are_unique_and_everything_is_documented() {
-    let names: std::collections::BTreeSet<_> = all().iter().map(|fact| fact.name).collect();
-    assert_eq!(names.len(), all().len());
-    for fact in all() {
+    let names: std::collections::BTreeSet<_> = all_facts().iter().map(|fact| fact.name).collect();
+    assert_eq!(names.len(), all_facts().len());
+    for fact in all_facts() {
         assert_eq!(fact.name, fact.snippet.name);
         assert!(!fact.doc.is_empty() && fact.snippet.timeout_s > 0, "{}", fact.name);
         assert!(fact.fields.iter().all(|(_, doc)| !doc.is_empty()), "{}", fact.name);
@@ -21,7 +21,7 @@ fn names_are_unique_and_everything_is_documented() {
 }
 
 /// Returns the keys of the part of a fact that has the fields.
-fn keys(shape: FactShape, value: &Value) -> Vec<String> {
+fn list_field_names(shape: FactShape, value: &Value) -> Vec<String> {
     let of = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     match shape {
         FactShape::Map => of(value),
@@ -34,25 +34,31 @@ fn keys(shape: FactShape, value: &Value) -> Vec<String> {
 /// Recipes reject names that are not documented.
 #[test]
 fn every_field_that_a_host_tells_is_documented() {
-    let facts = observe("dash");
-    for fact in all() {
+    let facts = observe_locally("dash");
+    for fact in all_facts() {
         assert_eq!(fact.fields.is_empty(), fact.shape == FactShape::Value, "{}", fact.name);
         let Ok(value) = &facts.0[fact.name] else { continue };
-        for key in keys(fact.shape, value) {
+        for key in list_field_names(fact.shape, value) {
             assert!(key == "unknown" || fact.fields.iter().any(|(name, _)| *name == key), "{}.{key}", fact.name);
         }
     }
 }
 
-fn observe(shell: &str) -> Facts {
-    let compiled =
-        compile(&probes().collect(), &snippets(), ScriptToken::new("0123456789abcdef0123456789abcdef"), None);
-    let device = compiled.device.as_ref().map(|script| run(shell, script));
-    Facts::from_observation(&parse(&compiled, &run(shell, &compiled.script), device.as_deref()).expect("well-formed"))
+fn observe_locally(shell: &str) -> Facts {
+    let compiled = compile_probes(
+        &fact_probes().collect(),
+        &fact_snippets(),
+        ScriptToken::new("0123456789abcdef0123456789abcdef"),
+        None,
+    );
+    let device = compiled.device.as_ref().map(|script| run_script(shell, script));
+    Facts::from_observation(
+        &parse_output(&compiled, &run_script(shell, &compiled.script), device.as_deref()).expect("well-formed"),
+    )
 }
 
-fn run(shell: &str, script: &ShellScript) -> Vec<u8> {
-    let text = script.text(&SecretStore::default()).expect("no NUL");
+fn run_script(shell: &str, script: &ShellScript) -> Vec<u8> {
+    let text = script.render_text(&SecretStore::default()).expect("no NUL");
     let mut child = Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the shell starts");
     child.stdin.take().expect("is piped").write_all(text.expose_secret().as_bytes()).expect("the shell reads");
     child.wait_with_output().expect("the shell ends").stdout
@@ -61,8 +67,8 @@ fn run(shell: &str, script: &ShellScript) -> Vec<u8> {
 #[test]
 fn this_machine_tells_its_facts() {
     for shell in ["dash", "bash"] {
-        let facts = observe(shell);
-        assert_eq!(facts.0.len(), all().len(), "every fact has an answer");
+        let facts = observe_locally(shell);
+        assert_eq!(facts.0.len(), all_facts().len(), "every fact has an answer");
         let value = |name: &str| facts.0[name].clone().unwrap_or_else(|why| panic!("{name} is unknown: {why:?}"));
         assert_eq!(
             value("kernel")["release"],
@@ -94,7 +100,7 @@ proptest! {
     #[test]
     fn any_answer_is_read_without_a_panic(text in "\\PC{0,80}|([a-z0-9 \t\n\u{1e}/\"'\\\\={}\\[\\]:,.-]{0,120})|(\u{1e}(gpu|device|port|disk|files|status|information|process|kernel)[\t\n][a-zA-Z0-9_ \t\n:/]{0,60}){0,4}", status in 0i32..3) {
         let output = ProbeOutput { status, stdout: text.into(), ..ProbeOutput::default() };
-        for fact in all() {
+        for fact in all_facts() {
             let _ = (fact.parse)(&output);
         }
     }

@@ -1,7 +1,7 @@
 //! `time`: whether the clock is synchronized.
 
-use super::alike::same;
-use super::read::field;
+use super::alike::compare_value;
+use super::read::find_field;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -29,43 +29,46 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Map,
     fields: &[("synchronized", "whether a service keeps it synchronized; `timedatectl` calls it `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
-    alike: &[same("synchronized")],
+    alike: &[compare_value("synchronized")],
     snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = output.stdout.raw();
-    let error = field(text, "maxerror").and_then(|us| us.trim().parse::<u64>().ok()).map(|us| us < MAX_ERROR_US);
-    let leap = field(text, "leap").and_then(|leap| match leap.trim() {
+    let error = find_field(text, "maxerror").and_then(|us| us.trim().parse::<u64>().ok()).map(|us| us < MAX_ERROR_US);
+    let leap = find_field(text, "leap").and_then(|leap| match leap.trim() {
         "Normal" | "Insert second" | "Delete second" => Some(true),
         "Not synchronised" => Some(false),
         _ => None,
     });
     match error.or(leap) {
         Some(synchronized) if output.status == 0 => Ok(json!({ "synchronized": synchronized })),
-        _ => Err(UnansweredReason::new("neither the kernel nor `chronyc` reports it").said(output.stderr.clone())),
+        _ => {
+            Err(UnansweredReason::new("neither the kernel nor `chronyc` reports it")
+                .with_message(output.stderr.clone()))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_kernel_s_estimate_decides() {
         // origin: field, Debian 12 without a time service
-        assert_eq!(parsed(&FACT, "maxerror\t16000000\n"), Ok(json!({"synchronized": false})));
-        assert_eq!(parsed(&FACT, "maxerror\t2500\n"), Ok(json!({"synchronized": true})));
+        assert_eq!(parse_stdout(&FACT, "maxerror\t16000000\n"), Ok(json!({"synchronized": false})));
+        assert_eq!(parse_stdout(&FACT, "maxerror\t2500\n"), Ok(json!({"synchronized": true})));
     }
 
     #[test]
     fn chrony_is_asked_where_the_kernel_is_not() {
         // origin: source, chrony's client.c
-        assert_eq!(parsed(&FACT, "leap\tNormal\n"), Ok(json!({"synchronized": true})));
-        assert_eq!(parsed(&FACT, "leap\tNot synchronised\n"), Ok(json!({"synchronized": false})));
-        assert_eq!(why(&FACT, 0, "leap\tOdd\n"), "neither the kernel nor `chronyc` reports it");
-        assert_eq!(why(&FACT, 1, ""), "neither the kernel nor `chronyc` reports it");
+        assert_eq!(parse_stdout(&FACT, "leap\tNormal\n"), Ok(json!({"synchronized": true})));
+        assert_eq!(parse_stdout(&FACT, "leap\tNot synchronised\n"), Ok(json!({"synchronized": false})));
+        assert_eq!(expect_unknown(&FACT, 0, "leap\tOdd\n"), "neither the kernel nor `chronyc` reports it");
+        assert_eq!(expect_unknown(&FACT, 1, ""), "neither the kernel nor `chronyc` reports it");
     }
 }

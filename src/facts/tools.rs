@@ -1,7 +1,7 @@
 //! `tools`: the available programs.
 
-use super::alike::entries;
-use super::read::done;
+use super::alike::compare_entries;
+use super::read::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -21,13 +21,13 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Value,
     fields: &[],
     reads: &["the directories of PATH"],
-    alike: &[entries("")],
+    alike: &[compare_entries("")],
     snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let rows = done(output)?.lines().filter_map(|line| line.split_once('\t'));
+    let rows = require_success(output)?.lines().filter_map(|line| line.split_once('\t'));
     let tools: Map<String, Value> = rows.map(|(name, there)| (name.to_owned(), Value::from(there == "yes"))).collect();
     match tools.is_empty() {
         true => Err(UnansweredReason::new("no program is in the answer")),
@@ -38,13 +38,13 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
     use serde_json::json;
 
     #[test]
     fn each_program_is_there_or_not() {
         // origin: field, Debian 12, shortened
-        assert_eq!(parsed(&FACT, "bash\tyes\nnvidia-smi\tno\n"), Ok(json!({"bash": true, "nvidia-smi": false})));
-        assert_eq!(why(&FACT, 0, ""), "no program is in the answer");
+        assert_eq!(parse_stdout(&FACT, "bash\tyes\nnvidia-smi\tno\n"), Ok(json!({"bash": true, "nvidia-smi": false})));
+        assert_eq!(expect_unknown(&FACT, 0, ""), "no program is in the answer");
     }
 }

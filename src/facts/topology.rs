@@ -1,8 +1,8 @@
 //! `topology`: how GPUs and adapters are connected.
 
-use super::alike::entries;
+use super::alike::compare_entries;
 use super::command::nvidia_topo;
-use super::read::{done, failed, guarded, parts, ran, unread};
+use super::read::{command_failure, find_guarded_output, guarded, require_success, split_sections, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -27,35 +27,38 @@ pub(super) const FACT: Fact = Fact {
         ("cpus", "map from GPU to its processors: `0-47,96-143`; without GPUs that have none"),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi topo -m"],
-    alike: &[entries("links"), entries("nics"), entries("cpus")],
+    alike: &[compare_entries("links"), compare_entries("nics"), compare_entries("cpus")],
     snippet: FactSnippet { name: "topology", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
     parse,
 };
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
-    let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(Value::Null) };
+    let Some(ran) = find_guarded_output(&split_sections(require_success(output)?), "nvidia-smi")? else {
+        return Ok(Value::Null);
+    };
     if ran.status != 0 {
-        return Err(failed("nvidia-smi", &ran));
+        return Err(command_failure("nvidia-smi", &ran));
     }
-    let topology = nvidia_topo::parse(ran.text).ok_or_else(|| unread("the matrix", output))?;
+    let topology = nvidia_topo::parse_nvidia_topo(ran.text).ok_or_else(|| unparsed_answer("the matrix", output))?;
     Ok(json!({ "columns": topology.columns, "links": topology.links, "nics": topology.nics, "cpus": topology.cpus }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, printed, why};
+    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn links_are_told_by_row_and_column() {
         let sample = include_str!("../../tests/samples/topo-a100x8.txt");
         let topology =
-            parsed(&FACT, &printed(&format!("@@nvidia-smi\trun\t30\n{sample}\n@@status\t0\n"))).expect("is known");
+            parse_stdout(&FACT, &expand_separators(&format!("@@nvidia-smi\trun\t30\n{sample}\n@@status\t0\n")))
+                .expect("is known");
         assert_eq!(topology["links"]["GPU0"]["NIC0"], "PXB");
         assert_eq!(topology["nics"]["NIC0"], "mlx5_0");
-        assert_eq!(parsed(&FACT, ""), Ok(Value::Null));
+        assert_eq!(parse_stdout(&FACT, ""), Ok(Value::Null));
         assert_eq!(
-            why(&FACT, 0, &printed("@@nvidia-smi\trun\t30\nodd\n@@status\t0\n")),
+            expect_unknown(&FACT, 0, &expand_separators("@@nvidia-smi\trun\t30\nodd\n@@status\t0\n")),
             "the matrix is not in the answer"
         );
     }

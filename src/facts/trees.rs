@@ -21,20 +21,26 @@ impl SysfsTree {
         self.0.path()
     }
 
-    fn file(self, path: &str, body: impl AsRef<[u8]>) -> Self {
+    fn with_file(self, path: &str, body: impl AsRef<[u8]>) -> Self {
         let path = self.path().join(path);
         std::fs::create_dir_all(path.parent().expect("has one")).expect("is made");
         std::fs::write(path, body).expect("is written");
         self
     }
 
-    fn link(self, path: &str, target: &str) -> Self {
+    fn with_link(self, path: &str, target: &str) -> Self {
         std::os::unix::fs::symlink(target, self.path().join(path)).expect("is linked");
         self
     }
 
     /// Adds a PCI device; `config` are the first bytes of its configuration.
-    fn pci(self, bdf: &str, [vendor, class, device]: [&str; 3], driver: Option<&str>, config: &[u8]) -> Self {
+    fn with_pci_device(
+        self,
+        bdf: &str,
+        [vendor, class, device]: [&str; 3],
+        driver: Option<&str>,
+        config: &[u8],
+    ) -> Self {
         let dir = format!("sys/bus/pci/devices/{bdf}");
         let tree = [
             ("vendor", vendor),
@@ -44,16 +50,16 @@ impl SysfsTree {
             ("current_link_width", "16"),
         ]
         .into_iter()
-        .fold(self, |tree, (leaf, text)| tree.file(&format!("{dir}/{leaf}"), format!("{text}\n")))
-        .file(&format!("{dir}/config"), config);
+        .fold(self, |tree, (leaf, text)| tree.with_file(&format!("{dir}/{leaf}"), format!("{text}\n")))
+        .with_file(&format!("{dir}/config"), config);
         match driver {
-            Some(driver) => tree.link(&format!("{dir}/driver"), &format!("../../drivers/{driver}")),
+            Some(driver) => tree.with_link(&format!("{dir}/driver"), &format!("../../drivers/{driver}")),
             None => tree,
         }
     }
 
     /// Adds an RDMA device with one port.
-    fn rdma(self, name: &str, bdf: &str, layer: &str, rate: &str) -> Self {
+    fn with_rdma_device(self, name: &str, bdf: &str, layer: &str, rate: &str) -> Self {
         let dir = format!("sys/class/infiniband/{name}");
         let files = [
             ("node_guid", "c470:bd03:00cf:4964"),
@@ -66,13 +72,13 @@ impl SysfsTree {
         ];
         files
             .into_iter()
-            .fold(self, |tree, (leaf, text)| tree.file(&format!("{dir}/{leaf}"), format!("{text}\n")))
-            .link(&format!("{dir}/device"), &format!("../../../bus/pci/devices/{bdf}"))
+            .fold(self, |tree, (leaf, text)| tree.with_file(&format!("{dir}/{leaf}"), format!("{text}\n")))
+            .with_link(&format!("{dir}/device"), &format!("../../../bus/pci/devices/{bdf}"))
     }
 
     /// Runs the snippet of a fact over the tree and parses its output.
-    fn fact(&self, name: &str) -> Value {
-        let fact = all().iter().find(|fact| fact.name == name).expect("is a fact");
+    fn read_fact(&self, name: &str) -> Value {
+        let fact = all_facts().iter().find(|fact| fact.name == name).expect("is a fact");
         let root = self.path().to_str().expect("is text");
         let code = fact.snippet.snippet.replace("/sys/", &format!("{root}/sys/"));
         let code = code.replace("/proc/driver/", &format!("{root}/proc/driver/"));
@@ -97,21 +103,21 @@ const ETHERNET: [&str; 3] = ["0x15b3", "0x020000", "0x1021"];
 const ALIVE: &[u8] = &[0xde, 0x10, 0x01];
 const DEAD: &[u8] = &[0xff, 0xff, 0xff];
 
-fn b200() -> SysfsTree {
+fn b200_tree() -> SysfsTree {
     SysfsTree::new()
-        .pci("0000:18:00.0", B200, Some("nvidia"), ALIVE)
-        .pci("0000:2a:00.0", B200, None, DEAD)
-        .pci("0000:3a:00.0", INFINIBAND, Some("mlx5_core"), ALIVE)
-        .pci("0000:3b:00.0", INFINIBAND, Some("mlx5_core"), ALIVE)
-        .file("sys/bus/pci/devices/0000:3a:00.0/vpd", b"\x82\x00ConnectX-7\x00")
-        .file("sys/bus/pci/devices/0000:3b:00.0/vpd", b"\x82\x00V3SW_MNG\x00")
-        .rdma("mlx5_0", "0000:3a:00.0", "InfiniBand", "400 Gb/sec (4X NDR)")
-        .rdma("mlx5_1", "0000:3b:00.0", "InfiniBand", "400 Gb/sec (4X NDR)")
+        .with_pci_device("0000:18:00.0", B200, Some("nvidia"), ALIVE)
+        .with_pci_device("0000:2a:00.0", B200, None, DEAD)
+        .with_pci_device("0000:3a:00.0", INFINIBAND, Some("mlx5_core"), ALIVE)
+        .with_pci_device("0000:3b:00.0", INFINIBAND, Some("mlx5_core"), ALIVE)
+        .with_file("sys/bus/pci/devices/0000:3a:00.0/vpd", b"\x82\x00ConnectX-7\x00")
+        .with_file("sys/bus/pci/devices/0000:3b:00.0/vpd", b"\x82\x00V3SW_MNG\x00")
+        .with_rdma_device("mlx5_0", "0000:3a:00.0", "InfiniBand", "400 Gb/sec (4X NDR)")
+        .with_rdma_device("mlx5_1", "0000:3b:00.0", "InfiniBand", "400 Gb/sec (4X NDR)")
 }
 
 #[test]
 fn gpus_are_those_on_the_bus() {
-    let gpus = b200().pci("0000:05:00.0", SWITCH, None, ALIVE).fact("gpus");
+    let gpus = b200_tree().with_pci_device("0000:05:00.0", SWITCH, None, ALIVE).read_fact("gpus");
     let told: Vec<_> = ["bdf", "driver", "answers"].iter().map(|key| gpus[0][key].clone()).collect();
     assert_eq!(told, [json!("0000:18:00.0"), json!("nvidia"), json!(true)]);
     assert_eq!((&gpus[1]["driver"], &gpus[1]["answers"]), (&Value::Null, &json!(false)));
@@ -122,21 +128,21 @@ fn gpus_are_those_on_the_bus() {
 #[test]
 fn firmware_is_that_of_each_gpu_s_own_file() {
     let sample = include_str!("../../tests/samples/information-gsp-on.txt");
-    let gpus = b200()
-        .file("proc/driver/nvidia/version", include_str!("../../tests/samples/version-open.txt"))
-        .file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\n")
-        .file("proc/driver/nvidia/gpus/0000:18:00.0/information", sample)
-        .fact("gpus");
+    let gpus = b200_tree()
+        .with_file("proc/driver/nvidia/version", include_str!("../../tests/samples/version-open.txt"))
+        .with_file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\n")
+        .with_file("proc/driver/nvidia/gpus/0000:18:00.0/information", sample)
+        .read_fact("gpus");
     assert_eq!((&gpus[0]["gsp"], &gpus[0]["gsp_firmware"]), (&json!("on"), &json!("580.173.02")));
     assert_eq!(gpus[1]["gsp"]["unknown"], "the loaded driver does not manage this GPU");
 }
 
 #[test]
 fn adapters_that_manage_switches_are_told_apart() {
-    let tree = b200();
-    let nvswitch = tree.fact("nvswitch");
+    let tree = b200_tree();
+    let nvswitch = tree.read_fact("nvswitch");
     assert_eq!((&nvswitch["bridges"], &nvswitch["required"]), (&json!(["0000:3b:00.0"]), &json!(true)));
-    let rdma = tree.fact("rdma");
+    let rdma = tree.read_fact("rdma");
     let told: Vec<_> =
         rdma.as_array().expect("a list").iter().map(|d| (d["name"].clone(), d["bridge"].clone())).collect();
     assert_eq!(told, [(json!("mlx5_0"), json!(false)), (json!("mlx5_1"), json!(true))]);
@@ -145,41 +151,46 @@ fn adapters_that_manage_switches_are_told_apart() {
 
 #[test]
 fn product_data_that_cannot_be_read_leaves_it_unknown() {
-    let tree = b200();
+    let tree = b200_tree();
     std::fs::remove_file(tree.path().join("sys/bus/pci/devices/0000:3b:00.0/vpd")).expect("is removed");
     // Reading a folder fails even for root.
     std::fs::create_dir(tree.path().join("sys/bus/pci/devices/0000:3b:00.0/vpd")).expect("is made");
-    assert_eq!(tree.fact("nvswitch")["required"]["unknown"], "product data of `0000:3b:00.0` cannot be read");
-    assert_eq!(tree.fact("rdma")[1]["bridge"]["unknown"], "its product data cannot be read");
-    let switched = tree.pci("0000:05:00.0", SWITCH, None, ALIVE);
-    assert_eq!(switched.fact("nvswitch")["required"], true, "with switches on the bus the product data is not read");
-    assert_eq!(switched.fact("rdma")[1]["bridge"], false);
+    assert_eq!(tree.read_fact("nvswitch")["required"]["unknown"], "product data of `0000:3b:00.0` cannot be read");
+    assert_eq!(tree.read_fact("rdma")[1]["bridge"]["unknown"], "its product data cannot be read");
+    let switched = tree.with_pci_device("0000:05:00.0", SWITCH, None, ALIVE);
+    assert_eq!(
+        switched.read_fact("nvswitch")["required"],
+        true,
+        "with switches on the bus the product data is not read"
+    );
+    assert_eq!(switched.read_fact("rdma")[1]["bridge"], false);
 }
 
 #[test]
 fn an_ethernet_port_has_the_settings_of_its_own_interface() {
     let port = "sys/class/infiniband/mlx5_2/ports/1";
     let tree = SysfsTree::new()
-        .pci("0000:1b:00.0", ETHERNET, Some("mlx5_core"), ALIVE)
-        .rdma("mlx5_2", "0000:1b:00.0", "Ethernet", "200 Gb/sec (4X HDR)")
-        .file("sys/bus/pci/devices/0000:1b:00.0/net/ens9np0/mtu", "9000\n")
-        .file(&format!("{port}/gids/3"), "0000:0000:0000:0000:0000:ffff:0a00:0e1f\n")
-        .file(&format!("{port}/gid_attrs/types/3"), "RoCE v2\n")
-        .file(&format!("{port}/gid_attrs/ndevs/3"), "bond0\n")
-        .file("sys/class/net/ens9np0/mtu", "9000\n")
-        .file("sys/class/net/ens9np0/ecn/roce_np/cnp_dscp", "48\n")
-        .file("sys/class/net/bond0/mtu", "1500\n");
-    let roce = tree.fact("roce");
+        .with_pci_device("0000:1b:00.0", ETHERNET, Some("mlx5_core"), ALIVE)
+        .with_rdma_device("mlx5_2", "0000:1b:00.0", "Ethernet", "200 Gb/sec (4X HDR)")
+        .with_file("sys/bus/pci/devices/0000:1b:00.0/net/ens9np0/mtu", "9000\n")
+        .with_file(&format!("{port}/gids/3"), "0000:0000:0000:0000:0000:ffff:0a00:0e1f\n")
+        .with_file(&format!("{port}/gid_attrs/types/3"), "RoCE v2\n")
+        .with_file(&format!("{port}/gid_attrs/ndevs/3"), "bond0\n")
+        .with_file("sys/class/net/ens9np0/mtu", "9000\n")
+        .with_file("sys/class/net/ens9np0/ecn/roce_np/cnp_dscp", "48\n")
+        .with_file("sys/class/net/bond0/mtu", "1500\n");
+    let roce = tree.read_fact("roce");
     assert_eq!(
         (&roce[0]["netdev"], &roce[0]["mtu"], &roce[0]["cnp_dscp"]),
         (&json!("ens9np0"), &json!(9000), &json!(48))
     );
-    let rdma = tree.fact("rdma");
+    let rdma = tree.read_fact("rdma");
     assert_eq!((&rdma[0]["ports"][0]["class"], &rdma[0]["ports"][0]["netdev"]), (&json!("roce"), &json!("bond0")));
     assert_eq!(rdma[0]["ports"][0]["roce_gid_index"], Value::Null, "the address is on another interface");
-    let bonded = tree.link("sys/bus/pci/devices/0000:1b:00.0/net/ens9np0/master", "../../../../../../class/net/bond0");
-    assert_eq!(bonded.fact("rdma")[0]["ports"][0]["roce_gid_index"], 3, "which is a bond of its own");
-    let rdma = bonded.fact("rdma");
+    let bonded =
+        tree.with_link("sys/bus/pci/devices/0000:1b:00.0/net/ens9np0/master", "../../../../../../class/net/bond0");
+    assert_eq!(bonded.read_fact("rdma")[0]["ports"][0]["roce_gid_index"], 3, "which is a bond of its own");
+    let rdma = bonded.read_fact("rdma");
     assert_eq!(rdma[0]["netdevs"], json!(["ens9np0"]));
     assert_eq!(rdma[0]["ports"][0]["gids"][1]["ipv4"], "10.0.14.31");
 }
@@ -187,7 +198,7 @@ fn an_ethernet_port_has_the_settings_of_its_own_interface() {
 #[test]
 fn a_host_without_sysfs_is_unknown_and_not_without_devices() {
     let facts = ["gpus", "nvswitch", "rdma", "rdma_netns", "gdr", "iommu", "governor"];
-    for fact in all().iter().filter(|fact| facts.contains(&fact.name)) {
+    for fact in all_facts().iter().filter(|fact| facts.contains(&fact.name)) {
         let code = fact.snippet.snippet.replace("/sys/", "/nonexistent/sys/");
         let output =
             Command::new("dash").arg("-c").arg(format!("need() {{ :; }}\n{code}")).output().expect("dash starts");

@@ -1,7 +1,7 @@
 //! `units`: failed units and unit counts.
 
-use super::alike::same;
-use super::read::done;
+use super::alike::compare_value;
+use super::read::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -17,7 +17,7 @@ pub(super) const FACT: Fact = Fact {
         ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),
     ],
     reads: &["systemctl list-units --all --plain --full --no-legend --no-pager"],
-    alike: &[same("failed")],
+    alike: &[compare_value("failed")],
     snippet: FactSnippet {
         name: "units",
         snippet: "need systemctl; systemctl list-units --all --plain --full --no-legend --no-pager",
@@ -32,7 +32,7 @@ pub(super) const FACT: Fact = Fact {
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut failed = Map::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for line in done(output)?.lines() {
+    for line in require_success(output)?.lines() {
         let words: Vec<&str> = line.trim_start_matches("● ").split_whitespace().take(4).collect();
         let [name, _, active, sub] = words[..] else { continue };
         *counts.entry(active).or_default() += 1;
@@ -41,7 +41,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         }
     }
     if counts.is_empty() {
-        return Err(UnansweredReason::new("no unit is in the answer").said(output.stderr.clone()));
+        return Err(UnansweredReason::new("no unit is in the answer").with_message(output.stderr.clone()));
     }
     Ok(json!({ "failed": failed, "counts": counts }))
 }
@@ -49,7 +49,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn failed_units_are_named_and_all_are_counted() {
@@ -60,12 +60,12 @@ mod tests {
                     home.mount                         not-found inactive dead      home.mount\n";
         let expected =
             json!({"failed": {"ssh.service": "failed"}, "counts": {"active": 1, "failed": 1, "inactive": 2}});
-        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(parse_stdout(&FACT, text), Ok(expected));
     }
 
     #[test]
     fn a_host_without_a_running_systemd_is_unknown() {
-        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
-        assert_eq!(why(&FACT, 0, ""), "no unit is in the answer");
+        assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(expect_unknown(&FACT, 0, ""), "no unit is in the answer");
     }
 }

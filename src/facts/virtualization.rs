@@ -1,7 +1,7 @@
 //! `virtualization`: the virtual machine or container in which the host runs.
 
-use super::alike::same;
-use super::read::unread;
+use super::alike::compare_value;
+use super::read::unparsed_answer;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -12,7 +12,7 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Value,
     fields: &[],
     reads: &["systemd-detect-virt"],
-    alike: &[same("")],
+    alike: &[compare_value("")],
     snippet: FactSnippet {
         name: "virtualization",
         snippet: "need systemd-detect-virt; systemd-detect-virt",
@@ -29,21 +29,21 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     match output.status {
         0 | 1 if is_word => Ok(Value::from(word)),
-        _ => Err(unread("the type of virtualization", output)),
+        _ => Err(unparsed_answer("the type of virtualization", output)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{parsed, why};
+    use crate::facts::read::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn none_is_an_answer_whatever_the_status() {
         let bare = ProbeOutput { status: 1, stdout: "none\n".into(), ..ProbeOutput::default() };
         assert_eq!(parse(&bare), Ok(Value::from("none")));
         // origin: field, Debian 12
-        assert_eq!(parsed(&FACT, "systemd-nspawn\n"), Ok(Value::from("systemd-nspawn")));
-        assert_eq!(why(&FACT, 1, ""), "the type of virtualization is not in the answer");
+        assert_eq!(parse_stdout(&FACT, "systemd-nspawn\n"), Ok(Value::from("systemd-nspawn")));
+        assert_eq!(expect_unknown(&FACT, 1, ""), "the type of virtualization is not in the answer");
     }
 }

@@ -71,19 +71,19 @@ impl Graph {
     /// # Errors
     /// Every complete cycle, with the location of each of its links.
     pub fn build(steps: &[GraphStep], links: &[DependencyLink]) -> Result<Graph, Vec<Diag>> {
-        let by_recipe = positions(steps);
-        let mut edges = order_edges(&by_recipe);
+        let by_recipe = group_by_recipe(steps);
+        let mut edges = build_order_edges(&by_recipe);
         for (at, link) in links.iter().enumerate() {
-            edges.extend(unfold(at, link, steps, &by_recipe));
+            edges.extend(unfold_link(at, link, steps, &by_recipe));
         }
-        let graph = graph(steps.iter().map(|step| StepId::new(&step.recipe, &step.step)).collect(), edges);
+        let graph = build_from_edges(steps.iter().map(|step| StepId::new(&step.recipe, &step.step)).collect(), edges);
         match graph.order.len() < steps.len() {
-            true => Err(cycle::report(steps, links, &waits(steps.len(), &graph.edges))),
+            true => Err(cycle::report_cycles(steps, links, &list_phase_waits(steps.len(), &graph.edges))),
             false => Ok(Graph { links: links.to_vec(), ..graph }),
         }
     }
 
-    fn assemble(steps: Vec<StepId>, edges: Vec<GraphEdge>, order: Vec<StepIndex>) -> Graph {
+    fn from_sorted_edges(steps: Vec<StepId>, edges: Vec<GraphEdge>, order: Vec<StepIndex>) -> Graph {
         let mut positions = vec![0; steps.len()];
         for (position, index) in order.iter().enumerate() {
             positions[index.0 as usize] = position as u32;
@@ -101,14 +101,14 @@ impl Graph {
 }
 
 /// Builds the graph of expanded edges. Steps of cycles are missing in its order.
-pub(super) fn graph(steps: Vec<StepId>, mut edges: Vec<GraphEdge>) -> Graph {
+pub(super) fn build_from_edges(steps: Vec<StepId>, mut edges: Vec<GraphEdge>) -> Graph {
     edges.sort_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why, edge.link));
     edges.dedup_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why));
-    let order = order(steps.len(), &waits(steps.len(), &edges));
-    Graph::assemble(steps, edges, order)
+    let order = sort_steps(steps.len(), &list_phase_waits(steps.len(), &edges));
+    Graph::from_sorted_edges(steps, edges, order)
 }
 
-fn positions(steps: &[GraphStep]) -> BTreeMap<&str, Vec<usize>> {
+fn group_by_recipe(steps: &[GraphStep]) -> BTreeMap<&str, Vec<usize>> {
     let mut positions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
         positions.entry(&step.recipe).or_default().push(at);
@@ -116,16 +116,16 @@ fn positions(steps: &[GraphStep]) -> BTreeMap<&str, Vec<usize>> {
     positions
 }
 
-fn order_edges(by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<GraphEdge> {
-    let pair = |pair: &[usize]| edge(pair[0], StepPhase::Configured, pair[1], DependencyKind::Order, None);
+fn build_order_edges(by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<GraphEdge> {
+    let pair = |pair: &[usize]| new_edge(pair[0], StepPhase::Configured, pair[1], DependencyKind::Order, None);
     by_recipe.values().flat_map(|steps| steps.windows(2).map(pair)).collect()
 }
 
-fn edge(from: usize, phase: StepPhase, to: usize, why: DependencyKind, link: Option<u32>) -> GraphEdge {
+fn new_edge(from: usize, phase: StepPhase, to: usize, why: DependencyKind, link: Option<u32>) -> GraphEdge {
     GraphEdge { from: StepIndex(from as u32), phase, to: StepIndex(to as u32), why, link }
 }
 
-fn unfold(
+fn unfold_link(
     at: usize,
     link: &DependencyLink,
     steps: &[GraphStep],
@@ -138,33 +138,33 @@ fn unfold(
     let (from, to) = (ends(&link.from), ends(&link.to));
     let mut edges = Vec::with_capacity(from.len() * to.len());
     for from in &from {
-        edges.extend(to.iter().map(|to| edge(*from, link.phase, *to, link.why, Some(at as u32))));
+        edges.extend(to.iter().map(|to| new_edge(*from, link.phase, *to, link.why, Some(at as u32))));
     }
     edges
 }
 
 /// Nodes are pairs of step and phase, numbered by step and phase; an arc leads to the dependent node.
-pub(super) fn node(step: StepIndex, phase: StepPhase) -> usize {
+pub(super) fn phase_node(step: StepIndex, phase: StepPhase) -> usize {
     step.0 as usize * 3 + phase as usize
 }
 
-fn waits(steps: usize, edges: &[GraphEdge]) -> Vec<Vec<Wait>> {
+fn list_phase_waits(steps: usize, edges: &[GraphEdge]) -> Vec<Vec<Wait>> {
     let mut waits = vec![Vec::new(); steps * 3];
     for step in 0..steps {
-        let at = |phase| node(StepIndex(step as u32), phase);
+        let at = |phase| phase_node(StepIndex(step as u32), phase);
         waits[at(StepPhase::Configured)].push(Wait { to: at(StepPhase::Effective), edge: None });
         waits[at(StepPhase::Effective)].push(Wait { to: at(StepPhase::Verified), edge: None });
     }
     for edge in edges {
-        waits[node(edge.from, edge.phase)]
-            .push(Wait { to: node(edge.to, StepPhase::Configured), edge: Some(edge.clone()) });
+        waits[phase_node(edge.from, edge.phase)]
+            .push(Wait { to: phase_node(edge.to, StepPhase::Configured), edge: Some(edge.clone()) });
     }
     waits
 }
 
 /// Orders steps by the point at which they may be configured; among ready steps the first declared comes first. The
 /// result is shorter than `steps` if there is a cycle.
-fn order(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
+fn sort_steps(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
     let mut open = vec![0usize; waits.len()];
     waits.iter().flatten().for_each(|wait| open[wait.to] += 1);
     // Later phases need no action: they go first, so that dependents become ready in time.
@@ -186,6 +186,6 @@ fn order(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
 }
 
 /// Returns the steps of a set of nodes.
-pub(super) fn steps_of(nodes: &[usize]) -> BTreeSet<usize> {
+pub(super) fn steps_of_nodes(nodes: &[usize]) -> BTreeSet<usize> {
     nodes.iter().map(|node| node / 3).collect()
 }

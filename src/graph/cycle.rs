@@ -1,6 +1,6 @@
 //! Reports dependency cycles, each complete with the locations of its links.
 
-use super::build::{DependencyKind, DependencyLink, GraphStep, steps_of};
+use super::build::{DependencyKind, DependencyLink, GraphStep, steps_of_nodes};
 use super::{GraphEdge, StepIndex};
 use crate::diag::{Code, Diag};
 use crate::model::StepPhase;
@@ -16,13 +16,17 @@ pub(super) struct PhaseWait {
 }
 
 /// Returns one diagnostic per set of mutually dependent steps: its shortest cycle.
-pub(super) fn report(steps: &[GraphStep], links: &[DependencyLink], waits: &[Vec<PhaseWait>]) -> Vec<Diag> {
-    let mut knots: Vec<BTreeSet<usize>> = components(waits);
+pub(super) fn report_cycles(steps: &[GraphStep], links: &[DependencyLink], waits: &[Vec<PhaseWait>]) -> Vec<Diag> {
+    let mut knots: Vec<BTreeSet<usize>> = find_cyclic_components(waits);
     knots.sort_by_key(|knot| knot.first().copied());
-    knots.iter().filter_map(|knot| circle(knot, waits)).map(|circle| diagnose(&circle, steps, links)).collect()
+    knots
+        .iter()
+        .filter_map(|knot| find_shortest_cycle(knot, waits))
+        .map(|circle| build_cycle_diag(&circle, steps, links))
+        .collect()
 }
 
-fn components(waits: &[Vec<PhaseWait>]) -> Vec<BTreeSet<usize>> {
+fn find_cyclic_components(waits: &[Vec<PhaseWait>]) -> Vec<BTreeSet<usize>> {
     let mut graph = DiGraph::<(), ()>::with_capacity(waits.len(), 0);
     waits.iter().for_each(|_| {
         graph.add_node(());
@@ -40,11 +44,11 @@ fn components(waits: &[Vec<PhaseWait>]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Returns the shortest cycle through any node of such a set, as its dependencies.
-fn circle<'w>(knot: &BTreeSet<usize>, waits: &'w [Vec<PhaseWait>]) -> Option<Vec<(usize, &'w PhaseWait)>> {
-    knot.iter().filter_map(|start| around(*start, knot, waits)).min_by_key(Vec::len)
+fn find_shortest_cycle<'w>(knot: &BTreeSet<usize>, waits: &'w [Vec<PhaseWait>]) -> Option<Vec<(usize, &'w PhaseWait)>> {
+    knot.iter().filter_map(|start| find_cycle_from(*start, knot, waits)).min_by_key(Vec::len)
 }
 
-fn around<'w>(
+fn find_cycle_from<'w>(
     start: usize,
     knot: &BTreeSet<usize>,
     waits: &'w [Vec<PhaseWait>],
@@ -58,7 +62,7 @@ fn around<'w>(
             }
             came.insert(arc.to, (node, arc));
             if arc.to == start {
-                return Some(walk_back(start, &came));
+                return Some(trace_cycle_back(start, &came));
             }
             open.push_back(arc.to);
         }
@@ -66,7 +70,7 @@ fn around<'w>(
     None
 }
 
-fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w PhaseWait)>) -> Vec<(usize, &'w PhaseWait)> {
+fn trace_cycle_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w PhaseWait)>) -> Vec<(usize, &'w PhaseWait)> {
     let mut path = Vec::new();
     let mut at = start;
     while let Some((from, arc)) = came.get(&at) {
@@ -80,22 +84,28 @@ fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w PhaseWait)>) ->
     path
 }
 
-fn diagnose(circle: &[(usize, &PhaseWait)], steps: &[GraphStep], links: &[DependencyLink]) -> Diag {
+fn build_cycle_diag(circle: &[(usize, &PhaseWait)], steps: &[GraphStep], links: &[DependencyLink]) -> Diag {
     let name = |step: StepIndex| format!("{}/{}", steps[step.0 as usize].recipe, steps[step.0 as usize].step);
     // The edges of the cycle, from each dependent step to its dependency.
     let edges: Vec<&GraphEdge> = circle.iter().rev().filter_map(|(_, arc)| arc.edge.as_ref()).collect();
     let mut chain: Vec<String> = edges.iter().map(|edge| format!("`{}`", name(edge.to))).collect();
     chain.extend(edges.first().map(|edge| format!("`{}`", name(edge.to))));
-    let message = match steps_of(&circle.iter().map(|(node, _)| *node).collect::<Vec<_>>()).len() {
+    let message = match steps_of_nodes(&circle.iter().map(|(node, _)| *node).collect::<Vec<_>>()).len() {
         1 => format!("{} depends on itself", chain.first().map_or("", String::as_str)),
         _ => format!("dependency cycle: {}", chain.join(" → ")),
     };
     let mut diag = Diag::error(Code::Cycle, message);
     for edge in &edges {
-        let label = format!("`{}` {} `{}`{}", name(edge.to), verb(edge.why), name(edge.from), at(edge.phase));
+        let label = format!(
+            "`{}` {} `{}`{}",
+            name(edge.to),
+            edge_verb(edge.why),
+            name(edge.from),
+            format_phase_suffix(edge.phase)
+        );
         diag = match edge.link.and_then(|link| links.get(link as usize)) {
-            Some(link) if diag.span.is_none() => diag.at(link.span).label(label),
-            Some(link) => diag.also(link.span, label),
+            Some(link) if diag.span.is_none() => diag.with_span(link.span).label(label),
+            Some(link) => diag.with_other_span(link.span, label),
             None => diag.note(label),
         };
     }
@@ -105,7 +115,7 @@ fn diagnose(circle: &[(usize, &PhaseWait)], steps: &[GraphStep], links: &[Depend
     diag
 }
 
-fn verb(why: DependencyKind) -> &'static str {
+fn edge_verb(why: DependencyKind) -> &'static str {
     match why {
         DependencyKind::Order => "is declared below",
         DependencyKind::After => "runs after",
@@ -115,7 +125,7 @@ fn verb(why: DependencyKind) -> &'static str {
     }
 }
 
-fn at(phase: StepPhase) -> String {
+fn format_phase_suffix(phase: StepPhase) -> String {
     match phase {
         StepPhase::Configured => String::new(),
         other => format!(" to be {}", other.name()),

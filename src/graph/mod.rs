@@ -53,22 +53,22 @@ impl Graph {
     }
 
     /// Returns the position of a step in [`order`](Self::order).
-    pub fn position(&self, index: StepIndex) -> Option<u32> {
+    pub fn order_position(&self, index: StepIndex) -> Option<u32> {
         self.positions.get(index.0 as usize).copied()
     }
 
     /// Returns the identity (without key) of a step.
-    pub fn step(&self, index: StepIndex) -> &StepId {
+    pub fn step_id(&self, index: StepIndex) -> &StepId {
         &self.steps[index.0 as usize]
     }
 
     /// Returns the step with that recipe and name.
-    pub fn find(&self, recipe: &str, step: &str) -> Option<StepIndex> {
+    pub fn find_step(&self, recipe: &str, step: &str) -> Option<StepIndex> {
         self.index.get(recipe)?.get(step).copied()
     }
 
     /// Returns the edges that end at `to`: its dependencies.
-    pub fn waits_for(&self, to: StepIndex) -> impl Iterator<Item = &GraphEdge> {
+    pub fn incoming_edges(&self, to: StepIndex) -> impl Iterator<Item = &GraphEdge> {
         let at = to.0 as usize;
         let range = match (self.starts.get(at), self.starts.get(at + 1)) {
             (Some(start), Some(end)) => *start as usize..*end as usize,
@@ -94,38 +94,49 @@ mod tests {
     use crate::diag::{FileId, Span};
     use proptest::prelude::*;
 
-    fn at(start: u32) -> Span {
+    fn span_at(start: u32) -> Span {
         Span { file: FileId(0), start, end: start + 1 }
     }
 
-    fn step(recipe: &str, step: &str) -> GraphStep {
-        GraphStep { recipe: recipe.into(), step: step.into(), span: at(0) }
+    fn graph_step(recipe: &str, step: &str) -> GraphStep {
+        GraphStep { recipe: recipe.into(), step: step.into(), span: span_at(0) }
     }
 
-    fn end(text: &str) -> GraphEndpoint {
+    fn parse_endpoint(text: &str) -> GraphEndpoint {
         match text.split_once('/') {
             Some((recipe, step)) => GraphEndpoint { recipe: recipe.into(), step: Some(step.into()) },
             None => GraphEndpoint { recipe: text.into(), step: None },
         }
     }
 
-    fn link(to: &str, from: &str, phase: StepPhase, place: u32) -> DependencyLink {
-        DependencyLink { from: end(from), phase, to: end(to), why: DependencyKind::Needs, span: at(place) }
+    fn needs_link(to: &str, from: &str, phase: StepPhase, place: u32) -> DependencyLink {
+        DependencyLink {
+            from: parse_endpoint(from),
+            phase,
+            to: parse_endpoint(to),
+            why: DependencyKind::Needs,
+            span: span_at(place),
+        }
     }
 
-    fn names(graph: &Graph) -> Vec<String> {
-        graph.order().iter().map(|index| graph.step(*index).to_string()).collect()
+    fn list_ordered_names(graph: &Graph) -> Vec<String> {
+        graph.order().iter().map(|index| graph.step_id(*index).to_string()).collect()
     }
 
     #[test]
     fn order_keeps_declaration_unless_an_edge_says_otherwise() {
-        let steps =
-            [step("fm", "pkg"), step("fm", "svc"), step("driver", "files"), step("driver", "load"), step("motd", "x")];
-        let graph = Graph::build(&steps, &[link("fm", "driver", StepPhase::Effective, 1)]).unwrap();
-        assert_eq!(names(&graph), ["driver/files", "driver/load", "fm/pkg", "fm/svc", "motd/x"]);
+        let steps = [
+            graph_step("fm", "pkg"),
+            graph_step("fm", "svc"),
+            graph_step("driver", "files"),
+            graph_step("driver", "load"),
+            graph_step("motd", "x"),
+        ];
+        let graph = Graph::build(&steps, &[needs_link("fm", "driver", StepPhase::Effective, 1)]).unwrap();
+        assert_eq!(list_ordered_names(&graph), ["driver/files", "driver/load", "fm/pkg", "fm/svc", "motd/x"]);
         let waits = graph
-            .waits_for(StepIndex(1))
-            .map(|edge| (graph.step(edge.from).to_string(), edge.phase, edge.why))
+            .incoming_edges(StepIndex(1))
+            .map(|edge| (graph.step_id(edge.from).to_string(), edge.phase, edge.why))
             .collect::<Vec<_>>();
         let expected = [
             ("fm/pkg".to_owned(), StepPhase::Configured, DependencyKind::Order),
@@ -137,18 +148,19 @@ mod tests {
 
     #[test]
     fn two_recipes_may_interleave_by_phase() {
-        let steps = [step("a", "1"), step("a", "2"), step("b", "1")];
-        let links = [link("b/1", "a/1", StepPhase::Configured, 1), link("a/2", "b/1", StepPhase::Effective, 2)];
-        assert_eq!(names(&Graph::build(&steps, &links).unwrap()), ["a/1", "b/1", "a/2"]);
+        let steps = [graph_step("a", "1"), graph_step("a", "2"), graph_step("b", "1")];
+        let links =
+            [needs_link("b/1", "a/1", StepPhase::Configured, 1), needs_link("a/2", "b/1", StepPhase::Effective, 2)];
+        assert_eq!(list_ordered_names(&Graph::build(&steps, &links).unwrap()), ["a/1", "b/1", "a/2"]);
     }
 
     #[test]
     fn a_cycle_is_told_whole() {
-        let steps = [step("a", "1"), step("a", "2"), step("b", "1"), step("c", "1")];
+        let steps = [graph_step("a", "1"), graph_step("a", "2"), graph_step("b", "1"), graph_step("c", "1")];
         let links = [
-            link("b", "a/2", StepPhase::Effective, 10),
-            link("c", "b", StepPhase::Verified, 20),
-            link("a/1", "c/1", StepPhase::Configured, 30),
+            needs_link("b", "a/2", StepPhase::Effective, 10),
+            needs_link("c", "b", StepPhase::Verified, 20),
+            needs_link("a/1", "c/1", StepPhase::Configured, 30),
         ];
         let diags = Graph::build(&steps, &links).unwrap_err();
         assert_eq!(diags.len(), 1);
@@ -168,17 +180,17 @@ mod tests {
 
     #[test]
     fn a_step_cannot_wait_for_itself() {
-        let steps = [step("a", "1")];
-        let diags = Graph::build(&steps, &[link("a/1", "a/1", StepPhase::Effective, 1)]).unwrap_err();
+        let steps = [graph_step("a", "1")];
+        let diags = Graph::build(&steps, &[needs_link("a/1", "a/1", StepPhase::Effective, 1)]).unwrap_err();
         assert_eq!(diags[0].message, "`a/1` depends on itself");
     }
 
     proptest! {
         #[test]
         fn the_order_respects_every_edge(links in proptest::collection::vec((0usize..12, 0usize..12, 0usize..3), 0..24)) {
-            let steps: Vec<GraphStep> = (0..12).map(|at| step(&format!("r{}", at / 3), &format!("s{}", at % 3))).collect();
+            let steps: Vec<GraphStep> = (0..12).map(|at| graph_step(&format!("r{}", at / 3), &format!("s{}", at % 3))).collect();
             let name = |at: usize| format!("{}/{}", steps[at].recipe, steps[at].step);
-            let links: Vec<DependencyLink> = links.iter().map(|(to, from, phase)| link(&name(*to), &name(*from), StepPhase::ALL[*phase], 1)).collect();
+            let links: Vec<DependencyLink> = links.iter().map(|(to, from, phase)| needs_link(&name(*to), &name(*from), StepPhase::ALL[*phase], 1)).collect();
             match Graph::build(&steps, &links) {
                 Ok(graph) => {
                     let position = |index: StepIndex| graph.order().iter().position(|at| *at == index);

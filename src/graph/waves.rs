@@ -7,11 +7,11 @@ use std::collections::HashMap;
 impl Graph {
     /// Returns the wave of every step, counted from 0: the first one after all of its dependencies' waves. A recipe is
     /// verified after its last step, so steps that wait for its verification also wait for that step.
-    pub fn waves(&self) -> Vec<usize> {
+    pub fn compute_waves(&self) -> Vec<usize> {
         let last: HashMap<&str, StepIndex> =
             self.steps.iter().enumerate().map(|(at, id)| (&*id.recipe, StepIndex(at as u32))).collect();
         let from = |edge: &GraphEdge| match edge.phase {
-            StepPhase::Verified => last.get(&*self.step(edge.from).recipe).copied().unwrap_or(edge.from),
+            StepPhase::Verified => last.get(&*self.step_id(edge.from).recipe).copied().unwrap_or(edge.from),
             StepPhase::Configured | StepPhase::Effective => edge.from,
         };
         let mut waves = vec![0; self.steps.len()];
@@ -20,7 +20,7 @@ impl Graph {
         for _ in 0..self.steps.len() {
             let before = waves.clone();
             for to in self.order.iter() {
-                let earliest = self.waits_for(*to).map(|edge| waves[from(edge).0 as usize] + 1).max();
+                let earliest = self.incoming_edges(*to).map(|edge| waves[from(edge).0 as usize] + 1).max();
                 let own = &mut waves[to.0 as usize];
                 *own = earliest.unwrap_or(0).max(*own);
             }
@@ -40,7 +40,7 @@ mod tests {
 
     const NOWHERE: Span = Span { file: FileId(0), start: 0, end: 0 };
 
-    fn waves(steps: &[(&str, &str)], links: &[(&str, StepPhase, &str)]) -> Vec<usize> {
+    fn waves_of_steps(steps: &[(&str, &str)], links: &[(&str, StepPhase, &str)]) -> Vec<usize> {
         let declared =
             |(recipe, step): &(&str, &str)| GraphStep { recipe: (*recipe).into(), step: (*step).into(), span: NOWHERE };
         let steps: Vec<_> = steps.iter().map(declared).collect();
@@ -58,19 +58,19 @@ mod tests {
                 span: NOWHERE,
             })
             .collect();
-        Graph::build(&steps, &links).unwrap().waves()
+        Graph::build(&steps, &links).unwrap().compute_waves()
     }
 
     #[test]
     fn what_waits_for_nothing_is_in_the_first_wave() {
         let steps = [("b", "1"), ("a", "1"), ("a", "2"), ("c", "1")];
-        assert_eq!(waves(&steps, &[("a", StepPhase::Effective, "b")]), [2, 0, 1, 0]);
+        assert_eq!(waves_of_steps(&steps, &[("a", StepPhase::Effective, "b")]), [2, 0, 1, 0]);
     }
 
     #[test]
     fn a_proof_comes_after_the_last_step() {
         let steps = [("b", "1"), ("a", "1"), ("a", "2")];
-        assert_eq!(waves(&steps, &[("a/1", StepPhase::Effective, "b")]), [1, 0, 1]);
-        assert_eq!(waves(&steps, &[("a/1", StepPhase::Verified, "b")]), [2, 0, 1]);
+        assert_eq!(waves_of_steps(&steps, &[("a/1", StepPhase::Effective, "b")]), [1, 0, 1]);
+        assert_eq!(waves_of_steps(&steps, &[("a/1", StepPhase::Verified, "b")]), [2, 0, 1]);
     }
 }

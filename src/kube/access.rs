@@ -25,17 +25,17 @@ pub struct ClusterAccess {
     pub namespace: String,
 }
 
-const CONNECT: Duration = Duration::from_secs(5);
-const READ: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl ClusterAccess {
     /// Reads the file on this machine and returns the client configuration.
     ///
     /// # Errors
     /// The file does not exist, and as [`Access::of_text`].
-    pub async fn config(&self) -> Result<Config, KubeError> {
-        let text = fs_err::read_to_string(&self.kubeconfig).map_err(|error| self.unread(&error))?;
-        self.of_text(&text).await
+    pub async fn load_config(&self) -> Result<Config, KubeError> {
+        let text = fs_err::read_to_string(&self.kubeconfig).map_err(|error| self.unreadable_error(&error))?;
+        self.parse_config(&text).await
     }
 
     /// Returns the client configuration from the text of a kubeconfig.
@@ -43,19 +43,20 @@ impl ClusterAccess {
     /// # Errors
     /// The context does not exist, its login runs a program without trust, or it disables the check of the server's
     /// certificate.
-    pub async fn of_text(&self, text: &str) -> Result<Config, KubeError> {
-        let mut file = Kubeconfig::from_yaml(text).map_err(|error| self.broken(&error))?;
+    pub async fn parse_config(&self, text: &str) -> Result<Config, KubeError> {
+        let mut file = Kubeconfig::from_yaml(text).map_err(|error| self.unusable_error(&error))?;
         for exec in file.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()?.exec.as_mut()) {
             exec.drop_env.get_or_insert_default().extend(self.withheld.iter().cloned());
         }
-        let (cluster, user) = self.chosen(&file)?;
+        let (cluster, user) = self.select_context(&file)?;
         self.check_server(cluster)?;
         self.check_login(user)?;
         self.check_files(cluster, user)?;
         let options = KubeConfigOptions { context: Some(self.context.clone()), cluster: None, user: None };
-        let mut config = Config::from_custom_kubeconfig(file, &options).await.map_err(|error| self.broken(&error))?;
-        config.connect_timeout = Some(CONNECT);
-        config.read_timeout = Some(READ);
+        let mut config =
+            Config::from_custom_kubeconfig(file, &options).await.map_err(|error| self.unusable_error(&error))?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
         // Proxy variables of this machine are not part of the declaration.
         config.proxy_url = None;
         // Callers decide on retries: a PodDisruptionBudget refuses with 429, too.
@@ -63,7 +64,7 @@ impl ClusterAccess {
         Ok(config)
     }
 
-    fn unread(&self, error: &std::io::Error) -> KubeError {
+    fn unreadable_error(&self, error: &std::io::Error) -> KubeError {
         match error.kind() {
             std::io::ErrorKind::NotFound => KubeError::new(format!("kubeconfig `{}` not found", self.kubeconfig))
                 .hint("set `kubernetes.kubeconfig` to the right file; there is no fallback"),
@@ -71,14 +72,15 @@ impl ClusterAccess {
         }
     }
 
-    fn broken(&self, error: &dyn std::error::Error) -> KubeError {
+    fn unusable_error(&self, error: &dyn std::error::Error) -> KubeError {
         KubeError::new(format!("invalid kubeconfig `{}`: {error}", self.kubeconfig))
     }
 
     /// Returns the cluster and the user of the context.
-    fn chosen<'f>(&self, file: &'f Kubeconfig) -> Result<(&'f Cluster, Option<&'f AuthInfo>), KubeError> {
+    fn select_context<'f>(&self, file: &'f Kubeconfig) -> Result<(&'f Cluster, Option<&'f AuthInfo>), KubeError> {
         let named = file.contexts.iter().find(|context| context.name == self.context);
-        let context = named.and_then(|context| context.context.as_ref()).ok_or_else(|| self.no_context(file))?;
+        let context =
+            named.and_then(|context| context.context.as_ref()).ok_or_else(|| self.missing_context_error(file))?;
         let cluster = file.clusters.iter().find(|cluster| cluster.name == context.cluster);
         let cluster = cluster.and_then(|cluster| cluster.cluster.as_ref()).ok_or_else(|| {
             let (path, context_name, cluster) = (&self.kubeconfig, &self.context, &context.cluster);
@@ -90,7 +92,7 @@ impl ClusterAccess {
         Ok((cluster, user.and_then(|user| user.auth_info.as_ref())))
     }
 
-    fn no_context(&self, file: &Kubeconfig) -> KubeError {
+    fn missing_context_error(&self, file: &Kubeconfig) -> KubeError {
         let error = KubeError::new(format!("kubeconfig `{}` has no context `{}`", self.kubeconfig, self.context));
         let names: Vec<String> = file.contexts.iter().map(|context| format!("`{}`", context.name)).collect();
         match names.is_empty() {
@@ -154,7 +156,7 @@ impl ClusterAccess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::NAMESPACE;
+    use crate::kube::DEFAULT_NAMESPACE;
 
     const FILE: &str = "apiVersion: v1
 kind: Config
@@ -178,7 +180,7 @@ contexts:
   - { name: torn, context: { cluster: gone, user: u } }
 ";
 
-    async fn of(context: &str, trusted: bool) -> Result<Config, KubeError> {
+    async fn load_test_context(context: &str, trusted: bool) -> Result<Config, KubeError> {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
         std::fs::write(&kubeconfig, FILE).unwrap();
@@ -188,27 +190,27 @@ contexts:
             trusted,
             via: None,
             withheld: Default::default(),
-            namespace: NAMESPACE.to_owned(),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
         };
         access
-            .config()
+            .load_config()
             .await
             .map_err(|error| KubeError { message: error.message.replace(access.kubeconfig.as_str(), "FILE"), ..error })
     }
 
-    async fn error(context: &str) -> (String, String) {
-        let error = of(context, false).await.unwrap_err();
+    async fn load_context_error(context: &str) -> (String, String) {
+        let error = load_test_context(context, false).await.unwrap_err();
         (error.message, error.hint.unwrap_or_default())
     }
 
     #[tokio::test]
     async fn the_context_that_was_named_is_taken_and_no_other() {
-        assert_eq!(of("plain", false).await.unwrap().cluster_url, "https://127.0.0.1:6443/");
-        let (message, hint) = error("prod").await;
+        assert_eq!(load_test_context("plain", false).await.unwrap().cluster_url, "https://127.0.0.1:6443/");
+        let (message, hint) = load_context_error("prod").await;
         assert_eq!(message, "kubeconfig `FILE` has no context `prod`");
         assert_eq!(hint, "available contexts: `plain`, `blind`, `open`, `proxied`, `program`, `old`, `torn`");
         let torn = "kubeconfig `FILE` has no cluster `gone`, which context `torn` refers to";
-        assert_eq!(error("torn").await.0, torn);
+        assert_eq!(load_context_error("torn").await.0, torn);
     }
 
     #[tokio::test]
@@ -220,9 +222,9 @@ contexts:
             trusted: true,
             via: None,
             withheld: Default::default(),
-            namespace: NAMESPACE.to_owned(),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
         };
-        let error = access.config().await.unwrap_err();
+        let error = access.load_config().await.unwrap_err();
         assert_eq!(error.message, "kubeconfig `/nonexistent` not found");
         let hint = "set `kubernetes.kubeconfig` to the right file; there is no fallback";
         assert_eq!(error.hint.as_deref(), Some(hint));
@@ -230,18 +232,18 @@ contexts:
 
     #[tokio::test]
     async fn whoever_gets_the_credentials_is_checked() {
-        assert_eq!(error("blind").await.0, "context `blind` does not check the server's certificate");
-        assert_eq!(error("open").await.0, "context `open` uses unencrypted `http://api.example:8080`");
-        assert_eq!(error("proxied").await.0, "context `proxied` uses a proxy, which is not supported");
+        assert_eq!(load_context_error("blind").await.0, "context `blind` does not check the server's certificate");
+        assert_eq!(load_context_error("open").await.0, "context `open` uses unencrypted `http://api.example:8080`");
+        assert_eq!(load_context_error("proxied").await.0, "context `proxied` uses a proxy, which is not supported");
     }
 
     #[tokio::test]
     async fn a_login_that_runs_a_program_needs_trust() {
-        let (message, hint) = error("program").await;
+        let (message, hint) = load_context_error("program").await;
         assert_eq!(message, "context `program` runs the program `get-token` on this machine to log in");
         assert_eq!(hint, "pass `--trust` to allow it, if you trust this kubeconfig like a script");
-        assert!(of("program", true).await.is_ok());
-        assert_eq!(error("old").await.0, "context `old` uses the removed `auth-provider` `gcp`");
+        assert!(load_test_context("program", true).await.is_ok());
+        assert_eq!(load_context_error("old").await.0, "context `old` uses the removed `auth-provider` `gcp`");
     }
 
     #[tokio::test]
@@ -252,19 +254,19 @@ contexts:
             trusted: true,
             via: Some(HostName::new("cp-1")),
             withheld: Default::default(),
-            namespace: NAMESPACE.to_owned(),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
         };
-        assert!(through("plain").of_text(FILE).await.is_ok());
-        let error = through("program").of_text(FILE).await.unwrap_err();
+        assert!(through("plain").parse_config(FILE).await.is_ok());
+        let error = through("program").parse_config(FILE).await.unwrap_err();
         let hint = "use a kubeconfig of this machine, without `via`: a host may not name programs to run here";
         assert_eq!(error.hint.as_deref(), Some(hint));
         let file = FILE.replace("token: hunter2", "client-key: /etc/key");
-        let error = through("plain").of_text(&file).await.unwrap_err();
+        let error = through("plain").parse_config(&file).await.unwrap_err();
         assert_eq!(error.message, "context `plain` refers to the file `/etc/key` on `cp-1`");
     }
 
     #[tokio::test]
     async fn credentials_are_not_shown() {
-        assert!(!format!("{:?}", of("plain", false).await.unwrap()).contains("hunter2"));
+        assert!(!format!("{:?}", load_test_context("plain", false).await.unwrap()).contains("hunter2"));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 /// The field manager under which forge sets fields.
-pub(super) const MANAGER: &str = "forge";
+pub(super) const FIELD_MANAGER: &str = "forge";
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
@@ -25,12 +25,12 @@ pub(super) enum ApiRequestError {
 }
 
 impl ApiRequestError {
-    pub fn is(&self, wanted: u16) -> bool {
+    pub fn has_code(&self, wanted: u16) -> bool {
         matches!(self, Self::Said { code, .. } if *code == wanted)
     }
 
     /// Returns the message of the API.
-    pub fn words(&self) -> String {
+    pub fn api_message(&self) -> String {
         match self {
             Self::Said { code, message, .. } if message.is_empty() => format!("the API returned {code}"),
             Self::Said { message, .. } => message.clone(),
@@ -38,20 +38,20 @@ impl ApiRequestError {
         }
     }
 
-    pub fn error(self, server: &str) -> KubeError {
+    pub fn into_kube_error(self, server: &str) -> KubeError {
         match self {
             Self::Away(error) => error,
             Self::Said { code: 403, message, .. } => {
                 KubeError::new(format!("`{server}` denied the request (403): {message}"))
                     .hint("grant this permission to the user of this context")
             }
-            said => KubeError::new(said.words()),
+            said => KubeError::new(said.api_message()),
         }
     }
 }
 
 /// Maximum number of objects in one response: lists of large clusters come in pages.
-pub(super) const PART: u32 = 500;
+pub(super) const LIST_PAGE_SIZE: u32 = 500;
 
 pub(super) type ApiObjectResult = Result<Value, ApiRequestError>;
 
@@ -73,17 +73,17 @@ pub(super) struct ApiCollection {
 
 impl ApiCollection {
     pub fn new(api_version: &str, plural: &str, namespaced: bool) -> Self {
-        Self { base: base(api_version), plural: plural.to_owned(), namespaced }
+        Self { base: api_base_path(api_version), plural: plural.to_owned(), namespaced }
     }
 
-    fn request(&self, namespace: Option<&str>) -> Request {
+    fn collection_request(&self, namespace: Option<&str>) -> Request {
         let part = namespace.filter(|_| self.namespaced).map(|name| format!("/namespaces/{name}"));
         Request::new(format!("{}{}/{}", self.base, part.unwrap_or_default(), self.plural))
     }
 
     /// # Errors
     /// The kind is namespaced and `id` has no namespace.
-    fn named(&self, id: &ObjectId) -> Result<(), ApiRequestError> {
+    fn check_namespace(&self, id: &ObjectId) -> Result<(), ApiRequestError> {
         match self.namespaced && id.namespace.is_none() {
             true => Err(ApiRequestError::Said {
                 code: 422,
@@ -95,7 +95,7 @@ impl ApiCollection {
     }
 
     /// Returns the object in the form that its kind requires: objects of cluster-scoped kinds have no namespace.
-    fn fitting<'o>(&self, object: &'o Value) -> Cow<'o, Value> {
+    fn fit_namespace<'o>(&self, object: &'o Value) -> Cow<'o, Value> {
         if self.namespaced || object.pointer("/metadata/namespace").is_none() {
             return Cow::Borrowed(object);
         }
@@ -106,44 +106,44 @@ impl ApiCollection {
         Cow::Owned(object)
     }
 
-    fn of(&self, id: &ObjectId) -> Request {
-        self.request(id.namespace.as_deref())
+    fn object_request(&self, id: &ObjectId) -> Request {
+        self.collection_request(id.namespace.as_deref())
     }
 }
 
-fn unbuilt(error: ::kube::core::request::Error) -> ApiRequestError {
+fn invalid_request_error(error: ::kube::core::request::Error) -> ApiRequestError {
     ApiRequestError::Away(KubeError::new(error.to_string()))
 }
 
 /// Returns the path of an API: `/api/v1`, `/apis/apps/v1`.
-fn base(api_version: &str) -> String {
+fn api_base_path(api_version: &str) -> String {
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
     format!("{root}/{api_version}")
 }
 
 impl ClusterApi {
     /// Returns the collection of that kind; `None` if the API does not serve the kind.
-    pub(super) async fn place(
+    pub(super) async fn find_collection(
         &self,
         id: &ObjectId,
         served: &ApiKindCache,
     ) -> Result<Option<ApiCollection>, ApiRequestError> {
-        let Some(api_version) = self.version_of(&id.api_version).await? else { return Ok(None) };
-        let kinds = self.kinds(&api_version, served).await?;
+        let Some(api_version) = self.resolve_version(&id.api_version).await? else { return Ok(None) };
+        let kinds = self.list_kinds(&api_version, served).await?;
         let found = kinds.iter().flatten().find(|kind| kind.kind == id.kind && !kind.name.contains('/'));
         Ok(found.map(|kind| ApiCollection::new(&api_version, &kind.name, kind.namespaced)))
     }
 
     /// Resolves an API version: `apps/*` becomes the version that the API prefers.
-    async fn version_of(&self, api_version: &str) -> Result<Option<String>, ApiRequestError> {
+    async fn resolve_version(&self, api_version: &str) -> Result<Option<String>, ApiRequestError> {
         let Some(group) = api_version.strip_suffix("/*") else { return Ok(Some(api_version.to_owned())) };
-        let groups = self.put(self.client.list_api_groups()).await?;
+        let groups = self.try_request(self.client.list_api_groups()).await?;
         let group = groups.groups.into_iter().find(|known| known.name == group);
         Ok(group.and_then(|group| group.preferred_version).map(|version| version.group_version))
     }
 
     /// Returns the kinds of an API version; `None` if the API does not have that version.
-    pub(super) async fn kinds(
+    pub(super) async fn list_kinds(
         &self,
         api_version: &str,
         served: &ApiKindCache,
@@ -152,12 +152,12 @@ impl ClusterApi {
             return Ok(known.clone());
         }
         let asked = match api_version.contains('/') {
-            true => self.put(self.client.list_api_group_resources(api_version)).await,
-            false => self.put(self.client.list_core_api_resources(api_version)).await,
+            true => self.try_request(self.client.list_api_group_resources(api_version)).await,
+            false => self.try_request(self.client.list_core_api_resources(api_version)).await,
         };
         let kinds = match asked {
             Ok(list) => Some(list.resources),
-            Err(refusal) if refusal.is(404) => None,
+            Err(refusal) if refusal.has_code(404) => None,
             Err(refusal) => return Err(refusal),
         };
         served.0.lock().unwrap_or_else(PoisonError::into_inner).insert(api_version.to_owned(), kinds.clone());
@@ -165,27 +165,33 @@ impl ClusterApi {
     }
 
     /// Returns the preferred API versions of the server.
-    pub(super) async fn versions(&self) -> Result<Vec<String>, ApiRequestError> {
-        let groups = self.put(self.client.list_api_groups()).await?;
+    pub(super) async fn list_preferred_versions(&self) -> Result<Vec<String>, ApiRequestError> {
+        let groups = self.try_request(self.client.list_api_groups()).await?;
         let preferred = groups.groups.into_iter().filter_map(|group| Some(group.preferred_version?.group_version));
         Ok(std::iter::once("v1".to_owned()).chain(preferred).collect())
     }
 
     /// Reads an object; `None` if it does not exist.
-    pub(super) async fn get(&self, place: &ApiCollection, id: &ObjectId) -> Result<Option<Value>, ApiRequestError> {
-        place.named(id)?;
+    pub(super) async fn get_object(
+        &self,
+        place: &ApiCollection,
+        id: &ObjectId,
+    ) -> Result<Option<Value>, ApiRequestError> {
+        place.check_namespace(id)?;
         match self
-            .put(self.client.request::<Value>(place.of(id).get(&id.name, &GetParams::default()).map_err(unbuilt)?))
+            .try_request(self.client.request::<Value>(
+                place.object_request(id).get(&id.name, &GetParams::default()).map_err(invalid_request_error)?,
+            ))
             .await
         {
             Ok(object) => Ok(Some(object)),
-            Err(refusal) if refusal.is(404) => Ok(None),
+            Err(refusal) if refusal.has_code(404) => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }
 
     /// Applies an object with the field manager forge, or as a dry run.
-    pub(super) async fn apply(
+    pub(super) async fn apply_object(
         &self,
         place: &ApiCollection,
         id: &ObjectId,
@@ -193,90 +199,111 @@ impl ClusterApi {
         force: bool,
         dry_run: bool,
     ) -> ApiObjectResult {
-        let params = PatchParams { dry_run, force, field_manager: Some(MANAGER.to_owned()), field_validation: None };
-        self.put(self.client.request::<Value>(
-            place.of(id).patch(&id.name, &params, &Patch::Apply(place.fitting(object).as_ref())).map_err(unbuilt)?,
-        ))
+        let params =
+            PatchParams { dry_run, force, field_manager: Some(FIELD_MANAGER.to_owned()), field_validation: None };
+        self.try_request(
+            self.client.request::<Value>(
+                place
+                    .object_request(id)
+                    .patch(&id.name, &params, &Patch::Apply(place.fit_namespace(object).as_ref()))
+                    .map_err(invalid_request_error)?,
+            ),
+        )
         .await
     }
 
     /// Replaces an object. Its `resourceVersion` must match the live object's.
-    pub(super) async fn replace(
+    pub(super) async fn replace_object(
         &self,
         place: &ApiCollection,
         id: &ObjectId,
         object: &Value,
         dry_run: bool,
     ) -> ApiObjectResult {
-        let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
-        self.put(self.client.request::<Value>(
-            place.of(id).replace(&id.name, &params, object.to_string().into_bytes()).map_err(unbuilt)?,
-        ))
+        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        self.try_request(
+            self.client.request::<Value>(
+                place
+                    .object_request(id)
+                    .replace(&id.name, &params, object.to_string().into_bytes())
+                    .map_err(invalid_request_error)?,
+            ),
+        )
         .await
     }
 
     /// Changes an object with a merge patch. If the patch has a `resourceVersion`, the live object's must match.
-    pub(super) async fn merge(&self, place: &ApiCollection, id: &ObjectId, patch: &Value) -> ApiObjectResult {
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        self.put(
-            self.client.request::<Value>(place.of(id).patch(&id.name, &params, &Patch::Merge(patch)).map_err(unbuilt)?),
-        )
+    pub(super) async fn merge_object(&self, place: &ApiCollection, id: &ObjectId, patch: &Value) -> ApiObjectResult {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.try_request(self.client.request::<Value>(
+            place.object_request(id).patch(&id.name, &params, &Patch::Merge(patch)).map_err(invalid_request_error)?,
+        ))
         .await
     }
 
-    pub(super) async fn create(
+    pub(super) async fn create_object(
         &self,
         place: &ApiCollection,
         id: &ObjectId,
         object: &Value,
         dry_run: bool,
     ) -> ApiObjectResult {
-        let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
-        self.put(
-            self.client
-                .request::<Value>(place.of(id).create(&params, object.to_string().into_bytes()).map_err(unbuilt)?),
-        )
+        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        self.try_request(self.client.request::<Value>(
+            place.object_request(id).create(&params, object.to_string().into_bytes()).map_err(invalid_request_error)?,
+        ))
         .await
     }
 
     /// Deletes the object with that uid, and its dependents.
-    pub(super) async fn delete(&self, place: &ApiCollection, id: &ObjectId, uid: &str) -> ApiObjectResult {
+    pub(super) async fn delete_object(&self, place: &ApiCollection, id: &ObjectId, uid: &str) -> ApiObjectResult {
         let uid = (!uid.is_empty()).then(|| uid.to_owned());
         let params = DeleteParams {
             preconditions: uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None }),
             ..DeleteParams::background()
         };
-        self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
+        self.try_request(
+            self.client
+                .request::<Value>(place.object_request(id).delete(&id.name, &params).map_err(invalid_request_error)?),
+        )
+        .await
     }
 
     /// Returns the last 50 000 lines of a container's log, at most 32 MiB.
-    pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str) -> Result<String, ApiRequestError> {
+    pub(super) async fn read_container_log(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+    ) -> Result<String, ApiRequestError> {
         let params = LogParams {
             container: Some(container.to_owned()),
             tail_lines: Some(50_000),
             limit_bytes: Some(32 << 20),
             ..LogParams::default()
         };
-        let request =
-            ApiCollection::new("v1", "pods", true).request(Some(namespace)).logs(pod, &params).map_err(unbuilt)?;
-        self.put(self.client().request_text(request)).await
+        let request = ApiCollection::new("v1", "pods", true)
+            .collection_request(Some(namespace))
+            .logs(pod, &params)
+            .map_err(invalid_request_error)?;
+        self.try_request(self.client().request_text(request)).await
     }
 
     /// Lists the objects of a kind that match label and field selectors, in one namespace or in all.
-    pub(super) async fn every(
+    pub(super) async fn list_objects(
         &self,
         place: &ApiCollection,
         namespace: Option<&str>,
         labels: Option<&str>,
         fields: Option<&str>,
     ) -> Result<Vec<Value>, ApiRequestError> {
-        let mut params = ListParams::default().limit(PART);
+        let mut params = ListParams::default().limit(LIST_PAGE_SIZE);
         params.label_selector = labels.map(str::to_owned);
         params.field_selector = fields.map(str::to_owned);
         let mut all = Vec::new();
         loop {
-            let request = place.request(namespace).list(&params).map_err(unbuilt)?;
-            let mut part = self.put(self.client.request::<Value>(request)).await?;
+            let request = place.collection_request(namespace).list(&params).map_err(invalid_request_error)?;
+            let mut part = self.try_request(self.client.request::<Value>(request)).await?;
             let next = part.pointer("/metadata/continue").and_then(Value::as_str).filter(|next| !next.is_empty());
             params.continue_token = next.map(str::to_owned);
             if let Some(Value::Array(items)) = part.get_mut("items").map(Value::take) {
@@ -289,22 +316,25 @@ impl ClusterApi {
     }
 
     /// Sends a request, with the time limit.
-    pub(super) async fn put<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, ApiRequestError> {
-        match tokio::time::timeout(super::cluster::LIMIT, question).await {
+    pub(super) async fn try_request<T>(
+        &self,
+        question: impl Future<Output = ::kube::Result<T>>,
+    ) -> Result<T, ApiRequestError> {
+        match tokio::time::timeout(super::cluster::REQUEST_TIMEOUT, question).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.refusal(&error)),
-            Err(_) => Err(ApiRequestError::Away(self.silent())),
+            Ok(Err(error)) => Err(self.to_request_error(&error)),
+            Err(_) => Err(ApiRequestError::Away(self.no_answer_error())),
         }
     }
 
-    fn refusal(&self, error: &::kube::Error) -> ApiRequestError {
+    fn to_request_error(&self, error: &::kube::Error) -> ApiRequestError {
         match error {
             ::kube::Error::Api(status) if status.code != 401 => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
                 let causes = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
                 ApiRequestError::Said { code: status.code, message: status.message.clone(), causes }
             }
-            error => ApiRequestError::Away(KubeError::of(self.server(), self.is_through(), error)),
+            error => ApiRequestError::Away(KubeError::from_client_error(self.server(), self.is_tunneled(), error)),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Changes to a cluster: calls, one after the other, each by the holder of the cluster's lock.
 
 use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
-use super::clean::{self, revealed};
+use super::clean::{self, reveal_object};
 use super::defined::ESTABLISHED;
-use super::fields::without;
+use super::fields::remove_pointers;
 use super::{ClusterWriter, JobCall, JobStopFn, KubeError, NodeMarkChanges, ReleaseCall};
 use crate::model::{SecretStore, Value};
 use crate::probe::ObjectId;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Interval between polls.
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Receives progress messages of a call.
 pub type ClusterProgressFn<'s> = &'s (dyn Fn(&str) + Send + Sync);
@@ -39,19 +39,19 @@ pub enum ClusterCall {
 
 impl ClusterCall {
     /// Returns a description of the call, for people.
-    pub fn told(&self) -> String {
+    pub fn describe_call(&self) -> String {
         match self {
-            Self::Apply { object } => match ObjectId::of(object) {
+            Self::Apply { object } => match ObjectId::from_object(object) {
                 Some(id) => format!("apply {id}"),
                 None => "apply an unnamed object".to_owned(),
             },
             Self::Strip { id, pointers, .. } => format!("remove from {id}: {}", pointers.join(", ")),
             Self::Delete { id, .. } => format!("delete {id}"),
             Self::Await { id, condition, limit_s } => format!("wait until {id} is {condition}, at most {limit_s} s"),
-            Self::Mark(marks) => marks.told(),
-            Self::Job(call) => call.told(),
+            Self::Mark(marks) => marks.describe_changes(),
+            Self::Job(call) => call.describe_job(),
             Self::Unprove { id } => format!("discard the recorded success of {id}"),
-            Self::Release(call) => call.told(),
+            Self::Release(call) => call.describe_release_call(),
         }
     }
 }
@@ -61,7 +61,7 @@ impl ClusterWriter {
     ///
     /// # Errors
     /// The lock is lost, the API refuses the request, or the awaited condition was not reached in time.
-    pub async fn act(
+    pub async fn execute_call(
         &self,
         call: &ClusterCall,
         limit: Duration,
@@ -69,76 +69,91 @@ impl ClusterWriter {
         say: ClusterProgressFn<'_>,
         stopped: JobStopFn<'_>,
     ) -> Result<String, KubeError> {
-        self.held()?;
+        self.check_lock()?;
         if let ClusterCall::Job(job) = call {
             // A job has its own limits, and its objects are deleted after each of them.
-            return self.prove(job, secrets, say, stopped).await;
+            return self.run_job(job, secrets, say, stopped).await;
         }
         if let ClusterCall::Release(release) = call {
             // A release has its own limit, and a running helm is not abandoned.
-            return self.looker.cluster.bring(release, secrets, say).await.map(|()| call.told());
+            return self
+                .looker
+                .cluster
+                .execute_release_call(release, secrets, say)
+                .await
+                .map(|()| call.describe_call());
         }
-        let done = match tokio::time::timeout(limit, self.carry_out(call, secrets)).await {
+        let done = match tokio::time::timeout(limit, self.execute_object_call(call, secrets)).await {
             Ok(done) => done,
-            Err(_) => return Err(self.late(call, limit).await),
+            Err(_) => return Err(self.call_timeout_error(call, limit).await),
         };
-        done.map_err(|refusal| refusal.error(self.looker.cluster.server()))
+        done.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))
     }
 
-    async fn carry_out(&self, call: &ClusterCall, secrets: &SecretStore) -> Result<String, ApiRequestError> {
+    async fn execute_object_call(&self, call: &ClusterCall, secrets: &SecretStore) -> Result<String, ApiRequestError> {
         // Discovered anew for each call: the previous call may have added a kind.
         let served = ApiKindCache::default();
         let cluster = &self.looker.cluster;
         match call {
             ClusterCall::Apply { object } => {
-                let id = ObjectId::of(object).ok_or_else(|| own("an object has no kind or no name"))?;
-                let place = self.place(&id, &served).await?;
-                cluster.apply(&place, &id, &revealed(object, secrets), true, false).await?;
+                let id = ObjectId::from_object(object)
+                    .ok_or_else(|| local_request_error("an object has no kind or no name"))?;
+                let place = self.require_collection(&id, &served).await?;
+                cluster.apply_object(&place, &id, &reveal_object(object, secrets), true, false).await?;
             }
             ClusterCall::Strip { id, version, pointers } => {
-                let place = self.place(id, &served).await?;
-                let raw = cluster.get(&place, id).await?.ok_or_else(|| own(&format!("{id} no longer exists")))?;
+                let place = self.require_collection(id, &served).await?;
+                let raw = cluster
+                    .get_object(&place, id)
+                    .await?
+                    .ok_or_else(|| local_request_error(&format!("{id} no longer exists")))?;
                 if raw.pointer("/metadata/resourceVersion").and_then(Value::as_str) != Some(version) {
-                    return Err(own(&format!("{id} changed in the meantime")));
+                    return Err(local_request_error(&format!("{id} changed in the meantime")));
                 }
-                cluster.replace(&place, id, &without(&raw, pointers), false).await?;
+                cluster.replace_object(&place, id, &remove_pointers(&raw, pointers), false).await?;
             }
-            ClusterCall::Delete { id, uid } => self.delete(id, uid, &served).await?,
-            ClusterCall::Await { id, condition, limit_s } => self.until(id, condition, *limit_s, &served).await?,
-            ClusterCall::Mark(marks) => cluster.mark(marks).await?,
-            ClusterCall::Unprove { id } => self.unprove(id).await?,
-            ClusterCall::Job(_) | ClusterCall::Release(_) => return Err(own("a job or release is not an object")),
+            ClusterCall::Delete { id, uid } => self.delete_and_wait(id, uid, &served).await?,
+            ClusterCall::Await { id, condition, limit_s } => {
+                self.wait_for_condition(id, condition, *limit_s, &served).await?
+            }
+            ClusterCall::Mark(marks) => cluster.change_node_marks(marks).await?,
+            ClusterCall::Unprove { id } => self.forget_proof(id).await?,
+            ClusterCall::Job(_) | ClusterCall::Release(_) => {
+                return Err(local_request_error("a job or release is not an object"));
+            }
         }
-        Ok(call.told())
+        Ok(call.describe_call())
     }
 
-    async fn late(&self, call: &ClusterCall, limit: Duration) -> KubeError {
-        let why = format!("timed out after {:.0} s: {}", limit.as_secs_f64(), call.told());
+    async fn call_timeout_error(&self, call: &ClusterCall, limit: Duration) -> KubeError {
+        let why = format!("timed out after {:.0} s: {}", limit.as_secs_f64(), call.describe_call());
         match call {
-            ClusterCall::Delete { id, .. } => self.stays(id, why).await,
+            ClusterCall::Delete { id, .. } => self.not_deleted_error(id, why).await,
             _ => KubeError::new(why),
         }
     }
 
-    async fn place(&self, id: &ObjectId, served: &ApiKindCache) -> Result<ApiCollection, ApiRequestError> {
-        let place = self.looker.cluster.place(id, served).await?;
-        place.ok_or_else(|| own(&format!("the API serves no `{}` of `{}`", id.kind, id.api_version)))
+    async fn require_collection(&self, id: &ObjectId, served: &ApiKindCache) -> Result<ApiCollection, ApiRequestError> {
+        let place = self.looker.cluster.find_collection(id, served).await?;
+        place.ok_or_else(|| local_request_error(&format!("the API serves no `{}` of `{}`", id.kind, id.api_version)))
     }
 
-    async fn until(
+    async fn wait_for_condition(
         &self,
         id: &ObjectId,
         condition: &str,
         limit_s: u64,
         served: &ApiKindCache,
     ) -> Result<(), ApiRequestError> {
-        let place = self.place(id, served).await?;
+        let place = self.require_collection(id, served).await?;
         let end = Instant::now() + Duration::from_secs(limit_s);
         loop {
-            let object = self.looker.cluster.get(&place, id).await?;
-            let found = object.as_ref().and_then(|object| clean::condition(object, condition));
+            let object = self.looker.cluster.get_object(&place, id).await?;
+            let found = object.as_ref().and_then(|object| clean::find_condition(object, condition));
             let holds = match &object {
-                Some(definition) if condition == ESTABLISHED => self.looker.cluster.serves(definition).await?,
+                Some(definition) if condition == ESTABLISHED => {
+                    self.looker.cluster.serves_definition(definition).await?
+                }
                 _ => found.is_some_and(|found| found["status"] == "True"),
             };
             if holds {
@@ -149,14 +164,14 @@ impl ClusterWriter {
                     Some(found) if found["status"] == "True" => "the API serves no such kind yet",
                     found => found.and_then(|found| found["message"].as_str()).unwrap_or("condition not reported yet"),
                 };
-                return Err(own(&format!("{id} is not {condition} after {limit_s} s: {why}")));
+                return Err(local_request_error(&format!("{id} is not {condition} after {limit_s} s: {why}")));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 /// Builds a refusal that comes from forge itself.
-pub(super) fn own(message: &str) -> ApiRequestError {
+pub(super) fn local_request_error(message: &str) -> ApiRequestError {
     ApiRequestError::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
 }

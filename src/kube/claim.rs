@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// The annotation with the claim.
-pub const CLAIM: &str = "forge/cordoned";
+pub const CORDON_ANNOTATION: &str = "forge/cordoned";
 
 /// The label that makes the GPU operator remove its pods from a node.
-pub const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
+pub const OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
 
 /// The content of the annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +39,8 @@ pub struct PreviousLabelValue {
 
 impl CordonRecord {
     /// Returns the claim on a node. An unreadable annotation counts as a claim by an unknown run.
-    pub fn of(node: &ClusterNode) -> Option<Self> {
-        let text = node.annotations.get(CLAIM)?;
+    pub fn from_node(node: &ClusterNode) -> Option<Self> {
+        let text = node.annotations.get(CORDON_ANNOTATION)?;
         Some(serde_json::from_str(text).unwrap_or_else(|_| Self {
             version: 1,
             run: "that is not known".to_owned(),
@@ -52,8 +52,8 @@ impl CordonRecord {
     }
 
     /// Returns the claim of this run on a node as it was read. What an earlier run changed still belongs to forge.
-    pub fn of_run(node: &ClusterNode, run: &str, controller: &str, time: &str) -> Self {
-        let before = Self::of(node);
+    pub fn for_run(node: &ClusterNode, run: &str, controller: &str, time: &str) -> Self {
+        let before = Self::from_node(node);
         Self {
             version: 1,
             run: run.to_owned(),
@@ -65,42 +65,42 @@ impl CordonRecord {
     }
 
     /// Returns the patch that cordons a node.
-    pub fn cordon(&self) -> Value {
-        json!({ "metadata": { "annotations": { CLAIM: self.text() } }, "spec": { "unschedulable": true } })
+    pub fn cordon_patch(&self) -> Value {
+        json!({ "metadata": { "annotations": { CORDON_ANNOTATION: self.to_json() } }, "spec": { "unschedulable": true } })
     }
 
     /// Returns the patch that makes the GPU operator remove its pods from a node.
-    pub fn put_aside(&self, node: &ClusterNode) -> Value {
-        let was = node.labels.get(OPERANDS).cloned();
+    pub fn remove_operands_patch(&self, node: &ClusterNode) -> Value {
+        let was = node.labels.get(OPERANDS_LABEL).cloned();
         let operands = self.operands.clone().or(Some(PreviousLabelValue { was }));
         let noted = Self { operands, ..self.clone() };
-        json!({ "metadata": { "annotations": { CLAIM: noted.text() }, "labels": { OPERANDS: "false" } } })
+        json!({ "metadata": { "annotations": { CORDON_ANNOTATION: noted.to_json() }, "labels": { OPERANDS_LABEL: "false" } } })
     }
 
     /// Returns the patch that lets the GPU operator restore its pods on a node that is still cordoned; `None` if it is
     /// not needed. The claim still records the previous label.
-    pub fn let_back(&self, node: &ClusterNode) -> Option<Value> {
+    pub fn restore_operands_patch(&self, node: &ClusterNode) -> Option<Value> {
         let before = self.operands.as_ref()?;
         let aside =
-            node.labels.get(OPERANDS).is_some_and(|now| now == "false") && before.was.as_deref() != Some("false");
-        aside.then(|| json!({ "metadata": { "labels": { OPERANDS: before.was } } }))
+            node.labels.get(OPERANDS_LABEL).is_some_and(|now| now == "false") && before.was.as_deref() != Some("false");
+        aside.then(|| json!({ "metadata": { "labels": { OPERANDS_LABEL: before.was } } }))
     }
 
     /// Returns the patch that restores a node. Changes that another user made in the meantime stay.
-    pub fn give_back(&self, node: &ClusterNode) -> Value {
-        let mut patch = json!({ "metadata": { "annotations": { CLAIM: null } } });
+    pub fn uncordon_patch(&self, node: &ClusterNode) -> Value {
+        let mut patch = json!({ "metadata": { "annotations": { CORDON_ANNOTATION: null } } });
         if self.cordoned {
             patch["spec"] = json!({ "unschedulable": null });
         }
         if let Some(before) = &self.operands
-            && node.labels.get(OPERANDS).is_some_and(|now| now == "false")
+            && node.labels.get(OPERANDS_LABEL).is_some_and(|now| now == "false")
         {
-            patch["metadata"]["labels"] = json!({ OPERANDS: before.was });
+            patch["metadata"]["labels"] = json!({ OPERANDS_LABEL: before.was });
         }
         patch
     }
 
-    fn text(&self) -> String {
+    fn to_json(&self) -> String {
         // Strings and booleans always serialize.
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -110,35 +110,42 @@ impl CordonRecord {
 mod tests {
     use super::*;
 
-    fn node(unschedulable: bool, claim: Option<&str>, operands: Option<&str>) -> ClusterNode {
+    fn sample_node(unschedulable: bool, claim: Option<&str>, operands: Option<&str>) -> ClusterNode {
         let owned = |key: &str, value: Option<&str>| value.map(|value| (key.to_owned(), value.to_owned()));
         ClusterNode {
             unschedulable,
-            annotations: owned(CLAIM, claim).into_iter().collect(),
-            labels: owned(OPERANDS, operands).into_iter().collect(),
+            annotations: owned(CORDON_ANNOTATION, claim).into_iter().collect(),
+            labels: owned(OPERANDS_LABEL, operands).into_iter().collect(),
             ..ClusterNode::default()
         }
     }
 
-    fn claim(cordoned: bool, operands: Option<Option<&str>>) -> CordonRecord {
+    fn sample_record(cordoned: bool, operands: Option<Option<&str>>) -> CordonRecord {
         let operands = operands.map(|was| PreviousLabelValue { was: was.map(str::to_owned) });
-        CordonRecord { operands, cordoned, ..CordonRecord::of_run(&ClusterNode::default(), "r2", "me@here", "2026") }
+        CordonRecord { operands, cordoned, ..CordonRecord::for_run(&ClusterNode::default(), "r2", "me@here", "2026") }
     }
 
     #[test]
     fn the_operator_comes_back_before_the_node_does() {
-        let aside = node(true, None, Some("false"));
-        let patch = json!({ "metadata": { "labels": { OPERANDS: null } } });
-        assert_eq!(claim(true, Some(None)).let_back(&aside), Some(patch));
-        assert_eq!(claim(true, None).let_back(&aside), None, "another user removed them");
-        assert_eq!(claim(true, Some(Some("true"))).let_back(&node(true, None, Some("true"))), None);
-        assert_eq!(claim(true, Some(Some("false"))).let_back(&aside), None, "the label was set before");
+        let aside = sample_node(true, None, Some("false"));
+        let patch = json!({ "metadata": { "labels": { OPERANDS_LABEL: null } } });
+        assert_eq!(sample_record(true, Some(None)).restore_operands_patch(&aside), Some(patch));
+        assert_eq!(sample_record(true, None).restore_operands_patch(&aside), None, "another user removed them");
+        assert_eq!(
+            sample_record(true, Some(Some("true"))).restore_operands_patch(&sample_node(true, None, Some("true"))),
+            None
+        );
+        assert_eq!(
+            sample_record(true, Some(Some("false"))).restore_operands_patch(&aside),
+            None,
+            "the label was set before"
+        );
     }
 
     #[test]
     fn forge_owns_what_it_cordoned_and_nothing_else() {
-        let ours = claim(true, Some(Some("true"))).text();
-        let theirs = claim(false, None).text();
+        let ours = sample_record(true, Some(Some("true"))).to_json();
+        let theirs = sample_record(false, None).to_json();
         // (cordoned already, note there, ours now)
         let cases = [
             (false, None, true),
@@ -151,16 +158,16 @@ mod tests {
             (true, Some("garbage"), true),
         ];
         for (cordoned, note, owned) in cases {
-            let claim = CordonRecord::of_run(&node(cordoned, note, None), "r3", "me@here", "2026");
+            let claim = CordonRecord::for_run(&sample_node(cordoned, note, None), "r3", "me@here", "2026");
             assert_eq!((claim.cordoned, claim.run.as_str()), (owned, "r3"), "{cordoned} {note:?}");
         }
-        let again = CordonRecord::of_run(&node(true, Some(&ours), Some("false")), "r3", "me@here", "2026");
+        let again = CordonRecord::for_run(&sample_node(true, Some(&ours), Some("false")), "r3", "me@here", "2026");
         assert_eq!(
             again.operands,
             Some(PreviousLabelValue { was: Some("true".to_owned()) }),
             "the previous label is kept"
         );
-        let unread = CordonRecord::of(&node(true, Some("garbage"), None)).unwrap();
+        let unread = CordonRecord::from_node(&sample_node(true, Some("garbage"), None)).unwrap();
         assert_eq!(unread.run, "that is not known");
     }
 
@@ -168,39 +175,43 @@ mod tests {
     fn what_was_before_comes_back() {
         let cases = [
             (
-                claim(true, None),
+                sample_record(true, None),
                 None,
-                json!({ "metadata": { "annotations": { CLAIM: null } }, "spec": { "unschedulable": null } }),
+                json!({ "metadata": { "annotations": { CORDON_ANNOTATION: null } }, "spec": { "unschedulable": null } }),
             ),
-            (claim(false, None), None, json!({ "metadata": { "annotations": { CLAIM: null } } })),
+            (sample_record(false, None), None, json!({ "metadata": { "annotations": { CORDON_ANNOTATION: null } } })),
             (
-                claim(false, Some(Some("true"))),
+                sample_record(false, Some(Some("true"))),
                 Some("false"),
-                json!({ "metadata": { "annotations": { CLAIM: null }, "labels": { OPERANDS: "true" } } }),
+                json!({ "metadata": { "annotations": { CORDON_ANNOTATION: null }, "labels": { OPERANDS_LABEL: "true" } } }),
             ),
             (
-                claim(false, Some(None)),
+                sample_record(false, Some(None)),
                 Some("false"),
-                json!({ "metadata": { "annotations": { CLAIM: null }, "labels": { OPERANDS: null } } }),
+                json!({ "metadata": { "annotations": { CORDON_ANNOTATION: null }, "labels": { OPERANDS_LABEL: null } } }),
             ),
             // Another user changed the label: it stays.
-            (claim(false, Some(None)), Some("true"), json!({ "metadata": { "annotations": { CLAIM: null } } })),
+            (
+                sample_record(false, Some(None)),
+                Some("true"),
+                json!({ "metadata": { "annotations": { CORDON_ANNOTATION: null } } }),
+            ),
         ];
         for (claim, label, patch) in cases {
-            assert_eq!(claim.give_back(&node(true, None, label)), patch);
+            assert_eq!(claim.uncordon_patch(&sample_node(true, None, label)), patch);
         }
     }
 
     #[test]
     fn the_label_of_before_is_noted_once() {
-        let patch = claim(true, None).put_aside(&node(true, None, Some("true")));
-        assert_eq!(patch["metadata"]["labels"], json!({ OPERANDS: "false" }));
+        let patch = sample_record(true, None).remove_operands_patch(&sample_node(true, None, Some("true")));
+        assert_eq!(patch["metadata"]["labels"], json!({ OPERANDS_LABEL: "false" }));
         let noted = |patch: &Value| {
-            let text = patch["metadata"]["annotations"][CLAIM].as_str().unwrap().to_owned();
+            let text = patch["metadata"]["annotations"][CORDON_ANNOTATION].as_str().unwrap().to_owned();
             serde_json::from_str::<CordonRecord>(&text).unwrap().operands
         };
         assert_eq!(noted(&patch), Some(PreviousLabelValue { was: Some("true".to_owned()) }));
-        let again = claim(true, Some(None)).put_aside(&node(true, None, Some("false")));
+        let again = sample_record(true, Some(None)).remove_operands_patch(&sample_node(true, None, Some("false")));
         assert_eq!(noted(&again), Some(PreviousLabelValue { was: None }));
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
 
 /// The time limit of one request.
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The API of one cluster, as one user.
 #[derive(Clone)]
@@ -55,9 +55,9 @@ impl ClusterApi {
     /// # Errors
     /// The kubeconfig is incomplete, or has an unusable key.
     pub async fn open(access: &ClusterAccess) -> Result<Self, KubeError> {
-        let config = access.config().await?;
-        let server = address(&config);
-        let client = Client::try_from(config).map_err(|error| KubeError::of(&server, false, &error))?;
+        let config = access.load_config().await?;
+        let server = server_address(&config);
+        let client = Client::try_from(config).map_err(|error| KubeError::from_client_error(&server, false, &error))?;
         let login = HelmTarget {
             kubeconfig: access.kubeconfig.clone(),
             context: access.context.clone(),
@@ -79,13 +79,13 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The kubeconfig on the host cannot be read, and as [`Cluster::open`].
-    pub async fn through(access: &ClusterAccess, session: TransportSession) -> Result<Self, KubeError> {
-        let text = kubeconfig(access, &session).await?;
-        let mut config = access.of_text(&text).await?;
-        let server = format!("{} through {}", address(&config), session.host());
-        forwarded(&mut config, &session).await?;
-        let login = login(access, &text, &config)?;
-        let client = Client::try_from(config).map_err(|error| KubeError::of(&server, true, &error))?;
+    pub async fn open_through_host(access: &ClusterAccess, session: TransportSession) -> Result<Self, KubeError> {
+        let text = read_remote_kubeconfig(access, &session).await?;
+        let mut config = access.parse_config(&text).await?;
+        let server = format!("{} through {}", server_address(&config), session.host());
+        forward_connections(&mut config, &session).await?;
+        let login = write_helm_kubeconfig(access, &text, &config)?;
+        let client = Client::try_from(config).map_err(|error| KubeError::from_client_error(&server, true, &error))?;
         Ok(Self {
             client,
             server,
@@ -115,21 +115,21 @@ impl ClusterApi {
     }
 
     /// Returns the `helm` of this machine, configured for this cluster.
-    pub(super) async fn helm(&self) -> Result<&HelmProgram, KubeError> {
+    pub(super) async fn open_helm(&self) -> Result<&HelmProgram, KubeError> {
         self.found.helm.get_or_try_init(|| HelmProgram::open(&self.options.program, self.login.clone())).await
     }
 
     /// Returns the kinds that the API serves, cached until [`forget`](Self::forget).
-    pub(super) async fn discovered(&self) -> Result<Arc<ApiDiscovery>, KubeError> {
+    pub(super) async fn discover_api(&self) -> Result<Arc<ApiDiscovery>, KubeError> {
         let mut served = self.found.served.lock().await;
         match &*served {
             Some(served) => Ok(served.clone()),
-            None => Ok(served.insert(Arc::new(ApiDiscovery::of(self).await?)).clone()),
+            None => Ok(served.insert(Arc::new(ApiDiscovery::query_cluster(self).await?)).clone()),
         }
     }
 
     /// Drops the cached kinds: the API may serve other ones from now on.
-    pub(super) async fn forget(&self) {
+    pub(super) async fn clear_discovery(&self) {
         *self.found.served.lock().await = None;
     }
 
@@ -149,49 +149,54 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The server does not answer in time, or refuses the request.
-    pub async fn version(&self) -> Result<String, KubeError> {
-        self.ask(self.client.apiserver_version()).await.map(|version| version.git_version)
+    pub async fn server_version(&self) -> Result<String, KubeError> {
+        self.send_request(self.client.apiserver_version()).await.map(|version| version.git_version)
     }
 
     /// Queries whether the user has a permission in every namespace. Nothing is written.
     ///
     /// # Errors
     /// The server does not answer in time, or rejects the credentials.
-    pub async fn may(&self, right: ApiPermission) -> Result<bool, KubeError> {
-        let review = SelfSubjectAccessReview { spec: spec(right), ..SelfSubjectAccessReview::default() };
+    pub async fn has_permission(&self, right: ApiPermission) -> Result<bool, KubeError> {
+        let review = SelfSubjectAccessReview { spec: build_access_review(right), ..SelfSubjectAccessReview::default() };
         let api: ::kube::Api<SelfSubjectAccessReview> = ::kube::Api::all(self.client.clone());
-        let answer = self.ask(api.create(&::kube::api::PostParams::default(), &review)).await?;
+        let answer = self.send_request(api.create(&::kube::api::PostParams::default(), &review)).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
-    pub(super) async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
-        match tokio::time::timeout(LIMIT, question).await {
-            Ok(answer) => answer.map_err(|error| KubeError::of(&self.server, self.session.is_some(), &error)),
-            Err(_) => Err(self.silent()),
+    pub(super) async fn send_request<T>(
+        &self,
+        question: impl Future<Output = ::kube::Result<T>>,
+    ) -> Result<T, KubeError> {
+        match tokio::time::timeout(REQUEST_TIMEOUT, question).await {
+            Ok(answer) => {
+                answer.map_err(|error| KubeError::from_client_error(&self.server, self.session.is_some(), &error))
+            }
+            Err(_) => Err(self.no_answer_error()),
         }
     }
 
-    pub(super) fn silent(&self) -> KubeError {
-        KubeError::new(format!("no response from `{}` within {} s", self.server, LIMIT.as_secs()))
+    pub(super) fn no_answer_error(&self) -> KubeError {
+        KubeError::new(format!("no response from `{}` within {} s", self.server, REQUEST_TIMEOUT.as_secs()))
     }
 
     /// Reports whether the connection goes through a host.
-    pub(super) fn is_through(&self) -> bool {
+    pub(super) fn is_tunneled(&self) -> bool {
         self.session.is_some()
     }
 }
 
-fn address(config: &::kube::Config) -> String {
+fn server_address(config: &::kube::Config) -> String {
     config.cluster_url.to_string().trim_end_matches('/').to_owned()
 }
 
 /// Reads the kubeconfig on the host.
-async fn kubeconfig(access: &ClusterAccess, session: &TransportSession) -> Result<String, KubeError> {
-    let token = transport::token().map_err(|error| KubeError::through(session.host(), &error))?;
+async fn read_remote_kubeconfig(access: &ClusterAccess, session: &TransportSession) -> Result<String, KubeError> {
+    let token = transport::random_token().map_err(|error| KubeError::from_transport_error(session.host(), &error))?;
     let body = ShellFragment::new().code("cat --").word(access.kubeconfig.as_str());
-    let script = ShellScript { body, token, limit: LIMIT };
-    let ended = session.run(&script, &SecretStore::default(), None).await;
-    let ended = ended.map_err(|error| KubeError::through(session.host(), &error))?;
+    let script = ShellScript { body, token, limit: REQUEST_TIMEOUT };
+    let ended = session.run_script(&script, &SecretStore::default(), None).await;
+    let ended = ended.map_err(|error| KubeError::from_transport_error(session.host(), &error))?;
     match ended.status {
         0 => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
         _ => {
@@ -203,12 +208,15 @@ async fn kubeconfig(access: &ClusterAccess, session: &TransportSession) -> Resul
 }
 
 /// Routes the connections of `config` through the host. The certificate is still checked for the original server name.
-async fn forwarded(config: &mut ::kube::Config, session: &TransportSession) -> Result<(), KubeError> {
+async fn forward_connections(config: &mut ::kube::Config, session: &TransportSession) -> Result<(), KubeError> {
     let url = config.cluster_url.clone();
     let scheme = url.scheme_str().unwrap_or("https");
     let name = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let port = url.port_u16().unwrap_or(if scheme == "http" { 80 } else { 443 });
-    let here = session.forward((&name, port)).await.map_err(|error| KubeError::through(session.host(), &error))?;
+    let here = session
+        .forward_port((&name, port))
+        .await
+        .map_err(|error| KubeError::from_transport_error(session.host(), &error))?;
     let Some(here) = here else { return Ok(()) };
     let path = url.path_and_query().map_or("", |path| path.as_str());
     let address = format!("{scheme}://{here}{path}");
@@ -218,7 +226,7 @@ async fn forwarded(config: &mut ::kube::Config, session: &TransportSession) -> R
 }
 
 /// Writes a kubeconfig for the `helm` program: one context, with the local address of the forwarded connection.
-fn login(access: &ClusterAccess, text: &str, config: &::kube::Config) -> Result<HelmTarget, KubeError> {
+fn write_helm_kubeconfig(access: &ClusterAccess, text: &str, config: &::kube::Config) -> Result<HelmTarget, KubeError> {
     let lost = |why: &dyn std::fmt::Display| KubeError::new(format!("cannot create a kubeconfig for helm: {why}"));
     let mut file = Kubeconfig::from_yaml(text).map_err(|error| lost(&error))?;
     file.contexts.retain(|context| context.name == access.context);
@@ -226,7 +234,7 @@ fn login(access: &ClusterAccess, text: &str, config: &::kube::Config) -> Result<
     file.clusters.retain(|cluster| cluster.name == named.cluster);
     file.auth_infos.retain(|user| Some(&user.name) == named.user.as_ref());
     for cluster in file.clusters.iter_mut().filter_map(|cluster| cluster.cluster.as_mut()) {
-        cluster.server = Some(address(config));
+        cluster.server = Some(server_address(config));
         cluster.tls_server_name.clone_from(&config.tls_server_name);
     }
     let json = serde_json::to_vec(&file).map_err(|error| lost(&error))?;
@@ -238,7 +246,7 @@ fn login(access: &ClusterAccess, text: &str, config: &::kube::Config) -> Result<
     Ok(HelmTarget { kubeconfig, context, withheld, _made: Some(Arc::new(made)) })
 }
 
-fn spec(right: ApiPermission) -> SelfSubjectAccessReviewSpec {
+fn build_access_review(right: ApiPermission) -> SelfSubjectAccessReviewSpec {
     let attributes = ResourceAttributes {
         verb: Some(right.verb.to_owned()),
         group: Some(right.group.to_owned()),

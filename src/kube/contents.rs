@@ -7,30 +7,30 @@ use crate::probe::NamespaceContents;
 use std::collections::BTreeSet;
 
 /// Maximum number of objects that are named.
-const SHOWN: usize = 5;
+const MAX_SHOWN_OBJECTS: usize = 5;
 
 impl ClusterApi {
     /// Lists the objects of every namespaced kind.
-    pub(super) async fn contents(
+    pub(super) async fn list_namespace_contents(
         &self,
         namespace: &str,
         served: &ApiKindCache,
     ) -> Result<NamespaceContents, ApiRequestError> {
         let mut found = NamespaceListing::default();
-        for api_version in self.versions().await? {
-            for kind in self.kinds(&api_version, served).await?.into_iter().flatten() {
+        for api_version in self.list_preferred_versions().await? {
+            for kind in self.list_kinds(&api_version, served).await?.into_iter().flatten() {
                 let listed = kind.verbs.iter().any(|verb| verb == "list");
-                if !kind.namespaced || !listed || kind.name.contains('/') || is_passing(&kind.kind) {
+                if !kind.namespaced || !listed || kind.name.contains('/') || is_transient_kind(&kind.kind) {
                     continue;
                 }
                 let place = ApiCollection::new(&api_version, &kind.name, true);
-                match self.every(&place, Some(namespace), None, None).await {
-                    Err(refusal) if refusal.is(404) || refusal.is(405) => {}
-                    items => found.enter(&api_version, &kind.kind, &items?),
+                match self.list_objects(&place, Some(namespace), None, None).await {
+                    Err(refusal) if refusal.has_code(404) || refusal.has_code(405) => {}
+                    items => found.add_objects(&api_version, &kind.kind, &items?),
                 }
             }
         }
-        Ok(found.contents())
+        Ok(found.summarize_contents())
     }
 }
 
@@ -60,14 +60,14 @@ struct NamespaceObjectOwner {
 }
 
 impl NamespaceListing {
-    fn enter(&mut self, api_version: &str, kind: &str, items: &[Value]) {
-        self.kinds.insert((group(api_version), kind.to_owned()));
-        self.objects.extend(items.iter().map(|item| object(kind, item)));
+    fn add_objects(&mut self, api_version: &str, kind: &str, items: &[Value]) {
+        self.kinds.insert((api_group(api_version), kind.to_owned()));
+        self.objects.extend(items.iter().map(|item| parse_namespace_object(kind, item)));
     }
 
     /// Returns the objects that stay: leaves out those that are being deleted, and those that the garbage collector
     /// removes because their owners are gone.
-    fn contents(&self) -> NamespaceContents {
+    fn summarize_contents(&self) -> NamespaceContents {
         let mut here: BTreeSet<&str> =
             self.objects.iter().filter(|one| !one.ends).map(|one| one.uid.as_str()).collect();
         loop {
@@ -86,8 +86,8 @@ impl NamespaceListing {
                 contents.first.push(one.told.clone());
             }
         }
-        contents.more = contents.first.len() > SHOWN;
-        contents.first.truncate(SHOWN);
+        contents.more = contents.first.len() > MAX_SHOWN_OBJECTS;
+        contents.first.truncate(MAX_SHOWN_OBJECTS);
         contents
     }
 
@@ -99,7 +99,7 @@ impl NamespaceListing {
     }
 }
 
-fn object(kind: &str, item: &Value) -> NamespaceObject {
+fn parse_namespace_object(kind: &str, item: &Value) -> NamespaceObject {
     let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let name = text("/metadata/name");
     let finalizers = item.pointer("/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
@@ -108,30 +108,30 @@ fn object(kind: &str, item: &Value) -> NamespaceObject {
     NamespaceObject {
         uid: text("/metadata/uid").to_owned(),
         told: format!("{kind} {name}"),
-        usual: is_usual(kind, name),
+        usual: is_default_object(kind, name),
         ends: deleting && !finalizers.into_iter().any(|finalizer| finalizer == "orphan"),
         deleting,
-        owners: owners.map(owner).collect(),
+        owners: owners.map(parse_owner).collect(),
     }
 }
 
-fn owner(reference: &Value) -> NamespaceObjectOwner {
+fn parse_owner(reference: &Value) -> NamespaceObjectOwner {
     let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
-    NamespaceObjectOwner { kind: (group(&text("apiVersion")), text("kind")), uid: text("uid") }
+    NamespaceObjectOwner { kind: (api_group(&text("apiVersion")), text("kind")), uid: text("uid") }
 }
 
 /// Returns the group of an API version: `apps` for `apps/v1`, empty for `v1`.
-fn group(api_version: &str) -> String {
+fn api_group(api_version: &str) -> String {
     api_version.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default()
 }
 
 /// Reports whether objects of the kind come and go with other objects.
-fn is_passing(kind: &str) -> bool {
+fn is_transient_kind(kind: &str) -> bool {
     matches!(kind, "Event" | "Lease" | "Endpoints" | "EndpointSlice" | "ControllerRevision" | "PodMetrics")
 }
 
 /// Reports whether every namespace has this object.
-fn is_usual(kind: &str, name: &str) -> bool {
+fn is_default_object(kind: &str, name: &str) -> bool {
     match kind {
         "ServiceAccount" => name == "default",
         "ConfigMap" => name == "kube-root-ca.crt",
@@ -146,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     /// An object of `apps/v1` with the uid of its name, owned by those of `owners`: `kind/uid`.
-    fn one(name: &str, owners: &[&str]) -> Value {
+    fn owned_object(name: &str, owners: &[&str]) -> Value {
         let owner = |owner: &&str| {
             let (kind, uid) = owner.split_once('/').unwrap();
             json!({ "apiVersion": if kind == "Policy" { "x.test/v1" } else { "apps/v1" }, "kind": kind, "uid": uid })
@@ -155,28 +155,28 @@ mod tests {
         json!({ "metadata": { "name": name, "uid": name, "ownerReferences": owners } })
     }
 
-    fn told(kinds: &[(&str, &[Value])]) -> String {
+    fn summarize_kinds(kinds: &[(&str, &[Value])]) -> String {
         let mut found = NamespaceListing::default();
         kinds.iter().for_each(|(kind, items)| {
             let version = if *kind == "Pod" || *kind == "ConfigMap" { "v1" } else { "apps/v1" };
-            found.enter(version, kind, items);
+            found.add_objects(version, kind, items);
         });
-        found.contents().first.join(", ")
+        found.summarize_contents().first.join(", ")
     }
 
     #[test]
     fn what_a_deleted_owner_leaves_is_going() {
-        let (set, pod) = (one("set", &["Deployment/front"]), one("pod", &["ReplicaSet/set"]));
+        let (set, pod) = (owned_object("set", &["Deployment/front"]), owned_object("pod", &["ReplicaSet/set"]));
         let all = |deployments: &[Value]| {
-            told(&[
+            summarize_kinds(&[
                 ("Pod", std::slice::from_ref(&pod)),
                 ("Deployment", deployments),
                 ("ReplicaSet", std::slice::from_ref(&set)),
             ])
         };
-        assert_eq!(all(&[one("front", &[])]), "Pod pod, Deployment front, ReplicaSet set");
+        assert_eq!(all(&[owned_object("front", &[])]), "Pod pod, Deployment front, ReplicaSet set");
         assert_eq!(all(&[]), "", "no owner is left");
-        let mut deleted = one("front", &[]);
+        let mut deleted = owned_object("front", &[]);
         deleted["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
         assert_eq!(all(&[deleted.clone()]), "");
         deleted["metadata"]["finalizers"] = json!(["orphan"]);
@@ -185,17 +185,26 @@ mod tests {
 
     #[test]
     fn an_owner_of_whom_nothing_is_known_keeps_what_it_owns() {
-        let sets = [one("a", &["Policy/elsewhere"]), one("b", &["DaemonSet/gone", "ReplicaSet/c"]), one("c", &[])];
-        assert_eq!(told(&[("ReplicaSet", &sets)]), "ReplicaSet a, ReplicaSet b, ReplicaSet c");
-        assert_eq!(told(&[("ReplicaSet", &sets[..2]), ("DaemonSet", &[])]), "ReplicaSet a", "both owners are gone");
+        let sets = [
+            owned_object("a", &["Policy/elsewhere"]),
+            owned_object("b", &["DaemonSet/gone", "ReplicaSet/c"]),
+            owned_object("c", &[]),
+        ];
+        assert_eq!(summarize_kinds(&[("ReplicaSet", &sets)]), "ReplicaSet a, ReplicaSet b, ReplicaSet c");
+        assert_eq!(
+            summarize_kinds(&[("ReplicaSet", &sets[..2]), ("DaemonSet", &[])]),
+            "ReplicaSet a",
+            "both owners are gone"
+        );
     }
 
     #[test]
     fn what_every_namespace_has_does_not_count_and_more_than_a_handful_is_cut() {
-        let maps: Vec<Value> = ["kube-root-ca.crt", "a", "b", "c", "d", "e", "f"].iter().map(|n| one(n, &[])).collect();
+        let maps: Vec<Value> =
+            ["kube-root-ca.crt", "a", "b", "c", "d", "e", "f"].iter().map(|n| owned_object(n, &[])).collect();
         let mut found = NamespaceListing::default();
-        found.enter("v1", "ConfigMap", &maps);
-        let contents = found.contents();
+        found.add_objects("v1", "ConfigMap", &maps);
+        let contents = found.summarize_contents();
         assert_eq!((contents.first.len(), contents.more), (5, true));
         assert_eq!(contents.first[0], "ConfigMap a");
     }

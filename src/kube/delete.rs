@@ -1,33 +1,40 @@
 //! Deletes an object by its uid, waits until it is gone, and reports what blocks the deletion.
 
 use super::api::{ApiKindCache, ApiRequestError};
-use super::call::PAUSE;
+use super::call::POLL_INTERVAL;
 use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::Value;
 use crate::probe::ObjectId;
 
 impl ClusterWriter {
-    pub(super) async fn delete(&self, id: &ObjectId, uid: &str, served: &ApiKindCache) -> Result<(), ApiRequestError> {
+    pub(super) async fn delete_and_wait(
+        &self,
+        id: &ObjectId,
+        uid: &str,
+        served: &ApiKindCache,
+    ) -> Result<(), ApiRequestError> {
         let cluster = &self.looker.cluster;
         // Objects of a removed kind are gone.
-        let Some(place) = cluster.place(id, served).await? else { return Ok(()) };
+        let Some(place) = cluster.find_collection(id, served).await? else { return Ok(()) };
         // Deleting an object that is already terminating has no effect.
-        match cluster.delete(&place, id, uid).await {
-            Err(refusal) if refusal.is(404) => return Ok(()),
+        match cluster.delete_object(&place, id, uid).await {
+            Err(refusal) if refusal.has_code(404) => return Ok(()),
             done => drop(done?),
         }
-        while let Some(left) = cluster.get(&place, id).await? {
+        while let Some(left) = cluster.get_object(&place, id).await? {
             if !uid.is_empty() && left.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid) {
                 return Ok(());
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
     /// Adds the reason that an object still exists to `why`, if the API reports one.
-    pub(super) async fn stays(&self, id: &ObjectId, why: String) -> KubeError {
-        let Some(keeper) = self.looker.cluster.keeper(id).await.ok().flatten() else { return KubeError::new(why) };
+    pub(super) async fn not_deleted_error(&self, id: &ObjectId, why: String) -> KubeError {
+        let Some(keeper) = self.looker.cluster.find_deletion_blocker(id).await.ok().flatten() else {
+            return KubeError::new(why);
+        };
         let error = KubeError::new(format!("{why}: {keeper}"));
         match keeper.contains("finalizer") {
             true => {
@@ -39,14 +46,14 @@ impl ClusterWriter {
 }
 
 impl ClusterApi {
-    async fn keeper(&self, id: &ObjectId) -> Result<Option<String>, ApiRequestError> {
-        let Some(place) = self.place(id, &ApiKindCache::default()).await? else { return Ok(None) };
-        Ok(self.get(&place, id).await?.as_ref().and_then(keeper))
+    async fn find_deletion_blocker(&self, id: &ObjectId) -> Result<Option<String>, ApiRequestError> {
+        let Some(place) = self.find_collection(id, &ApiKindCache::default()).await? else { return Ok(None) };
+        Ok(self.get_object(&place, id).await?.as_ref().and_then(describe_deletion_blocker))
     }
 }
 
 /// Returns what a terminating object waits for. A namespace reports that in its conditions: each true one blocks it.
-fn keeper(object: &Value) -> Option<String> {
+fn describe_deletion_blocker(object: &Value) -> Option<String> {
     object.pointer("/metadata/deletionTimestamp")?;
     let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let said: Vec<&str> = list("/status/conditions")
@@ -70,11 +77,11 @@ mod tests {
     #[test]
     fn what_keeps_an_object_is_told() {
         let mut map = json!({ "kind": "ConfigMap", "metadata": { "finalizers": ["test/slow", "b"] } });
-        assert_eq!(keeper(&map), None, "it is not being deleted");
+        assert_eq!(describe_deletion_blocker(&map), None, "it is not being deleted");
         map["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
-        assert_eq!(keeper(&map).unwrap(), "waiting for finalizers `test/slow`, `b`");
+        assert_eq!(describe_deletion_blocker(&map).unwrap(), "waiting for finalizers `test/slow`, `b`");
         map["metadata"]["finalizers"] = json!([]);
-        assert_eq!(keeper(&map), None);
+        assert_eq!(describe_deletion_blocker(&map), None);
     }
 
     #[test]
@@ -88,7 +95,7 @@ mod tests {
             ] },
         });
         assert_eq!(
-            keeper(&namespace).unwrap(),
+            describe_deletion_blocker(&namespace).unwrap(),
             "Some resources are remaining: configmaps. has 1 resource instances; \
              Some content in the namespace has finalizers remaining: test/slow in 1 resource instances"
         );

@@ -24,25 +24,25 @@ impl KubeError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    pub(super) fn said(self, said: impl Into<String>) -> Self {
+    pub(super) fn with_output(self, said: impl Into<String>) -> Self {
         Self { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
     }
 
     /// Converts the error of a request to `server`, sent directly or through a host.
-    pub(super) fn of(server: &str, through: bool, error: &::kube::Error) -> Self {
+    pub(super) fn from_client_error(server: &str, through: bool, error: &::kube::Error) -> Self {
         match error {
-            ::kube::Error::Api(status) => Self::refused(server, status.code, &status.message),
-            other => Self::away(server, through, &innermost(other)),
+            ::kube::Error::Api(status) => Self::from_status(server, status.code, &status.message),
+            other => Self::from_no_answer(server, through, &innermost_cause(other)),
         }
     }
 
     /// Converts an error of the host that the connection goes through.
-    pub fn through(host: &HostName, error: &TransportError) -> Self {
+    pub fn from_transport_error(host: &HostName, error: &TransportError) -> Self {
         Self { message: format!("`{host}`: {}", error.message), hint: error.hint.clone(), said: None }
     }
 
     /// The server answered with an error status.
-    fn refused(server: &str, code: u16, said: &str) -> Self {
+    fn from_status(server: &str, code: u16, said: &str) -> Self {
         match code {
             401 => Self::new(format!("`{server}` rejected the credentials (401)"))
                 .hint("check the credentials of this context: they are invalid or expired"),
@@ -53,7 +53,7 @@ impl KubeError {
     }
 
     /// The server did not answer.
-    fn away(server: &str, through: bool, why: &str) -> Self {
+    fn from_no_answer(server: &str, through: bool, why: &str) -> Self {
         let error = Self::new(format!("request to `{server}` failed: {why}"));
         match why {
             why if why.contains("UnknownIssuer") => {
@@ -74,7 +74,7 @@ impl KubeError {
 }
 
 /// Returns the innermost error: the outer ones only repeat it.
-fn innermost(error: &dyn Error) -> String {
+fn innermost_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn the_first_cause_is_told_with_what_to_do() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let error = KubeError::of("https://a:1", false, &::kube::Error::Service(Box::new(refused)));
+        let error = KubeError::from_client_error("https://a:1", false, &::kube::Error::Service(Box::new(refused)));
         assert_eq!(error.message, "request to `https://a:1` failed: connection refused");
         let hint = "check `server` of this context, and that this machine can reach the API";
         assert_eq!(error.hint.as_deref(), Some(hint));
-        let stranger = KubeError::away("https://a:1", false, "invalid peer certificate: UnknownIssuer");
+        let stranger = KubeError::from_no_answer("https://a:1", false, "invalid peer certificate: UnknownIssuer");
         let hint = "check `certificate-authority` in the kubeconfig: it did not sign the server's certificate";
         assert_eq!(stranger.hint.as_deref(), Some(hint));
     }
@@ -101,11 +101,11 @@ mod tests {
     #[test]
     fn who_is_not_known_is_told_apart_from_who_may_not() {
         assert_eq!(
-            KubeError::refused("https://a:1", 401, "Unauthorized").message,
+            KubeError::from_status("https://a:1", 401, "Unauthorized").message,
             "`https://a:1` rejected the credentials (401)"
         );
-        let message = KubeError::refused("https://a:1", 403, "no").message;
+        let message = KubeError::from_status("https://a:1", 403, "no").message;
         assert_eq!(message, "`https://a:1` denied the request (403): no");
-        assert_eq!(KubeError::refused("https://a:1", 500, "oh").message, "`https://a:1` returned 500: oh");
+        assert_eq!(KubeError::from_status("https://a:1", 500, "oh").message, "`https://a:1` returned 500: oh");
     }
 }

@@ -39,8 +39,8 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The API does not answer in time, refuses the request, or does not support evictions.
-    pub async fn evictions(&self) -> Result<EvictionApiVersion, KubeError> {
-        let core = self.ask(self.client.list_core_api_resources("v1")).await?;
+    pub async fn find_eviction_api(&self) -> Result<EvictionApiVersion, KubeError> {
+        let core = self.send_request(self.client.list_core_api_resources("v1")).await?;
         let found = core.resources.into_iter().find(|resource| resource.name == "pods/eviction");
         let version = found.and_then(|resource| resource.version).filter(|version| !version.is_empty());
         let known = version.ok_or_else(|| KubeError::new(format!("`{}` does not support evictions", self.server())))?;
@@ -51,10 +51,10 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, KubeError> {
+    pub async fn list_node_pods(&self, node: &str) -> Result<Vec<Pod>, KubeError> {
         let api: Api<v1::Pod> = Api::all(self.client.clone());
-        let pods = self.listed(&api, Some(&format!("spec.nodeName={node}"))).await?;
-        Ok(pods.into_iter().map(Pod::of).collect())
+        let pods = self.list_typed(&api, Some(&format!("spec.nodeName={node}"))).await?;
+        Ok(pods.into_iter().map(Pod::from_api).collect())
     }
 
     /// Evicts a pod from its node, within `grace` seconds if given, else with the pod's own grace period. A newer pod
@@ -62,7 +62,7 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses permanently.
-    pub async fn evict(
+    pub async fn evict_pod(
         &self,
         policy: &EvictionApiVersion,
         pod: &Pod,
@@ -80,14 +80,19 @@ impl ClusterApi {
         });
         let api: Api<v1::Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let params = PostParams::default();
-        match self.answer(api.create_subresource::<_, Value>("eviction", &pod.name, &params, &eviction)).await? {
+        match self
+            .request_or_status(api.create_subresource::<_, Value>("eviction", &pod.name, &params, &eviction))
+            .await?
+        {
             Ok(_) => Ok(EvictionOutcome::Taken),
             // The API answers 409 if the name belongs to another pod by now.
             Err(no) if no.code == 404 || no.code == 409 => Ok(EvictionOutcome::Gone),
-            Err(no) if no.code == 429 || is_ending_namespace(&no) => Ok(EvictionOutcome::NotNow(said(&no))),
+            Err(no) if no.code == 429 || is_namespace_terminating(&no) => {
+                Ok(EvictionOutcome::NotNow(eviction_message(&no)))
+            }
             Err(no) => {
-                let error = self.refused(no);
-                Err(KubeError { message: format!("pod {}: {}", pod.whole_name(), error.message), ..error })
+                let error = self.status_error(no);
+                Err(KubeError { message: format!("pod {}: {}", pod.qualified_name(), error.message), ..error })
             }
         }
     }
@@ -96,7 +101,7 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn budgets_of(&self, policy: &EvictionApiVersion, pod: &Pod) -> Result<Vec<PodBudget>, KubeError> {
+    pub async fn list_pod_budgets(&self, policy: &EvictionApiVersion, pod: &Pod) -> Result<Vec<PodBudget>, KubeError> {
         let kind = ApiResource {
             group: "policy".to_owned(),
             version: policy.0.clone(),
@@ -105,31 +110,31 @@ impl ClusterApi {
             plural: "poddisruptionbudgets".to_owned(),
         };
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &pod.namespace, &kind);
-        let found = ask_all(self, &api).await?.into_iter().map(|object| PodBudget {
+        let found = list_dynamic_objects(self, &api).await?.into_iter().map(|object| PodBudget {
             name: object.metadata.name.unwrap_or_default(),
             allowed: object.data["status"]["disruptionsAllowed"].as_i64().unwrap_or_default(),
             selector: object.data["spec"]["selector"].clone(),
             empty_is_all: policy.0 != EvictionApiVersion::FIRST,
         });
-        Ok(found.filter(|budget| budget.covers(&pod.labels)).collect())
+        Ok(found.filter(|budget| budget.covers_labels(&pod.labels)).collect())
     }
 }
 
-fn causes(no: &Status) -> impl Iterator<Item = &StatusCause> {
+fn status_causes(no: &Status) -> impl Iterator<Item = &StatusCause> {
     no.details.iter().flat_map(|details| &details.causes)
 }
 
 /// Reports whether the namespace is terminating: it deletes its pods and accepts no evictions.
-fn is_ending_namespace(no: &Status) -> bool {
-    no.code == 403 && causes(no).any(|cause| cause.reason == "NamespaceTerminating")
+fn is_namespace_terminating(no: &Status) -> bool {
+    no.code == 403 && status_causes(no).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-fn said(no: &Status) -> String {
-    let why = causes(no).map(|cause| cause.message.as_str()).find(|message| !message.is_empty());
+fn eviction_message(no: &Status) -> String {
+    let why = status_causes(no).map(|cause| cause.message.as_str()).find(|message| !message.is_empty());
     why.unwrap_or(&no.message).trim_end_matches('.').to_owned()
 }
 
 /// Lists without paging: a namespace has few budgets.
-async fn ask_all(cluster: &ClusterApi, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, KubeError> {
-    Ok(cluster.ask(api.list(&Default::default())).await?.items)
+async fn list_dynamic_objects(cluster: &ClusterApi, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, KubeError> {
+    Ok(cluster.send_request(api.list(&Default::default())).await?.items)
 }

@@ -7,15 +7,15 @@ use serde_json::json;
 
 impl ClusterApi {
     /// Reads the data of a fact.
-    pub(super) async fn fact(&self, name: &str) -> Result<Value, ApiRequestError> {
+    pub(super) async fn read_fact(&self, name: &str) -> Result<Value, ApiRequestError> {
         match name {
             "kubernetes_version" => {
-                let version = self.put(self.client().apiserver_version()).await?;
+                let version = self.try_request(self.client().apiserver_version()).await?;
                 Ok(json!({ "gitVersion": version.git_version, "major": version.major, "minor": version.minor }))
             }
             "nodes" => {
-                let nodes = self.every(&ApiCollection::new("v1", "nodes", false), None, None, None).await?;
-                Ok(nodes.iter().map(node).collect())
+                let nodes = self.list_objects(&ApiCollection::new("v1", "nodes", false), None, None, None).await?;
+                Ok(nodes.iter().map(trim_node).collect())
             }
             _ => Err(ApiRequestError::Said {
                 code: 400,
@@ -27,7 +27,7 @@ impl ClusterApi {
 }
 
 /// Returns the used fields of a node: its list of images alone would be most of the response.
-fn node(node: &Value) -> Value {
+fn trim_node(node: &Value) -> Value {
     const KEPT: [(&str, &[&str]); 3] = [
         ("metadata", &["name", "labels", "annotations"]),
         ("spec", &["unschedulable", "taints"]),
@@ -62,6 +62,6 @@ mod tests {
             "metadata": { "name": "a" }, "spec": {},
             "status": { "capacity": { "cpu": "8" }, "conditions": [{ "type": "Ready", "status": "True" }] },
         });
-        assert_eq!(node(&whole), kept);
+        assert_eq!(trim_node(&whole), kept);
     }
 }

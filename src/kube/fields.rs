@@ -5,10 +5,10 @@ use crate::probe::{AddedField, FieldManager};
 use std::collections::BTreeSet;
 
 /// Programs with which people change objects. Other programs set fields as part of their function.
-const BY_HAND: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "Mozilla", "node-fetch", "curl"];
+const MANUAL_CLIENTS: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "Mozilla", "node-fetch", "curl"];
 
 /// Fields that these programs set in addition to what the user changed.
-const BESIDE: [&str; 5] = [
+const SIDE_EFFECT_FIELDS: [&str; 5] = [
     ".metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]",
     ".metadata.labels[kubernetes.io/metadata.name]",
     ".spec.template.metadata.annotations[kubectl.kubernetes.io/restartedAt]",
@@ -37,23 +37,24 @@ struct OwnedFields {
 }
 
 /// Returns the managers with their fields, without those of the status.
-pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
+pub(super) fn list_field_managers(object: &Value) -> Vec<FieldManager> {
     let told = |owner: OwnedFields| FieldManager {
-        fields: leaves(&owner.fields).map(shown).collect(),
+        fields: leaf_paths(&owner.fields).map(format_field_path).collect(),
         manager: owner.manager,
         time: owner.time,
     };
-    owners(object).into_iter().map(told).collect()
+    parse_owned_fields(object).into_iter().map(told).collect()
 }
 
 /// Returns the fields that were added manually, each with everything below it, if no other manager owns them and `own`
 /// would not own them after an apply.
-pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<AddedField> {
+pub(super) fn find_added_fields(object: &Value, applied: &Value, own: &str) -> Vec<AddedField> {
     let (hands, others): (Vec<OwnedFields>, Vec<OwnedFields>) =
-        owners(object).into_iter().partition(|owner| is_hand(&owner.manager));
-    let wanted: Vec<OwnedFields> = owners(applied).into_iter().filter(|owner| owner.manager == own).collect();
+        parse_owned_fields(object).into_iter().partition(|owner| is_manual_manager(&owner.manager));
+    let wanted: Vec<OwnedFields> =
+        parse_owned_fields(applied).into_iter().filter(|owner| owner.manager == own).collect();
     let kept: BTreeSet<&OwnedFieldPath> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
-    let free = |path: &&OwnedFieldPath| !kept.iter().any(|kept| kept.starts_with(path)) && !is_beside(path);
+    let free = |path: &&OwnedFieldPath| !kept.iter().any(|kept| kept.starts_with(path)) && !is_side_effect(path);
     let mut found: Vec<(&OwnedFields, &OwnedFieldPath)> = Vec::new();
     for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
     {
@@ -65,34 +66,39 @@ pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<AddedFiel
     found
         .into_iter()
         .filter_map(|(owner, path)| {
-            let pointer = pointer(object, path)?;
-            Some(AddedField { field: shown(path), pointer, manager: owner.manager.clone(), time: owner.time.clone() })
+            let pointer = to_json_pointer(object, path)?;
+            Some(AddedField {
+                field: format_field_path(path),
+                pointer,
+                manager: owner.manager.clone(),
+                time: owner.time.clone(),
+            })
         })
         .collect()
 }
 
-pub(super) fn is_hand(manager: &str) -> bool {
+pub(super) fn is_manual_manager(manager: &str) -> bool {
     // It restarts pods and marks that in the object.
-    manager != "kubectl-rollout" && BY_HAND.iter().any(|program| manager.starts_with(program))
+    manager != "kubectl-rollout" && MANUAL_CLIENTS.iter().any(|program| manager.starts_with(program))
 }
 
-fn is_beside(path: &OwnedFieldPath) -> bool {
-    let text = shown(path);
-    BESIDE.iter().any(|beside| text.starts_with(beside))
+fn is_side_effect(path: &OwnedFieldPath) -> bool {
+    let text = format_field_path(path);
+    SIDE_EFFECT_FIELDS.iter().any(|beside| text.starts_with(beside))
 }
 
 /// Returns the time at which a manager last set a field; empty if it is not recorded.
-pub(super) fn time_of(managers: &[FieldManager], manager: &str) -> String {
+pub(super) fn last_set_time(managers: &[FieldManager], manager: &str) -> String {
     managers.iter().filter(|known| known.manager == manager).map(|known| known.time.clone()).max().unwrap_or_default()
 }
 
-fn owners(object: &Value) -> Vec<OwnedFields> {
+fn parse_owned_fields(object: &Value) -> Vec<OwnedFields> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let of_status = |entry: &&Value| text(entry, "subresource") == "status";
     let one = |entry: &Value| {
         let mut fields = BTreeSet::new();
-        walk(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut Vec::new(), &mut fields);
+        collect_owned_paths(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut Vec::new(), &mut fields);
         fields.retain(|path| path.first() != Some(&OwnedPathStep::Field("status".to_owned())));
         OwnedFields { manager: text(entry, "manager"), time: text(entry, "time"), fields }
     };
@@ -100,20 +106,20 @@ fn owners(object: &Value) -> Vec<OwnedFields> {
 }
 
 /// Collects the fields that were set: those without children, and those marked with a dot.
-fn walk(node: &Value, at: &mut OwnedFieldPath, into: &mut BTreeSet<OwnedFieldPath>) {
+fn collect_owned_paths(node: &Value, at: &mut OwnedFieldPath, into: &mut BTreeSet<OwnedFieldPath>) {
     let Value::Object(map) = node else { return };
     if !at.is_empty() && (map.is_empty() || map.contains_key(".")) {
         into.insert(at.clone());
     }
     for (key, below) in map {
-        let Some(part) = part(key) else { continue };
+        let Some(part) = parse_path_step(key) else { continue };
         at.push(part);
-        walk(below, at, into);
+        collect_owned_paths(below, at, into);
         at.pop();
     }
 }
 
-fn part(key: &str) -> Option<OwnedPathStep> {
+fn parse_path_step(key: &str) -> Option<OwnedPathStep> {
     let (kind, rest) = key.split_once(':')?;
     Some(match kind {
         "f" => OwnedPathStep::Field(rest.to_owned()),
@@ -125,18 +131,18 @@ fn part(key: &str) -> Option<OwnedPathStep> {
 }
 
 /// Returns the fields that contain no other field of the set.
-fn leaves(fields: &BTreeSet<OwnedFieldPath>) -> impl Iterator<Item = &OwnedFieldPath> {
+fn leaf_paths(fields: &BTreeSet<OwnedFieldPath>) -> impl Iterator<Item = &OwnedFieldPath> {
     fields.iter().filter(|path| !fields.iter().any(|other| other.len() > path.len() && other.starts_with(path)))
 }
 
 /// Formats a path for people: `.spec.containers[name=main].image`.
-fn shown(path: &OwnedFieldPath) -> String {
+fn format_field_path(path: &OwnedFieldPath) -> String {
     let mut text = String::new();
     for part in path {
         match part {
-            OwnedPathStep::Field(name) if plain(name) => text.push_str(&format!(".{name}")),
+            OwnedPathStep::Field(name) if is_plain_name(name) => text.push_str(&format!(".{name}")),
             OwnedPathStep::Field(name) => text.push_str(&format!("[{name}]")),
-            OwnedPathStep::Item(keys) => text.push_str(&format!("[{}]", item(keys))),
+            OwnedPathStep::Item(keys) => text.push_str(&format!("[{}]", format_item_keys(keys))),
             OwnedPathStep::Is(value) => text.push_str(&format!("[={}]", value.trim_matches('"'))),
             OwnedPathStep::At(at) => text.push_str(&format!("[{at}]")),
         }
@@ -144,11 +150,11 @@ fn shown(path: &OwnedFieldPath) -> String {
     text
 }
 
-fn plain(name: &str) -> bool {
+fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-fn item(keys: &str) -> String {
+fn format_item_keys(keys: &str) -> String {
     let Ok(Value::Object(keys)) = serde_json::from_str(keys) else { return keys.to_owned() };
     let one = |(key, value): (&String, &Value)| match value {
         Value::String(text) => format!("{key}={text}"),
@@ -158,7 +164,7 @@ fn item(keys: &str) -> String {
 }
 
 /// Returns the JSON pointer of a field in the object; `None` if the field does not exist.
-fn pointer(object: &Value, path: &OwnedFieldPath) -> Option<String> {
+fn to_json_pointer(object: &Value, path: &OwnedFieldPath) -> Option<String> {
     let (mut at, mut pointer) = (object, String::new());
     for part in path {
         let step = match part {
@@ -166,14 +172,14 @@ fn pointer(object: &Value, path: &OwnedFieldPath) -> Option<String> {
             OwnedPathStep::At(index) => index.to_string(),
             OwnedPathStep::Is(value) => {
                 let value: Value = serde_json::from_str(value).ok()?;
-                position(at, |item| *item == value)?.to_string()
+                find_item_index(at, |item| *item == value)?.to_string()
             }
             OwnedPathStep::Item(keys) => {
                 let keys: Value = serde_json::from_str(keys).ok()?;
                 let fits = |item: &Value| {
                     keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
                 };
-                position(at, fits)?.to_string()
+                find_item_index(at, fits)?.to_string()
             }
         };
         pointer.push('/');
@@ -183,12 +189,12 @@ fn pointer(object: &Value, path: &OwnedFieldPath) -> Option<String> {
     Some(pointer)
 }
 
-fn position(list: &Value, fits: impl Fn(&Value) -> bool) -> Option<usize> {
+fn find_item_index(list: &Value, fits: impl Fn(&Value) -> bool) -> Option<usize> {
     list.as_array()?.iter().position(fits)
 }
 
 /// Returns the object without the fields at `pointers`.
-pub(super) fn without(object: &Value, pointers: &[String]) -> Value {
+pub(super) fn remove_pointers(object: &Value, pointers: &[String]) -> Value {
     let mut object = object.clone();
     let mut sorted: Vec<&String> = pointers.iter().collect();
     // Remove from the end of each list, so that the remaining indexes stay valid.
@@ -242,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_somebody_added_is_told_as_a_whole() {
-        let found = added(&object(), &object(), "forge");
+        let found = find_added_fields(&object(), &object(), "forge");
         let told: Vec<(&str, &str)> =
             found.iter().map(|added| (added.field.as_str(), added.pointer.as_str())).collect();
         assert_eq!(
@@ -261,41 +267,42 @@ mod tests {
         let mut applied = object();
         applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
             json!({ ".": {}, "f:name": {} });
-        let found = added(&object(), &applied, "forge");
+        let found = find_added_fields(&object(), &applied, "forge");
         assert!(found.iter().all(|added| added.field != ".spec.containers[name=side]"), "{found:?}");
         assert_eq!(found.len(), 2);
     }
 
     #[test]
     fn who_set_what_is_told_without_a_status() {
-        let managers = managers(&object());
+        let managers = list_field_managers(&object());
         assert_eq!(managers.len(), 2);
         assert_eq!(
             managers[0].fields,
             [".metadata.labels.app", ".spec.containers[name=main].image", ".spec.containers[name=main].name"]
         );
-        assert_eq!(time_of(&managers, "kubectl-edit"), "T2");
-        assert_eq!(time_of(&managers, "nobody"), "");
+        assert_eq!(last_set_time(&managers, "kubectl-edit"), "T2");
+        assert_eq!(last_set_time(&managers, "nobody"), "");
     }
 
     #[test]
     fn fields_are_taken_out_from_the_end() {
-        let pointers = added(&object(), &object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
-        let left = without(&object(), &pointers);
+        let pointers =
+            find_added_fields(&object(), &object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
+        let left = remove_pointers(&object(), &pointers);
         assert_eq!(left["spec"], json!({ "containers": [{ "name": "main", "image": "a:1" }] }));
         assert_eq!(left["metadata"]["labels"], json!({ "app": "a" }));
         let list = json!({ "a": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10] });
-        let left = without(&list, &["/a/2".to_owned(), "/a/10".to_owned(), "/a/9".to_owned()]);
+        let left = remove_pointers(&list, &["/a/2".to_owned(), "/a/10".to_owned(), "/a/9".to_owned()]);
         assert_eq!(left, json!({ "a": [0, 1, 3, 4, 5, 6, 7, 8] }));
     }
 
     #[test]
     fn who_restarts_pods_adds_nothing() {
         assert!(
-            is_hand("kubectl-edit")
-                && is_hand("kubectl")
-                && !is_hand("kubectl-rollout")
-                && !is_hand("kube-controller-manager")
+            is_manual_manager("kubectl-edit")
+                && is_manual_manager("kubectl")
+                && !is_manual_manager("kubectl-rollout")
+                && !is_manual_manager("kube-controller-manager")
         );
     }
 }

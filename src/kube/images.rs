@@ -4,25 +4,25 @@ use crate::model::Value;
 use std::collections::BTreeSet;
 
 /// Returns every image in the objects, sorted.
-pub fn images<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Vec<String> {
+pub fn collect_images<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Vec<String> {
     let mut found = BTreeSet::new();
-    objects.into_iter().for_each(|object| collect(object, &mut found));
+    objects.into_iter().for_each(|object| collect_images_in(object, &mut found));
     found.into_iter().collect()
 }
 
-fn collect(value: &Value, found: &mut BTreeSet<String>) {
+fn collect_images_in(value: &Value, found: &mut BTreeSet<String>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_images_in(item, found)),
         Value::Object(map) => {
-            found.extend(named(map));
-            map.values().for_each(|value| collect(value, found));
+            found.extend(find_image_reference(map));
+            map.values().for_each(|value| collect_images_in(value, found));
         }
         _ => {}
     }
 }
 
 /// Reads `image`, alone or with `repository` and `version` next to it, as operators write it in their custom resources.
-fn named(map: &serde_json::Map<String, Value>) -> Option<String> {
+fn find_image_reference(map: &serde_json::Map<String, Value>) -> Option<String> {
     let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let image = text("image")?;
     let Some(repository) = text("repository") else { return Some(image.to_owned()) };
@@ -49,7 +49,7 @@ mod tests {
             "driver": { "repository": "r.example/nvidia", "image": "driver", "version": "550.90" },
             "x": { "repository": "r", "image": "why", "version": "sha256:11" },
         });
-        let found = images(&[
+        let found = collect_images(&[
             json!({ "kind": "Deployment", "spec": { "template": { "spec": pod } } }),
             json!({ "kind": "ClusterPolicy", "spec": policy }),
         ]);

@@ -3,7 +3,7 @@
 //! Only the API's own clock decides whether a lease is stale: the clocks of the machines that run forge may differ.
 
 use super::api::{ApiCollection, ApiRequestError};
-use super::records::{name_of, namespace};
+use super::records::{ensure_namespace, own_object_name};
 use super::{ClusterReader, KubeError};
 use crate::model::{UntrustedText, Value};
 use crate::probe::ObjectId;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A lease that has not been renewed for this long may be taken by another run.
-const LASTS: Duration = Duration::from_secs(30);
-const RENEWED: Duration = Duration::from_secs(8);
+const LEASE_DURATION: Duration = Duration::from_secs(30);
+const RENEW_INTERVAL: Duration = Duration::from_secs(8);
 
-const OWNER: &str = "forge/owner";
+const OWNER_ANNOTATION: &str = "forge/owner";
 
 /// Changes a cluster while it holds the lock.
 pub struct ClusterWriter {
@@ -52,15 +52,15 @@ impl ClusterReader {
     ///
     /// # Errors
     /// Another run holds it, or the API refuses the request.
-    pub async fn lock(
+    pub async fn acquire_lock(
         &self,
         owner: &LockOwner,
         clock: fn() -> jiff::Timestamp,
     ) -> Result<ClusterWriter, ClusterLockError> {
         let server = self.cluster.server().to_owned();
-        let failed = |refusal: ApiRequestError| ClusterLockError::Failed(refusal.error(&server));
-        namespace(&self.cluster).await.map_err(failed)?;
-        let name = name_of("lock", &self.name);
+        let failed = |refusal: ApiRequestError| ClusterLockError::Failed(refusal.into_kube_error(&server));
+        ensure_namespace(&self.cluster).await.map_err(failed)?;
+        let name = own_object_name("lock", &self.name);
         let lease = ClusterLease {
             place: ApiCollection::new("coordination.k8s.io/v1", "leases", true),
             id: ObjectId {
@@ -70,13 +70,13 @@ impl ClusterReader {
                 name,
             },
             holder: format!("{} {}@{} {}", owner.run, owner.user, owner.controller, owner.pid),
-            owner: owner.text(),
+            owner: owner.to_text(),
             clock,
         };
-        if let Some(other) = lease.take(self).await.map_err(failed)? {
+        if let Some(other) = lease.try_acquire(self).await.map_err(failed)? {
             return Err(ClusterLockError::Held(other));
         }
-        match self.take_over_former(&lease).await {
+        match self.move_former_records(&lease).await {
             Ok(moved) => Ok(ClusterWriter::new(self.clone(), lease, moved)),
             Err(refused) => {
                 lease.release(self).await;
@@ -87,33 +87,34 @@ impl ClusterReader {
 
     /// Moves records from the former namespace, unless a run that uses another namespace works on the cluster. The
     /// caller holds `lease`.
-    async fn take_over_former(&self, lease: &ClusterLease) -> Result<Vec<String>, ClusterLockError> {
-        let failed = |refusal: ApiRequestError| ClusterLockError::Failed(refusal.error(self.cluster.server()));
-        if let Some(other) = lease.holder_elsewhere(self).await.map_err(failed)? {
+    async fn move_former_records(&self, lease: &ClusterLease) -> Result<Vec<String>, ClusterLockError> {
+        let failed =
+            |refusal: ApiRequestError| ClusterLockError::Failed(refusal.into_kube_error(self.cluster.server()));
+        if let Some(other) = lease.find_other_holder(self).await.map_err(failed)? {
             return Err(ClusterLockError::Held(other));
         }
-        self.cluster.move_former(&self.name).await.map_err(failed)
+        self.cluster.move_former_objects(&self.name).await.map_err(failed)
     }
 }
 
 impl ClusterLease {
     /// Takes the lease. Returns the other holder if that fails.
-    async fn take(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
+    async fn try_acquire(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
         let cluster = &looker.cluster;
         for _ in 0..3 {
-            let there = cluster.get(&self.place, &self.id).await?;
-            if let Some(other) = self.held_by(looker, there.as_ref()).await? {
+            let there = cluster.get_object(&self.place, &self.id).await?;
+            if let Some(other) = self.find_active_holder(looker, there.as_ref()).await? {
                 return Ok(Some(other));
             }
-            let wanted = self.object(there.as_ref());
+            let wanted = self.build_object(there.as_ref());
             let done = match there {
-                None => cluster.create(&self.place, &self.id, &wanted, false).await,
-                Some(_) => cluster.replace(&self.place, &self.id, &wanted, false).await,
+                None => cluster.create_object(&self.place, &self.id, &wanted, false).await,
+                Some(_) => cluster.replace_object(&self.place, &self.id, &wanted, false).await,
             };
             match done {
                 Ok(_) => return Ok(None),
                 // Another run was faster.
-                Err(refusal) if refusal.is(409) => {}
+                Err(refusal) if refusal.has_code(409) => {}
                 Err(refusal) => return Err(refusal),
             }
         }
@@ -121,24 +122,24 @@ impl ClusterLease {
     }
 
     /// Returns the holder of the lease in another namespace: a run of an earlier version, or with another setting.
-    async fn holder_elsewhere(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
+    async fn find_other_holder(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
         for namespace in looker.cluster.other_lock_namespaces() {
             let id = ObjectId { namespace: Some(namespace.to_owned()), ..self.id.clone() };
-            let there = match looker.cluster.get(&self.place, &id).await {
+            let there = match looker.cluster.get_object(&self.place, &id).await {
                 // A user without rights there cannot have held it.
-                Err(refusal) if refusal.is(403) => continue,
+                Err(refusal) if refusal.has_code(403) => continue,
                 there => there?,
             };
             // A lease of another product has no such annotation.
-            let ours = there.filter(|there| there["metadata"]["annotations"][OWNER].is_string());
-            if let Some(other) = self.held_by(looker, ours.as_ref()).await? {
+            let ours = there.filter(|there| there["metadata"]["annotations"][OWNER_ANNOTATION].is_string());
+            if let Some(other) = self.find_active_holder(looker, ours.as_ref()).await? {
                 return Ok(Some(other));
             }
         }
         Ok(None)
     }
 
-    async fn held_by(
+    async fn find_active_holder(
         &self,
         looker: &ClusterReader,
         there: Option<&Value>,
@@ -148,14 +149,16 @@ impl ClusterLease {
         if holder.is_empty() || holder == self.holder {
             return Ok(None);
         }
-        let told = UntrustedText::from(there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder));
+        let told = UntrustedText::from(there["metadata"]["annotations"][OWNER_ANNOTATION].as_str().unwrap_or(holder));
         // A run of this machine that ended without reaching the API will not renew its lease.
-        if LockOwner::ended_process(&told).is_some() {
+        if LockOwner::find_ended_process(&told).is_some() {
             return Ok(None);
         }
-        let lasts =
-            there.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LASTS.as_secs() as i64);
-        let (now, last) = (looker.now().await?, written(there));
+        let lasts = there
+            .pointer("/spec/leaseDurationSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or(LEASE_DURATION.as_secs() as i64);
+        let (now, last) = (looker.read_server_time().await?, find_last_write(there));
         // If a time is unknown, the lease counts as held.
         if let (Some(now), Some(last)) = (now, last)
             && now.as_second() - last.as_second() > lasts
@@ -165,13 +168,13 @@ impl ClusterLease {
         Ok(Some(told))
     }
 
-    fn object(&self, there: Option<&Value>) -> Value {
+    fn build_object(&self, there: Option<&Value>) -> Value {
         let now = (self.clock)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         let mut object = json!({
             "apiVersion": self.id.api_version,
             "kind": self.id.kind,
-            "metadata": { "name": self.id.name, "namespace": self.id.namespace, "annotations": { OWNER: self.owner } },
-            "spec": { "holderIdentity": self.holder, "leaseDurationSeconds": LASTS.as_secs(), "renewTime": now },
+            "metadata": { "name": self.id.name, "namespace": self.id.namespace, "annotations": { OWNER_ANNOTATION: self.owner } },
+            "spec": { "holderIdentity": self.holder, "leaseDurationSeconds": LEASE_DURATION.as_secs(), "renewTime": now },
         });
         if let Some(version) = there.and_then(|there| there.pointer("/metadata/resourceVersion")) {
             object["metadata"]["resourceVersion"] = version.clone();
@@ -181,37 +184,37 @@ impl ClusterLease {
 
     /// Renews the lease. Returns false if another run holds it.
     async fn renew(&self, looker: &ClusterReader) -> Result<bool, ApiRequestError> {
-        let there = looker.cluster.get(&self.place, &self.id).await?;
+        let there = looker.cluster.get_object(&self.place, &self.id).await?;
         let ours = there.as_ref().is_some_and(|there| there["spec"]["holderIdentity"] == *self.holder);
         if ours {
-            looker.cluster.replace(&self.place, &self.id, &self.object(there.as_ref()), false).await?;
+            looker.cluster.replace_object(&self.place, &self.id, &self.build_object(there.as_ref()), false).await?;
         }
         Ok(ours)
     }
 
     /// Releases the lease if this run still holds it.
     async fn release(&self, looker: &ClusterReader) {
-        let Ok(Some(mut there)) = looker.cluster.get(&self.place, &self.id).await else { return };
+        let Ok(Some(mut there)) = looker.cluster.get_object(&self.place, &self.id).await else { return };
         if there["spec"]["holderIdentity"] == *self.holder {
             there["spec"]["holderIdentity"] = Value::from("");
             // A lease that could not be released expires.
-            let _ = looker.cluster.replace(&self.place, &self.id, &there, false).await;
+            let _ = looker.cluster.replace_object(&self.place, &self.id, &there, false).await;
         }
     }
 }
 
 impl ClusterReader {
     /// Returns the time of the API: the API sets timestamps even in dry runs.
-    async fn now(&self) -> Result<Option<jiff::Timestamp>, ApiRequestError> {
-        let (place, id) = self.cluster.own_object("ConfigMap", "forge-clock");
+    async fn read_server_time(&self) -> Result<Option<jiff::Timestamp>, ApiRequestError> {
+        let (place, id) = self.cluster.locate_own_object("ConfigMap", "forge-clock");
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": id.namespace } });
-        let made = self.cluster.create(&place, &id, &object, true).await?;
+        let made = self.cluster.create_object(&place, &id, &object, true).await?;
         Ok(made.pointer("/metadata/creationTimestamp").and_then(Value::as_str).and_then(|time| time.parse().ok()))
     }
 }
 
 /// Returns the last modification time of an object, by the API's clock.
-fn written(object: &Value) -> Option<jiff::Timestamp> {
+fn find_last_write(object: &Value) -> Option<jiff::Timestamp> {
     let entries = object.pointer("/metadata/managedFields")?.as_array()?;
     entries.iter().filter_map(|entry| entry["time"].as_str()?.parse().ok()).max()
 }
@@ -219,7 +222,7 @@ fn written(object: &Value) -> Option<jiff::Timestamp> {
 impl ClusterWriter {
     fn new(looker: ClusterReader, lease: ClusterLease, moved: Vec<String>) -> Self {
         let lost = Arc::new(AtomicBool::new(false));
-        let renewal = tokio::spawn(renewed(looker.clone(), lease.clone(), lost.clone()));
+        let renewal = tokio::spawn(renew_until_lost(looker.clone(), lease.clone(), lost.clone()));
         Self { looker, lease, lost, renewal, moved }
     }
 
@@ -229,13 +232,13 @@ impl ClusterWriter {
     }
 
     /// Returns the read-only access to the same cluster.
-    pub fn looker(&self) -> &ClusterReader {
+    pub fn reader(&self) -> &ClusterReader {
         &self.looker
     }
 
     /// # Errors
     /// The lock is no longer held.
-    pub(super) fn held(&self) -> Result<(), KubeError> {
+    pub(super) fn check_lock(&self) -> Result<(), KubeError> {
         match self.lost.load(Ordering::Relaxed) {
             true => Err(KubeError::new("the cluster lock was lost: it was not renewed in time").hint("run again")),
             false => Ok(()),
@@ -243,7 +246,7 @@ impl ClusterWriter {
     }
 
     /// Returns the run that holds the lock.
-    pub(super) fn run(&self) -> &str {
+    pub(super) fn run_id(&self) -> &str {
         self.lease.holder.split(' ').next().unwrap_or_default()
     }
 
@@ -261,15 +264,15 @@ impl ClusterWriter {
 }
 
 /// Renews a lease until another run holds it.
-async fn renewed(looker: ClusterReader, lease: ClusterLease, lost: Arc<AtomicBool>) {
+async fn renew_until_lost(looker: ClusterReader, lease: ClusterLease, lost: Arc<AtomicBool>) {
     let mut last = Instant::now();
     loop {
-        tokio::time::sleep(RENEWED).await;
+        tokio::time::sleep(RENEW_INTERVAL).await;
         match lease.renew(&looker).await {
             Ok(true) => last = Instant::now(),
             Ok(false) => break,
             // The API may answer again before the lease expires.
-            Err(_) if last.elapsed() + RENEWED < LASTS => {}
+            Err(_) if last.elapsed() + RENEW_INTERVAL < LEASE_DURATION => {}
             Err(_) => break,
         }
     }
@@ -279,7 +282,7 @@ async fn renewed(looker: ClusterReader, lease: ClusterLease, lost: Arc<AtomicBoo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::tests::{api, json_reply, no};
+    use crate::kube::tests::{json_reply, start_api, status_reply};
     use crate::transport::ProcessMark;
 
     fn owner(run: &str) -> LockOwner {
@@ -309,11 +312,11 @@ mod tests {
         };
         let (own, former) = (lease(&json!({}), "r2 me@c1 7"), lease(&annotations, "r1"));
         let taken = std::sync::atomic::AtomicBool::new(false);
-        let (cluster, server) = api(move |request| match (request.method.as_str(), request.path.as_str()) {
+        let (cluster, server) = start_api(move |request| match (request.method.as_str(), request.path.as_str()) {
             ("GET", path) if path.contains("forge-system/leases/") => json_reply(200, &former),
             ("GET", path) if path.contains("/leases/") && taken.load(Ordering::Relaxed) => json_reply(200, &own),
             ("GET", "/api/v1/namespaces/forge-provisioner") => json_reply(200, &json!({ "metadata": {} })),
-            ("GET", _) => no(404, "not found", json!({})),
+            ("GET", _) => status_reply(404, "not found", json!({})),
             ("POST", path) if path.contains("configmaps") => {
                 json_reply(201, &json!({ "metadata": { "creationTimestamp": "2026-11-21T09:30:15Z" } }))
             }
@@ -324,16 +327,17 @@ mod tests {
             _ => json_reply(200, &json!({ "metadata": {} })),
         })
         .await;
-        let locked = ClusterReader::new(cluster, "lab").lock(&owner("r2"), || jiff::Timestamp::UNIX_EPOCH).await;
+        let locked =
+            ClusterReader::new(cluster, "lab").acquire_lock(&owner("r2"), || jiff::Timestamp::UNIX_EPOCH).await;
         let changing = server.asked().into_iter().filter(|asked| asked.method == "PUT");
         (locked, changing.map(|asked| format!("{} {}", asked.path.split('?').next().unwrap(), asked.body)).collect())
     }
 
     #[tokio::test]
     async fn a_run_of_an_earlier_version_excludes_this_one_until_it_ends() {
-        let (locked, puts) = lock_with_former_lease(json!({ OWNER: owner("r1").text() })).await;
+        let (locked, puts) = lock_with_former_lease(json!({ OWNER_ANNOTATION: owner("r1").to_text() })).await;
         let Err(ClusterLockError::Held(held_by)) = locked else { panic!("acquired while an earlier version works") };
-        assert_eq!(held_by.raw(), owner("r1").text());
+        assert_eq!(held_by.raw(), owner("r1").to_text());
         // The lease that was taken first is released.
         assert_eq!(puts.len(), 1, "{puts:?}");
         assert!(puts[0].contains("/namespaces/forge-provisioner/leases/forge-lock-lab "), "{puts:?}");
@@ -346,14 +350,14 @@ mod tests {
     /// Acquires a lock that `holder` renewed a second ago.
     async fn lock_held_by(holder: &LockOwner) -> Result<ClusterWriter, ClusterLockError> {
         let owner = LockOwner { run: "r2".into(), process: None, ..holder.clone() };
-        let text = holder.text();
-        let (cluster, _server) = api(move |request| match (request.method.as_str(), &request.path) {
+        let text = holder.to_text();
+        let (cluster, _server) = start_api(move |request| match (request.method.as_str(), &request.path) {
             ("GET", path) if path.contains("/leases/") => json_reply(
                 200,
                 &json!({
                     "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                     "metadata": {
-                        "name": "forge-lock-lab", "annotations": { OWNER: text }, "resourceVersion": "7",
+                        "name": "forge-lock-lab", "annotations": { OWNER_ANNOTATION: text }, "resourceVersion": "7",
                         "managedFields": [{ "time": "2026-11-21T09:30:14Z" }],
                     },
                     "spec": { "holderIdentity": "r1", "leaseDurationSeconds": 30 },
@@ -366,22 +370,22 @@ mod tests {
             ("PUT", _) if request.body.contains("\"resourceVersion\":\"7\"") => {
                 json_reply(200, &json!({ "metadata": {} }))
             }
-            _ => no(409, "the object has been modified", json!({})),
+            _ => status_reply(409, "the object has been modified", json!({})),
         })
         .await;
-        ClusterReader::new(cluster, "lab").lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await
+        ClusterReader::new(cluster, "lab").acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await
     }
 
     #[tokio::test]
     async fn a_lease_of_a_run_that_ended_on_this_machine_is_taken_over() {
-        let own = ProcessMark::own().unwrap();
+        let own = ProcessMark::current_process().unwrap();
         let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
         let holder = LockOwner { process: ended, ..owner("r1") };
         assert!(lock_held_by(&holder).await.is_ok());
         for process in [None, Some(own)] {
             let holder = LockOwner { process, ..holder.clone() };
             let Err(ClusterLockError::Held(told)) = lock_held_by(&holder).await else { panic!("acquired a held lock") };
-            assert_eq!(told.raw(), holder.text());
+            assert_eq!(told.raw(), holder.to_text());
         }
     }
 }

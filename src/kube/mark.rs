@@ -6,7 +6,7 @@
 
 use super::ClusterApi;
 use super::api::{ApiCollection, ApiRequestError};
-use super::call::own;
+use super::call::local_request_error;
 use crate::model::Value;
 use crate::probe::ObjectId;
 use serde_json::{Map, json};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Kubelets write to their node all the time: a change that conflicts with such a write is retried.
-const TRIES: usize = 8;
+const MAX_CONFLICT_TRIES: usize = 8;
 
 /// One label, annotation or taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,35 +55,35 @@ impl NodeMark {
     }
 
     /// Returns the name of the mark in records: `gpu-1 label team`.
-    pub fn claim(&self, node: &str) -> String {
+    pub fn record_key(&self, node: &str) -> String {
         format!("{node} {self}")
     }
 
     /// Parses the name from [`claim`](Self::claim) into the node and the mark.
-    pub fn of_claim(claim: &str) -> Option<(String, Self)> {
+    pub fn from_record_key(claim: &str) -> Option<(String, Self)> {
         let (node, mark) = claim.split_once(' ')?;
         Some((node.to_owned(), Self::parse(mark)?))
     }
 
     /// Returns its value on a node; empty text for a taint without a value.
-    pub fn of(&self, node: &Value) -> Option<String> {
+    pub fn value_on_node(&self, node: &Value) -> Option<String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self {
             Self::Label(key) => node.pointer("/metadata/labels")?.get(key).map(text),
             Self::Annotation(key) => node.pointer("/metadata/annotations")?.get(key).map(text),
             Self::Taint { .. } => {
-                let found = taints(node).iter().find(|taint| self.is(taint))?;
+                let found = node_taints(node).iter().find(|taint| self.matches_taint(taint))?;
                 Some(found.get("value").map(text).unwrap_or_default())
             }
         }
     }
 
-    fn is(&self, taint: &Value) -> bool {
+    fn matches_taint(&self, taint: &Value) -> bool {
         matches!(self, Self::Taint { key, effect } if taint["key"] == **key && taint["effect"] == **effect)
     }
 }
 
-fn taints(node: &Value) -> &[Value] {
+fn node_taints(node: &Value) -> &[Value] {
     node.pointer("/spec/taints").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -99,12 +99,12 @@ pub struct NodeMarkChanges {
 
 impl NodeMarkChanges {
     /// Returns the name of a node's object.
-    pub fn id(node: &str) -> ObjectId {
+    pub fn node_id(node: &str) -> ObjectId {
         ObjectId { api_version: "v1".to_owned(), kind: "Node".to_owned(), namespace: None, name: node.to_owned() }
     }
 
     /// Returns a description of the changes, for people.
-    pub fn told(&self) -> String {
+    pub fn describe_changes(&self) -> String {
         let list = |marks: Vec<String>| marks.join(", ");
         let set = list(self.set.keys().map(NodeMark::to_string).collect());
         let take = list(self.take.iter().map(NodeMark::to_string).collect());
@@ -116,10 +116,10 @@ impl NodeMarkChanges {
     }
 
     /// Returns the merge patch for a node as it was read.
-    fn patch(&self, node: &Value) -> Value {
+    fn build_patch(&self, node: &Value) -> Value {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), node["metadata"]["resourceVersion"].clone());
-        for (mark, value) in self.wishes() {
+        for (mark, value) in self.iter_changes() {
             let (part, key) = match mark {
                 NodeMark::Label(key) => ("labels", key),
                 NodeMark::Annotation(key) => ("annotations", key),
@@ -128,26 +128,26 @@ impl NodeMarkChanges {
             metadata.entry(part).or_insert_with(|| json!({}))[key.as_str()] = json!(value);
         }
         let mut patch = json!({ "metadata": metadata });
-        if let Some(taints) = self.taints(node) {
+        if let Some(taints) = self.patch_taints(node) {
             patch["spec"] = json!({ "taints": taints });
         }
         patch
     }
 
-    fn wishes(&self) -> impl Iterator<Item = (&NodeMark, Option<&String>)> {
+    fn iter_changes(&self) -> impl Iterator<Item = (&NodeMark, Option<&String>)> {
         self.set.iter().map(|(mark, value)| (mark, Some(value))).chain(self.take.iter().map(|mark| (mark, None)))
     }
 
     /// Returns the complete list of taints if a taint changes. All other taints keep their value and position.
-    fn taints(&self, node: &Value) -> Option<Value> {
-        let wishes: Vec<_> = self.wishes().filter(|(mark, _)| matches!(mark, NodeMark::Taint { .. })).collect();
+    fn patch_taints(&self, node: &Value) -> Option<Value> {
+        let wishes: Vec<_> = self.iter_changes().filter(|(mark, _)| matches!(mark, NodeMark::Taint { .. })).collect();
         if wishes.is_empty() {
             return None;
         }
-        let mut list = taints(node).to_vec();
+        let mut list = node_taints(node).to_vec();
         for (mark, value) in wishes {
-            let wanted = value.and_then(|value| taint(mark, value));
-            match (list.iter().position(|taint| mark.is(taint)), wanted) {
+            let wanted = value.and_then(|value| build_taint(mark, value));
+            match (list.iter().position(|taint| mark.matches_taint(taint)), wanted) {
                 (Some(at), Some(wanted)) => list[at] = wanted,
                 (Some(at), None) => drop(list.remove(at)),
                 (None, wanted) => list.extend(wanted),
@@ -157,7 +157,7 @@ impl NodeMarkChanges {
     }
 }
 
-fn taint(mark: &NodeMark, value: &str) -> Option<Value> {
+fn build_taint(mark: &NodeMark, value: &str) -> Option<Value> {
     let NodeMark::Taint { key, effect } = mark else { return None };
     let mut taint = json!({ "key": key, "effect": effect });
     if !value.is_empty() {
@@ -168,19 +168,22 @@ fn taint(mark: &NodeMark, value: &str) -> Option<Value> {
 
 impl ClusterApi {
     /// Changes the marks of a node.
-    pub(super) async fn mark(&self, marks: &NodeMarkChanges) -> Result<(), ApiRequestError> {
-        let (place, id) = (ApiCollection::new("v1", "nodes", false), NodeMarkChanges::id(&marks.node));
-        for _ in 0..TRIES {
-            let node = self.get(&place, &id).await?.ok_or_else(|| own(&format!("{id} no longer exists")))?;
+    pub(super) async fn change_node_marks(&self, marks: &NodeMarkChanges) -> Result<(), ApiRequestError> {
+        let (place, id) = (ApiCollection::new("v1", "nodes", false), NodeMarkChanges::node_id(&marks.node));
+        for _ in 0..MAX_CONFLICT_TRIES {
+            let node = self
+                .get_object(&place, &id)
+                .await?
+                .ok_or_else(|| local_request_error(&format!("{id} no longer exists")))?;
             if node["metadata"]["uid"] != *marks.uid {
-                return Err(own(&format!("{id} was replaced by a new object of the same name")));
+                return Err(local_request_error(&format!("{id} was replaced by a new object of the same name")));
             }
-            match self.merge(&place, &id, &marks.patch(&node)).await {
-                Err(refusal) if refusal.is(409) => {}
+            match self.merge_object(&place, &id, &marks.build_patch(&node)).await {
+                Err(refusal) if refusal.has_code(409) => {}
                 done => return done.map(drop),
             }
         }
-        Err(own(&format!("{id} keeps changing: not changed after {TRIES} attempts")))
+        Err(local_request_error(&format!("{id} keeps changing: not changed after {MAX_CONFLICT_TRIES} attempts")))
     }
 }
 
@@ -188,7 +191,7 @@ impl ClusterApi {
 mod tests {
     use super::*;
 
-    fn spare() -> NodeMark {
+    fn sample_taint() -> NodeMark {
         NodeMark::Taint { key: "spare".to_owned(), effect: "NoSchedule".to_owned() }
     }
 
@@ -197,7 +200,7 @@ mod tests {
         for text in ["label team", "annotation a/b", "taint nvidia.com/gpu:NoExecute"] {
             let mark = NodeMark::parse(text).unwrap();
             assert_eq!(mark.to_string(), text);
-            assert_eq!(NodeMark::of_claim(&mark.claim("gpu-1")), Some(("gpu-1".to_owned(), mark)));
+            assert_eq!(NodeMark::from_record_key(&mark.record_key("gpu-1")), Some(("gpu-1".to_owned(), mark)));
         }
         assert_eq!(NodeMark::parse("team"), None);
         assert_eq!(NodeMark::parse("taint spare"), None);
@@ -208,18 +211,18 @@ mod tests {
         let unreachable = json!({ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-22T07:00:00Z" });
         let other = json!({ "key": "spare", "effect": "NoExecute", "value": "x" });
         let node = json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [unreachable, other] } });
-        let set = NodeMarkChanges { set: [(spare(), "rack-2".to_owned())].into(), ..NodeMarkChanges::default() };
+        let set = NodeMarkChanges { set: [(sample_taint(), "rack-2".to_owned())].into(), ..NodeMarkChanges::default() };
         let own = json!({ "key": "spare", "effect": "NoSchedule", "value": "rack-2" });
         assert_eq!(
-            set.patch(&node),
+            set.build_patch(&node),
             json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [unreachable, other, own] } })
         );
         let node = json!({ "metadata": { "resourceVersion": "8" }, "spec": { "taints": [own, unreachable] } });
-        assert_eq!(spare().of(&node).as_deref(), Some("rack-2"));
-        let take = NodeMarkChanges { take: [spare()].into(), ..NodeMarkChanges::default() };
-        assert_eq!(take.patch(&node)["spec"], json!({ "taints": [unreachable] }));
+        assert_eq!(sample_taint().value_on_node(&node).as_deref(), Some("rack-2"));
+        let take = NodeMarkChanges { take: [sample_taint()].into(), ..NodeMarkChanges::default() };
+        assert_eq!(take.build_patch(&node)["spec"], json!({ "taints": [unreachable] }));
         let only = json!({ "metadata": {}, "spec": { "taints": [own] } });
-        assert_eq!(take.patch(&only)["spec"], json!({ "taints": null }));
+        assert_eq!(take.build_patch(&only)["spec"], json!({ "taints": null }));
     }
 
     #[test]
@@ -231,6 +234,6 @@ mod tests {
             ..NodeMarkChanges::default()
         };
         let metadata = json!({ "resourceVersion": "7", "labels": { "team": "ml" }, "annotations": { "old": null } });
-        assert_eq!(marks.patch(&node), json!({ "metadata": metadata }));
+        assert_eq!(marks.build_patch(&node), json!({ "metadata": metadata }));
     }
 }

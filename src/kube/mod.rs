@@ -35,19 +35,19 @@ mod yaml;
 
 pub use access::ClusterAccess;
 pub use call::{ClusterCall, ClusterProgressFn};
-pub use claim::{CordonRecord, OPERANDS};
+pub use claim::{CordonRecord, OPERANDS_LABEL};
 pub use cluster::{ApiPermission, ClusterApi};
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{
-    BuiltinChart, FetchedChart, HelmOptions, HelmVersion, ReleaseAction, ReleaseCall, helm_variables, helm_version,
-    shipped_charts,
+    BuiltinChart, FetchedChart, HelmOptions, HelmVersion, ReleaseAction, ReleaseCall, helm_variables,
+    list_builtin_charts, query_helm_version,
 };
-pub use images::images;
+pub use images::collect_images;
 pub use job::{JobCall, JobEndPredicates, JobGoal, JobLogRules, JobStopFn, StatusPredicate};
 pub use lock::{ClusterLockError, ClusterWriter};
 pub use look::{AnsweredProbe, ClusterReader};
 pub use mark::{NodeMark, NodeMarkChanges};
-pub use node::{ClusterNode, NodePatchOutcome, node_of};
+pub use node::{ClusterNode, NodePatchOutcome, find_host_node};
 pub use pod::{DrainAllowedLosses, Pod, PodBudget, PodDrainAction};
-pub use records::NAMESPACE;
+pub use records::DEFAULT_NAMESPACE;

@@ -44,19 +44,19 @@ impl ClusterApi {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn nodes(&self) -> Result<Vec<ClusterNode>, KubeError> {
-        Ok(self.listed(&self.nodes_api(), None).await?.into_iter().map(node).collect())
+    pub async fn list_nodes(&self) -> Result<Vec<ClusterNode>, KubeError> {
+        Ok(self.list_typed(&self.node_api(), None).await?.into_iter().map(parse_node).collect())
     }
 
     /// Reads a node; `None` if there is none of that name.
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn node(&self, name: &str) -> Result<Option<ClusterNode>, KubeError> {
-        match self.answer(self.nodes_api().get(name)).await? {
-            Ok(found) => Ok(Some(node(found))),
+    pub async fn find_node(&self, name: &str) -> Result<Option<ClusterNode>, KubeError> {
+        match self.request_or_status(self.node_api().get(name)).await? {
+            Ok(found) => Ok(Some(parse_node(found))),
             Err(no) if no.code == 404 => Ok(None),
-            Err(no) => Err(self.refused(no)),
+            Err(no) => Err(self.status_error(no)),
         }
     }
 
@@ -67,20 +67,20 @@ impl ClusterApi {
     pub async fn patch_node(&self, node: &ClusterNode, mut patch: Value) -> Result<NodePatchOutcome, KubeError> {
         patch["metadata"]["resourceVersion"] = node.version.as_str().into();
         let params = PatchParams { field_manager: Some("forge".to_owned()), ..PatchParams::default() };
-        match self.answer(self.nodes_api().patch(&node.name, &params, &Patch::Merge(&patch))).await? {
+        match self.request_or_status(self.node_api().patch(&node.name, &params, &Patch::Merge(&patch))).await? {
             Ok(_) => Ok(NodePatchOutcome::Done),
             Err(no) if no.code == 409 => Ok(NodePatchOutcome::Moved),
             Err(no) if no.code == 404 => Ok(NodePatchOutcome::Gone),
-            Err(no) => Err(self.refused(no)),
+            Err(no) => Err(self.status_error(no)),
         }
     }
 
-    fn nodes_api(&self) -> Api<v1::Node> {
+    fn node_api(&self) -> Api<v1::Node> {
         Api::all(self.client.clone())
     }
 }
 
-fn node(found: v1::Node) -> ClusterNode {
+fn parse_node(found: v1::Node) -> ClusterNode {
     let status = found.status.unwrap_or_default();
     let internal = status.addresses.into_iter().flatten().filter(|address| address.type_ == "InternalIP");
     let ready = status.conditions.iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
@@ -105,7 +105,11 @@ fn node(found: v1::Node) -> ClusterNode {
 ///
 /// # Errors
 /// Several nodes have the address: the message, as a lowercase fragment.
-pub fn node_of<'n>(nodes: &'n [ClusterNode], host: &str, address: &str) -> Result<Option<&'n ClusterNode>, String> {
+pub fn find_host_node<'n>(
+    nodes: &'n [ClusterNode],
+    host: &str,
+    address: &str,
+) -> Result<Option<&'n ClusterNode>, String> {
     if let Some(node) = nodes.iter().find(|node| node.name == host) {
         return Ok(Some(node));
     }
@@ -131,7 +135,7 @@ mod tests {
         };
         let nodes = [node("gpu-1", "10.0.0.1"), node("ip-2", "10.0.0.2"), node("a", "10.0.0.9"), node("b", "10.0.0.9")];
         let found =
-            |host: &str, address: &str| node_of(&nodes, host, address).map(|node| node.map(|n| n.name.as_str()));
+            |host: &str, address: &str| find_host_node(&nodes, host, address).map(|node| node.map(|n| n.name.as_str()));
         assert_eq!(found("gpu-1", "10.0.0.2"), Ok(Some("gpu-1")), "the name has priority");
         assert_eq!(found("gpu-2", "10.0.0.2"), Ok(Some("ip-2")));
         assert_eq!(found("gpu-3", "10.0.0.3"), Ok(None));

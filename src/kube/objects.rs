@@ -2,13 +2,13 @@
 
 use super::ClusterApi;
 use super::api::{ApiKindCache, ApiRequestError};
-use super::clean::shown;
+use super::clean::redact_object;
 use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, ObjectsQuery};
 
 impl ClusterApi {
     /// Returns the requested objects; `None` if the API does not serve the kind.
-    pub(super) async fn objects(
+    pub(super) async fn query_objects(
         &self,
         asked: &ObjectsQuery,
         served: &ApiKindCache,
@@ -20,20 +20,20 @@ impl ClusterApi {
             namespace: asked.namespace.clone(),
             name: asked.name.clone().unwrap_or_default(),
         };
-        let Some(place) = self.place(&id, served).await? else { return Ok(None) };
+        let Some(place) = self.find_collection(&id, served).await? else { return Ok(None) };
         let found = match &asked.name {
-            Some(_) => self.get(&place, &id).await?.into_iter().collect(),
+            Some(_) => self.get_object(&place, &id).await?.into_iter().collect(),
             None => {
                 let labels: Vec<String> = asked.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 let labels = (!labels.is_empty()).then(|| labels.join(","));
-                self.every(&place, asked.namespace.as_deref(), labels.as_deref(), None).await?
+                self.list_objects(&place, asked.namespace.as_deref(), labels.as_deref(), None).await?
             }
         };
         let kind = |mut object: Value| {
             // Items of a list have neither `apiVersion` nor `kind`.
             object["apiVersion"] = asked.api_version.as_str().into();
             object["kind"] = asked.kind.as_str().into();
-            shown(object, secrets)
+            redact_object(object, secrets)
         };
         Ok(Some(found.into_iter().map(kind).collect()))
     }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1;
 use std::collections::BTreeMap;
 
 /// Prefix of the node labels that the GPU operator selects its nodes by.
-const DEPLOY: &str = "nvidia.com/gpu.deploy.";
+const OPERAND_LABEL_PREFIX: &str = "nvidia.com/gpu.deploy.";
 
 /// The fields of a pod that a drain needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub const EMPTYDIR_KEY: &str = "delete_emptydir_data";
 pub const UNMANAGED_KEY: &str = "delete_unmanaged";
 
 impl Pod {
-    pub(super) fn of(pod: v1::Pod) -> Self {
+    pub(super) fn from_api(pod: v1::Pod) -> Self {
         let meta = pod.metadata;
         let spec = pod.spec.unwrap_or_default();
         let owners = meta.owner_references.unwrap_or_default();
@@ -71,12 +71,12 @@ impl Pod {
             emptydir: spec.volumes.iter().flatten().any(|volume| volume.empty_dir.is_some()),
             finished: phase == "Succeeded" || phase == "Failed",
             ending: meta.deletion_timestamp.is_some(),
-            operand: selects.keys().any(|key| key.starts_with(DEPLOY)),
+            operand: selects.keys().any(|key| key.starts_with(OPERAND_LABEL_PREFIX)),
         }
     }
 
     /// Decides what a drain does with the pod, by the rules of `kubectl drain --ignore-daemonsets`.
-    pub fn fate(&self, manner: DrainAllowedLosses) -> PodDrainAction {
+    pub fn drain_action(&self, manner: DrainAllowedLosses) -> PodDrainAction {
         match self.owner.as_deref() {
             _ if self.mirror => PodDrainAction::Stays,
             Some("DaemonSet") => PodDrainAction::Stays,
@@ -89,7 +89,7 @@ impl Pod {
     }
 
     /// Returns `namespace/name`.
-    pub fn whole_name(&self) -> String {
+    pub fn qualified_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
@@ -108,18 +108,18 @@ pub struct PodBudget {
 
 impl PodBudget {
     /// Reports whether the budget covers pods with these labels.
-    pub fn covers(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn covers_labels(&self, labels: &BTreeMap<String, String>) -> bool {
         let equal = self.selector["matchLabels"].as_object();
         let rules = self.selector["matchExpressions"].as_array();
         if equal.is_none_or(|equal| equal.is_empty()) && rules.is_none_or(Vec::is_empty) {
             return self.selector.is_object() && self.empty_is_all;
         }
         let same = |(key, value): (&String, &Value)| labels.get(key).map(String::as_str) == value.as_str();
-        equal.into_iter().flatten().all(same) && rules.into_iter().flatten().all(|rule| holds(rule, labels))
+        equal.into_iter().flatten().all(same) && rules.into_iter().flatten().all(|rule| matches_rule(rule, labels))
     }
 }
 
-fn holds(rule: &Value, labels: &BTreeMap<String, String>) -> bool {
+fn matches_rule(rule: &Value, labels: &BTreeMap<String, String>) -> bool {
     let own = rule["key"].as_str().and_then(|key| labels.get(key));
     let listed = |own: &String| rule["values"].as_array().is_some_and(|values| values.iter().any(|value| value == own));
     match rule["operator"].as_str() {
@@ -152,13 +152,13 @@ mod tests {
             (Pod { ending: true, emptydir: true, ..Pod::default() }, PodDrainAction::Ends, PodDrainAction::Ends),
         ];
         for (pod, carefully, boldly) in cases {
-            assert_eq!((pod.fate(careful), pod.fate(bold)), (carefully, boldly), "{pod:?}");
+            assert_eq!((pod.drain_action(careful), pod.drain_action(bold)), (carefully, boldly), "{pod:?}");
         }
     }
 
     #[test]
     fn a_pod_is_read_as_the_api_tells_of_it() {
-        let pod = |value: Value| Pod::of(serde_json::from_value(value).unwrap());
+        let pod = |value: Value| Pod::from_api(serde_json::from_value(value).unwrap());
         let read = pod(json!({
             "metadata": {
                 "name": "a", "namespace": "ml", "uid": "u1", "labels": { "app": "x" }, "deletionTimestamp": "2026-11-22T07:00:00Z",
@@ -199,7 +199,7 @@ mod tests {
     fn selectors_of_budgets_are_read_as_the_api_does() {
         let labels = BTreeMap::from([("app".to_owned(), "train".to_owned()), ("rank".to_owned(), "0".to_owned())]);
         let covers = |selector: Value, empty_is_all| {
-            PodBudget { name: "b".to_owned(), allowed: 0, selector, empty_is_all }.covers(&labels)
+            PodBudget { name: "b".to_owned(), allowed: 0, selector, empty_is_all }.covers_labels(&labels)
         };
         let rule = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
         let cases = [

@@ -1,43 +1,43 @@
 //! Applied records in the cluster: a ConfigMap for each inventory, and a key for digests of secrets.
 
-use super::api::{ApiCollection, ApiRequestError, MANAGER};
+use super::api::{ApiCollection, ApiRequestError, FIELD_MANAGER};
 use super::{ClusterApi, ClusterWriter, KubeError};
-use crate::model::{UntrustedText, Value, hex};
+use crate::model::{UntrustedText, Value, to_hex};
 use crate::probe::{ObjectId, RecordsState};
 use base64::Engine as _;
 use serde_json::json;
 
 /// The default namespace of the objects that forge itself needs in a cluster.
-pub const NAMESPACE: &str = "forge-provisioner";
+pub const DEFAULT_NAMESPACE: &str = "forge-provisioner";
 
 /// The namespace of earlier versions. Another product uses it, too: only objects that forge wrote are touched.
 const FORMER_NAMESPACE: &str = "forge-system";
 
 /// Size limit of the records, in bytes. The API rejects objects above 1 MiB.
-const MOST: usize = 900 * 1024;
+const MAX_RECORDS_BYTES: usize = 900 * 1024;
 
-const KEY: &str = "forge-key";
+const DIGEST_KEY_SECRET: &str = "forge-key";
 
 /// Returns the name of an object of forge itself for the inventory's cluster. Object names allow neither uppercase
 /// letters nor `_`.
-pub(super) fn name_of(what: &str, cluster: &str) -> String {
+pub(super) fn own_object_name(what: &str, cluster: &str) -> String {
     let plain: String = cluster.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect();
     let plain = plain.trim_end_matches(['-', '.']);
     match plain == cluster {
         true => format!("forge-{what}-{cluster}"),
         false => {
             use sha2::{Digest, Sha256};
-            format!("forge-{what}-{plain}-{}", &hex(&Sha256::digest(cluster.as_bytes()))[..8])
+            format!("forge-{what}-{plain}-{}", &to_hex(&Sha256::digest(cluster.as_bytes()))[..8])
         }
     }
 }
 
 /// Returns the key of a record in the map. Such keys allow neither `%` nor `@`, and have at most 253 bytes.
-pub(super) fn key_of(name: &str) -> String {
+pub(super) fn record_map_key(name: &str) -> String {
     use sha2::{Digest, Sha256};
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
     let shown: String = name.trim_end_matches(".json").chars().map(plain).take(200).collect();
-    format!("{shown}.{}.json", &hex(&Sha256::digest(name.as_bytes()))[..12])
+    format!("{shown}.{}.json", &to_hex(&Sha256::digest(name.as_bytes()))[..12])
 }
 
 fn core_object(kind: &str, name: &str, namespace: &str) -> (ApiCollection, ObjectId) {
@@ -55,7 +55,7 @@ fn core_object(kind: &str, name: &str, namespace: &str) -> (ApiCollection, Objec
 /// has the field manager `forge` by default: the data must have forge's own form, too.
 fn is_written_by_forge(object: &Value) -> bool {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let is_managed = entries.into_iter().flatten().any(|entry| entry["manager"] == MANAGER);
+    let is_managed = entries.into_iter().flatten().any(|entry| entry["manager"] == FIELD_MANAGER);
     is_managed && (decode_key(object).is_some() || has_records_only(object))
 }
 
@@ -77,35 +77,35 @@ fn decode_key(secret: &Value) -> Option<Vec<u8>> {
 
 impl ClusterApi {
     /// Returns the collection and the name of an object of forge itself.
-    pub(super) fn own_object(&self, kind: &str, name: &str) -> (ApiCollection, ObjectId) {
+    pub(super) fn locate_own_object(&self, kind: &str, name: &str) -> (ApiCollection, ObjectId) {
         core_object(kind, name, self.namespace())
     }
 
     /// Returns the other namespaces in which a run may hold the lock of a cluster of the same name: a run of an earlier
     /// version, or with another `namespace`.
     pub(super) fn other_lock_namespaces(&self) -> impl Iterator<Item = &'static str> {
-        [NAMESPACE, FORMER_NAMESPACE].into_iter().filter(|other| *other != self.namespace())
+        [DEFAULT_NAMESPACE, FORMER_NAMESPACE].into_iter().filter(|other| *other != self.namespace())
     }
 
     /// Reads an object of forge itself; from the former namespace if it has not been moved yet.
-    pub(super) async fn read_own(&self, kind: &str, name: &str) -> Result<Option<Value>, ApiRequestError> {
-        let (place, id) = self.own_object(kind, name);
-        match self.get(&place, &id).await? {
+    pub(super) async fn read_own_object(&self, kind: &str, name: &str) -> Result<Option<Value>, ApiRequestError> {
+        let (place, id) = self.locate_own_object(kind, name);
+        match self.get_object(&place, &id).await? {
             Some(object) => Ok(Some(object)),
-            None => Ok(self.find_former(kind, name).await?.map(|(_, object)| object)),
+            None => Ok(self.find_former_object(kind, name).await?.map(|(_, object)| object)),
         }
     }
 
     /// Finds an object that forge wrote in the former namespace. The default namespace is not a former one, even if the
     /// inventory names another: an inventory whose cluster has the same name may keep its records there.
-    async fn find_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, ApiRequestError> {
+    async fn find_former_object(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, ApiRequestError> {
         if self.namespace() == FORMER_NAMESPACE {
             return Ok(None);
         }
         let (place, id) = core_object(kind, name, FORMER_NAMESPACE);
-        let found = match self.get(&place, &id).await {
+        let found = match self.get_object(&place, &id).await {
             // A user without rights in the former namespace cannot have written there.
-            Err(refusal) if refusal.is(403) => None,
+            Err(refusal) if refusal.has_code(403) => None,
             found => found?,
         };
         Ok(found.filter(is_written_by_forge).map(|object| (id, object)))
@@ -113,17 +113,17 @@ impl ClusterApi {
 
     /// Moves forge's records of the inventory's cluster from the former namespace into its own. The key is copied, not
     /// moved: another inventory may need it there. Returns a description of each moved object. Requires the lock.
-    pub(super) async fn move_former(&self, cluster: &str) -> Result<Vec<String>, ApiRequestError> {
+    pub(super) async fn move_former_objects(&self, cluster: &str) -> Result<Vec<String>, ApiRequestError> {
         let mut moved = Vec::new();
-        if self.copy_former("Secret", KEY).await?.is_some() {
-            moved.push(format!("a copy of Secret {KEY} to {}", self.namespace()));
+        if self.copy_former_object("Secret", DIGEST_KEY_SECRET).await?.is_some() {
+            moved.push(format!("a copy of Secret {DIGEST_KEY_SECRET} to {}", self.namespace()));
         }
         for what in ["applied", "proven"] {
-            let name = name_of(what, cluster);
-            let Some((former, uid)) = self.copy_former("ConfigMap", &name).await? else { continue };
-            let (place, _) = self.own_object("ConfigMap", &name);
-            match self.delete(&place, &former, &uid).await {
-                Err(refusal) if refusal.is(404) || refusal.is(409) => {}
+            let name = own_object_name(what, cluster);
+            let Some((former, uid)) = self.copy_former_object("ConfigMap", &name).await? else { continue };
+            let (place, _) = self.locate_own_object("ConfigMap", &name);
+            match self.delete_object(&place, &former, &uid).await {
+                Err(refusal) if refusal.has_code(404) || refusal.has_code(409) => {}
                 deleted => drop(deleted?),
             }
             let from = former.namespace.as_deref().unwrap_or_default();
@@ -133,20 +133,20 @@ impl ClusterApi {
     }
 
     /// Copies an object of the former namespace unless one of that name exists. Returns its ID and uid.
-    async fn copy_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, ApiRequestError> {
-        let (place, id) = self.own_object(kind, name);
-        if self.get(&place, &id).await?.is_some() {
+    async fn copy_former_object(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, ApiRequestError> {
+        let (place, id) = self.locate_own_object(kind, name);
+        if self.get_object(&place, &id).await?.is_some() {
             return Ok(None);
         }
-        let Some((former, object)) = self.find_former(kind, name).await? else { return Ok(None) };
+        let Some((former, object)) = self.find_former_object(kind, name).await? else { return Ok(None) };
         let copy = json!({
             "apiVersion": "v1",
             "kind": kind,
-            "metadata": { "name": name, "namespace": id.namespace, "labels": { "app.kubernetes.io/managed-by": MANAGER } },
+            "metadata": { "name": name, "namespace": id.namespace, "labels": { "app.kubernetes.io/managed-by": FIELD_MANAGER } },
             "data": object["data"],
         });
-        match self.create(&place, &id, &copy, false).await {
-            Err(refusal) if refusal.is(409) => {}
+        match self.create_object(&place, &id, &copy, false).await {
+            Err(refusal) if refusal.has_code(409) => {}
             made => drop(made?),
         }
         Ok(Some((former, object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())))
@@ -154,31 +154,36 @@ impl ClusterApi {
 }
 
 /// Reads the records of the inventory's cluster, and the key.
-pub(super) async fn read(cluster: &ClusterApi, name: &str) -> Result<RecordsState, ApiRequestError> {
-    let map = cluster.read_own("ConfigMap", &name_of("applied", name)).await?;
+pub(super) async fn read_records(cluster: &ClusterApi, name: &str) -> Result<RecordsState, ApiRequestError> {
+    let map = cluster.read_own_object("ConfigMap", &own_object_name("applied", name)).await?;
     let data = map.as_ref().and_then(|map| map["data"].as_object());
     let records =
         data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), UntrustedText::from(text.as_str()?))));
-    Ok(RecordsState { records: records.collect(), key: key(cluster).await?, running: Vec::new(), window: None })
+    Ok(RecordsState {
+        records: records.collect(),
+        key: read_digest_key(cluster).await?,
+        running: Vec::new(),
+        window: None,
+    })
 }
 
 /// Reads the key; `None` for users without permission to read secrets.
-async fn key(cluster: &ClusterApi) -> Result<Option<String>, ApiRequestError> {
-    let secret = match cluster.read_own("Secret", KEY).await {
-        Err(refusal) if refusal.is(403) => return Ok(None),
+async fn read_digest_key(cluster: &ClusterApi) -> Result<Option<String>, ApiRequestError> {
+    let secret = match cluster.read_own_object("Secret", DIGEST_KEY_SECRET).await {
+        Err(refusal) if refusal.has_code(403) => return Ok(None),
         secret => secret?,
     };
-    Ok(secret.as_ref().and_then(decode_key).map(|bytes| hex(&bytes)))
+    Ok(secret.as_ref().and_then(decode_key).map(|bytes| to_hex(&bytes)))
 }
 
 /// Creates forge's namespace if it does not exist.
-pub(super) async fn namespace(cluster: &ClusterApi) -> Result<(), ApiRequestError> {
-    let (place, id) = cluster.own_object("Namespace", cluster.namespace());
-    if cluster.get(&place, &id).await?.is_some() {
+pub(super) async fn ensure_namespace(cluster: &ClusterApi) -> Result<(), ApiRequestError> {
+    let (place, id) = cluster.locate_own_object("Namespace", cluster.namespace());
+    if cluster.get_object(&place, &id).await?.is_some() {
         return Ok(());
     }
-    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": id.name, "labels": { "app.kubernetes.io/managed-by": MANAGER } } });
-    cluster.apply(&place, &id, &object, true, false).await.map(drop)
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": id.name, "labels": { "app.kubernetes.io/managed-by": FIELD_MANAGER } } });
+    cluster.apply_object(&place, &id, &object, true, false).await.map(drop)
 }
 
 impl ClusterWriter {
@@ -186,30 +191,30 @@ impl ClusterWriter {
     ///
     /// # Errors
     /// The lock is lost, or the API refuses the request.
-    pub async fn key(&self) -> Result<String, KubeError> {
-        self.held()?;
-        self.made_key().await.map_err(|refusal| refusal.error(self.looker.cluster.server()))
+    pub async fn ensure_digest_key(&self) -> Result<String, KubeError> {
+        self.check_lock()?;
+        self.read_or_create_key().await.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))
     }
 
-    async fn made_key(&self) -> Result<String, ApiRequestError> {
+    async fn read_or_create_key(&self) -> Result<String, ApiRequestError> {
         let cluster = &self.looker.cluster;
-        if let Some(key) = key(cluster).await? {
+        if let Some(key) = read_digest_key(cluster).await? {
             return Ok(key);
         }
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes)
             .map_err(|error| ApiRequestError::Away(KubeError::new(format!("no random numbers available: {error}"))))?;
-        let (place, id) = cluster.own_object("Secret", KEY);
+        let (place, id) = cluster.locate_own_object("Secret", DIGEST_KEY_SECRET);
         let data = base64::engine::general_purpose::STANDARD.encode(bytes);
-        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": KEY, "namespace": id.namespace }, "data": { "key": data } });
-        match cluster.create(&place, &id, &object, false).await {
+        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": DIGEST_KEY_SECRET, "namespace": id.namespace }, "data": { "key": data } });
+        match cluster.create_object(&place, &id, &object, false).await {
             // A run of another inventory was faster.
-            Err(refusal) if refusal.is(409) => {}
+            Err(refusal) if refusal.has_code(409) => {}
             made => drop(made?),
         }
-        key(cluster).await?.ok_or_else(|| {
+        read_digest_key(cluster).await?.ok_or_else(|| {
             ApiRequestError::Away(
-                KubeError::new(format!("the Secret `{}/{KEY}` has no valid key", cluster.namespace()))
+                KubeError::new(format!("the Secret `{}/{DIGEST_KEY_SECRET}` has no valid key", cluster.namespace()))
                     .hint("delete the Secret: the next apply creates it again"),
             )
         })
@@ -220,13 +225,13 @@ impl ClusterWriter {
     /// # Errors
     /// The lock is lost, the records grow too large, or the API refuses the request.
     pub async fn write_records(&self, records: &[(String, String)]) -> Result<(), KubeError> {
-        self.held()?;
+        self.check_lock()?;
         let server = self.looker.cluster.server();
         for _ in 0..3 {
-            match self.try_records(records).await? {
+            match self.try_write_records(records).await? {
                 Ok(()) => return Ok(()),
-                Err(refusal) if refusal.is(409) => {}
-                Err(refusal) => return Err(refusal.error(server)),
+                Err(refusal) if refusal.has_code(409) => {}
+                Err(refusal) => return Err(refusal.into_kube_error(server)),
             }
         }
         Err(KubeError::new(format!(
@@ -235,17 +240,17 @@ impl ClusterWriter {
         )))
     }
 
-    async fn try_records(&self, records: &[(String, String)]) -> Result<Result<(), ApiRequestError>, KubeError> {
+    async fn try_write_records(&self, records: &[(String, String)]) -> Result<Result<(), ApiRequestError>, KubeError> {
         let cluster = &self.looker.cluster;
-        let (place, id) = cluster.own_object("ConfigMap", &name_of("applied", &self.looker.name));
-        let there = match cluster.get(&place, &id).await {
+        let (place, id) = cluster.locate_own_object("ConfigMap", &own_object_name("applied", &self.looker.name));
+        let there = match cluster.get_object(&place, &id).await {
             Ok(there) => there,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut data = there.as_ref().and_then(|map| map["data"].as_object()).cloned().unwrap_or_default();
-        data.extend(records.iter().map(|(name, text)| (key_of(name), Value::from(text.as_str()))));
+        data.extend(records.iter().map(|(name, text)| (record_map_key(name), Value::from(text.as_str()))));
         let size: usize = data.iter().map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
-        if size > MOST {
+        if size > MAX_RECORDS_BYTES {
             let error = KubeError::new(format!(
                 "the records of this cluster need {} kB, more than an object of the API can hold (1 MiB)",
                 size / 1024
@@ -256,7 +261,7 @@ impl ClusterWriter {
         if let Some(version) = there.as_ref().and_then(|map| map.pointer("/metadata/resourceVersion")) {
             object["metadata"]["resourceVersion"] = version.clone();
         }
-        Ok(cluster.apply(&place, &id, &object, true, false).await.map(drop))
+        Ok(cluster.apply_object(&place, &id, &object, true, false).await.map(drop))
     }
 }
 
@@ -267,24 +272,24 @@ mod tests {
     #[test]
     fn records_have_a_key_each() {
         assert_eq!(
-            key_of("lab@web%2Fsite.json"),
-            format!("lab_web_2Fsite.{}.json", &key_of("lab@web%2Fsite.json")[15..27])
+            record_map_key("lab@web%2Fsite.json"),
+            format!("lab_web_2Fsite.{}.json", &record_map_key("lab@web%2Fsite.json")[15..27])
         );
-        assert_ne!(key_of("lab@a%2Fb.json"), key_of("lab@a@2Fb.json"));
-        assert!(key_of(&"x".repeat(500)).len() < 253);
+        assert_ne!(record_map_key("lab@a%2Fb.json"), record_map_key("lab@a@2Fb.json"));
+        assert!(record_map_key(&"x".repeat(500)).len() < 253);
     }
 
     #[test]
     fn only_objects_of_the_form_of_forges_own_are_its_own() {
         let object = |manager: &str, data: Value| json!({ "metadata": { "managedFields": [{ "manager": manager }] }, "data": data });
-        let records = json!({ key_of("lab@web%2Fsite.json"): "{}" });
+        let records = json!({ record_map_key("lab@web%2Fsite.json"): "{}" });
         let key = json!({ "key": base64::engine::general_purpose::STANDARD.encode([7; 32]) });
         for data in [&records, &key] {
             assert!(is_written_by_forge(&object("forge", data.clone())), "{data}");
             assert!(!is_written_by_forge(&object("operator", data.clone())), "{data}");
         }
         assert!(!is_written_by_forge(&object("forge", Value::Null)));
-        let mixed = json!({ key_of("lab@web%2Fsite.json"): "{}", "config.yaml": "a: 1" });
+        let mixed = json!({ record_map_key("lab@web%2Fsite.json"): "{}", "config.yaml": "a: 1" });
         for theirs in [mixed, json!({ "key": "aHVudGVyMg==" }), json!({ "config.0123456789.json": "{}" })] {
             assert!(!is_written_by_forge(&object("forge", theirs.clone())), "{theirs}");
         }
@@ -292,8 +297,8 @@ mod tests {
 
     #[test]
     fn names_of_clusters_become_names_of_objects() {
-        assert_eq!(name_of("applied", "lab-1.a"), "forge-applied-lab-1.a");
-        assert_eq!(name_of("applied", "Lab_1"), "forge-applied-lab-1-2b96fd57");
-        assert_ne!(name_of("applied", "Lab-1"), name_of("applied", "lab-1"));
+        assert_eq!(own_object_name("applied", "lab-1.a"), "forge-applied-lab-1.a");
+        assert_eq!(own_object_name("applied", "Lab_1"), "forge-applied-lab-1-2b96fd57");
+        assert_ne!(own_object_name("applied", "Lab-1"), own_object_name("applied", "lab-1"));
     }
 }

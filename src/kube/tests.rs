@@ -11,7 +11,7 @@ pub(in crate::kube) fn json_reply(status: u16, body: &Value) -> Reply {
     Reply { body: body.to_string().into_bytes(), headers, ..Reply::status(status) }
 }
 
-pub(in crate::kube) fn no(code: u16, message: &str, details: Value) -> Reply {
+pub(in crate::kube) fn status_reply(code: u16, message: &str, details: Value) -> Reply {
     json_reply(
         code,
         &json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "details": details }),
@@ -19,12 +19,17 @@ pub(in crate::kube) fn no(code: u16, message: &str, details: Value) -> Reply {
 }
 
 /// Opens an API with these responses. Returns it with the server, which records the requests.
-pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (ClusterApi, Server) {
-    api_for(NAMESPACE, answer).await
+pub(in crate::kube) async fn start_api(
+    answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+) -> (ClusterApi, Server) {
+    start_api_in(DEFAULT_NAMESPACE, answer).await
 }
 
 /// Like [`api`], for an inventory that sets the namespace of forge's objects.
-async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (ClusterApi, Server) {
+async fn start_api_in(
+    namespace: &str,
+    answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+) -> (ClusterApi, Server) {
     let server = Server::start(answer);
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
@@ -46,22 +51,22 @@ async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sy
     (ClusterApi::open(&access).await.unwrap(), server)
 }
 
-fn core(resources: Value) -> Reply {
+fn core_kinds_reply(resources: Value) -> Reply {
     json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": resources }))
 }
 
-fn eviction(version: &str) -> Value {
+fn eviction_kind(version: &str) -> Value {
     json!({
         "name": "pods/eviction", "singularName": "", "namespaced": true, "kind": "Eviction", "verbs": ["create"],
         "group": "policy", "version": version,
     })
 }
 
-async fn policy(version: &'static str) -> EvictionApiVersion {
-    api(move |_| core(json!([eviction(version)]))).await.0.evictions().await.unwrap()
+async fn read_eviction_api(version: &'static str) -> EvictionApiVersion {
+    start_api(move |_| core_kinds_reply(json!([eviction_kind(version)]))).await.0.find_eviction_api().await.unwrap()
 }
 
-fn pod() -> Pod {
+fn sample_pod() -> Pod {
     Pod {
         namespace: "ml".to_owned(),
         name: "train-0".to_owned(),
@@ -73,18 +78,18 @@ fn pod() -> Pod {
 
 #[tokio::test]
 async fn the_server_says_by_which_version_it_evicts() {
-    assert_eq!(policy("v1").await.name(), "policy/v1");
-    assert_eq!(policy("v1beta1").await.name(), "policy/v1beta1");
-    let (cluster, server) = api(|_| core(json!([]))).await;
-    let error = cluster.evictions().await.unwrap_err();
+    assert_eq!(read_eviction_api("v1").await.name(), "policy/v1");
+    assert_eq!(read_eviction_api("v1beta1").await.name(), "policy/v1beta1");
+    let (cluster, server) = start_api(|_| core_kinds_reply(json!([]))).await;
+    let error = cluster.find_eviction_api().await.unwrap_err();
     assert_eq!(error.message, format!("`http://{}` does not support evictions", server.address));
 }
 
 #[tokio::test]
 async fn an_eviction_is_of_one_pod_and_is_asked_once() {
-    let (cluster, server) = api(|_| json_reply(201, &json!({ "kind": "Status", "status": "Success" }))).await;
-    let policy = policy("v1").await;
-    assert_eq!(cluster.evict(&policy, &pod(), Some(30)).await, Ok(EvictionOutcome::Taken));
+    let (cluster, server) = start_api(|_| json_reply(201, &json!({ "kind": "Status", "status": "Success" }))).await;
+    let policy = read_eviction_api("v1").await;
+    assert_eq!(cluster.evict_pod(&policy, &sample_pod(), Some(30)).await, Ok(EvictionOutcome::Taken));
     let asked = &server.asked()[0];
     assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/api/v1/namespaces/ml/pods/train-0/eviction?"));
     let body: Value = serde_json::from_str(&asked.body).unwrap();
@@ -99,26 +104,26 @@ async fn what_a_server_says_to_an_eviction() {
         json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "namespace ml is being terminated" }] });
     let not_now = |why: &str| Ok(EvictionOutcome::NotNow(why.to_owned()));
     let cases = [
-        (no(404, "pods \"train-0\" not found", json!({})), Ok(EvictionOutcome::Gone)),
-        (no(409, "the UID in the precondition is another", json!({})), Ok(EvictionOutcome::Gone)),
+        (status_reply(404, "pods \"train-0\" not found", json!({})), Ok(EvictionOutcome::Gone)),
+        (status_reply(409, "the UID in the precondition is another", json!({})), Ok(EvictionOutcome::Gone)),
         (
-            no(429, "Cannot evict pod", budget),
+            status_reply(429, "Cannot evict pod", budget),
             not_now("The disruption budget b needs 1 healthy pods and has 1 currently"),
         ),
         (
-            no(429, "Too many requests, please try again later.", json!({})),
+            status_reply(429, "Too many requests, please try again later.", json!({})),
             not_now("Too many requests, please try again later"),
         ),
-        (no(403, "forbidden", ending), not_now("namespace ml is being terminated")),
+        (status_reply(403, "forbidden", ending), not_now("namespace ml is being terminated")),
     ];
-    let policy = policy("v1").await;
+    let policy = read_eviction_api("v1").await;
     for (reply, expected) in cases {
-        let (cluster, server) = api(move |_| reply.clone()).await;
-        assert_eq!(cluster.evict(&policy, &pod(), None).await, expected);
+        let (cluster, server) = start_api(move |_| reply.clone()).await;
+        assert_eq!(cluster.evict_pod(&policy, &sample_pod(), None).await, expected);
         assert_eq!(server.asked().len(), 1, "the caller decides on retries");
     }
-    let (cluster, server) = api(|_| no(500, "more than one budget", json!({}))).await;
-    let error = cluster.evict(&policy, &pod(), None).await.unwrap_err();
+    let (cluster, server) = start_api(|_| status_reply(500, "more than one budget", json!({}))).await;
+    let error = cluster.evict_pod(&policy, &sample_pod(), None).await.unwrap_err();
     let said = format!("pod ml/train-0: `http://{}` returned 500: more than one budget", server.address);
     assert_eq!(error.message, said);
 }
@@ -139,8 +144,8 @@ async fn budgets_are_asked_for_by_the_version_of_the_server() {
         )
     };
     for (version, expected) in [("v1", vec!["same", "any"]), ("v1beta1", vec!["same"])] {
-        let (cluster, server) = api(answer).await;
-        let found = cluster.budgets_of(&policy(version).await, &pod()).await.unwrap();
+        let (cluster, server) = start_api(answer).await;
+        let found = cluster.list_pod_budgets(&read_eviction_api(version).await, &sample_pod()).await.unwrap();
         let names: Vec<&str> = found.iter().map(|budget| budget.name.as_str()).collect();
         assert_eq!(names, expected);
         assert!(server.asked()[0].path.starts_with(&format!("/apis/policy/{version}/")));
@@ -153,11 +158,11 @@ async fn a_node_is_changed_only_as_it_was_read() {
     let told = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "gpu-1" } });
     let cases = [
         (json_reply(200, &told), NodePatchOutcome::Done),
-        (no(409, "the object has been modified", json!({})), NodePatchOutcome::Moved),
-        (no(404, "nodes \"gpu-1\" not found", json!({})), NodePatchOutcome::Gone),
+        (status_reply(409, "the object has been modified", json!({})), NodePatchOutcome::Moved),
+        (status_reply(404, "nodes \"gpu-1\" not found", json!({})), NodePatchOutcome::Gone),
     ];
     for (reply, expected) in cases {
-        let (cluster, server) = api(move |_| reply.clone()).await;
+        let (cluster, server) = start_api(move |_| reply.clone()).await;
         let patch = json!({ "spec": { "unschedulable": true } });
         assert_eq!(cluster.patch_node(&node, patch).await, Ok(expected));
         let asked = &server.asked()[0];
@@ -165,14 +170,14 @@ async fn a_node_is_changed_only_as_it_was_read() {
         let body: Value = serde_json::from_str(&asked.body).unwrap();
         assert_eq!(body, json!({ "spec": { "unschedulable": true }, "metadata": { "resourceVersion": "42" } }));
     }
-    let (cluster, _server) = api(|_| no(403, "nodes is forbidden", json!({}))).await;
+    let (cluster, _server) = start_api(|_| status_reply(403, "nodes is forbidden", json!({}))).await;
     let error = cluster.patch_node(&node, json!({})).await.unwrap_err();
     assert_eq!(error.hint.as_deref(), Some("grant this permission to the user of this context"));
 }
 
 #[tokio::test]
 async fn a_long_list_comes_in_parts() {
-    let (cluster, server) = api(|request| {
+    let (cluster, server) = start_api(|request| {
         let node = |name: &str| json!({ "metadata": { "name": name } });
         let (rest, items) = match request.path.contains("continue=more") {
             false => ("more", vec![node("a"), node("b")]),
@@ -184,10 +189,10 @@ async fn a_long_list_comes_in_parts() {
         )
     })
     .await;
-    let names: Vec<String> = cluster.nodes().await.unwrap().into_iter().map(|node| node.name).collect();
+    let names: Vec<String> = cluster.list_nodes().await.unwrap().into_iter().map(|node| node.name).collect();
     assert_eq!((names.join(" ").as_str(), server.asked().len()), ("a b c", 2));
-    let (cluster, _server) = api(|_| no(404, "nodes \"a\" not found", json!({}))).await;
-    assert_eq!(cluster.node("a").await, Ok(None));
+    let (cluster, _server) = start_api(|_| status_reply(404, "nodes \"a\" not found", json!({}))).await;
+    assert_eq!(cluster.find_node("a").await, Ok(None));
 }
 
 /// Responses of a server with a map in a namespace, written by `manager`.
@@ -202,17 +207,17 @@ fn with_map(namespace: &'static str, manager: &'static str) -> impl Fn(&Request)
                 &json!({ "kind": "ConfigMap", "metadata": metadata, "data": { "a.0123456789ab.json": "1" } }),
             )
         }
-        ("GET", false) => no(404, "not found", json!({})),
+        ("GET", false) => status_reply(404, "not found", json!({})),
         _ => json_reply(200, &json!({ "kind": "Status", "status": "Success" })),
     }
 }
 
 #[tokio::test]
 async fn records_in_the_former_namespace_are_read_and_moved() {
-    let (cluster, server) = api(with_map("forge-system", "forge")).await;
-    let found = cluster.read_own("ConfigMap", "forge-applied-lab").await.unwrap_or_default().expect("the map");
+    let (cluster, server) = start_api(with_map("forge-system", "forge")).await;
+    let found = cluster.read_own_object("ConfigMap", "forge-applied-lab").await.unwrap_or_default().expect("the map");
     assert_eq!(found["data"], json!({ "a.0123456789ab.json": "1" }));
-    let moved = cluster.move_former("lab").await.unwrap_or_default();
+    let moved = cluster.move_former_objects("lab").await.unwrap_or_default();
     assert_eq!(moved, ["ConfigMap forge-applied-lab from forge-system to forge-provisioner"]);
     let asked = server.asked();
     let changing: Vec<_> = asked.iter().filter(|asked| asked.method != "GET").collect();
@@ -232,25 +237,25 @@ async fn records_in_the_former_namespace_are_read_and_moved() {
 
 #[tokio::test]
 async fn what_another_product_keeps_there_is_left_alone() {
-    let (cluster, server) = api(with_map("forge-system", "other-operator")).await;
-    assert!(cluster.read_own("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
-    assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
+    let (cluster, server) = start_api(with_map("forge-system", "other-operator")).await;
+    assert!(cluster.read_own_object("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
+    assert!(cluster.move_former_objects("lab").await.is_ok_and(|moved| moved.is_empty()));
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));
 }
 
 /// Two inventories may give their clusters the same name: one uses the default namespace, the other names its own.
 #[tokio::test]
 async fn records_in_the_default_namespace_stay_with_the_inventory_that_uses_it() {
-    let (cluster, server) = api_for("team-b", with_map(NAMESPACE, "forge")).await;
-    assert!(cluster.read_own("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
-    assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
-    assert!(server.asked().iter().all(|asked| asked.method == "GET" && !asked.path.contains(NAMESPACE)));
+    let (cluster, server) = start_api_in("team-b", with_map(DEFAULT_NAMESPACE, "forge")).await;
+    assert!(cluster.read_own_object("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
+    assert!(cluster.move_former_objects("lab").await.is_ok_and(|moved| moved.is_empty()));
+    assert!(server.asked().iter().all(|asked| asked.method == "GET" && !asked.path.contains(DEFAULT_NAMESPACE)));
     // Records of earlier versions move along wherever the inventory keeps its own.
-    let (cluster, _server) = api_for("team-b", with_map("forge-system", "forge")).await;
-    let moved = cluster.move_former("lab").await.unwrap_or_default();
+    let (cluster, _server) = start_api_in("team-b", with_map("forge-system", "forge")).await;
+    let moved = cluster.move_former_objects("lab").await.unwrap_or_default();
     assert_eq!(moved, ["ConfigMap forge-applied-lab from forge-system to team-b"]);
     // An inventory may keep its own records there.
-    let (cluster, server) = api_for("forge-system", with_map(NAMESPACE, "forge")).await;
-    assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
+    let (cluster, server) = start_api_in("forge-system", with_map(DEFAULT_NAMESPACE, "forge")).await;
+    assert!(cluster.move_former_objects("lab").await.is_ok_and(|moved| moved.is_empty()));
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));
 }

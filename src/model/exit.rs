@@ -81,7 +81,7 @@ impl ExitCode {
     }
 
     /// Returns the worst of `codes`, `Done` if there are none.
-    pub fn worst(codes: impl IntoIterator<Item = ExitCode>) -> ExitCode {
+    pub fn pick_worst(codes: impl IntoIterator<Item = ExitCode>) -> ExitCode {
         let rank = |code: &ExitCode| Self::WORST_FIRST.iter().position(|c| c == code);
         codes.into_iter().min_by_key(rank).unwrap_or(Self::Done)
     }

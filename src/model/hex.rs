@@ -3,7 +3,7 @@
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Returns `bytes` in lowercase hex.
-pub fn hex(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(2 * bytes.len());
     push_hex(&mut out, bytes);
     out
@@ -26,6 +26,6 @@ mod tests {
     fn every_byte_has_two_digits() {
         let bytes: Vec<u8> = (0..=255).collect();
         let formatted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex(&bytes), formatted);
+        assert_eq!(to_hex(&bytes), formatted);
     }
 }

@@ -23,7 +23,7 @@ impl HostName {
     pub const CLUSTER: &str = "kubernetes";
 
     /// Returns the name of the cluster's API.
-    pub fn cluster() -> Self {
+    pub fn cluster_api() -> Self {
         Self::new(Self::CLUSTER)
     }
 
@@ -57,7 +57,7 @@ impl StepId {
     /// step. Every byte outside `[A-Za-z0-9._-]` is written as `%XX`, so that no name can leave the directory. Two
     /// clusters with steps of the same name have separate records.
     pub fn record_name(&self, cluster: &str) -> String {
-        format!("{}@{}", escaped(cluster), self.old_record_name())
+        format!("{}@{}", escape_file_name(cluster), self.old_record_name())
     }
 
     /// Returns the file name from the time when records did not contain their cluster.
@@ -67,17 +67,17 @@ impl StepId {
 
     /// Returns the step as a file name that cannot leave its directory.
     pub fn file_name(&self) -> String {
-        escaped(&self.to_string())
+        escape_file_name(&self.to_string())
     }
 }
 
 /// Returns the name of the file, next to the records, in which a host stores its findings for a cluster. No step has
 /// such a name.
-pub fn kept_name(cluster: &str) -> String {
-    format!("{}@@findings.json", escaped(cluster))
+pub fn findings_file_name(cluster: &str) -> String {
+    format!("{}@@findings.json", escape_file_name(cluster))
 }
 
-fn escaped(text: &str) -> String {
+fn escape_file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
         match byte {

@@ -38,13 +38,13 @@ impl SecretStore {
     }
 
     /// Reports whether `text` contains a placeholder; such a body is secret as a whole.
-    pub fn mentions(text: &str) -> bool {
+    pub fn has_placeholder(text: &str) -> bool {
         text.contains(PLACEHOLDER_OPEN)
     }
 
     /// Returns `text` with every placeholder replaced by its secret. Only the transport and digests of secret bodies
     /// call this. Placeholders of unknown names are unchanged.
-    pub fn reveal(&self, text: &str) -> SecretString {
+    pub fn reveal_placeholders(&self, text: &str) -> SecretString {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find(PLACEHOLDER_OPEN) {
@@ -66,7 +66,7 @@ impl SecretStore {
     }
 
     /// Returns `text` with every placeholder shown as `(secret NAME)`.
-    pub fn mask(text: &str) -> String {
+    pub fn mask_placeholders(text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find(PLACEHOLDER_OPEN) {
@@ -86,8 +86,8 @@ impl SecretStore {
 
     /// Returns `text` with every occurrence of a secret's value replaced by `(secret NAME)`: the last safeguard for the
     /// output of hosts.
-    pub fn scrub(&self, text: &str) -> String {
-        let mut out = Self::mask(text);
+    pub fn scrub_secrets(&self, text: &str) -> String {
+        let mut out = Self::mask_placeholders(text);
         for (name, value) in &self.values {
             if value.expose_secret().len() >= 4 {
                 out = out.replace(value.expose_secret(), &format!("(secret {name})"));

@@ -17,15 +17,15 @@ pub struct MailMessage {
 }
 
 impl MailMessage {
-    pub(super) async fn attempt(&self, limit: Duration) -> Result<(), DeliveryAttemptError> {
-        let work = tokio::time::timeout(limit, self.hand_over());
-        work.await.unwrap_or_else(|_| Err(DeliveryAttemptError::soon(format!("`{}` timed out", self.program))))
+    pub(super) async fn try_deliver(&self, limit: Duration) -> Result<(), DeliveryAttemptError> {
+        let work = tokio::time::timeout(limit, self.run_sendmail());
+        work.await.unwrap_or_else(|_| Err(DeliveryAttemptError::retryable(format!("`{}` timed out", self.program))))
     }
 
     /// Passes the message to the program. Dropping the future kills the program.
-    async fn hand_over(&self) -> Result<(), DeliveryAttemptError> {
+    async fn run_sendmail(&self) -> Result<(), DeliveryAttemptError> {
         let failed =
-            |error: std::io::Error| DeliveryAttemptError::never(format!("cannot run `{}`: {error}", self.program));
+            |error: std::io::Error| DeliveryAttemptError::permanent(format!("cannot run `{}`: {error}", self.program));
         // The environment may contain secrets that the mail program does not need.
         let mut child = Command::new(&self.program)
             .args(["-t", "-oi"])
@@ -42,10 +42,10 @@ impl MailMessage {
             let _ = stdin.write_all(self.text.as_bytes()).await;
         }
         let output = child.wait_with_output().await.map_err(failed)?;
-        self.judge(output.status, &output.stderr)
+        self.check_exit_status(output.status, &output.stderr)
     }
 
-    fn judge(&self, status: ExitStatus, stderr: &[u8]) -> Result<(), DeliveryAttemptError> {
+    fn check_exit_status(&self, status: ExitStatus, stderr: &[u8]) -> Result<(), DeliveryAttemptError> {
         let said: String = String::from_utf8_lossy(stderr).trim().chars().take(200).collect();
         let why = || match (status.code(), said.is_empty()) {
             (None, _) => format!("`{}` was killed", self.program),
@@ -54,8 +54,8 @@ impl MailMessage {
         };
         match status.code() {
             Some(0) => Ok(()),
-            Some(TEMPFAIL) => Err(DeliveryAttemptError::soon(why())),
-            _ => Err(DeliveryAttemptError::never(why())),
+            Some(TEMPFAIL) => Err(DeliveryAttemptError::retryable(why())),
+            _ => Err(DeliveryAttemptError::permanent(why())),
         }
     }
 }

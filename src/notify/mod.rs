@@ -13,7 +13,7 @@ mod tests;
 pub use answer::ResponseFormat;
 pub use http::HttpMessage;
 pub use mail::MailMessage;
-pub use sign::{dingtalk, feishu};
+pub use sign::{sign_dingtalk_url, sign_feishu_body};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
@@ -68,11 +68,11 @@ enum RetryAdvice {
 }
 
 impl DeliveryAttemptError {
-    fn never(why: impl Into<String>) -> Self {
+    fn permanent(why: impl Into<String>) -> Self {
         Self { why: why.into(), again: RetryAdvice::Never }
     }
 
-    fn soon(why: impl Into<String>) -> Self {
+    fn retryable(why: impl Into<String>) -> Self {
         Self { why: why.into(), again: RetryAdvice::Soon }
     }
 }
@@ -83,13 +83,13 @@ impl DeliveryAttemptError {
 ///
 /// # Errors
 /// The message was not delivered; contains the reason.
-pub async fn send(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> Result<usize, DeliveryError> {
+pub async fn send_delivery(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> Result<usize, DeliveryError> {
     let delays = ExponentialBuilder::default().with_min_delay(patience.first).with_max_times(patience.again);
     let mut delays = delays.with_jitter().build();
     let mut tries = 0;
     loop {
         tries += 1;
-        let failed = match attempt(delivery, patience).await {
+        let failed = match try_deliver(delivery, patience).await {
             Ok(()) => return Ok(tries),
             Err(failed) => failed,
         };
@@ -102,9 +102,9 @@ pub async fn send(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> 
     }
 }
 
-async fn attempt(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> Result<(), DeliveryAttemptError> {
+async fn try_deliver(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> Result<(), DeliveryAttemptError> {
     match delivery {
-        NotifyDelivery::Post(post) => post.attempt(patience.limit).await,
-        NotifyDelivery::Mail(mail) => mail.attempt(patience.limit).await,
+        NotifyDelivery::Post(post) => post.try_deliver(patience.limit).await,
+        NotifyDelivery::Mail(mail) => mail.try_deliver(patience.limit).await,
     }
 }

@@ -6,58 +6,59 @@ use secrecy::SecretString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-const QUICK: DeliveryRetryPolicy = DeliveryRetryPolicy {
+const QUICK_RETRY_POLICY: DeliveryRetryPolicy = DeliveryRetryPolicy {
     again: 2,
     first: Duration::from_millis(1),
     limit: Duration::from_millis(500),
     wait: Duration::from_secs(2),
 };
 
-fn post(url: &str, manner: ResponseFormat) -> NotifyDelivery {
+fn http_delivery(url: &str, manner: ResponseFormat) -> NotifyDelivery {
     let url = SecretString::from(url);
     NotifyDelivery::Post(HttpMessage { url, token: None, body: "{}".into(), manner, open: false })
 }
 
 /// Sends to a server that answers with `replies` in order and repeats the last. Returns the outcome and the requests.
-async fn against(manner: ResponseFormat, replies: Vec<Reply>) -> (Result<usize, DeliveryError>, Vec<Request>) {
+async fn send_to_server(manner: ResponseFormat, replies: Vec<Reply>) -> (Result<usize, DeliveryError>, Vec<Request>) {
     let asked = AtomicUsize::new(0);
     let server = Server::start(move |_| replies[asked.fetch_add(1, Ordering::Relaxed).min(replies.len() - 1)].clone());
-    let sent = send(&post(&server.url("/hook/T0123456789"), manner), &QUICK).await;
+    let sent = send_delivery(&http_delivery(&server.url("/hook/T0123456789"), manner), &QUICK_RETRY_POLICY).await;
     (sent, server.asked())
 }
 
-fn reply(status: u16, body: &str) -> Reply {
+fn server_reply(status: u16, body: &str) -> Reply {
     Reply { body: body.as_bytes().to_vec(), ..Reply::status(status) }
 }
 
-fn why(why: &str, tries: usize) -> Result<usize, DeliveryError> {
+fn delivery_error(why: &str, tries: usize) -> Result<usize, DeliveryError> {
     Err(DeliveryError { why: why.to_owned(), tries })
 }
 
 #[tokio::test]
 async fn what_is_taken_is_sent_once() {
-    let (sent, asked) = against(ResponseFormat::Status, vec![reply(204, "")]).await;
+    let (sent, asked) = send_to_server(ResponseFormat::Status, vec![server_reply(204, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(1), 1));
     assert_eq!((asked[0].method.as_str(), asked[0].body.as_str()), ("POST", "{}"));
 }
 
 #[tokio::test]
 async fn a_server_that_failed_is_tried_again_and_not_for_ever() {
-    let (sent, asked) = against(ResponseFormat::Status, vec![reply(500, ""), reply(200, "")]).await;
+    let (sent, asked) =
+        send_to_server(ResponseFormat::Status, vec![server_reply(500, ""), server_reply(200, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(2), 2));
-    let (sent, asked) = against(ResponseFormat::Status, vec![reply(503, "down for repairs")]).await;
-    assert_eq!((sent, asked.len()), (why("the server answered 503: down for repairs", 3), 3));
+    let (sent, asked) = send_to_server(ResponseFormat::Status, vec![server_reply(503, "down for repairs")]).await;
+    assert_eq!((sent, asked.len()), (delivery_error("the server answered 503: down for repairs", 3), 3));
 }
 
 #[tokio::test]
 async fn a_server_that_asks_to_be_left_alone_is() {
     let asks = |seconds: &str| Reply { headers: vec![("Retry-After".into(), seconds.into())], ..Reply::status(429) };
     let began = Instant::now();
-    let (sent, asked) = against(ResponseFormat::Status, vec![asks("1"), reply(200, "")]).await;
+    let (sent, asked) = send_to_server(ResponseFormat::Status, vec![asks("1"), server_reply(200, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(2), 2));
     assert!(began.elapsed() >= Duration::from_secs(1), "it waits for `Retry-After`");
-    let (sent, asked) = against(ResponseFormat::Status, vec![asks("3600")]).await;
-    assert_eq!((sent, asked.len()), (why("the server answered 429, retry after 3600 s", 1), 1));
+    let (sent, asked) = send_to_server(ResponseFormat::Status, vec![asks("3600")]).await;
+    assert_eq!((sent, asked.len()), (delivery_error("the server answered 429, retry after 3600 s", 1), 1));
 }
 
 #[tokio::test]
@@ -67,9 +68,12 @@ async fn a_server_that_hangs_is_given_up() {
         Reply::status(200)
     });
     let began = Instant::now();
-    let sent =
-        send(&post(&server.url("/hook"), ResponseFormat::Status), &DeliveryRetryPolicy { again: 1, ..QUICK }).await;
-    assert_eq!(sent, why("the request timed out", 2));
+    let sent = send_delivery(
+        &http_delivery(&server.url("/hook"), ResponseFormat::Status),
+        &DeliveryRetryPolicy { again: 1, ..QUICK_RETRY_POLICY },
+    )
+    .await;
+    assert_eq!(sent, delivery_error("the request timed out", 2));
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
@@ -78,9 +82,9 @@ async fn nothing_is_followed_elsewhere() {
     let other = Server::start(|_| Reply::status(200));
     for status in [301, 302, 307, 308] {
         let reply = Reply { status, ..Reply::redirect(&other.url("/steal")) };
-        let (sent, asked) = against(ResponseFormat::Status, vec![reply]).await;
+        let (sent, asked) = send_to_server(ResponseFormat::Status, vec![reply]).await;
         let expected = format!("the server answered {status}: redirects are not followed");
-        assert_eq!((sent, asked.len()), (why(&expected, 1), 1));
+        assert_eq!((sent, asked.len()), (delivery_error(&expected, 1), 1));
     }
     assert_eq!(other.asked(), []);
 }
@@ -117,12 +121,12 @@ async fn what_is_refused_with_a_status_of_success_is_refused() {
         ),
         (ResponseFormat::Errcode, "<html>proxy</html>", Some("the service rejected the message: <html>proxy</html>")),
     ] {
-        let (sent, asked) = against(manner, vec![reply(200, body)]).await;
-        assert_eq!((sent, asked.len()), (refused.map_or(Ok(1), |refused| why(refused, 1)), 1), "{body}");
+        let (sent, asked) = send_to_server(manner, vec![server_reply(200, body)]).await;
+        assert_eq!((sent, asked.len()), (refused.map_or(Ok(1), |refused| delivery_error(refused, 1)), 1), "{body}");
     }
-    let (sent, _) = against(
+    let (sent, _) = send_to_server(
         ResponseFormat::Errcode,
-        vec![reply(200, r#"{"errcode":-1,"errmsg":"busy"}"#), reply(200, r#"{"errcode":0}"#)],
+        vec![server_reply(200, r#"{"errcode":-1,"errmsg":"busy"}"#), server_reply(200, r#"{"errcode":0}"#)],
     )
     .await;
     assert_eq!(sent, Ok(2), "a busy service is retried");
@@ -130,8 +134,10 @@ async fn what_is_refused_with_a_status_of_success_is_refused() {
 
 #[tokio::test]
 async fn no_failure_tells_the_address() {
-    let (sent, _) = against(ResponseFormat::Status, vec![reply(404, "no hook T0123456789 at /hook/T0123456789")]).await;
-    assert_eq!(sent, why("the server answered 404: no hook (secret) at /hook/(secret)", 1));
+    let (sent, _) =
+        send_to_server(ResponseFormat::Status, vec![server_reply(404, "no hook T0123456789 at /hook/T0123456789")])
+            .await;
+    assert_eq!(sent, delivery_error("the server answered 404: no hook (secret) at /hook/(secret)", 1));
     for (url, expected) in [
         ("http://example.com/T0123456789", "its address uses `http`, which would expose the secret"),
         ("hooks.example.com/T0123456789", "its address is not a URL"),
@@ -139,8 +145,12 @@ async fn no_failure_tells_the_address() {
         ("ftp://example.com/T0123456789", "its address is neither http nor https"),
         ("http://127.0.0.1:1/T0123456789", "no response: Connection refused (os error 111)"),
     ] {
-        let sent = send(&post(url, ResponseFormat::Status), &DeliveryRetryPolicy { again: 0, ..QUICK }).await;
-        assert_eq!(sent, why(expected, 1), "{url}");
+        let sent = send_delivery(
+            &http_delivery(url, ResponseFormat::Status),
+            &DeliveryRetryPolicy { again: 0, ..QUICK_RETRY_POLICY },
+        )
+        .await;
+        assert_eq!(sent, delivery_error(expected, 1), "{url}");
     }
 }
 
@@ -149,10 +159,10 @@ fn signatures_are_those_of_the_services() {
     let (key, now) =
         (SecretString::from("this is secret"), jiff::Timestamp::from_millisecond(1_577_262_236_757).unwrap());
     use secrecy::ExposeSecret;
-    let url = dingtalk(&SecretString::from("https://oapi.dingtalk.com/robot/send?access_token=t"), &key, now);
+    let url = sign_dingtalk_url(&SecretString::from("https://oapi.dingtalk.com/robot/send?access_token=t"), &key, now);
     let expected = "https://oapi.dingtalk.com/robot/send?access_token=t&timestamp=1577262236757&sign=hmPWwU%2B7lVdm3ZZz0r9tSfx0L4Q26jWOZr9%2BGs6EZQM%3D";
     assert_eq!(url.expose_secret(), expected);
-    let body = feishu(r#"{"msg_type":"post"}"#, &key, now);
+    let body = sign_feishu_body(r#"{"msg_type":"post"}"#, &key, now);
     assert_eq!(
         body,
         r#"{"msg_type":"post","timestamp":"1577262236","sign":"RAfCltg8rVdmpPK5kCz1M40hrj/YzGYnkc/3vXwYNts="}"#
@@ -160,7 +170,7 @@ fn signatures_are_those_of_the_services() {
 }
 
 /// Writes a mail program that runs `code`.
-fn sendmail(folder: &tempfile::TempDir, code: &str) -> camino::Utf8PathBuf {
+fn write_sendmail_script(folder: &tempfile::TempDir, code: &str) -> camino::Utf8PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = camino::Utf8Path::from_path(folder.path()).unwrap().join("sendmail");
     std::fs::write(&path, format!("#!/bin/sh\ncd {}\n{code}\n", folder.path().display())).unwrap();
@@ -172,10 +182,13 @@ fn sendmail(folder: &tempfile::TempDir, code: &str) -> camino::Utf8PathBuf {
 async fn mail_is_handed_over_on_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let mail = |code: &str| {
-        NotifyDelivery::Mail(MailMessage { program: sendmail(&folder, code), text: "To: a@b\n\ntext\n.\n".into() })
+        NotifyDelivery::Mail(MailMessage {
+            program: write_sendmail_script(&folder, code),
+            text: "To: a@b\n\ntext\n.\n".into(),
+        })
     };
     let recorded = mail("cat >mail; echo \"$@\" >arguments; env | sort >environment");
-    assert_eq!(send(&recorded, &QUICK).await, Ok(1));
+    assert_eq!(send_delivery(&recorded, &QUICK_RETRY_POLICY).await, Ok(1));
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!((read("mail"), read("arguments")), ("To: a@b\n\ntext\n.\n".into(), "-t -oi\n".into()));
     let variables: Vec<String> =
@@ -186,12 +199,15 @@ async fn mail_is_handed_over_on_standard_input() {
     );
     // Status 75 requests a retry.
     let later = mail("[ -e tried ] || { : >tried; echo 'queue is full' >&2; exit 75; }; cat >mail");
-    assert_eq!(send(&later, &QUICK).await, Ok(2));
-    let refused = send(&mail("cat >/dev/null; echo 'no such user' >&2; exit 67"), &QUICK).await.unwrap_err();
+    assert_eq!(send_delivery(&later, &QUICK_RETRY_POLICY).await, Ok(2));
+    let refused = send_delivery(&mail("cat >/dev/null; echo 'no such user' >&2; exit 67"), &QUICK_RETRY_POLICY)
+        .await
+        .unwrap_err();
     assert!(refused.tries == 1 && refused.why.ends_with("/sendmail` exited with 67: no such user"), "{refused:?}");
-    let hangs = send(&mail("sleep 30"), &DeliveryRetryPolicy { again: 0, ..QUICK }).await.unwrap_err();
+    let hangs =
+        send_delivery(&mail("sleep 30"), &DeliveryRetryPolicy { again: 0, ..QUICK_RETRY_POLICY }).await.unwrap_err();
     assert!(hangs.why.ends_with("/sendmail` timed out"), "{hangs:?}");
     let none = NotifyDelivery::Mail(MailMessage { program: "/nonexistent/sendmail".into(), text: String::new() });
-    let failed = send(&none, &QUICK).await.unwrap_err();
+    let failed = send_delivery(&none, &QUICK_RETRY_POLICY).await.unwrap_err();
     assert_eq!(failed.why, "cannot run `/nonexistent/sendmail`: No such file or directory (os error 2)");
 }

@@ -48,10 +48,10 @@ pub struct StepInstance<'a> {
 impl<'a> HostContext<'a> {
     pub fn new(ground: PlanContext<'a>, host: &'a HostName, seen: &'a ObservedHost) -> Option<Self> {
         let project = ground.project;
-        Some(Self { ground, host: project.hosts.get(host)?, seen, graph: project.graph_of(host) })
+        Some(Self { ground, host: project.hosts.get(host)?, seen, graph: project.graph_for_host(host) })
     }
 
-    pub fn known(&self) -> ExpansionInputs<'a> {
+    pub fn known_values(&self) -> ExpansionInputs<'a> {
         let facts = if self.seen.is_observed() && self.seen.trips > 0 {
             FactSource::Known(&self.seen.facts)
         } else {
@@ -61,16 +61,16 @@ impl<'a> HostContext<'a> {
     }
 
     /// Returns the record of the last verified apply of a step instance.
-    pub fn record(&self, turn: &StepId) -> Option<&'a Value> {
+    pub fn find_record(&self, turn: &StepId) -> Option<&'a Value> {
         match self.seen.records.is_empty() {
             true => None,
-            false => self.seen.record(&self.ground.project.cluster, &turn.to_string()),
+            false => self.seen.find_record(&self.ground.project.cluster, &turn.to_string()),
         }
     }
 
     /// Returns whether a record shows that a step instance was applied here and not removed since.
-    pub fn made(&self, turn: &StepId) -> bool {
-        self.record(turn).is_some_and(|record| !undeclared::removed(record))
+    pub fn was_applied(&self, turn: &StepId) -> bool {
+        self.find_record(turn).is_some_and(|record| !undeclared::is_removal_record(record))
     }
 
     pub fn instances(&self) -> &'a [Arc<RecipeInstance>] {
@@ -78,23 +78,23 @@ impl<'a> HostContext<'a> {
     }
 
     /// Returns the steps of this host in graph order, without those that the filter excludes.
-    pub fn steps(&self) -> Vec<(StepIndex, &'a Arc<RecipeInstance>, &'a Arc<RecipeStep>)> {
+    pub fn list_steps(&self) -> Vec<(StepIndex, &'a Arc<RecipeInstance>, &'a Arc<RecipeStep>)> {
         let graph = self.graph;
         let mut steps: Vec<_> = self
             .instances()
             .iter()
             .flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step)))
-            .filter(|(instance, step)| self.ground.filter.admits(&instance.recipe.name, &step.name))
+            .filter(|(instance, step)| self.ground.filter.admits_step(&instance.recipe.name, &step.name))
             .filter(|(_, step)| self.ground.filter.admits_level(step.level))
-            .filter_map(|(instance, step)| Some((graph.find(&instance.recipe.name, &step.name)?, instance, step)))
+            .filter_map(|(instance, step)| Some((graph.find_step(&instance.recipe.name, &step.name)?, instance, step)))
             .collect();
-        steps.sort_by_key(|(index, _, _)| graph.position(*index));
+        steps.sort_by_key(|(index, _, _)| graph.order_position(*index));
         steps
     }
 
     /// Returns whether this host runs a step: every host does, except for the scopes `one` and `fleet`. A removal runs
     /// on every host, because any of them may have been the one that applied the step for all.
-    pub fn runs(&self, index: StepIndex, instance: &RecipeInstance, step: &RecipeStep) -> bool {
+    pub fn runs_here(&self, index: StepIndex, instance: &RecipeInstance, step: &RecipeStep) -> bool {
         match step.scope {
             // Only the cluster's API has steps of scope `cluster`.
             StepScope::Host | StepScope::Cluster => true,
@@ -106,36 +106,43 @@ impl<'a> HostContext<'a> {
     }
 
     /// Expands the steps that run here.
-    pub fn turns(&self) -> Vec<StepInstance<'a>> {
-        self.expand(|case, index, instance, step| case.runs(index, instance, step))
+    pub fn expand_local_steps(&self) -> Vec<StepInstance<'a>> {
+        self.expand_steps(|case, index, instance, step| case.runs_here(index, instance, step))
     }
 
     /// Expands the steps that could run here: a `one` step is observed on every host before one host is chosen.
-    pub fn candidate_turns(&self) -> Vec<StepInstance<'a>> {
-        self.expand(|case, index, instance, step| match step.scope {
+    pub fn expand_candidate_steps(&self) -> Vec<StepInstance<'a>> {
+        self.expand_steps(|case, index, instance, step| match step.scope {
             StepScope::One if case.ground.chosen.get(&index).is_none() => true,
-            _ => case.runs(index, instance, step),
+            _ => case.runs_here(index, instance, step),
         })
     }
 
     /// Expands every step that is declared for the host, also those that the filter excludes or that run on other
     /// hosts.
-    pub(super) fn declared_turns(&self) -> Vec<Arc<[ExpandedStep]>> {
-        let known = self.known();
+    pub(super) fn expand_declared_steps(&self) -> Vec<Arc<[ExpandedStep]>> {
+        let known = self.known_values();
         let steps = self.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (i, step)));
-        steps.map(|(instance, step)| self.ground.expander.expand(self.host, instance, step, &known)).collect()
+        steps.map(|(instance, step)| self.ground.expander.expand_step(self.host, instance, step, &known)).collect()
     }
 
-    fn expand(&self, admits: impl Fn(&Self, StepIndex, &RecipeInstance, &RecipeStep) -> bool) -> Vec<StepInstance<'a>> {
-        let known = self.known();
+    fn expand_steps(
+        &self,
+        admits: impl Fn(&Self, StepIndex, &RecipeInstance, &RecipeStep) -> bool,
+    ) -> Vec<StepInstance<'a>> {
+        let known = self.known_values();
         let mut turns = Vec::new();
-        for (index, instance, step) in self.steps() {
+        for (index, instance, step) in self.list_steps() {
             if !admits(self, index, instance, step) {
                 continue;
             }
-            let expanded = self.ground.expander.expand(self.host, instance, step, &known);
-            let own =
-                SharedExpandedStep::each(&expanded).map(|expanded| StepInstance { index, instance, step, expanded });
+            let expanded = self.ground.expander.expand_step(self.host, instance, step, &known);
+            let own = SharedExpandedStep::iter_shared(&expanded).map(|expanded| StepInstance {
+                index,
+                instance,
+                step,
+                expanded,
+            });
             // A list is removed in reverse order.
             match instance.absent {
                 true => turns.extend(own.rev()),

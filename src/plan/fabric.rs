@@ -6,17 +6,17 @@ use super::model::{HostPlan, HostWarning};
 use crate::facts::Facts;
 use crate::model::Value;
 
-const NO_MANAGER: &str =
+const START_MANAGER_HINT: &str =
     "start one: on the managed switch, in UFM, or `opensm` on the hosts that `subnet-manager` names";
-const THIS_HOST: &str = "check the cable and the switch port, swap one with those of an ACTIVE port; a port on a separate fabric needs \
+const CHECK_CABLE_HINT: &str = "check the cable and the switch port, swap one with those of an ACTIVE port; a port on a separate fabric needs \
                          a subnet manager on that fabric";
-const ASK_MORE: &str = "observe other hosts of the fabric too: run without `--on`";
+const MORE_HOSTS_HINT: &str = "observe other hosts of the fabric too: run without `--on`";
 
 /// Adds a warning to the plan of each host with such ports.
-pub(super) fn warn(seen: &[ObservedHost], plans: &mut [HostPlan]) {
-    let hosts: Vec<InfinibandPorts> = seen.iter().map(|seen| InfinibandPorts::of(&seen.facts)).collect();
+pub(super) fn add_port_warnings(seen: &[ObservedHost], plans: &mut [HostPlan]) {
+    let hosts: Vec<InfinibandPorts> = seen.iter().map(|seen| InfinibandPorts::from_facts(&seen.facts)).collect();
     for (plan, own) in plans.iter_mut().zip(&hosts) {
-        plan.warnings.extend(warning(own, &hosts));
+        plan.warnings.extend(explain_silent_ports(own, &hosts));
     }
 }
 
@@ -29,7 +29,7 @@ struct InfinibandPorts {
 }
 
 impl InfinibandPorts {
-    fn of(facts: &Facts) -> Self {
+    fn from_facts(facts: &Facts) -> Self {
         let mut ports = Self::default();
         let devices = facts.0.get("rdma").and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
         for device in devices.into_iter().flatten().filter(|device| device["bridge"] != true) {
@@ -49,7 +49,7 @@ impl InfinibandPorts {
 }
 
 /// Distinguishes a fabric without a subnet manager from a single faulty port.
-fn warning(own: &InfinibandPorts, all: &[InfinibandPorts]) -> Option<HostWarning> {
+fn explain_silent_ports(own: &InfinibandPorts, all: &[InfinibandPorts]) -> Option<HostWarning> {
     if own.deaf.is_empty() {
         return None;
     }
@@ -58,28 +58,32 @@ fn warning(own: &InfinibandPorts, all: &[InfinibandPorts]) -> Option<HostWarning
     let deaf = all.iter().filter(|ports| !ports.deaf.is_empty()).count();
     let (why, hint) = match (active, deaf) {
         (0, 1) => (
-            format!("{} a link but no subnet manager; one host cannot show whether the fabric has one", named(own)),
-            ASK_MORE,
+            format!(
+                "{} a link but no subnet manager; one host cannot show whether the fabric has one",
+                format_port_names(own)
+            ),
+            MORE_HOSTS_HINT,
         ),
-        (0, deaf) => {
-            (format!("no InfiniBand port of the {deaf} hosts has a subnet manager: the fabric has none"), NO_MANAGER)
-        }
+        (0, deaf) => (
+            format!("no InfiniBand port of the {deaf} hosts has a subnet manager: the fabric has none"),
+            START_MANAGER_HINT,
+        ),
         (active, _) => (
             format!(
                 "{} a link but no subnet manager, while {active} {} of {others} {} {} one: suspect the port or cable of this host",
-                named(own),
+                format_port_names(own),
                 if active == 1 { "port" } else { "ports" },
                 if others == 1 { "host" } else { "hosts" },
                 if active == 1 { "has" } else { "have" },
             ),
-            THIS_HOST,
+            CHECK_CABLE_HINT,
         ),
     };
     Some(HostWarning { why: why.into(), hint: Some(hint.to_owned()) })
 }
 
 /// `mlx5_0/1 has`, `mlx5_0/1, mlx5_1/1 have`.
-fn named(own: &InfinibandPorts) -> String {
+fn format_port_names(own: &InfinibandPorts) -> String {
     let names: Vec<String> = own.deaf.iter().map(|name| format!("`{name}`")).collect();
     format!("{} {}", names.join(", "), if names.len() == 1 { "has" } else { "have" })
 }
@@ -109,13 +113,13 @@ mod tests {
             other(true, "infiniband", "LinkUp"),
             other(false, "infiniband", "Polling"),
         ]);
-        InfinibandPorts::of(&Facts([("rdma".to_owned(), Ok(devices.into()))].into()))
+        InfinibandPorts::from_facts(&Facts([("rdma".to_owned(), Ok(devices.into()))].into()))
     }
 
     /// Returns the warning about the first host.
     fn told(hosts: &[&[(&str, u64)]]) -> Option<(String, String)> {
         let hosts: Vec<InfinibandPorts> = hosts.iter().map(|ports| host(ports)).collect();
-        warning(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
+        explain_silent_ports(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
     }
 
     #[test]
@@ -130,11 +134,11 @@ mod tests {
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, ACTIVE]], None),
             (&[&[], &[]], None),
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, DEAF]], None),
-            (&[&[DEAF, DEAF], &[DEAF, DEAF]], said(fabric, NO_MANAGER)),
-            (&[&[ACTIVE, DEAF], &[ACTIVE, ACTIVE]], said(port, THIS_HOST)),
-            (&[&[ACTIVE, DEAF]], said(own, THIS_HOST)),
-            (&[&[DEAF, DEAF], &[ACTIVE, ACTIVE]], said(rail, THIS_HOST)),
-            (&[&[DEAF]], said(alone, ASK_MORE)),
+            (&[&[DEAF, DEAF], &[DEAF, DEAF]], said(fabric, START_MANAGER_HINT)),
+            (&[&[ACTIVE, DEAF], &[ACTIVE, ACTIVE]], said(port, CHECK_CABLE_HINT)),
+            (&[&[ACTIVE, DEAF]], said(own, CHECK_CABLE_HINT)),
+            (&[&[DEAF, DEAF], &[ACTIVE, ACTIVE]], said(rail, CHECK_CABLE_HINT)),
+            (&[&[DEAF]], said(alone, MORE_HOSTS_HINT)),
         ];
         for (hosts, expected) in table {
             assert_eq!(told(hosts), expected, "{hosts:?}");

@@ -21,7 +21,7 @@ pub(super) struct HostIdentities<'a> {
 impl<'a> HostIdentities<'a> {
     pub fn new(project: &'a Project, seen: &'a [ObservedHost]) -> Self {
         let mut machines: BTreeMap<MachineIdentity<'a>, BTreeSet<&HostName>> = BTreeMap::new();
-        for (machine, seen) in seen.iter().filter_map(|seen| Some((machine(seen)?, seen))) {
+        for (machine, seen) in seen.iter().filter_map(|seen| Some((read_machine_identity(seen)?, seen))) {
             machines.entry(machine).or_default().insert(&seen.host);
         }
         let several = machines.into_iter().filter(|(_, names)| names.len() > 1);
@@ -32,19 +32,19 @@ impl<'a> HostIdentities<'a> {
 
     /// Returns the judgement of every step of a host that is also reached under another name. If forge changed it under
     /// both, it would alternately apply and revert whatever only one name declares.
-    pub fn twin(&self, host: &HostName) -> Option<Assessment> {
+    pub fn assess_duplicate(&self, host: &HostName) -> Option<Assessment> {
         let ([machine, boot, _], names) = self.twins.get(host)?;
-        let others = names.iter().filter(|name| **name != host).map(|name| self.reached(name));
+        let others = names.iter().filter(|name| **name != host).map(|name| self.describe_host(name));
         let reason = format!(
             "{} is the same machine as {}: machine id {machine}, boot {boot}",
-            self.reached(host),
+            self.describe_host(host),
             others.collect::<Vec<_>>().join(", ")
         );
         let hint = "correct the `address` of one of them, or remove one from the inventory";
         Some(Assessment::blocked(BlockClass::Declaration, reason, Value::Null).hint(hint))
     }
 
-    fn reached(&self, host: &HostName) -> String {
+    fn describe_host(&self, host: &HostName) -> String {
         let address = self.project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
         match address == host.as_str() || address.is_empty() {
             true => format!("`{host}`"),
@@ -54,16 +54,19 @@ impl<'a> HostIdentities<'a> {
 
     /// Returns a warning if a host may not be the intended one: it reports the name of another host of the inventory. A
     /// hostname that differs from the inventory but belongs to no other host is fine.
-    pub fn warning(&self, seen: &ObservedHost) -> Option<HostWarning> {
-        let own = text(seen, "identity", "hostname")?;
-        let called = |host: &HostName| host.as_str() == own || short(host.as_str()) == short(own);
+    pub fn check_hostname(&self, seen: &ObservedHost) -> Option<HostWarning> {
+        let own = fact_text(seen, "identity", "hostname")?;
+        let called = |host: &HostName| host.as_str() == own || shorten_hostname(host.as_str()) == shorten_hostname(own);
         let exactly = |host: &&HostName| host.as_str() == own;
-        let shortly = |host: &&HostName| host.as_str() == short(own);
-        let others = || self.project.machines();
+        let shortly = |host: &&HostName| host.as_str() == shorten_hostname(own);
+        let others = || self.project.machine_names();
         let other = others().find(exactly).or_else(|| others().find(shortly)).filter(|_| !called(&seen.host))?;
         Some(HostWarning {
-            why: format!("reports the host name `{own}`, but {} is another host of the inventory", self.reached(other))
-                .into(),
+            why: format!(
+                "reports the host name `{own}`, but {} is another host of the inventory",
+                self.describe_host(other)
+            )
+            .into(),
             hint: Some(
                 "their `address` values may be swapped; `forge facts` shows the identity that each reports".to_owned(),
             ),
@@ -71,16 +74,20 @@ impl<'a> HostIdentities<'a> {
     }
 }
 
-fn short(name: &str) -> &str {
+fn shorten_hostname(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-fn machine(seen: &ObservedHost) -> Option<MachineIdentity<'_>> {
-    let all = [text(seen, "identity", "machine_id")?, text(seen, "boot", "id")?, text(seen, "identity", "hostname")?];
+fn read_machine_identity(seen: &ObservedHost) -> Option<MachineIdentity<'_>> {
+    let all = [
+        fact_text(seen, "identity", "machine_id")?,
+        fact_text(seen, "boot", "id")?,
+        fact_text(seen, "identity", "hostname")?,
+    ];
     seen.is_observed().then_some(all)
 }
 
-fn text<'a>(seen: &'a ObservedHost, fact: &str, field: &str) -> Option<&'a str> {
+fn fact_text<'a>(seen: &'a ObservedHost, fact: &str, field: &str) -> Option<&'a str> {
     let value = seen.facts.0.get(fact)?.as_ref().ok()?.get(field)?.as_str()?;
     (!value.is_empty()).then_some(value)
 }

@@ -19,19 +19,19 @@ pub struct PlanImages {
 
 impl Plan {
     /// Returns the images that the plan's steps run. Those of a chart are known once it is rendered.
-    pub fn images(&self) -> PlanImages {
+    pub fn list_images(&self) -> PlanImages {
         let mut found = PlanImages::default();
         for host in &self.hosts {
             found.silent |= host.host.is_cluster() && host.reach != HostReachability::Observed;
-            host.steps.iter().for_each(|step| found.enter(step, &host.host));
+            host.steps.iter().for_each(|step| found.add_step(step, &host.host));
         }
         found
     }
 }
 
 impl PlanImages {
-    fn enter(&mut self, step: &StepPlan, host: &HostName) {
-        if host.is_cluster() && step.scope == StepScope::Cluster && step.is_open() && step.images.is_empty() {
+    fn add_step(&mut self, step: &StepPlan, host: &HostName) {
+        if host.is_cluster() && step.scope == StepScope::Cluster && step.is_undetermined() && step.images.is_empty() {
             self.open.insert(step.id.clone());
         }
         for image in &step.images {
@@ -66,11 +66,11 @@ mod tests {
 
     #[test]
     fn each_image_is_told_once_and_what_is_lacking_is_named() {
-        let found = plan(&json!("observed")).images();
+        let found = plan(&json!("observed")).list_images();
         assert_eq!(found.images.keys().collect::<Vec<_>>(), ["r/a:1", "r/b:1", "r/c:1"]);
         assert_eq!(found.images["r/a:1"], [StepId::new("base", "a"), StepId::new("base", "b")].into());
         assert_eq!((&found.open, found.silent), (&[StepId::new("base", "open")].into(), false));
         let silent = plan(&json!({ "unreachable": { "why": "it does not answer" } }));
-        assert!(silent.images().silent);
+        assert!(silent.list_images().silent);
     }
 }

@@ -1,10 +1,10 @@
 //! Evaluates one step instance. Planning, the check right before a change, and the verification after it all use this.
 
 use super::ChangeCertainty;
-use super::basis::{canonical, digest, write};
+use super::basis::{digest_text, to_canonical_json, write_canonical};
 use super::case::{HostContext, StepInstance};
-use super::demand::{effective_probe, inputs_of, trace_beside};
-use super::packages::{PackageChanges, is_certain};
+use super::demand::{build_effective_probe, find_restart_inputs, find_trace_path_among};
+use super::packages::{PackageChanges, is_change_certain};
 use crate::config::{ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState, PendingInput};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
@@ -42,52 +42,52 @@ pub struct StepPredictions {
 }
 
 /// Evaluates `turn` against the observed state of its host.
-pub fn judge(
+pub fn assess_step(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     turns: &[StepInstance<'_>],
     ahead: &StepPredictions,
 ) -> StepAssessment {
     let (judgement, until, foresight) = match &turn.expanded.state {
-        ExpansionState::NotApplicable(why) => (not_applicable(why), None, ChangeCertainty::Predicted),
-        ExpansionState::Invalid(diags) => (invalid(case, diags), None, ChangeCertainty::Predicted),
+        ExpansionState::NotApplicable(why) => (not_applicable_assessment(why), None, ChangeCertainty::Predicted),
+        ExpansionState::Invalid(diags) => (invalid_assessment(case, diags), None, ChangeCertainty::Predicted),
         ExpansionState::Deferred(deferred) => {
-            let (judgement, until) = deferral(deferred, turn, ahead);
+            let (judgement, until) = assess_deferred(deferred, turn, ahead);
             (judgement, until, ChangeCertainty::Predicted)
         }
-        ExpansionState::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
+        ExpansionState::Resource(resource) => assess_resource(case, turn, turns, ahead, resource.as_ref()),
     };
-    let basis = basis_of(case, turn, &judgement);
-    StepAssessment { judgement: judgement.scrubbed(case.ground.secrets), basis, until, foresight }
+    let basis = digest_basis(case, turn, &judgement);
+    StepAssessment { judgement: judgement.mask_secrets(case.ground.secrets), basis, until, foresight }
 }
 
-fn of_resource(
+fn assess_resource(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     turns: &[StepInstance<'_>],
     ahead: &StepPredictions,
     resource: &dyn Resource,
 ) -> (Assessment, Option<String>, ChangeCertainty) {
-    let inputs = inputs(case, turn, turns, ahead);
-    let cx = context(case, turn, &inputs, Some(&ahead.predicted));
-    if let Some(why) = without_key(case, &inputs) {
-        return (unknown(why), None, ChangeCertainty::Predicted);
+    let inputs = collect_restart_inputs(case, turn, turns, ahead);
+    let cx = build_resource_context(case, turn, &inputs, Some(&ahead.predicted));
+    if let Some(why) = missing_key_reason(case, &inputs) {
+        return (unknown_assessment(why), None, ChangeCertainty::Predicted);
     }
-    let mut judgement = resource.judge(&case.seen.observation, &cx);
+    let mut judgement = resource.assess(&case.seen.observation, &cx);
     if judgement.verdict == StepVerdict::Change {
         judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(DisruptionClass::D0));
     }
     if judgement.verdict == StepVerdict::Change {
-        let until = rests_on(&judgement, &inputs, ahead);
+        let until = find_uncertain_dependency(&judgement, &inputs, ahead);
         let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
-        return match until.is_some() && is_seen && is_certain(resource, &case.seen.observation) {
+        return match until.is_some() && is_seen && is_change_certain(resource, &case.seen.observation) {
             true => (judgement, until, ChangeCertainty::Certain),
             false => (judgement, until, ChangeCertainty::Predicted),
         };
     }
     if judgement.verdict == StepVerdict::Ok {
-        judgement = with_effective(case, turn, judgement);
+        judgement = assess_effectiveness(case, turn, judgement);
     }
     match &ahead.package {
         Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
@@ -100,26 +100,30 @@ fn of_resource(
 /// Plans to check a resource that matches now again after a package that may change it.
 fn as_precaution(judgement: Assessment, package: &StepId) -> Assessment {
     let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
-    Assessment::change(reason, Vec::new(), DisruptionClass::D0, judgement.basis).predicted()
+    Assessment::change(reason, Vec::new(), DisruptionClass::D0, judgement.basis).mark_predicted()
 }
 
 /// Returns why inputs cannot be compared: digests keyed with the host's key show whether a service started with the
 /// secrets that are declared now, and a recording may lack that key.
-fn without_key(case: &HostContext<'_>, inputs: &[RestartInput]) -> Option<&'static str> {
+fn missing_key_reason(case: &HostContext<'_>, inputs: &[RestartInput]) -> Option<&'static str> {
     let is_secret = inputs.iter().any(|input| input.digest.starts_with("keyed:"));
     let left_out = case.seen.key.as_deref() == Some(crate::probe::KEY_LEFT_OUT);
     (is_secret && left_out).then_some("the recording lacks the host's key, and an input of `restart_on` is secret")
 }
 
 /// Returns the earlier step on which the prediction of a change depends.
-fn rests_on(judgement: &Assessment, inputs: &[RestartInput], ahead: &StepPredictions) -> Option<String> {
+fn find_uncertain_dependency(
+    judgement: &Assessment,
+    inputs: &[RestartInput],
+    ahead: &StepPredictions,
+) -> Option<String> {
     let input = || inputs.iter().rfind(|input| input.changing).map(|input| input.step.clone());
     let before = || ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned());
     input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone())
 }
 
 /// Returns the context in which the resource of a step instance is evaluated and applied.
-pub fn context<'c>(
+pub fn build_resource_context<'c>(
     case: &HostContext<'c>,
     turn: &StepInstance<'_>,
     inputs: &'c [RestartInput],
@@ -127,7 +131,7 @@ pub fn context<'c>(
 ) -> AssessmentContext<'c> {
     AssessmentContext {
         predicted,
-        record: case.record(&turn.expanded.id),
+        record: case.find_record(&turn.expanded.id),
         inputs,
         run: "",
         key: case.seen.key.as_deref(),
@@ -136,75 +140,81 @@ pub fn context<'c>(
 }
 
 /// Returns the inputs that `restart_on` of a step instance names, with the digests of their declarations.
-pub fn inputs(
+pub fn collect_restart_inputs(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     turns: &[StepInstance<'_>],
     ahead: &StepPredictions,
 ) -> Vec<RestartInput> {
-    inputs_of(turn, turns)
+    find_restart_inputs(turn, turns)
         .into_iter()
         .filter_map(|input| {
             let ExpansionState::Resource(resource) = &input.expanded.state else { return None };
-            let paths = resource.inputs();
+            let paths = resource.restart_input_paths();
             Some(RestartInput {
                 step: input.expanded.id.to_string(),
                 changing: ahead.changing.contains(&input.expanded.id)
                     || paths.iter().any(|path| ahead.touched.contains(path)),
-                trace: trace_beside(&paths, input, resource.as_ref()),
+                trace: find_trace_path_among(&paths, input, resource.as_ref()),
                 paths,
-                digest: input_digest(case, &input.expanded, resource.as_ref()),
+                digest: digest_input(case, &input.expanded, resource.as_ref()),
             })
         })
         .collect()
 }
 
 /// Returns those inputs of a step instance that are observed to match: a process cannot have read any other.
-pub fn inputs_that_hold(
+pub fn collect_settled_inputs(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     turns: &[StepInstance<'_>],
 ) -> Vec<RestartInput> {
     let ahead = StepPredictions::default();
-    let verdict = |input: &StepInstance<'_>| judge(case, input, turns, &ahead).judgement.verdict;
-    let named = inputs_of(turn, turns);
+    let verdict = |input: &StepInstance<'_>| assess_step(case, input, turns, &ahead).judgement.verdict;
+    let named = find_restart_inputs(turn, turns);
     let holds = named.into_iter().filter(|input| matches!(verdict(input), StepVerdict::Ok | StepVerdict::Pending));
     let holds: Vec<String> = holds.map(|input| input.expanded.id.to_string()).collect();
-    inputs(case, turn, turns, &ahead).into_iter().filter(|input| holds.contains(&input.step)).collect()
+    collect_restart_inputs(case, turn, turns, &ahead).into_iter().filter(|input| holds.contains(&input.step)).collect()
 }
 
 /// Returns the digest of an input's declaration. Hosts that share a step instance also share the digest, unless it is
 /// keyed.
-fn input_digest(case: &HostContext<'_>, turn: &ExpandedStep, resource: &dyn Resource) -> String {
+fn digest_input(case: &HostContext<'_>, turn: &ExpandedStep, resource: &dyn Resource) -> String {
     if let Some(known) = turn.input_digest.get() {
         return known.clone();
     }
-    let text = canonical(&resource.input_value());
-    match SecretStore::mentions(&text) {
-        true => text_digest(&text, case.ground.secrets, case.seen.key.as_deref()),
-        false => turn.input_digest.get_or_init(|| digest(&text)).clone(),
+    let text = to_canonical_json(&resource.restart_input_value());
+    match SecretStore::has_placeholder(&text) {
+        true => digest_with_key(&text, case.ground.secrets, case.seen.key.as_deref()),
+        false => turn.input_digest.get_or_init(|| digest_text(&text)).clone(),
     }
 }
 
 /// Returns the digest of what a resource declares. If that contains a secret, the digest is keyed with the host's key.
-pub fn desired_digest(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
-    text_digest(&canonical(&resource.desired()), secrets, key)
+pub fn digest_desired(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
+    digest_with_key(&to_canonical_json(&resource.desired_value()), secrets, key)
 }
 
-fn text_digest(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
-    if !SecretStore::mentions(text) {
-        return digest(text);
+fn digest_with_key(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
+    if !SecretStore::has_placeholder(text) {
+        return digest_text(text);
     }
-    let revealed = secrets.reveal(text);
-    let inner = digest(&format!("{}{}", key.unwrap_or_default(), revealed.expose_secret()));
-    format!("keyed:{}", digest(&format!("{}{inner}", key.unwrap_or_default())))
+    let revealed = secrets.reveal_placeholders(text);
+    let inner = digest_text(&format!("{}{}", key.unwrap_or_default(), revealed.expose_secret()));
+    format!("keyed:{}", digest_text(&format!("{}{inner}", key.unwrap_or_default())))
 }
 
 /// Turns the verdict of a configured step into pending if it still waits for a reload or a reboot.
-fn with_effective(case: &HostContext<'_>, turn: &StepInstance<'_>, configured: Assessment) -> Assessment {
+fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configured: Assessment) -> Assessment {
     // A removal is complete once nothing is configured any more: `effective` is about the declared presence.
     let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) else { return configured };
-    let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
+    let judged = case.ground.expander.evaluate_effective(
+        case.host,
+        turn.instance,
+        turn.step,
+        &turn.expanded.id,
+        &case.known_values(),
+    );
     let pending = |basis| Assessment {
         verdict: StepVerdict::Pending,
         ..Assessment::ok(format!("configured, not yet effective: needs {}", effective.by.join(" or ")), basis)
@@ -213,13 +223,15 @@ fn with_effective(case: &HostContext<'_>, turn: &StepInstance<'_>, configured: A
         ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable => configured,
         ConditionOutcome::Fails { .. } => pending(configured.basis),
         ConditionOutcome::Unknown { why, .. } => {
-            Assessment { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
+            Assessment { basis: configured.basis, ..unknown_assessment(&format!("effective state unknown: {why}")) }
         }
-        ConditionOutcome::Check { .. } => match effective_probe(case, turn).map(|probe| check_status(case, &probe)) {
+        ConditionOutcome::Check { .. } => match build_effective_probe(case, turn)
+            .map(|probe| read_check_status(case, &probe))
+        {
             Some(Ok(true)) | None => configured,
             Some(Ok(false)) => pending(configured.basis),
             Some(Err(why)) => {
-                Assessment { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
+                Assessment { basis: configured.basis, ..unknown_assessment(&format!("effective state unknown: {why}")) }
             }
         },
     }
@@ -229,7 +241,7 @@ fn with_effective(case: &HostContext<'_>, turn: &StepInstance<'_>, configured: A
 ///
 /// # Errors
 /// Why the result is unknown: another exit status, or no answer.
-pub fn check_status(case: &HostContext<'_>, probe: &Probe) -> Result<bool, String> {
+pub fn read_check_status(case: &HostContext<'_>, probe: &Probe) -> Result<bool, String> {
     match case.seen.observation.get(probe) {
         Ok(ProbeReading::Output(output)) if output.status == 0 => Ok(true),
         Ok(ProbeReading::Output(output)) if output.status == 1 => Ok(false),
@@ -245,19 +257,19 @@ fn last_line(text: &UntrustedText) -> String {
     text.raw().lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_owned()
 }
 
-fn not_applicable(why: &str) -> Assessment {
+fn not_applicable_assessment(why: &str) -> Assessment {
     Assessment { verdict: StepVerdict::NotApplicable, ..Assessment::ok(why, Value::Null) }
 }
 
-pub(super) fn unknown(why: &str) -> Assessment {
+pub(super) fn unknown_assessment(why: &str) -> Assessment {
     Assessment { verdict: StepVerdict::Unknown, ..Assessment::ok(why, Value::Null) }
 }
 
 /// Blocks a step whose declaration is invalid for the facts of this host. The reason names the location, which may lie
 /// outside of the step.
-fn invalid(case: &HostContext<'_>, diags: &[Diag]) -> Assessment {
+fn invalid_assessment(case: &HostContext<'_>, diags: &[Diag]) -> Assessment {
     let one = |diag: &Diag| match diag.span {
-        Some(span) => format!("{} (at {})", diag.message, case.ground.project.sources.place(span)),
+        Some(span) => format!("{} (at {})", diag.message, case.ground.project.sources.format_location(span)),
         None => diag.message.clone(),
     };
     let reason = diags.iter().map(one).collect::<Vec<_>>().join("; ");
@@ -266,19 +278,25 @@ fn invalid(case: &HostContext<'_>, diags: &[Diag]) -> Assessment {
 }
 
 /// Evaluates a step whose templates need a value that is not known yet: predicted if an earlier step will provide it.
-fn deferral(deferred: &DeferredStep, turn: &StepInstance<'_>, ahead: &StepPredictions) -> (Assessment, Option<String>) {
+fn assess_deferred(
+    deferred: &DeferredStep,
+    turn: &StepInstance<'_>,
+    ahead: &StepPredictions,
+) -> (Assessment, Option<String>) {
     match &deferred.need {
-        PendingInput::Facts => (unknown("facts were not observed"), None),
-        PendingInput::UnknownFact { path, why } => (unknown(&format!("`facts.{path}` is unknown: {why}")), None),
+        PendingInput::Facts => (unknown_assessment("facts were not observed"), None),
+        PendingInput::UnknownFact { path, why } => {
+            (unknown_assessment(&format!("`facts.{path}` is unknown: {why}")), None)
+        }
         PendingInput::Export { recipe, name } => {
             let export = format!("`{name}` of `{recipe}`");
             if !ahead.predicted.will_export(recipe) {
-                return (unknown(&format!("{export} is not known: no step of this plan exports it")), None);
+                return (unknown_assessment(&format!("{export} is not known: no step of this plan exports it")), None);
             }
             let disruption = turn.step.disruption.unwrap_or(DisruptionClass::D0);
             let reason = format!("cannot be evaluated before {export} is exported");
             (
-                Assessment::change(reason, Vec::new(), disruption, Value::Null).predicted(),
+                Assessment::change(reason, Vec::new(), disruption, Value::Null).mark_predicted(),
                 Some(format!("{export} is exported")),
             )
         }
@@ -287,19 +305,19 @@ fn deferral(deferred: &DeferredStep, turn: &StepInstance<'_>, ahead: &StepPredic
 
 /// Returns the basis of a step: a digest over the evaluated attributes and the facts that its templates, `when` and
 /// rules read.
-fn basis_of(case: &HostContext<'_>, turn: &StepInstance<'_>, judgement: &Assessment) -> String {
-    let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, fact_at(case, path)])).collect();
+fn digest_basis(case: &HostContext<'_>, turn: &StepInstance<'_>, judgement: &Assessment) -> String {
+    let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, read_fact(case, path)])).collect();
     // The canonical text of `{ facts, seen }`, without copying the observed attributes.
     let mut text = "{\"facts\":".to_owned();
-    write(&Value::Array(facts), &mut text);
+    write_canonical(&Value::Array(facts), &mut text);
     text.push_str(",\"seen\":");
-    write(&judgement.basis, &mut text);
+    write_canonical(&judgement.basis, &mut text);
     text.push('}');
-    digest(&text)
+    digest_text(&text)
 }
 
 /// Returns a fact by its path; null if it is not known.
-pub(super) fn fact_at(case: &HostContext<'_>, path: &str) -> Value {
+pub(super) fn read_fact(case: &HostContext<'_>, path: &str) -> Value {
     let mut parts = path.split('.');
     let Some(Ok(root)) = parts.next().and_then(|name| case.seen.facts.0.get(name)) else { return Value::Null };
     parts.try_fold(root, |value, part| value.get(part)).cloned().unwrap_or(Value::Null)

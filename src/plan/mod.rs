@@ -27,27 +27,31 @@ mod verify;
 mod walk;
 mod window;
 
-pub use basis::{canonical, digest, digest_of};
+pub use basis::{digest_json, digest_text, to_canonical_json};
 pub use case::{ChosenHosts, HostContext, PlanContext, StepInstance};
-pub use demand::{demand, export_probes, is_input, of_turn, trace, verify_probes};
+pub use demand::{
+    collect_probes, collect_verify_probes, find_trace_path, is_restart_input, list_export_probes, list_step_probes,
+};
 pub use images::PlanImages;
 pub use judge::{
-    StepAssessment, StepPredictions, check_status, context, desired_digest, inputs, inputs_that_hold, judge,
+    StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
+    collect_settled_inputs, digest_desired, read_check_status,
 };
-pub use memory::{identity, left};
+pub use memory::{collect_former_resources, resource_identity};
 pub use model::{
     ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, PredictedEffects, StepPlan,
     UndeclaredResource, VerifyPlan,
 };
-pub use planner::{PlanInputs, hosts_of, plan};
-pub use relied::{Precondition, moved, relied};
+pub use planner::{PlanInputs, list_hosts_in_order, plan};
+pub use relied::{Precondition, collect_preconditions, describe_changed_preconditions};
 pub use rollout::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision as WindowTurn, WindowWaiters};
-pub use scope::{HostExports, choose, exported, published, read_turn};
+pub use scope::{HostExports, choose_hosts, read_exported_values, read_step_exports, to_exported_value};
 pub use seen::{HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason};
-pub use span::{CrossHostEdges, CrossHostWait, StepTable, above};
-pub use stale::{difference, moved_since};
-pub use verify::{check_run, despite, unproven, verification};
-pub use walk::{provided, resource_of, rule, title};
+pub use span::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
+pub use stale::{find_difference, list_stale_steps};
+pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
+pub use walk::{assess_rules, describe_resource, list_provisions, step_title};
 pub use window::{
-    HostWindow, MARK as WINDOW_MARK, PlannedReboot, StepStage, WindowStop, class, futile, left_open, runs_unit,
+    HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,
+    left_open_by, step_disruption,
 };

@@ -1,6 +1,6 @@
 //! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
-use super::window::class;
+use super::window::step_disruption;
 use super::{HostReachability, HostRefusal, HostWindow, Precondition, RolloutPlan, StepStage};
 use crate::model::{DisruptionClass, ExitCode, HostName, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel};
 use crate::resource::AttributeChange;
@@ -138,30 +138,30 @@ pub struct StepPlan {
 
 impl StepPlan {
     /// Returns whether its verdict or its changes could not be determined.
-    pub fn is_open(&self) -> bool {
+    pub fn is_undetermined(&self) -> bool {
         let open =
             |envelope: &PredictedEffects| envelope.foresight == ChangeCertainty::Predicted && self.changes.is_empty();
-        self.verdict == StepVerdict::Unknown || (self.acts() && self.envelope.as_ref().is_some_and(open))
+        self.verdict == StepVerdict::Unknown || (self.will_run() && self.envelope.as_ref().is_some_and(open))
     }
 
     /// Returns whether it acts and its changes are only predicted.
     pub fn is_predicted(&self) -> bool {
         let uncertain = |envelope: &PredictedEffects| envelope.foresight != ChangeCertainty::Certain;
-        self.acts() && self.envelope.as_ref().is_some_and(uncertain)
+        self.will_run() && self.envelope.as_ref().is_some_and(uncertain)
     }
 
     /// Returns whether it cannot run regardless of the steps that it needs: such a step is never reported as waiting.
-    pub fn is_hindered(&self) -> bool {
+    pub fn is_blocked_or_unknown(&self) -> bool {
         matches!(self.verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown)
     }
 
     /// Returns whether only the steps that it needs keep it from running.
     pub fn is_waiting(&self) -> bool {
-        self.waits_for.is_some() && !self.is_hindered()
+        self.waits_for.is_some() && !self.is_blocked_or_unknown()
     }
 
     /// Returns whether apply would act on it.
-    pub fn acts(&self) -> bool {
+    pub fn will_run(&self) -> bool {
         self.verdict == StepVerdict::Change && self.waits_for.is_none() && self.held.is_none()
     }
 }
@@ -261,31 +261,31 @@ pub struct PlanCounts {
 }
 
 impl Plan {
-    pub fn counts(&self) -> PlanCounts {
+    pub fn count_steps(&self) -> PlanCounts {
         let machines = self.hosts.iter().filter(|host| !host.host.is_cluster()).count();
         let mut counts = PlanCounts { hosts: machines, ..PlanCounts::default() };
         for host in &self.hosts {
             counts.unreachable += usize::from(host.reach != HostReachability::Observed);
             match host.host.is_cluster() {
-                true => counts.cluster_changing |= host.changes(),
-                false => counts.changing += usize::from(host.changes()),
+                true => counts.cluster_changing |= host.has_changes(),
+                false => counts.changing += usize::from(host.has_changes()),
             }
-            counts.refused += usize::from(host.changes() && host.refused.is_some());
-            host.steps.iter().for_each(|step| counts.step(step));
-            counts.window(host);
-            host.verify.iter().for_each(|verify| counts.verify(verify));
+            counts.refused += usize::from(host.has_changes() && host.refused.is_some());
+            host.steps.iter().for_each(|step| counts.count_step(step));
+            counts.count_window(host);
+            host.verify.iter().for_each(|verify| counts.count_verification(verify));
         }
         counts
     }
 
     /// Returns everything that could not be evaluated, as lowercase fragments: the `?` of a plan.
-    pub fn unknown(&self) -> Vec<String> {
-        self.hosts.iter().flat_map(HostPlan::unknown).collect()
+    pub fn list_unknowns(&self) -> Vec<String> {
+        self.hosts.iter().flat_map(HostPlan::list_unknowns).collect()
     }
 
     /// Returns the exit code of `plan`. Changes count only with `detailed`.
     pub fn exit_code(&self, detailed: bool) -> ExitCode {
-        let counts = self.counts();
+        let counts = self.count_steps();
         let holds = [
             (counts.blocked + counts.refused > 0, ExitCode::HostsFailed),
             (counts.unreachable > 0, ExitCode::Unreachable),
@@ -294,12 +294,12 @@ impl Plan {
             (detailed && counts.pending > counts.awaited, ExitCode::Pending),
             (detailed && counts.change + counts.held + counts.waiting + counts.windows > 0, ExitCode::Changes),
         ];
-        ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
+        ExitCode::pick_worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
     }
 }
 
 impl PlanCounts {
-    fn step(&mut self, step: &StepPlan) {
+    fn count_step(&mut self, step: &StepPlan) {
         match step.verdict {
             _ if step.is_waiting() => self.waiting += 1,
             _ if step.held.is_some() => self.held += 1,
@@ -313,15 +313,15 @@ impl PlanCounts {
         self.predicted += usize::from(step.is_predicted());
     }
 
-    fn window(&mut self, host: &HostPlan) {
+    fn count_window(&mut self, host: &HostPlan) {
         let Some(window) = &host.window else { return };
-        let awaited = |step: &&StepPlan| step.verdict == StepVerdict::Pending && window.reboots_for(&step.id);
+        let awaited = |step: &&StepPlan| step.verdict == StepVerdict::Pending && window.has_reboot_for(&step.id);
         self.windows += 1;
         self.reboots += window.reboots.len();
         self.awaited += host.steps.iter().filter(awaited).count();
     }
 
-    fn verify(&mut self, verify: &VerifyPlan) {
+    fn count_verification(&mut self, verify: &VerifyPlan) {
         match verify.verdict {
             StepVerdict::Change | StepVerdict::Blocked(_) => self.verify_failed += 1,
             StepVerdict::Unknown => self.verify_unknown += 1,
@@ -332,19 +332,20 @@ impl PlanCounts {
 
 impl HostPlan {
     /// Returns whether the host has changes: steps to run, a reboot, a window to close.
-    pub fn changes(&self) -> bool {
-        self.window.is_some() || self.steps.iter().any(StepPlan::acts)
+    pub fn has_changes(&self) -> bool {
+        self.window.is_some() || self.steps.iter().any(StepPlan::will_run)
     }
 
     /// Returns whether apply would act on the host.
-    pub fn acts(&self) -> bool {
-        self.refused.is_none() && self.changes()
+    pub fn will_run(&self) -> bool {
+        self.refused.is_none() && self.has_changes()
     }
 
     /// Returns everything about the host that could not be evaluated, as lowercase fragments.
-    fn unknown(&self) -> Vec<String> {
+    fn list_unknowns(&self) -> Vec<String> {
         let host = &self.host;
-        let steps = self.steps.iter().filter(|step| step.is_open()).map(|step| format!("`{}` on {host}", step.id));
+        let steps =
+            self.steps.iter().filter(|step| step.is_undetermined()).map(|step| format!("`{}` on {host}", step.id));
         let verify = self.verify.iter().filter(|verify| verify.verdict == StepVerdict::Unknown);
         let verify = verify.map(|verify| format!("verification `{}` of `{}` on {host}", verify.name, verify.recipe));
         let silent = (self.reach != HostReachability::Observed).then(|| format!("{host}, which did not answer"));
@@ -352,18 +353,18 @@ impl HostPlan {
     }
 
     /// Returns the highest disruption of the planned changes.
-    pub fn disruption(&self) -> DisruptionClass {
-        let steps = self.steps.iter().filter(|step| step.acts()).map(|step| step.disruption);
-        steps.chain(self.reboots().then_some(DisruptionClass::D3)).max().unwrap_or_default()
+    pub fn planned_disruption(&self) -> DisruptionClass {
+        let steps = self.steps.iter().filter(|step| step.will_run()).map(|step| step.disruption);
+        steps.chain(self.has_reboots().then_some(DisruptionClass::D3)).max().unwrap_or_default()
     }
 
     /// Returns the highest possible disruption, including steps that cannot be evaluated yet.
-    pub fn at_most(&self) -> DisruptionClass {
-        let steps = self.steps.iter().filter(|step| step.acts()).map(class);
-        steps.chain(self.reboots().then_some(DisruptionClass::D3)).max().unwrap_or_default()
+    pub fn worst_case_disruption(&self) -> DisruptionClass {
+        let steps = self.steps.iter().filter(|step| step.will_run()).map(step_disruption);
+        steps.chain(self.has_reboots().then_some(DisruptionClass::D3)).max().unwrap_or_default()
     }
 
-    fn reboots(&self) -> bool {
+    fn has_reboots(&self) -> bool {
         self.window.as_ref().is_some_and(|window| !window.reboots.is_empty())
     }
 }

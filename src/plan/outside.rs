@@ -22,7 +22,7 @@ pub(super) enum PlannedStepStatus {
 
 impl PlannedStepStatus {
     /// Returns the worst status that satisfies steps that wait for `phase`.
-    pub fn needed(phase: StepPhase) -> Self {
+    pub fn required_for(phase: StepPhase) -> Self {
         match phase {
             StepPhase::Configured => Self::Configured,
             StepPhase::Effective => Self::Through,
@@ -42,7 +42,7 @@ pub(super) struct CrossHostStatus {
 
 impl CrossHostStatus {
     /// Adds the data of one more host.
-    pub fn add(&mut self, own: CrossHostStatus) {
+    pub fn merge_host(&mut self, own: CrossHostStatus) {
         self.exporters.extend(own.exporters);
         own.status.into_iter().for_each(|(step, hosts)| self.status.entry(step).or_default().extend(hosts));
     }
@@ -63,10 +63,10 @@ pub(super) struct CrossHostView<'a> {
 }
 
 impl<'a> CrossHostView<'a> {
-    pub fn hopeful(spans: CrossHostEdges<'a>, observed: BTreeSet<HostName>) -> Self {
+    pub fn new_optimistic(spans: CrossHostEdges<'a>, observed: BTreeSet<HostName>) -> Self {
         let mut sources = BTreeMap::new();
-        for edge in spans.project.graph.edges().iter().filter(|edge| spans.steps.spans(edge)) {
-            let needed = PlannedStepStatus::needed(edge.phase).min(PlannedStepStatus::Through);
+        for edge in spans.project.graph.edges().iter().filter(|edge| spans.steps.crosses_hosts(edge)) {
+            let needed = PlannedStepStatus::required_for(edge.phase).min(PlannedStepStatus::Through);
             let best = sources.entry(edge.from).or_insert(needed);
             *best = needed.min(*best);
         }
@@ -83,14 +83,14 @@ impl<'a> CrossHostView<'a> {
     }
 
     /// Returns whether other hosts wait for a step (`Some`), and if so, whether its recipe must be verified.
-    pub fn waited_for(&self, step: StepIndex) -> Option<bool> {
+    pub fn needs_verification(&self, step: StepIndex) -> Option<bool> {
         self.sources.get(&step).map(|best| *best == PlannedStepStatus::Verified)
     }
 
     /// Takes over the results of a pass. Returns whether they differ, so that plans made before are outdated.
-    pub fn learn(&mut self, told: CrossHostStatus) -> bool {
+    pub fn update_status(&mut self, told: CrossHostStatus) -> bool {
         let news = match std::mem::take(&mut self.hopeful) {
-            true => self.disappoints(&told),
+            true => self.is_worse_than_assumed(&told),
             false => told != self.told,
         };
         self.told = told;
@@ -98,7 +98,7 @@ impl<'a> CrossHostView<'a> {
         news
     }
 
-    fn disappoints(&self, told: &CrossHostStatus) -> bool {
+    fn is_worse_than_assumed(&self, told: &CrossHostStatus) -> bool {
         let worse = |(step, hosts): (&StepIndex, &BTreeMap<HostName, PlannedStepStatus>)| {
             let best = self.sources.get(step).copied().unwrap_or(PlannedStepStatus::Through);
             hosts.values().any(|status| *status > best)
@@ -107,35 +107,36 @@ impl<'a> CrossHostView<'a> {
     }
 
     /// Returns why the dependencies of a step of `host` on other hosts are not satisfied, if they are not.
-    pub fn lacking(&self, host: &HostName, edge: &GraphEdge) -> Option<String> {
-        if !self.spans.steps.spans(edge) {
+    pub fn find_unmet_wait(&self, host: &HostName, edge: &GraphEdge) -> Option<String> {
+        if !self.spans.steps.crosses_hosts(edge) {
             return None;
         }
-        let recipe = &self.spans.project.graph.step(edge.from).recipe;
-        let selection = self.spans.selection(host, recipe).map_or(0, |s| std::sync::Arc::as_ptr(s) as usize);
+        let recipe = &self.spans.project.graph.step_id(edge.from).recipe;
+        let selection = self.spans.find_selection(host, recipe).map_or(0, |s| std::sync::Arc::as_ptr(s) as usize);
         let key = (std::ptr::from_ref(edge) as usize, selection);
         if let Some(known) = self.lacking.read().ok().and_then(|map| map.get(&key).cloned()) {
             return known;
         }
-        let found = self.spans.wait(host, edge).and_then(|wait| self.short_of(&wait));
+        let found = self.spans.find_wait(host, edge).and_then(|wait| self.describe_shortfall(&wait));
         if let Ok(mut map) = self.lacking.write() {
             map.insert(key, found.clone());
         }
         found
     }
 
-    fn short_of(&self, wait: &CrossHostWait) -> Option<String> {
-        let needed = PlannedStepStatus::needed(wait.phase);
+    fn describe_shortfall(&self, wait: &CrossHostWait) -> Option<String> {
+        let needed = PlannedStepStatus::required_for(wait.phase);
         let (there, out): (Vec<_>, Vec<_>) =
-            wait.hosts.iter().cloned().partition(|host| self.status(wait.from, host) <= needed);
-        wait.lacking(there.len(), &out)
+            wait.hosts.iter().cloned().partition(|host| self.step_status(wait.from, host) <= needed);
+        wait.describe_missing(there.len(), &out)
     }
 
     /// Returns whether a step of `host` waits for other hosts.
-    pub fn crosses(&self, graph: &Graph, host: &HostName, step: StepIndex) -> bool {
-        let others =
-            |edge: &GraphEdge| self.spans.wait(host, edge).is_some_and(|wait| wait.hosts.iter().any(|h| h != host));
-        graph.waits_for(step).any(others)
+    pub fn waits_for_other_hosts(&self, graph: &Graph, host: &HostName, step: StepIndex) -> bool {
+        let others = |edge: &GraphEdge| {
+            self.spans.find_wait(host, edge).is_some_and(|wait| wait.hosts.iter().any(|h| h != host))
+        };
+        graph.incoming_edges(step).any(others)
     }
 
     /// Returns whether a host is reachable.
@@ -143,7 +144,7 @@ impl<'a> CrossHostView<'a> {
         self.observed.contains(host)
     }
 
-    fn status(&self, step: StepIndex, host: &HostName) -> PlannedStepStatus {
+    fn step_status(&self, step: StepIndex, host: &HostName) -> PlannedStepStatus {
         let told = self.told.status.get(&step).and_then(|hosts| hosts.get(host)).copied();
         let hope = || self.hopeful && self.is_observed(host);
         told.unwrap_or_else(|| if hope() { PlannedStepStatus::Verified } else { PlannedStepStatus::Stopped })

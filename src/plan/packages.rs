@@ -11,10 +11,10 @@ use crate::resource::Resource;
 
 /// Directories that belong to packages. A package replaces a file there that has the name of one of its own; packages
 /// do not touch the local directories (Debian Policy 9.1.2).
-const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/boot/"];
-const LOCAL: &str = "/usr/local/";
+const PACKAGE_DIRECTORIES: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/boot/"];
+const LOCAL_DIRECTORY: &str = "/usr/local/";
 /// Units of the administrator: those of packages are in `/usr/lib/systemd/system` (systemd.unit(5)).
-const ADMINISTRATORS_UNITS: &str = "/etc/systemd/system/";
+const LOCAL_UNIT_DIRECTORY: &str = "/etc/systemd/system/";
 
 /// The effects of changing package steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,7 +27,7 @@ pub struct PackageChanges {
 
 impl PackageChanges {
     /// Returns the effects on packages of a step that will change.
-    pub fn of_step(step: &StepPlan) -> Self {
+    pub fn from_step(step: &StepPlan) -> Self {
         match &*step.kind {
             "package" => {
                 let versions = || step.changes.iter().filter(|change| !change.attribute.starts_with("hold"));
@@ -43,51 +43,51 @@ impl PackageChanges {
         }
     }
 
-    pub fn any(self) -> bool {
+    pub fn has_changes(self) -> bool {
         self.installs || self.upgrades
     }
 
-    pub fn and(self, other: Self) -> Self {
+    pub fn merge_with(self, other: Self) -> Self {
         Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
     }
 
     /// Returns whether a resource that matches now may differ after these changes.
     pub fn may_undo(self, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
-        let replaced = || resource.inputs().iter().any(|path| is_of_packages(path));
-        let brought = || !resource.inputs().iter().all(|path| path.starts_with(ADMINISTRATORS_UNITS));
+        let replaced = || resource.restart_input_paths().iter().any(|path| is_package_path(path));
+        let brought = || !resource.restart_input_paths().iter().all(|path| path.starts_with(LOCAL_UNIT_DIRECTORY));
         match resource.kind() {
-            "absent" => self.any(),
+            "absent" => self.has_changes(),
             "file" | "line" | "block" | "link" | "unit" => {
-                self.any() && (replaced() || turn.expanded.absent && brought())
+                self.has_changes() && (replaced() || turn.expanded.absent && brought())
             }
             // A newly installed service starts; an upgraded one, or one whose libraries are upgraded, restarts.
-            "service" => self.any() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),
-            _ => self.any() && turn.expanded.absent,
+            "service" => self.has_changes() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),
+            _ => self.has_changes() && turn.expanded.absent,
         }
     }
 }
 
 fn is_stopped(resource: &dyn Resource) -> bool {
-    resource.desired()["state"] == "stopped"
+    resource.desired_value()["state"] == "stopped"
 }
 
 /// Returns whether a change that is needed now is needed unchanged after an earlier package or command.
-pub fn is_certain(resource: &dyn Resource, seen: &Observation) -> bool {
+pub fn is_change_certain(resource: &dyn Resource, seen: &Observation) -> bool {
     match resource.kind() {
         "file" | "line" | "block" | "link" | "unit" | "absent" => {
-            resource.inputs().iter().all(|path| !is_of_packages(path) && is_settled(path, seen))
+            resource.restart_input_paths().iter().all(|path| !is_package_path(path) && is_path_settled(path, seen))
         }
-        "directory" => is_settled(&resource.title(), seen),
+        "directory" => is_path_settled(&resource.title(), seen),
         "user" | "group" | "service" | "command" | "archive" | "artifact" | "installer" | "wait_for" => false,
         _ => true,
     }
 }
 
-fn is_of_packages(path: &str) -> bool {
-    SYSTEM.iter().any(|folder| path.starts_with(folder)) && !path.starts_with(LOCAL)
+fn is_package_path(path: &str) -> bool {
+    PACKAGE_DIRECTORIES.iter().any(|folder| path.starts_with(folder)) && !path.starts_with(LOCAL_DIRECTORY)
 }
 
 /// Returns whether `path` exists, or its directory exists without it.
-fn is_settled(path: &str, seen: &Observation) -> bool {
+fn is_path_settled(path: &str, seen: &Observation) -> bool {
     seen.has_path(path) || path.rsplit_once('/').is_some_and(|(parent, _)| seen.has_path(parent))
 }

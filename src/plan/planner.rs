@@ -1,14 +1,14 @@
 //! Makes a plan from the observed state of hosts.
 
-use super::advice::advice;
+use super::advice::collect_rule_warnings;
 use super::case::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
 use super::model::{HostPlan, Plan, PlanPolicy, StepPlan};
 use super::outside::{CrossHostStatus, CrossHostView};
 use super::span::{CrossHostEdges, StepTable};
-use super::spread::spread;
-use super::undeclared::undeclared;
-use super::verify::verifications;
+use super::spread::map_parallel;
+use super::undeclared::list_undeclared;
+use super::verify::assess_verifications;
 use super::walk::StepPlanner;
 use super::window::{self, WindowScope};
 use super::{ObservedHost, StepInstance, basis, fabric, rollout};
@@ -17,7 +17,7 @@ use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
 
 /// The format version of a plan file.
-const VERSION: u32 = 1;
+const PLAN_VERSION: u32 = 1;
 
 /// The inputs of a plan.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct PlanInputs<'a> {
 
 impl<'a> PlanInputs<'a> {
     /// Returns the context in which the hosts of this plan are evaluated.
-    pub fn ground<'g>(&self, expander: &'g StepExpander<'g>) -> PlanContext<'g>
+    pub fn plan_context<'g>(&self, expander: &'g StepExpander<'g>) -> PlanContext<'g>
     where
         'a: 'g,
     {
@@ -53,64 +53,64 @@ impl<'a> PlanInputs<'a> {
 /// Makes the plan. This is a pure function: equal inputs give equal plans.
 pub fn plan(inputs: &PlanInputs<'_>) -> Plan {
     let expander = StepExpander::new(inputs.project);
-    let ground = inputs.ground(&expander);
+    let ground = inputs.plan_context(&expander);
     let members: BTreeSet<HostName> = inputs.seen.iter().map(|seen| seen.host.clone()).collect();
     let steps = StepTable::new(inputs.project);
     let (project, filter, chosen) = (inputs.project, inputs.filter, inputs.chosen);
     let spans = CrossHostEdges { project, filter, chosen, members: &members, steps: &steps };
     let mut plan = Plan {
-        version: VERSION,
+        version: PLAN_VERSION,
         forge: env!("CARGO_PKG_VERSION").to_owned(),
         cluster: inputs.project.cluster.clone(),
         inventory: inputs.project.inventory.to_string(),
         id: String::new(),
-        simulated: simulated(inputs.project, inputs.seen),
-        hosts: hosts(ground, spans, inputs.seen),
+        simulated: list_simulated_hosts(inputs.project, inputs.seen),
+        hosts: plan_hosts(ground, spans, inputs.seen),
         rollout: Default::default(),
     };
-    fabric::warn(inputs.seen, &mut plan.hosts);
-    plan.rollout = rollout::rollout(inputs.project, &plan.hosts);
-    plan.id = identity(&plan);
+    fabric::add_port_warnings(inputs.seen, &mut plan.hosts);
+    plan.rollout = rollout::build_rollout(inputs.project, &plan.hosts);
+    plan.id = digest_plan(&plan);
     plan
 }
 
 /// Returns the simulated hosts. A host with simulated hardware reports that itself; a sandbox is known to be one before
 /// it is observed.
-fn simulated(project: &Project, seen: &[ObservedHost]) -> Vec<HostName> {
-    let simulated = seen.iter().filter(|seen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated());
+fn list_simulated_hosts(project: &Project, seen: &[ObservedHost]) -> Vec<HostName> {
+    let simulated = seen.iter().filter(|seen| project.is_simulated(&seen.host) || seen.facts.is_hardware_simulated());
     simulated.map(|seen| seen.host.clone()).collect()
 }
 
 /// Plans every host as if all others succeeded, then again with the results of the others, until nothing changes. This
 /// ends soon, because between passes a host can only lose dependencies.
-fn hosts(ground: PlanContext<'_>, spans: CrossHostEdges<'_>, seen: &[ObservedHost]) -> Vec<HostPlan> {
+fn plan_hosts(ground: PlanContext<'_>, spans: CrossHostEdges<'_>, seen: &[ObservedHost]) -> Vec<HostPlan> {
     let observed = seen.iter().filter(|s| s.is_observed()).map(|s| s.host.clone()).collect();
-    let mut outside = CrossHostView::hopeful(spans, observed);
+    let mut outside = CrossHostView::new_optimistic(spans, observed);
     let identities = HostIdentities::new(ground.project, seen);
     loop {
         let mut told = CrossHostStatus::default();
-        let done = spread(seen, |seen| {
+        let done = map_parallel(seen, |seen| {
             let mut own = CrossHostStatus::default();
-            (host_plan(ground, seen, &identities, &outside, &mut own), own)
+            (plan_host(ground, seen, &identities, &outside, &mut own), own)
         });
         let plans = done.into_iter().map(|(plan, own)| {
-            told.add(own);
+            told.merge_host(own);
             plan
         });
         let plans = plans.collect();
-        if !outside.learn(told) {
+        if !outside.update_status(told) {
             return plans;
         }
     }
 }
 
 /// Returns the plan's identity: a digest over its contents, in which each host is digested separately.
-fn identity(plan: &Plan) -> String {
-    let hosts = spread(&plan.hosts, basis::digest_of);
-    basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
+fn digest_plan(plan: &Plan) -> String {
+    let hosts = map_parallel(&plan.hosts, basis::digest_json);
+    basis::digest_json(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
 }
 
-fn host_plan(
+fn plan_host(
     ground: PlanContext<'_>,
     seen: &ObservedHost,
     identities: &HostIdentities<'_>,
@@ -120,26 +120,26 @@ fn host_plan(
     let mut plan = HostPlan {
         host: seen.host.clone(),
         reach: seen.reach.clone(),
-        refused: seen.refused(),
+        refused: seen.refusal_reason(),
         steps: Vec::new(),
         window: None,
         verify: Vec::new(),
-        warnings: identities.warning(seen).into_iter().collect(),
+        warnings: identities.check_hostname(seen).into_iter().collect(),
         undeclared: Vec::new(),
     };
     let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
-    let turns = case.turns();
-    plan.steps = steps(&case, &turns, identities, outside, told, &mut plan.window);
-    plan.warnings.extend(advice(&case));
-    plan.warnings.extend(window::node_left(seen).filter(|_| plan.window.is_none()));
-    plan.verify = verifications(&case, &plan.steps);
-    plan.undeclared = undeclared(&case, &turns);
+    let turns = case.expand_local_steps();
+    plan.steps = plan_steps(&case, &turns, identities, outside, told, &mut plan.window);
+    plan.warnings.extend(collect_rule_warnings(&case));
+    plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
+    plan.verify = assess_verifications(&case, &plan.steps);
+    plan.undeclared = list_undeclared(&case, &turns);
     plan
 }
 
 /// Plans the steps of a host and determines the window that they need. Which units stop in the window, and which steps
 /// are held back with it, is known only after a first pass over the steps.
-fn steps(
+fn plan_steps(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
     identities: &HostIdentities<'_>,
@@ -148,23 +148,23 @@ fn steps(
     window: &mut Option<window::HostWindow>,
 ) -> Vec<StepPlan> {
     let walk = |scope: &WindowScope, told: &mut CrossHostStatus| {
-        StepPlanner::new(case, turns, outside, identities.twin(&case.host.name), scope).run(told)
+        StepPlanner::new(case, turns, outside, identities.assess_duplicate(&case.host.name), scope).plan_steps(told)
     };
     let mut first = CrossHostStatus::default();
-    let mut steps = walk(&WindowScope::unknown(case.ground.policy), &mut first);
-    let scope = WindowScope::of(case, turns, &steps, case.ground.policy);
-    match scope.matters() {
+    let mut steps = walk(&WindowScope::from_policy(case.ground.policy), &mut first);
+    let scope = WindowScope::from_steps(case, turns, &steps, case.ground.policy);
+    match scope.needs_second_pass() {
         true => steps = walk(&scope, told),
-        false => told.add(first),
+        false => told.merge_host(first),
     }
-    let crosses = |index| outside.crosses(case.graph, &case.host.name, index);
-    let opened = window::open(case, turns, &steps, &scope, &crosses);
-    window::enter_stages(turns, &mut steps, &opened.stages);
+    let crosses = |index| outside.waits_for_other_hosts(case.graph, &case.host.name, index);
+    let opened = window::plan_window(case, turns, &steps, &scope, &crosses);
+    window::set_stages(turns, &mut steps, &opened.stages);
     *window = opened.window;
     steps
 }
 
 /// Returns the hosts of a plan, in inventory order.
-pub fn hosts_of<'p>(project: &'p Project, on: &BTreeSet<HostName>) -> Vec<&'p HostName> {
+pub fn list_hosts_in_order<'p>(project: &'p Project, on: &BTreeSet<HostName>) -> Vec<&'p HostName> {
     project.hosts.keys().filter(|host| on.contains(*host)).collect()
 }

@@ -2,9 +2,9 @@
 
 use super::ObservedHost;
 use super::case::{ChosenHosts, HostContext, PlanContext, StepInstance};
-use super::demand::export_probes;
-use super::judge::{StepPredictions, judge};
-use super::walk::rule;
+use super::demand::list_export_probes;
+use super::judge::{StepPredictions, assess_step};
+use super::walk::assess_rules;
 use crate::config::{ExpansionState, ExportedValues, RecipeInstance, RecipeStep, StepExport};
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
@@ -30,20 +30,20 @@ type HostCandidates<'a> = BTreeMap<(StepIndex, usize), Vec<(HostFitness, &'a Hos
 
 /// Chooses the host of each `one` and `fleet` step of each selection: the most suitable of the observed hosts, or the
 /// first of equally suitable ones. The plan decides whether a `one` step may run there while other hosts do not answer.
-pub fn choose(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHosts {
+pub fn choose_hosts(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHosts {
     let mut candidates = HostCandidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
-        if !case.steps().iter().any(|(_, instance, step)| is_chosen(instance, step)) {
+        if !case.list_steps().iter().any(|(_, instance, step)| needs_choice(instance, step)) {
             continue;
         }
-        let turns = case.candidate_turns();
-        for (index, instance, step) in case.steps() {
-            if !is_chosen(instance, step) {
+        let turns = case.expand_candidate_steps();
+        for (index, instance, step) in case.list_steps() {
+            if !needs_choice(instance, step) {
                 continue;
             }
             let selection = std::sync::Arc::as_ptr(&instance.selection) as usize;
-            let fitness = fitness(&case, index, &turns);
+            let fitness = rate_fitness(&case, index, &turns);
             candidates.entry((index, selection)).or_default().push((fitness, &seen.host));
         }
     }
@@ -56,16 +56,17 @@ pub fn choose(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHosts {
 }
 
 /// Returns whether one host is chosen for a step. For a removal none is: it runs on every host.
-fn is_chosen(instance: &RecipeInstance, step: &RecipeStep) -> bool {
+fn needs_choice(instance: &RecipeInstance, step: &RecipeStep) -> bool {
     !instance.absent && matches!(step.scope, StepScope::One | StepScope::Fleet)
 }
 
-fn fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<'_>]) -> HostFitness {
+fn rate_fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<'_>]) -> HostFitness {
     let own: Vec<&StepInstance<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
-    let verdict = |turn: &&StepInstance<'_>| judge(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+    let verdict =
+        |turn: &&StepInstance<'_>| assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
     let verdicts: Vec<StepVerdict> = own.iter().map(verdict).collect();
-    let recorded = |turn: &&StepInstance<'_>| case.made(&turn.expanded.id);
-    match own.first().map(|turn| rule(case, turn.instance)) {
+    let recorded = |turn: &&StepInstance<'_>| case.was_applied(&turn.expanded.id);
+    match own.first().map(|turn| assess_rules(case, turn.instance)) {
         None => HostFitness::Blocked,
         Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::Ok) => HostFitness::Settled,
         Some(_) if own.iter().any(recorded) => HostFitness::Recorded,
@@ -90,21 +91,21 @@ struct ExportSlot {
 }
 
 impl HostExports {
-    pub fn put(&mut self, turn: &StepInstance<'_>, name: &str, host: &HostName, value: Option<Value>) {
+    pub fn set_value(&mut self, turn: &StepInstance<'_>, name: &str, host: &HostName, value: Option<Value>) {
         let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
         slot.each = turn.step.scope == StepScope::Host;
         slot.by_host.insert(host.clone(), value);
     }
 
     /// Drops the exports of a step instance that will not be made on a host: other steps no longer wait for them.
-    pub fn give_up(&mut self, turn: &StepInstance<'_>, host: &HostName) {
-        self.forget(&turn.expanded.id.recipe, turn.step, host);
+    pub fn abandon_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
+        self.abandon_step(&turn.expanded.id.recipe, turn.step, host);
     }
 
     /// Does the same as [`give_up`](Self::give_up) for a step of `recipe`.
     ///
     /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
-    pub fn forget(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
+    pub fn abandon_step(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
         for (name, _) in step.exports.iter().filter(|(_, export)| export.value.is_none()) {
             let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
             if let Some(slot) = slot.filter(|slot| slot.by_host.get(host).is_some_and(Option::is_none)) {
@@ -114,7 +115,7 @@ impl HostExports {
     }
 
     /// Drops the missing exports of a host that left the run: other steps no longer wait for them.
-    pub fn leave(&mut self, host: &HostName) {
+    pub fn abandon_host(&mut self, host: &HostName) {
         for slot in self.0.values_mut().filter(|slot| slot.each) {
             if slot.by_host.get(host).is_some_and(Option::is_none) {
                 slot.by_host.remove(host);
@@ -124,17 +125,17 @@ impl HostExports {
 
     /// Returns the values as templates see them. The export of a `one` or `fleet` step is a single value; that of a
     /// `host` step is a map from host name to value, which stays unknown until every expected host has its value.
-    pub fn exports(&self) -> ExportedValues {
+    pub fn to_exports(&self) -> ExportedValues {
         let mut exports = ExportedValues::new();
         for ((recipe, name), slot) in &self.0 {
-            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.value());
+            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.merged_value());
         }
         exports
     }
 }
 
 impl ExportSlot {
-    fn value(&self) -> Option<Value> {
+    fn merged_value(&self) -> Option<Value> {
         if !self.each {
             return self.by_host.values().flatten().next().cloned();
         }
@@ -148,18 +149,18 @@ impl ExportSlot {
 }
 
 /// Reads the exported values from the observations of hosts.
-pub fn published(ground: PlanContext<'_>, seen: &[ObservedHost], secrets: &mut SecretStore) -> HostExports {
+pub fn read_exported_values(ground: PlanContext<'_>, seen: &[ObservedHost], secrets: &mut SecretStore) -> HostExports {
     let mut published = HostExports::default();
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
-        if !case.steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
+        if !case.list_steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
             continue;
         }
-        let turns = case.turns();
+        let turns = case.expand_local_steps();
         for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
-            read_turn(&case, turn, secrets, &mut published);
-            if !makes(&case, turn, &turns) {
-                published.give_up(turn, &seen.host);
+            read_step_exports(&case, turn, secrets, &mut published);
+            if !may_export(&case, turn, &turns) {
+                published.abandon_instance(turn, &seen.host);
             }
         }
     }
@@ -168,20 +169,20 @@ pub fn published(ground: PlanContext<'_>, seen: &[ObservedHost], secrets: &mut S
 
 /// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
 /// cannot come.
-fn makes(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
-    let verdict = || judge(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+    let verdict = || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
     let deferred = matches!(turn.expanded.state, ExpansionState::Deferred(_));
-    rule(case, turn.instance).is_none() && (deferred || verdict() == StepVerdict::Change)
+    assess_rules(case, turn.instance).is_none() && (deferred || verdict() == StepVerdict::Change)
 }
 
 /// Reads the exports of one step instance from the last observation of its host.
-pub fn read_turn(
+pub fn read_step_exports(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     secrets: &mut SecretStore,
     published: &mut HostExports,
 ) {
-    for (name, probe) in export_probes(case, turn) {
+    for (name, probe) in list_export_probes(case, turn) {
         let Some(export) = turn.step.exports.get(&name) else { continue };
         let text = match case.seen.observation.get(&probe) {
             Ok(ProbeReading::Output(output)) if output.status == 0 => {
@@ -189,21 +190,27 @@ pub fn read_turn(
             }
             _ => None,
         };
-        let value = text.map(|text| exported(export, &turn.expanded.id, &case.host.name, text, secrets));
-        published.put(turn, &name, &case.host.name, value);
+        let value = text.map(|text| to_exported_value(export, &turn.expanded.id, &case.host.name, text, secrets));
+        published.set_value(turn, &name, &case.host.name, value);
     }
     for (name, export) in &turn.step.exports {
         if export.stdout {
-            published.put(turn, name, &case.host.name, None);
+            published.set_value(turn, name, &case.host.name, None);
         } else if let Some(value) = &export.value {
-            let value = case.ground.expander.export_value(case.host, turn.instance, value, &case.known());
-            published.put(turn, name, &case.host.name, value);
+            let value = case.ground.expander.evaluate_export(case.host, turn.instance, value, &case.known_values());
+            published.set_value(turn, name, &case.host.name, value);
         }
     }
 }
 
 /// Returns the value as templates see it: a placeholder if it is secret.
-pub fn exported(export: &StepExport, id: &StepId, host: &HostName, text: String, secrets: &mut SecretStore) -> Value {
+pub fn to_exported_value(
+    export: &StepExport,
+    id: &StepId,
+    host: &HostName,
+    text: String,
+    secrets: &mut SecretStore,
+) -> Value {
     if export.secret {
         let name = format!("export {} of {id} on {host}", export.name);
         return Value::from(secrets.insert(&name, SecretString::from(text)).0);

@@ -24,7 +24,7 @@ impl UnreachableReason {
     }
 
     /// Returns the same text with a placeholder for the address, to group hosts.
-    pub fn of_any_address(&self) -> Self {
+    pub fn without_address(&self) -> Self {
         let Some(address) = self.address.as_ref().map(UntrustedText::raw).filter(|text| !text.is_empty()) else {
             return self.clone();
         };
@@ -110,7 +110,7 @@ pub struct ObservedHost {
 }
 
 impl ObservedHost {
-    pub fn unreachable(host: &HostName, why: UnreachableReason) -> Self {
+    pub fn from_unreachable(host: &HostName, why: UnreachableReason) -> Self {
         Self {
             host: host.clone(),
             reach: HostReachability::Unreachable(why),
@@ -128,10 +128,10 @@ impl ObservedHost {
     }
 
     /// Builds the state from the answers of a host.
-    pub fn observed(host: &HostName, observation: Observation, trips: u32) -> Self {
-        let (records, key) = records(&observation);
+    pub fn from_observation(host: &HostName, observation: Observation, trips: u32) -> Self {
+        let (records, key) = parse_records(&observation);
         let facts = Facts::from_observation(&observation);
-        let (account, window) = (account(&observation), window(&observation));
+        let (account, window) = (read_account(&observation), read_window_mark(&observation));
         Self {
             host: host.clone(),
             reach: HostReachability::Observed,
@@ -149,18 +149,18 @@ impl ObservedHost {
     }
 
     /// Merges later answers.
-    pub fn update(&mut self, later: Observation) {
-        if later.has(&Probe::Records) {
-            (self.records, self.key) = records(&later);
-            self.window = window(&later);
+    pub fn merge_observation(&mut self, later: Observation) {
+        if later.has_answer(&Probe::Records) {
+            (self.records, self.key) = parse_records(&later);
+            self.window = read_window_mark(&later);
         }
-        self.account = account(&later).or(self.account.take());
+        self.account = read_account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
         self.observation.merge(later);
     }
 
     /// Returns the record that `cluster` has of a step. An old record, which names no cluster, counts for any cluster.
-    pub fn record(&self, cluster: &str, step: &str) -> Option<&Value> {
+    pub fn find_record(&self, cluster: &str, step: &str) -> Option<&Value> {
         let records = self.records.get(step)?;
         let of = |wanted: Option<&str>| {
             records.iter().find(|record| record.get("cluster").and_then(Value::as_str) == wanted)
@@ -169,7 +169,7 @@ impl ObservedHost {
     }
 
     /// Returns the run that drained the host's node and has not uncordoned it, if any.
-    pub fn left_drained(&self) -> Option<&UntrustedText> {
+    pub fn drained_by(&self) -> Option<&UntrustedText> {
         match &self.node {
             Some(ObservedNode::Node { left, .. }) => left.as_ref(),
             _ => None,
@@ -181,19 +181,19 @@ impl ObservedHost {
     }
 
     /// Returns why forge may change nothing there, if that is so.
-    pub fn refused(&self) -> Option<HostRefusal> {
+    pub fn refusal_reason(&self) -> Option<HostRefusal> {
         self.account.as_ref().map(|account| HostRefusal::not_root(account.raw()))
     }
 }
 
-fn account(observation: &Observation) -> Option<UntrustedText> {
+fn read_account(observation: &Observation) -> Option<UntrustedText> {
     match observation.get(&Probe::Account) {
         Ok(ProbeReading::Account(ScriptAccount::Other(name))) => Some(name.clone()),
         _ => None,
     }
 }
 
-fn window(observation: &Observation) -> Option<UntrustedText> {
+fn read_window_mark(observation: &Observation) -> Option<UntrustedText> {
     match observation.get(&Probe::Records) {
         Ok(ProbeReading::Records(state)) => state.window.clone(),
         _ => None,
@@ -201,7 +201,7 @@ fn window(observation: &Observation) -> Option<UntrustedText> {
 }
 
 /// Returns the records and the host's key. A record that is not JSON is ignored: the step is evaluated without it.
-fn records(observation: &Observation) -> (BTreeMap<String, Vec<Value>>, Option<String>) {
+fn parse_records(observation: &Observation) -> (BTreeMap<String, Vec<Value>>, Option<String>) {
     let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) else {
         return Default::default();
     };

@@ -24,7 +24,7 @@ pub struct CrossHostWait {
 impl CrossHostWait {
     /// Returns why too few hosts reached the phase, if so: `on 3 hosts, got 2; missing: n2`, or `on n1` if a single
     /// host was expected. `out` are the hosts of this run that did not reach it.
-    pub fn lacking(&self, there: usize, out: &[HostName]) -> Option<String> {
+    pub fn describe_missing(&self, there: usize, out: &[HostName]) -> Option<String> {
         let least = self.least.filter(|least| there < *least)?;
         if let ([one], 1, true) = (&*self.hosts, least, self.cut.is_empty()) {
             return Some(format!("on {one}"));
@@ -34,17 +34,17 @@ impl CrossHostWait {
         }
         let mut text = format!("on {least} {}, got {there}", if least == 1 { "host" } else { "hosts" });
         if !out.is_empty() {
-            text.push_str(&format!("; missing: {}", named(out)));
+            text.push_str(&format!("; missing: {}", format_host_names(out)));
         }
         if !self.cut.is_empty() {
-            text.push_str(&format!("; not in this run: {}", named(&self.cut)));
+            text.push_str(&format!("; not in this run: {}", format_host_names(&self.cut)));
         }
         Some(text)
     }
 }
 
 /// Returns the first names and the number of the remaining ones.
-pub(super) fn named(hosts: &[HostName]) -> String {
+pub(super) fn format_host_names(hosts: &[HostName]) -> String {
     const SHOWN: usize = 8;
     let names: Vec<&str> = hosts.iter().take(SHOWN).map(HostName::as_str).collect();
     match hosts.len().saturating_sub(SHOWN) {
@@ -78,9 +78,9 @@ impl StepTable {
         let mut table = Self { steps: vec![None; count], places: vec![String::new(); count] };
         for recipe in project.recipes.values() {
             for step in &recipe.steps {
-                if let Some(index) = project.graph.find(&recipe.name, &step.name) {
+                if let Some(index) = project.graph.find_step(&recipe.name, &step.name) {
                     table.steps[index.0 as usize] = Some((recipe.clone(), step.clone()));
-                    table.places[index.0 as usize] = project.sources.place(step.span);
+                    table.places[index.0 as usize] = project.sources.format_location(step.span);
                 }
             }
         }
@@ -91,18 +91,18 @@ impl StepTable {
         self.steps.get(index.0 as usize)?.as_ref()
     }
 
-    pub fn step(&self, index: StepIndex) -> Option<&Arc<RecipeStep>> {
+    pub fn find_step(&self, index: StepIndex) -> Option<&Arc<RecipeStep>> {
         self.get(index).map(|(_, step)| step)
     }
 
     /// Returns where a step is declared: `file:line:col`.
-    pub fn place(&self, index: StepIndex) -> &str {
+    pub fn find_location(&self, index: StepIndex) -> &str {
         self.places.get(index.0 as usize).map_or("", String::as_str)
     }
 
     /// Returns whether an edge leads to other hosts.
-    pub fn spans(&self, edge: &GraphEdge) -> bool {
-        let scope = |index| self.step(index).map(|step| step.scope);
+    pub fn crosses_hosts(&self, edge: &GraphEdge) -> bool {
+        let scope = |index| self.find_step(index).map(|step| step.scope);
         let (from, to) = (scope(edge.from), scope(edge.to));
         match (from == Some(StepScope::Cluster), to == Some(StepScope::Cluster)) {
             (true, true) => false,
@@ -118,10 +118,10 @@ impl StepTable {
 
 /// Returns the step that an edge between steps of one host refers to on that host. In written order, a step that does
 /// not run there (it runs on another host or is filtered out) is replaced by the one above it.
-pub fn above(graph: &Graph, edge: &GraphEdge, runs: impl Fn(StepIndex) -> bool) -> Option<StepIndex> {
+pub fn resolve_predecessor(graph: &Graph, edge: &GraphEdge, runs: impl Fn(StepIndex) -> bool) -> Option<StepIndex> {
     let mut at = edge.from;
     while edge.why == DependencyKind::Order && !runs(at) {
-        at = graph.waits_for(at).find(|above| above.why == DependencyKind::Order)?.from;
+        at = graph.incoming_edges(at).find(|above| above.why == DependencyKind::Order)?.from;
     }
     Some(at)
 }
@@ -129,36 +129,38 @@ pub fn above(graph: &Graph, edge: &GraphEdge, runs: impl Fn(StepIndex) -> bool) 
 impl CrossHostEdges<'_> {
     /// Returns the hosts that a step of `host` waits for because of an edge, if any. No step waits for a step that the
     /// filter excludes, and a removal waits for no step.
-    pub fn wait(&self, host: &HostName, edge: &GraphEdge) -> Option<CrossHostWait> {
+    pub fn find_wait(&self, host: &HostName, edge: &GraphEdge) -> Option<CrossHostWait> {
         let (recipe, from) = self.steps.get(edge.from)?;
-        let removal = self.is_removed(host, &self.project.graph.step(edge.to).recipe);
-        if removal || !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
+        let removal = self.is_removed(host, &self.project.graph.step_id(edge.to).recipe);
+        if removal || !self.steps.crosses_hosts(edge) || !self.filter.admits_step(&recipe.name, &from.name) {
             return None;
         }
         let one = matches!(from.scope, StepScope::One | StepScope::Fleet | StepScope::Cluster);
         let counted = match (from.scope, edge.why, host.is_cluster()) {
-            (StepScope::Cluster, ..) => self.project.member().cloned().into_iter().collect(),
+            (StepScope::Cluster, ..) => self.project.cluster_member().cloned().into_iter().collect(),
             // A value belongs to its recipe, regardless of the entry that applies the recipe to a host.
-            (_, DependencyKind::Export, _) => self.having(&recipe.name),
-            (_, _, true) => self.counted_by_cluster(edge, &recipe.name),
-            _ => self.counted(host, &recipe.name),
+            (_, DependencyKind::Export, _) => self.list_hosts_with_recipe(&recipe.name),
+            (_, _, true) => self.list_cluster_counted_hosts(edge, &recipe.name),
+            _ => self.list_counted_hosts(host, &recipe.name),
         };
         let total = counted.len();
         let (hosts, cut): (Vec<_>, Vec<_>) = counted.into_iter().partition(|host| self.members.contains(host));
         let least = match edge.why {
-            DependencyKind::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
+            DependencyKind::Barrier if !one => {
+                self.find_barrier(edge).map(|barrier| barrier.least.resolve_count(total))
+            }
             DependencyKind::Needs | DependencyKind::Order | DependencyKind::Barrier if one => Some(1),
             // A cluster step that needs a step of hosts needs it on all of them, unless declared otherwise.
             DependencyKind::Needs | DependencyKind::Order if host.is_cluster() => Some(total),
             _ => None,
         };
         let chosen = one && from.scope != StepScope::Cluster;
-        let hosts = if chosen { self.chosen_of(edge.from, hosts) } else { hosts };
+        let hosts = if chosen { self.filter_chosen(edge.from, hosts) } else { hosts };
         let cut = if one && !hosts.is_empty() { Vec::new() } else { cut };
         Some(CrossHostWait { from: edge.from, phase: edge.phase, hosts, cut, least })
     }
 
-    fn chosen_of(&self, step: StepIndex, hosts: Vec<HostName>) -> Vec<HostName> {
+    fn filter_chosen(&self, step: StepIndex, hosts: Vec<HostName>) -> Vec<HostName> {
         let chosen = self.chosen.get(&step);
         hosts.into_iter().filter(|host| chosen.is_some_and(|chosen| chosen.contains(host))).collect()
     }
@@ -170,37 +172,37 @@ impl CrossHostEdges<'_> {
 
     /// Returns the hosts that have `recipe`: those of the selection through which `host` has it, or all if `host` does
     /// not have it.
-    fn counted(&self, host: &HostName, recipe: &str) -> Vec<HostName> {
-        match self.selection(host, recipe) {
-            Some(selection) => selection.iter().filter(|host| self.has(host, recipe)).cloned().collect(),
-            None => self.having(recipe),
+    fn list_counted_hosts(&self, host: &HostName, recipe: &str) -> Vec<HostName> {
+        match self.find_selection(host, recipe) {
+            Some(selection) => selection.iter().filter(|host| self.has_recipe(host, recipe)).cloned().collect(),
+            None => self.list_hosts_with_recipe(recipe),
         }
     }
 
     /// Returns the hosts that have `recipe` among those that the waiting cluster recipe is applied to; if there are
     /// none, all hosts that have it.
-    fn counted_by_cluster(&self, edge: &GraphEdge, recipe: &str) -> Vec<HostName> {
-        let own = self.selection(&HostName::cluster(), &self.project.graph.step(edge.to).recipe);
+    fn list_cluster_counted_hosts(&self, edge: &GraphEdge, recipe: &str) -> Vec<HostName> {
+        let own = self.find_selection(&HostName::cluster_api(), &self.project.graph.step_id(edge.to).recipe);
         let own = own.into_iter().flat_map(|own| own.iter());
-        let selected: Vec<HostName> = own.filter(|host| self.has(host, recipe)).cloned().collect();
+        let selected: Vec<HostName> = own.filter(|host| self.has_recipe(host, recipe)).cloned().collect();
         match selected.is_empty() {
-            true => self.having(recipe),
+            true => self.list_hosts_with_recipe(recipe),
             false => selected,
         }
     }
 
     /// Returns all hosts that have `recipe`.
-    fn having(&self, recipe: &str) -> Vec<HostName> {
-        self.project.machines().filter(|host| self.has(host, recipe)).cloned().collect()
+    fn list_hosts_with_recipe(&self, recipe: &str) -> Vec<HostName> {
+        self.project.machine_names().filter(|host| self.has_recipe(host, recipe)).cloned().collect()
     }
 
-    fn has(&self, host: &HostName, recipe: &str) -> bool {
+    fn has_recipe(&self, host: &HostName, recipe: &str) -> bool {
         let own = self.project.instances.get(host);
         own.is_some_and(|own| own.iter().any(|instance| !instance.absent && instance.recipe.name == recipe))
     }
 
     /// Returns the hosts of the entry that applies the recipe to `host`.
-    pub fn selection(&self, host: &HostName, recipe: &str) -> Option<&Arc<Vec<HostName>>> {
+    pub fn find_selection(&self, host: &HostName, recipe: &str) -> Option<&Arc<Vec<HostName>>> {
         let own = self.project.instances.get(host)?;
         own.iter()
             .find(|instance| !instance.absent && instance.recipe.name == recipe)
@@ -208,8 +210,8 @@ impl CrossHostEdges<'_> {
     }
 
     /// Returns the barrier that is declared for an edge.
-    fn barrier(&self, edge: &GraphEdge) -> Option<HostBarrier> {
-        let id = self.project.graph.step(edge.from);
+    fn find_barrier(&self, edge: &GraphEdge) -> Option<HostBarrier> {
+        let id = self.project.graph.step_id(edge.from);
         let (recipe, step) = self.steps.get(edge.to)?;
         let fits = |declared: &&Declared| {
             declared.recipe == *id.recipe && declared.step.as_ref().is_none_or(|step| **step == *id.step)
@@ -236,17 +238,17 @@ mod tests {
             cut: vec![HostName::new("far")],
             least: Some(4),
         };
-        let text = wait.lacking(2, &hosts(1)).unwrap();
+        let text = wait.describe_missing(2, &hosts(1)).unwrap();
         assert_eq!(text, "on 4 hosts, got 2; missing: n0; not in this run: far");
-        assert_eq!(wait.lacking(4, &[]), None);
+        assert_eq!(wait.describe_missing(4, &[]), None);
         let one = CrossHostWait { hosts: hosts(1), cut: Vec::new(), least: Some(1), ..wait.clone() };
-        assert_eq!(one.lacking(0, &hosts(1)).unwrap(), "on n0");
-        assert_eq!(CrossHostWait { least: None, ..wait }.lacking(0, &hosts(1)), None, "an order only");
+        assert_eq!(one.describe_missing(0, &hosts(1)).unwrap(), "on n0");
+        assert_eq!(CrossHostWait { least: None, ..wait }.describe_missing(0, &hosts(1)), None, "an order only");
     }
 
     #[test]
     fn long_lists_are_cut() {
-        assert_eq!(named(&hosts(8)), "n0, n1, n2, n3, n4, n5, n6, n7");
-        assert_eq!(named(&hosts(10)), "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more");
+        assert_eq!(format_host_names(&hosts(8)), "n0, n1, n2, n3, n4, n5, n6, n7");
+        assert_eq!(format_host_names(&hosts(10)), "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more");
     }
 }

@@ -4,15 +4,15 @@ use std::num::NonZero;
 use std::thread::{self, Builder, ScopedJoinHandle};
 
 /// Number of hosts that justify a thread: planning one takes about a tenth of a millisecond.
-const WORTH: usize = 64;
+const ITEMS_PER_THREAD: usize = 64;
 
 /// Does `work` for each item. The result does not depend on the number of threads.
-pub(super) fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    spread_over(cores.min(items.len() / WORTH), items, work)
+    map_on_threads(cores.min(items.len() / ITEMS_PER_THREAD), items, work)
 }
 
-fn spread_over<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+fn map_on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if threads < 2 || items.is_empty() {
         return items.iter().map(work).collect();
     }
@@ -43,16 +43,16 @@ mod tests {
         let items: Vec<u32> = (0..1000).collect();
         let twice: Vec<u32> = items.iter().map(|n| n * 2).collect();
         for threads in [0, 1, 2, 3, 7, 999, 1000, 2000] {
-            assert_eq!(spread_over(threads, &items, |n| n * 2), twice, "{threads}");
+            assert_eq!(map_on_threads(threads, &items, |n| n * 2), twice, "{threads}");
         }
-        assert_eq!(spread(&items, |n| n * 2), twice);
-        assert_eq!(spread_over(4, &[0; 0], |n: &u32| *n), [0; 0]);
+        assert_eq!(map_parallel(&items, |n| n * 2), twice);
+        assert_eq!(map_on_threads(4, &[0; 0], |n: &u32| *n), [0; 0]);
     }
 
     #[test]
     #[should_panic(expected = "number 999")]
     fn a_panic_is_not_lost() {
         let items: Vec<u32> = (0..1000).collect();
-        spread_over(2, &items, |n| assert!(*n < 999, "number {n}"));
+        map_on_threads(2, &items, |n| assert!(*n < 999, "number {n}"));
     }
 }

@@ -2,19 +2,20 @@
 
 use super::RolloutPlan;
 use super::model::{HostPlan, Plan, StepPlan};
-use super::relied::moved;
-use super::window::class;
+use super::relied::describe_changed_preconditions;
+use super::window::step_disruption;
 use crate::model::{HostName, StepId, StepVerdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the steps that depend on a value that changed since `kept` was made, each with that change as a lowercase
 /// fragment. A step that was completed meanwhile depends on nothing any more.
-pub fn moved_since(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, String)> {
+pub fn list_stale_steps(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, String)> {
     let steps: BTreeMap<&StepId, &StepPlan> = now.steps.iter().map(|step| (&step.id, step)).collect();
     let whole = |id: &StepId| kept.steps.iter().any(|step| step.envelope.is_some() && step.id == without_key(id));
-    let planned = kept.steps.iter().filter_map(|step| Some((&step.id, of_step(step, steps.get(&step.id).copied())?)));
+    let planned =
+        kept.steps.iter().filter_map(|step| Some((&step.id, explain_stale_step(step, steps.get(&step.id).copied())?)));
     let known: BTreeSet<&StepId> = kept.steps.iter().map(|step| &step.id).collect();
-    let new = now.steps.iter().filter(|step| step.acts() && !known.contains(&step.id) && !whole(&step.id));
+    let new = now.steps.iter().filter(|step| step.will_run() && !known.contains(&step.id) && !whole(&step.id));
     let new = new.map(|step| (&step.id, "is not in the plan, but would make changes now".to_owned()));
     planned.chain(new).map(|(id, why)| (id.clone(), why)).collect()
 }
@@ -23,17 +24,17 @@ fn without_key(id: &StepId) -> StepId {
     StepId { key: None, ..id.clone() }
 }
 
-fn of_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
-    match kept.acts() {
-        true => of_change(kept, now),
-        false => of_still(kept, now?),
+fn explain_stale_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
+    match kept.will_run() {
+        true => explain_stale_change(kept, now),
+        false => explain_new_change(kept, now?),
     }
 }
 
-const OTHERWISE: &str = "would now make other changes than the plan shows";
+const DIFFERENT_ACTION: &str = "would now make other changes than the plan shows";
 
 /// A step that was to change something.
-fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
+fn explain_stale_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
     let now = match now {
         None if kept.envelope.is_some() => return None,
         None => return Some("is no longer declared, given the host's current facts".to_owned()),
@@ -42,24 +43,24 @@ fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
     match &kept.envelope {
         _ if now.verdict.is_settled() => None,
         // Both were evaluated before any step ran.
-        Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(what_moved(kept, now)),
-        Some(_) if now.envelope.is_some() && !is_shown_alike(kept, now) => Some(OTHERWISE.to_owned()),
+        Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(describe_moved_basis(kept, now)),
+        Some(_) if now.envelope.is_some() && !is_displayed_alike(kept, now) => Some(DIFFERENT_ACTION.to_owned()),
         // The plan showed the most that it may do; this is enforced right before it runs.
-        Some(envelope) => (class(now) > envelope.disruption.max(kept.disruption))
-            .then(|| format!("the plan allows {}, the change is now {}", envelope.disruption, class(now))),
-        None if now.basis != kept.basis => Some(what_moved(kept, now)),
-        None => (!is_shown_alike(kept, now)).then(|| OTHERWISE.to_owned()),
+        Some(envelope) => (step_disruption(now) > envelope.disruption.max(kept.disruption))
+            .then(|| format!("the plan allows {}, the change is now {}", envelope.disruption, step_disruption(now))),
+        None if now.basis != kept.basis => Some(describe_moved_basis(kept, now)),
+        None => (!is_displayed_alike(kept, now)).then(|| DIFFERENT_ACTION.to_owned()),
     }
 }
 
-fn what_moved(kept: &StepPlan, now: &StepPlan) -> String {
+fn describe_moved_basis(kept: &StepPlan, now: &StepPlan) -> String {
     let reason = || format!("its inputs changed; it is `{}` now: {}", now.verdict.name(), now.reason.raw());
-    moved(&kept.before, &now.before).unwrap_or_else(reason)
+    describe_changed_preconditions(&kept.before, &now.before).unwrap_or_else(reason)
 }
 
 /// A step that was not to run.
-fn of_still(kept: &StepPlan, now: &StepPlan) -> Option<String> {
-    if !now.acts() || now.envelope.is_some() {
+fn explain_new_change(kept: &StepPlan, now: &StepPlan) -> Option<String> {
+    if !now.will_run() || now.envelope.is_some() {
         return None;
     }
     let change = |change: &crate::resource::AttributeChange| match (&change.from, &change.to) {
@@ -74,7 +75,7 @@ fn of_still(kept: &StepPlan, now: &StepPlan) -> Option<String> {
     Some(format!("was `{}` in the plan; now {what}", kept.verdict.name()))
 }
 
-fn is_shown_alike(kept: &StepPlan, now: &StepPlan) -> bool {
+fn is_displayed_alike(kept: &StepPlan, now: &StepPlan) -> bool {
     let shown = |step: &StepPlan| {
         (step.kind.clone(), step.title.clone(), step.changes.clone(), step.disruption, step.verdict, step.after.clone())
     };
@@ -83,20 +84,21 @@ fn is_shown_alike(kept: &StepPlan, now: &StepPlan) -> bool {
 
 /// Returns the first difference between a plan that was made again and the saved one. Hosts in `apart` are excluded,
 /// and with them everything that depends on all hosts together.
-pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Option<String> {
+pub fn find_difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Option<String> {
     let names = |plan: &Plan| plan.hosts.iter().map(|host| host.host.clone()).collect::<Vec<_>>();
     if names(kept) != names(again) {
         return Some("its hosts differ".to_owned());
     }
-    if let Some(what) = head_difference(kept, again) {
+    if let Some(what) = compare_headers(kept, again) {
         return Some(what);
     }
     // The inventory may have another path now, and so may all files next to it.
     let elsewhere = kept.inventory != again.inventory;
-    let nowhere = (elsewhere.then(|| without_places(kept)), elsewhere.then(|| without_places(again)));
+    let nowhere = (elsewhere.then(|| strip_locations(kept)), elsewhere.then(|| strip_locations(again)));
     let (kept, again) = (nowhere.0.as_ref().unwrap_or(kept), nowhere.1.as_ref().unwrap_or(again));
     let pairs = kept.hosts.iter().zip(&again.hosts).filter(|(host, _)| !apart.contains(&host.host));
-    let host = pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| of_host(one, other));
+    let host =
+        pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| describe_host_difference(one, other));
     // A host in `apart` is not compared, so it must not be listed there without need.
     let mut same = kept.hosts.iter().filter(|host| apart.contains(&host.host) && again.hosts.contains(host));
     let host = host.or_else(|| same.next().map(|host| format!("`{}` is withheld but depends on no secret", host.host)));
@@ -104,14 +106,14 @@ pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Opti
     let host = host.or_else(|| unknown.map(|host| format!("`{host}` is withheld but is not in the plan")));
     let rollout = match apart.is_empty() {
         true => kept.rollout != again.rollout,
-        false => bounds(&kept.rollout) != bounds(&again.rollout),
+        false => rollout_limits(&kept.rollout) != rollout_limits(&again.rollout),
     };
     host.or_else(|| rollout.then(|| "its rollout differs".to_owned()))
         .or_else(|| (apart.is_empty() && !elsewhere && kept.id != again.id).then(|| "its identity differs".to_owned()))
 }
 
 /// Compares the fields that belong to no host. The inventory may be in another folder now; digests bind its files.
-fn head_difference(kept: &Plan, again: &Plan) -> Option<String> {
+fn compare_headers(kept: &Plan, again: &Plan) -> Option<String> {
     let file = |plan: &Plan| camino::Utf8Path::new(&plan.inventory).file_name().map(str::to_owned);
     let differs = |what: &str, kept: &str, again: &str| Some(format!("its {what} is `{kept}`, not `{again}`"));
     match () {
@@ -124,11 +126,11 @@ fn head_difference(kept: &Plan, again: &Plan) -> Option<String> {
 }
 
 /// Returns the part of a rollout that does not depend on the results of hosts.
-fn bounds(rollout: &RolloutPlan) -> RolloutPlan {
+fn rollout_limits(rollout: &RolloutPlan) -> RolloutPlan {
     RolloutPlan { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
 }
 
-fn without_places(plan: &Plan) -> Plan {
+fn strip_locations(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for host in &mut plan.hosts {
         host.steps.iter_mut().for_each(|step| step.place = Default::default());
@@ -137,7 +139,7 @@ fn without_places(plan: &Plan) -> Plan {
     plan
 }
 
-fn of_host(kept: &HostPlan, again: &HostPlan) -> String {
+fn describe_host_difference(kept: &HostPlan, again: &HostPlan) -> String {
     let step = kept.steps.iter().find(|step| !again.steps.contains(step)).map(|step| &step.id);
     let step = step.or_else(|| again.steps.iter().find(|step| !kept.steps.contains(step)).map(|step| &step.id));
     match step {
@@ -172,7 +174,7 @@ mod tests {
     }
 
     fn moved(kept: StepPlan, now: StepPlan) -> Option<String> {
-        moved_since(&host(vec![kept]), &host(vec![now])).pop().map(|(_, why)| why)
+        list_stale_steps(&host(vec![kept]), &host(vec![now])).pop().map(|(_, why)| why)
     }
 
     fn relied(value: &str) -> serde_json::Value {
@@ -224,7 +226,7 @@ mod tests {
     #[test]
     fn a_step_that_is_new_or_gone_moves_the_host() {
         let (one, other) = (change("1", json!({})), step("t", "change", "1", json!({})));
-        let found = moved_since(&host(vec![one]), &host(vec![other]));
+        let found = list_stale_steps(&host(vec![one]), &host(vec![other]));
         let said: Vec<String> = found.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();
         assert_eq!(
             said,

@@ -2,7 +2,7 @@
 //! about another resource now. forge only reports them: a removal must be declared.
 
 use super::case::{HostContext, StepInstance};
-use super::memory::{self, OwnedClaims, RecordedResource, identity, memories};
+use super::memory::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
 use super::model::UndeclaredResource;
 use crate::config::{ExpandedStep, ExpansionState};
 use crate::model::Value;
@@ -18,24 +18,24 @@ struct DeclaredClaims {
 }
 
 impl DeclaredClaims {
-    fn of(case: &HostContext<'_>) -> Self {
+    fn from_context(case: &HostContext<'_>) -> Self {
         let mut declared = Self::default();
-        case.declared_turns().iter().flat_map(|turns| turns.iter()).for_each(|turn| declared.add(turn));
+        case.expand_declared_steps().iter().flat_map(|turns| turns.iter()).for_each(|turn| declared.add_instance(turn));
         declared
     }
 
-    fn add(&mut self, turn: &ExpandedStep) {
+    fn add_instance(&mut self, turn: &ExpandedStep) {
         let identity = match &turn.state {
-            ExpansionState::Resource(resource) => Some(identity(resource.as_ref())),
+            ExpansionState::Resource(resource) => Some(resource_identity(resource.as_ref())),
             _ => None,
         };
-        identity.iter().for_each(|identity| self.owned.add(identity));
+        identity.iter().for_each(|identity| self.owned.add_identity(identity));
         self.steps.insert(turn.id.to_string(), identity.is_some());
     }
 }
 
 /// Returns the resources in the records of this cluster that are not declared here any more.
-pub(super) fn undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<UndeclaredResource> {
+pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<UndeclaredResource> {
     let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
     let told = |memory: &RecordedResource| UndeclaredResource {
         step: memory.step.as_str().into(),
@@ -43,24 +43,24 @@ pub(super) fn undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> 
         kind: memory.kind.as_str().into(),
         title: memory.title.as_str().into(),
     };
-    forgotten(case, turns).iter().map(told).collect()
+    list_orphaned_resources(case, turns).iter().map(told).collect()
 }
 
 /// Returns the probes that show whether resources that are not declared any more still exist.
-pub(super) fn probes(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> BTreeSet<Probe> {
-    memory::probes(forgotten(case, turns).iter())
+pub(super) fn list_undeclared_probes(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> BTreeSet<Probe> {
+    memory::list_claim_probes(list_orphaned_resources(case, turns).iter())
 }
 
-fn forgotten(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<RecordedResource> {
+fn list_orphaned_resources(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<RecordedResource> {
     if case.seen.records.is_empty() {
         return Vec::new();
     }
-    let (declared, all) = (DeclaredClaims::of(case), memories(case));
-    let gone = |memory: &&RecordedResource| !memory.removed && is_forgotten(case, turns, memory, &declared, &all);
+    let (declared, all) = (DeclaredClaims::from_context(case), list_recorded_resources(case));
+    let gone = |memory: &&RecordedResource| !memory.removed && is_undeclared(case, turns, memory, &declared, &all);
     all.iter().filter(gone).cloned().collect()
 }
 
-fn is_forgotten(
+fn is_undeclared(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
     memory: &RecordedResource,
@@ -74,33 +74,33 @@ fn is_forgotten(
         // Its current resource is unknown, or the step does not apply to the host: assume that the resource is the
         // same.
         Some(false) if memory.latest => false,
-        None if memory.latest && known(case, turns, &memory.step) => false,
+        None if memory.latest && is_step_declared(case, turns, &memory.step) => false,
         None if nameless => true,
-        _ => memory.lost(case, all, &declared.owned),
+        _ => memory.is_orphaned(case, all, &declared.owned),
     }
 }
 
 /// Returns whether the record says that the resource was removed, so that nothing is left to report. Old records say so
 /// only in `value`.
-pub(super) fn removed(record: &Value) -> bool {
+pub(super) fn is_removal_record(record: &Value) -> bool {
     let says = |value: &Value| value.get("absent").and_then(Value::as_bool) == Some(true);
     says(record) || record.get("value").is_some_and(says)
 }
 
 /// Returns whether a step is still declared although it has no such instance now: the filter excludes it, it runs on
 /// another host, or its instances are not known yet.
-fn known(case: &HostContext<'_>, turns: &[StepInstance<'_>], record: &str) -> bool {
+fn is_step_declared(case: &HostContext<'_>, turns: &[StepInstance<'_>], record: &str) -> bool {
     let mut steps = case.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (&i.recipe, step)));
     steps.any(|(recipe, step)| {
         let Some(key) = record.strip_prefix(&format!("{}/{}", recipe.name, step.name)) else { return false };
         match &step.each {
             None => key.is_empty(),
-            Some(_) => key.starts_with('[') && !turns_are_known(turns, &recipe.name, &step.name),
+            Some(_) => key.starts_with('[') && !are_instances_known(turns, &recipe.name, &step.name),
         }
     })
 }
 
-fn turns_are_known(turns: &[StepInstance<'_>], recipe: &str, step: &str) -> bool {
+fn are_instances_known(turns: &[StepInstance<'_>], recipe: &str, step: &str) -> bool {
     let mut own = turns.iter().filter(|t| *t.expanded.id.recipe == *recipe && *t.expanded.id.step == *step).peekable();
     own.peek().is_some()
         && own.all(|turn| !matches!(turn.expanded.state, ExpansionState::Deferred(_) | ExpansionState::Invalid(_)))

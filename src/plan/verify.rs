@@ -1,8 +1,8 @@
 //! Evaluates the `verify` entries of a host's recipes against the observed state.
 
 use super::case::HostContext;
-use super::demand::{check_probe, verify_id};
-use super::judge::check_status;
+use super::demand::{build_check_probe, verify_probe_id};
+use super::judge::read_check_status;
 use super::model::{CheckRun, StepPlan, VerifyPlan};
 use crate::config::{ConditionOutcome, RecipeInstance, RecipeVerification, VerifyTarget};
 use crate::model::{SecretStore, StepVerdict, UntrustedText, Value};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Evaluates the `verify` entries of every recipe of a host. They stay pending for a recipe with steps that do not
 /// match.
-pub(super) fn verifications(case: &HostContext<'_>, steps: &[StepPlan]) -> Vec<VerifyPlan> {
+pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -> Vec<VerifyPlan> {
     let mut list = Vec::new();
     for instance in case.instances().iter().filter(|i| !i.absent) {
         let name = &instance.recipe.name;
@@ -25,16 +25,16 @@ pub(super) fn verifications(case: &HostContext<'_>, steps: &[StepPlan]) -> Vec<V
         for verify in instance.recipe.verify.iter().filter(|v| case.ground.filter.admits_level(v.level)) {
             let judged = match stops {
                 Some(step) => (StepVerdict::Pending, format!("evaluated after `{}` is done", step.id)),
-                None => despite(pending.as_deref(), verification(case, instance, verify)),
+                None => adjust_for_pending(pending.as_deref(), assess_verification(case, instance, verify)),
             };
             list.push(VerifyPlan {
                 recipe: name.clone(),
                 name: verify.name.clone(),
                 verdict: judged.0,
                 reason: judged.1.into(),
-                check: check_run(case, instance, verify, judged.0),
+                check: build_check_run(case, instance, verify, judged.0),
                 level: verify.level,
-                place: case.ground.project.sources.place(verify.span),
+                place: case.ground.project.sources.format_location(verify.span),
             });
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn verifications(case: &HostContext<'_>, steps: &[StepPlan]) -> Vec<V
 
 /// Turns a failed verification into pending while a step of the recipe is configured but not yet effective: it may pass
 /// later.
-pub fn despite(pending: Option<&str>, judged: (StepVerdict, String)) -> (StepVerdict, String) {
+pub fn adjust_for_pending(pending: Option<&str>, judged: (StepVerdict, String)) -> (StepVerdict, String) {
     match (pending, judged) {
         (Some(step), (StepVerdict::Change, why)) => (StepVerdict::Pending, format!("{why}; `{step}` is pending")),
         (_, judged) => judged,
@@ -51,37 +51,38 @@ pub fn despite(pending: Option<&str>, judged: (StepVerdict, String)) -> (StepVer
 }
 
 /// Evaluates one `verify` entry against the observed state.
-pub fn verification(
+pub fn assess_verification(
     case: &HostContext<'_>,
     instance: &Arc<RecipeInstance>,
     verify: &RecipeVerification,
 ) -> (StepVerdict, String) {
-    let (expander, known) = (case.ground.expander, case.known());
-    let judged = match expander.about(case.host, instance, verify, &known) {
-        Some(Ok(asked)) => match found(case, verify, asked) {
-            Ok(found) => expander.verify_found(case.host, instance, verify, &known, found),
+    let (expander, known) = (case.ground.expander, case.known_values());
+    let judged = match expander.resolve_verify_objects(case.host, instance, verify, &known) {
+        Some(Ok(asked)) => match find_objects(case, verify, asked) {
+            Ok(found) => expander.evaluate_verify_with_objects(case.host, instance, verify, &known, found),
             Err(judged) => return judged,
         },
         Some(Err(judged)) => judged,
-        None => expander.verify(case.host, instance, verify, &known),
+        None => expander.evaluate_verify(case.host, instance, verify, &known),
     };
-    let id = verify_id(&instance.recipe.name, &verify.name);
+    let id = verify_probe_id(&instance.recipe.name, &verify.name);
     match &judged {
         ConditionOutcome::Holds { .. } => (StepVerdict::Ok, "passed".to_owned()),
         ConditionOutcome::NotApplicable => (StepVerdict::NotApplicable, "`when` is false".to_owned()),
-        ConditionOutcome::Fails { shown, .. } => (StepVerdict::Change, fails(verify, shown.as_deref())),
+        ConditionOutcome::Fails { shown, .. } => (StepVerdict::Change, describe_failure(verify, shown.as_deref())),
         ConditionOutcome::Unknown { why, .. } => (StepVerdict::Unknown, why.clone()),
-        ConditionOutcome::Check { .. } => match check_probe(&id, &judged, None).map(|probe| check_status(case, &probe))
-        {
-            Some(Ok(true)) | None => (StepVerdict::Ok, "the check exited 0".to_owned()),
-            Some(Ok(false)) => (StepVerdict::Change, "the check exited 1".to_owned()),
-            Some(Err(why)) => (StepVerdict::Unknown, why),
-        },
+        ConditionOutcome::Check { .. } => {
+            match build_check_probe(&id, &judged, None).map(|probe| read_check_status(case, &probe)) {
+                Some(Ok(true)) | None => (StepVerdict::Ok, "the check exited 0".to_owned()),
+                Some(Ok(false)) => (StepVerdict::Change, "the check exited 1".to_owned()),
+                Some(Err(why)) => (StepVerdict::Unknown, why),
+            }
+        }
     }
 }
 
 /// Returns the output of a verification's command if that explains its verdict.
-pub fn check_run(
+pub fn build_check_run(
     case: &HostContext<'_>,
     instance: &Arc<RecipeInstance>,
     verify: &RecipeVerification,
@@ -90,21 +91,21 @@ pub fn check_run(
     if !matches!(verdict, StepVerdict::Change | StepVerdict::Unknown) || verify.about.is_some() {
         return None;
     }
-    let judged = case.ground.expander.verify(case.host, instance, verify, &case.known());
-    let probe = check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None)?;
+    let judged = case.ground.expander.evaluate_verify(case.host, instance, verify, &case.known_values());
+    let probe = build_check_probe(&verify_probe_id(&instance.recipe.name, &verify.name), &judged, None)?;
     let (Probe::Check { script, .. }, Ok(ProbeReading::Output(output))) = (&probe, case.seen.observation.get(&probe))
     else {
         return None;
     };
     let printed = [&output.stdout, &output.stderr].map(|text| text.raw().trim_end()).join("\n");
     Some(CheckRun {
-        command: SecretStore::mask(script.trim()).into(),
+        command: SecretStore::mask_placeholders(script.trim()).into(),
         status: output.status,
-        output: UntrustedText::new(case.ground.secrets.scrub(printed.trim_matches('\n'))).last_lines(),
+        output: UntrustedText::new(case.ground.secrets.scrub_secrets(printed.trim_matches('\n'))).last_lines(),
     })
 }
 
-fn fails(verify: &RecipeVerification, shown: Option<&str>) -> String {
+fn describe_failure(verify: &RecipeVerification, shown: Option<&str>) -> String {
     let expect = verify.expect.as_ref().map(|expect| expect.source.trim().to_owned()).unwrap_or_default();
     let shown = shown.filter(|shown| !shown.is_empty()).map(|shown| format!(" ({shown})"));
     format!("expectation failed: {expect}{}", shown.unwrap_or_default())
@@ -114,7 +115,7 @@ fn fails(verify: &RecipeVerification, shown: Option<&str>) -> String {
 ///
 /// # Errors
 /// The verdict without them: the verification fails if the object does not exist or the API does not serve its kind.
-fn found<'c>(
+fn find_objects<'c>(
     case: &'c HostContext<'_>,
     verify: &RecipeVerification,
     asked: ObjectsQuery,
@@ -136,8 +137,8 @@ fn found<'c>(
 }
 
 /// Returns the first verification of a recipe that does not pass, with the reason.
-pub fn unproven(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<String> {
-    instance.recipe.verify.iter().find_map(|verify| match verification(case, instance, verify) {
+pub fn find_failed_verification(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<String> {
+    instance.recipe.verify.iter().find_map(|verify| match assess_verification(case, instance, verify) {
         (verdict, _) if verdict.is_settled() => None,
         (_, why) => Some(format!("verification `{}`: {why}", verify.name)),
     })

@@ -1,13 +1,13 @@
 //! One pass over the step instances of a host, in order, that carries the predicted effects of earlier ones.
 
 use super::case::{HostContext, StepInstance};
-use super::judge::{StepAssessment, StepPredictions, judge, unknown};
+use super::judge::{StepAssessment, StepPredictions, assess_step, unknown_assessment};
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
 use super::outside::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::packages::PackageChanges;
 use super::relied;
-use super::span::above;
-use super::verify::unproven;
+use super::span::resolve_predecessor;
+use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
 use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
 use crate::graph::{DependencyKind, GraphEdge, StepIndex};
@@ -52,7 +52,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     ) -> Self {
         let mut ahead = StepPredictions::default();
         ahead.predicted.exporters = outside.exporters().clone();
-        let ruled = |i: &Arc<RecipeInstance>| twin.clone().or_else(|| rule(case, i));
+        let ruled = |i: &Arc<RecipeInstance>| twin.clone().or_else(|| assess_rules(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
         let (opaque, packages) = (BTreeSet::new(), BTreeMap::new());
         let (precautions, waits) = (BTreeSet::new(), BTreeSet::new());
@@ -61,28 +61,29 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     }
 
     /// Plans every step instance and publishes the status of the steps that other hosts wait for.
-    pub fn run(mut self, told: &mut CrossHostStatus) -> Vec<StepPlan> {
+    pub fn plan_steps(mut self, told: &mut CrossHostStatus) -> Vec<StepPlan> {
         let turns = self.turns;
         let mut steps = Vec::with_capacity(turns.len());
         for turn in turns {
-            let step = self.turn(turn);
-            if step.acts() && !turn.step.exports.is_empty() && self.case.seen.account.is_none() {
+            let step = self.plan_step(turn);
+            if step.will_run() && !turn.step.exports.is_empty() && self.case.seen.account.is_none() {
                 told.exporters.insert(step.id.recipe.to_string());
             }
             steps.push(step);
         }
-        self.tell(told);
+        self.publish_status(told);
         steps
     }
 
-    fn tell(&self, told: &mut CrossHostStatus) {
+    fn publish_status(&self, told: &mut CrossHostStatus) {
         let graph = self.case.graph;
         for (step, status) in &self.status {
-            let Some(proof) = self.outside.waited_for(*step) else { continue };
-            let proven =
-                proof && *status == PlannedStepStatus::Through && self.unproven(&graph.step(*step).recipe).is_none();
+            let Some(proof) = self.outside.needs_verification(*step) else { continue };
+            let proven = proof
+                && *status == PlannedStepStatus::Through
+                && self.find_failed_verification(&graph.step_id(*step).recipe).is_none();
             let status = match proven {
-                _ if self.refused(*step) => PlannedStepStatus::Stopped,
+                _ if self.is_refused(*step) => PlannedStepStatus::Stopped,
                 true => PlannedStepStatus::Verified,
                 false => *status,
             };
@@ -92,23 +93,23 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
 
     /// Returns whether a step is to change on a host where forge may change nothing: steps that wait for it wait in
     /// vain.
-    fn refused(&self, step: StepIndex) -> bool {
-        let id = self.case.ground.project.graph.step(step);
+    fn is_refused(&self, step: StepIndex) -> bool {
+        let id = self.case.ground.project.graph.step_id(step);
         let changing = || self.ahead.changing.iter().any(|c| c.recipe == id.recipe && c.step == id.step);
         self.case.seen.account.is_some() && changing()
     }
 
-    fn turn(&mut self, turn: &StepInstance<'a>) -> StepPlan {
+    fn plan_step(&mut self, turn: &StepInstance<'a>) -> StepPlan {
         let needed = match self.ahead.changing.is_empty() {
             // No earlier step will change.
             true => Vec::new(),
-            false => self.needed(turn),
+            false => self.list_needed_recipes(turn),
         };
         // A wait does not affect the next wait, and a precaution usually changes nothing.
-        let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait(turn) || !self.waits.contains(id));
-        self.ahead.predicted.after = self.changing_before(&needed, counts).map(ToString::to_string);
-        self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
-        self.ahead.package = self.packages_before(turn, &needed);
+        let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait_step(turn) || !self.waits.contains(id));
+        self.ahead.predicted.after = self.find_change_before(&needed, counts).map(ToString::to_string);
+        self.ahead.opaque = self.find_change_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
+        self.ahead.package = self.find_packages_before(turn, &needed);
         let ruling = match self.ruled.get(&turn.instance.recipe.name) {
             Some(judgement) => StepAssessment {
                 judgement: judgement.clone(),
@@ -116,35 +117,39 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
                 until: None,
                 foresight: ChangeCertainty::Predicted,
             },
-            None => self.asked_everywhere(turn, judge(self.case, turn, self.turns, &self.ahead)),
+            None => self.check_unseen_hosts(turn, assess_step(self.case, turn, self.turns, &self.ahead)),
         };
-        let ruling = window::brought_back(turn, ruling, self.window);
-        let stopped = self.stopped_by(turn);
+        let ruling = window::restore_after_window(turn, ruling, self.window);
+        let stopped = self.find_blocker(turn);
         // A step that matches does not wait for any step.
         let (behind, waits_for) = match ruling.judgement.verdict.is_settled() {
             true => (stopped, None),
             false => (None, stopped),
         };
-        let bases = self.bases(turn, &ruling);
-        let mut step = step_plan(self.outside.spans.steps.place(turn.index), turn, ruling, waits_for);
+        let bases = self.collect_bases(turn, &ruling);
+        let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
         (step.before, step.after) = bases;
-        step.held = self.window.held(&step);
-        self.note(turn, &step, behind);
+        step.held = self.window.held_reason(&step);
+        self.record_outcome(turn, &step, behind);
         step
     }
 
     /// Returns the values that a changing step depends on and the digest of its result, for a plan that is saved.
-    fn bases(&self, turn: &StepInstance<'_>, ruling: &StepAssessment) -> (Vec<relied::Precondition>, Option<String>) {
+    fn collect_bases(
+        &self,
+        turn: &StepInstance<'_>,
+        ruling: &StepAssessment,
+    ) -> (Vec<relied::Precondition>, Option<String>) {
         match self.case.ground.policy.bases && ruling.judgement.verdict == StepVerdict::Change {
-            true => (relied::relied(self.case, turn, &ruling.judgement), relied::after(turn)),
+            true => (relied::collect_preconditions(self.case, turn, &ruling.judgement), relied::digest_declared(turn)),
             false => (Vec::new(), None),
         }
     }
 
     /// Makes a `one` step unknown that would run here but may have run already on a host that is unreachable or not in
     /// this run. A record that it ran here settles that.
-    fn asked_everywhere(&self, turn: &StepInstance<'_>, mut ruling: StepAssessment) -> StepAssessment {
-        let known = || self.case.made(&turn.expanded.id);
+    fn check_unseen_hosts(&self, turn: &StepInstance<'_>, mut ruling: StepAssessment) -> StepAssessment {
+        let known = || self.case.was_applied(&turn.expanded.id);
         if turn.step.scope != StepScope::One
             || turn.instance.absent
             || ruling.judgement.verdict != StepVerdict::Change
@@ -157,7 +162,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let cut: Vec<HostName> = all().filter(|host| !members.contains(*host)).cloned().collect();
         let silent = all().filter(|host| members.contains(*host) && !self.outside.is_observed(host));
         let silent: Vec<HostName> = silent.cloned().collect();
-        if let Some(judgement) = elsewhere(&silent, &cut) {
+        if let Some(judgement) = assess_done_elsewhere(&silent, &cut) {
             ruling.judgement = judgement;
             ruling.until = None;
         }
@@ -165,78 +170,80 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     }
 
     /// Returns the recipes that a step instance depends on: its own, and those that it needs.
-    fn needed(&self, turn: &StepInstance<'_>) -> Vec<&'w str>
+    fn list_needed_recipes(&self, turn: &StepInstance<'_>) -> Vec<&'w str>
     where
         'a: 'w,
     {
         let graph = self.case.graph;
-        let edges = graph.waits_for(turn.index).filter(|edge| edge.why != DependencyKind::After);
-        let mut needed: Vec<&str> = edges.map(|edge| &*graph.step(edge.from).recipe).collect();
-        needed.push(&graph.step(turn.index).recipe);
+        let edges = graph.incoming_edges(turn.index).filter(|edge| edge.why != DependencyKind::After);
+        let mut needed: Vec<&str> = edges.map(|edge| &*graph.step_id(edge.from).recipe).collect();
+        needed.push(&graph.step_id(turn.index).recipe);
         needed.sort_unstable();
         needed.dedup();
         needed
     }
 
     /// Returns the last earlier step of the recipes `needed` that will change.
-    fn changing_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
+    fn find_change_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
         let builds_on = |id: &&StepId| needed.binary_search(&&*id.recipe).is_ok() && admits(id);
         self.ahead.changing.iter().rfind(builds_on)
     }
 
     /// Returns the last earlier step of the recipes `needed` that changes packages, and the changes of all such steps.
     /// A step that runs once for many hosts does not run again because of a package on one of them.
-    fn packages_before(&self, turn: &StepInstance<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
+    fn find_packages_before(&self, turn: &StepInstance<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
         if self.packages.is_empty() || turn.step.scope != StepScope::Host {
             return None;
         }
-        let step = self.changing_before(needed, |id| self.packages.contains_key(id))?;
+        let step = self.find_change_before(needed, |id| self.packages.contains_key(id))?;
         let own = self.packages.iter().filter(|(id, _)| needed.binary_search(&&*id.recipe).is_ok());
-        Some((step.clone(), own.fold(PackageChanges::default(), |all, (_, one)| all.and(*one))))
+        Some((step.clone(), own.fold(PackageChanges::default(), |all, (_, one)| all.merge_with(*one))))
     }
 
     /// Returns the step that keeps `turn` from running.
-    fn stopped_by(&self, turn: &StepInstance<'_>) -> Option<String> {
+    fn find_blocker(&self, turn: &StepInstance<'_>) -> Option<String> {
         let graph = self.case.graph;
-        graph.waits_for(turn.index).find_map(|edge| self.stopped_here(edge).or_else(|| self.stopped_outside(edge)))
+        graph
+            .incoming_edges(turn.index)
+            .find_map(|edge| self.find_local_blocker(edge).or_else(|| self.find_remote_blocker(edge)))
     }
 
-    fn stopped_here(&self, edge: &GraphEdge) -> Option<String> {
+    fn find_local_blocker(&self, edge: &GraphEdge) -> Option<String> {
         let graph = self.case.graph;
         let needed = match edge.why {
             DependencyKind::After | DependencyKind::Restart | DependencyKind::Export | DependencyKind::Barrier => {
                 return None;
             }
             DependencyKind::Order => PlannedStepStatus::Configured,
-            DependencyKind::Needs => PlannedStepStatus::needed(edge.phase).max(PlannedStepStatus::Through),
+            DependencyKind::Needs => PlannedStepStatus::required_for(edge.phase).max(PlannedStepStatus::Through),
         };
-        let at = above(graph, edge, |step| self.status.contains_key(&step))?;
-        let from = graph.step(at);
+        let at = resolve_predecessor(graph, edge, |step| self.status.contains_key(&step))?;
+        let from = graph.step_id(at);
         if *self.status.get(&at)? > needed {
             return Some(self.behind.get(&at).cloned().unwrap_or_else(|| from.to_string()));
         }
-        let proof = edge.phase == StepPhase::Verified && from.recipe != graph.step(edge.to).recipe;
-        let why = proof.then(|| self.unproven(&from.recipe)).flatten()?;
+        let proof = edge.phase == StepPhase::Verified && from.recipe != graph.step_id(edge.to).recipe;
+        let why = proof.then(|| self.find_failed_verification(&from.recipe)).flatten()?;
         Some(format!("{from} ({why})"))
     }
 
-    fn stopped_outside(&self, edge: &GraphEdge) -> Option<String> {
-        let why = self.outside.lacking(&self.case.host.name, edge)?;
-        Some(format!("{} ({why})", self.case.ground.project.graph.step(edge.from)))
+    fn find_remote_blocker(&self, edge: &GraphEdge) -> Option<String> {
+        let why = self.outside.find_unmet_wait(&self.case.host.name, edge)?;
+        Some(format!("{} ({why})", self.case.ground.project.graph.step_id(edge.from)))
     }
 
     /// Returns a verification of a recipe that does not pass here. If the recipe has changes, its verifications run
     /// after them and may pass.
-    fn unproven(&self, recipe: &str) -> Option<String> {
+    fn find_failed_verification(&self, recipe: &str) -> Option<String> {
         if self.ahead.changing.iter().any(|id| *id.recipe == *recipe) {
             return None;
         }
         let instance = self.case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent)?;
-        unproven(self.case, instance)
+        find_failed_verification(self.case, instance)
     }
 
     /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on.
-    fn note(&mut self, turn: &StepInstance<'_>, step: &StepPlan, behind: Option<String>) {
+    fn record_outcome(&mut self, turn: &StepInstance<'_>, step: &StepPlan, behind: Option<String>) {
         let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
         let status = match step.verdict {
             _ if stopped => PlannedStepStatus::Stopped,
@@ -245,7 +252,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
                 PlannedStepStatus::Through
             }
             // Whether a reload makes a change effective is only known afterwards.
-            StepVerdict::Change if window::waits_for_effect(turn, step) => PlannedStepStatus::Configured,
+            StepVerdict::Change if window::has_delayed_effect(turn, step) => PlannedStepStatus::Configured,
             StepVerdict::Change => PlannedStepStatus::Through,
             StepVerdict::Pending => PlannedStepStatus::Configured,
             StepVerdict::Blocked(_) | StepVerdict::Unknown => PlannedStepStatus::Stopped,
@@ -258,36 +265,36 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if step.verdict == StepVerdict::Change && !stopped {
             self.ahead.changing.push(turn.expanded.id.clone());
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
-                self.ahead.touched.extend(resource.inputs());
+                self.ahead.touched.extend(resource.restart_input_paths());
             }
             if matches!(turn.step.kind, "package" | "package_file" | "command") {
                 self.opaque.insert(turn.expanded.id.clone());
             }
-            let packages = PackageChanges::of_step(step);
-            if packages.any() {
+            let packages = PackageChanges::from_step(step);
+            if packages.has_changes() {
                 self.packages.insert(turn.expanded.id.clone(), packages);
             }
             if step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == ChangeCertainty::Precaution) {
                 self.precautions.insert(turn.expanded.id.clone());
             }
-            if is_wait(turn) {
+            if is_wait_step(turn) {
                 self.waits.insert(turn.expanded.id.clone());
             }
-            self.note_removal(turn);
+            self.record_removal(turn);
         }
         // Also if it waits for another step: steps that depend on it are not blocked by that.
         if step.verdict == StepVerdict::Change {
-            self.ahead.predicted.will_exist.extend(provided(turn));
+            self.ahead.predicted.will_exist.extend(list_provisions(turn));
         }
     }
 
-    fn note_removal(&mut self, turn: &StepInstance<'_>) {
+    fn record_removal(&mut self, turn: &StepInstance<'_>) {
         let ExpansionState::Resource(resource) = &turn.expanded.state else { return };
         let predicted = &mut self.ahead.predicted;
         // Removing a user may remove its home, removing an archive the unpacked files.
         predicted.takes_more |= matches!(turn.step.kind, "package" | "package_file" | "command" | "archive" | "user");
         if turn.expanded.absent || turn.step.kind == "absent" {
-            let paths = resource.claims().into_iter().filter(|(kind, _)| *kind == "path");
+            let paths = resource.exclusive_claims().into_iter().filter(|(kind, _)| *kind == "path");
             predicted.will_go.extend(paths.map(|(_, path)| path));
         }
     }
@@ -298,66 +305,76 @@ impl StepPlanner<'_, '_> {
     /// first time.
     fn will_be_effective(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
         let reboots = self.window.may_reboot(self.case.ground.project);
-        let first_load = || window::ways(turn).any(|way| way == "first-load");
-        (reboots && window::is_by_reboot(turn, step)) || (step.verdict == StepVerdict::Change && first_load())
+        let first_load = || window::list_effect_triggers(turn).any(|way| way == "first-load");
+        (reboots && window::needs_reboot(turn, step)) || (step.verdict == StepVerdict::Change && first_load())
     }
 }
 
 /// Returns the judgement of a `one` step that may have run on hosts that were not observed.
-fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Assessment> {
+fn assess_done_elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Assessment> {
     match (silent, cut) {
         ([], []) => None,
         ([], cut) => {
-            let why = format!("it may have run on hosts that are not in this run: {}", super::span::named(cut));
-            Some(unknown(&why).hint("a step of scope `one` runs once for all hosts of its entry: run without `--on`"))
+            let why =
+                format!("it may have run on hosts that are not in this run: {}", super::span::format_host_names(cut));
+            Some(
+                unknown_assessment(&why)
+                    .hint("a step of scope `one` runs once for all hosts of its entry: run without `--on`"),
+            )
         }
         ([one], _) => {
             let why = format!("`{one}` is unreachable, and the step may have run there");
             Some(
-                unknown(&why)
+                unknown_assessment(&why)
                     .hint(format!("bring `{one}` back; if the step never ran there, remove it from the entry's `on`")),
             )
         }
         (many, _) => {
-            let names = super::span::named(many);
+            let names = super::span::format_host_names(many);
             let why = format!("hosts are unreachable, and the step may have run on one of them: {names}");
-            Some(unknown(&why).hint("bring them back; if the step never ran there, remove them from the entry's `on`"))
+            Some(
+                unknown_assessment(&why)
+                    .hint("bring them back; if the step never ran there, remove them from the entry's `on`"),
+            )
         }
     }
 }
 
-fn is_wait(turn: &StepInstance<'_>) -> bool {
+fn is_wait_step(turn: &StepInstance<'_>) -> bool {
     turn.step.kind == "wait_for"
 }
 
 /// Returns what a step instance provides: by its resource, and by the `provides` of its step.
-pub fn provided(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
+pub fn list_provisions(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
     if turn.expanded.absent {
         return Vec::new();
     }
     let mut provided = turn.step.provides.clone();
     if let ExpansionState::Resource(resource) = &turn.expanded.state {
-        provided.extend(resource.provides());
+        provided.extend(resource.provided_items());
     }
     provided
 }
 
 /// Returns the judgement of all steps of a recipe here if one of its rules fails or could not be evaluated.
-pub fn rule(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<Assessment> {
+pub fn assess_rules(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<Assessment> {
     if instance.absent {
         return None;
     }
-    let judge = |rule| case.ground.expander.rule(case.host, instance, rule, &case.known());
+    let judge = |rule| case.ground.expander.evaluate_rule(case.host, instance, rule, &case.known_values());
     let mut open = None;
     for (rule, class) in instance.recipe.rules.iter().filter_map(|rule| Some((rule, rule.class?))) {
         match judge(rule) {
             ConditionOutcome::Fails { .. } => {
-                let reason = format!("{} ({})", rule.otherwise, places(case.ground.project, instance, rule));
+                let reason =
+                    format!("{} ({})", rule.otherwise, format_rule_locations(case.ground.project, instance, rule));
                 return Some(Assessment::blocked(class, reason, Value::Null));
             }
             ConditionOutcome::Unknown { why, .. } => {
-                let places = || places(case.ground.project, instance, rule);
-                open.get_or_insert_with(|| unknown(&format!("a rule could not be evaluated: {why} ({})", places())));
+                let places = || format_rule_locations(case.ground.project, instance, rule);
+                open.get_or_insert_with(|| {
+                    unknown_assessment(&format!("a rule could not be evaluated: {why} ({})", places()))
+                });
             }
             ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable | ConditionOutcome::Check { .. } => {}
         }
@@ -366,18 +383,23 @@ pub fn rule(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<As
 }
 
 /// Returns where a rule is declared, and where the inventory applies its recipe.
-pub fn places(project: &Project, instance: &RecipeInstance, rule: &RecipeRule) -> String {
-    let place = |span| project.sources.place(span);
+pub fn format_rule_locations(project: &Project, instance: &RecipeInstance, rule: &RecipeRule) -> String {
+    let place = |span| project.sources.format_location(span);
     format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
 }
 
-fn step_plan(place: &str, turn: &StepInstance<'_>, ruling: StepAssessment, waits_for: Option<String>) -> StepPlan {
-    let title = title(turn);
+fn build_step_plan(
+    place: &str,
+    turn: &StepInstance<'_>,
+    ruling: StepAssessment,
+    waits_for: Option<String>,
+) -> StepPlan {
+    let title = step_title(turn);
     let judgement = ruling.judgement;
     let envelope = ruling.until.map(|until| PredictedEffects {
         until: until.into(),
-        disruption: at_most(turn, &judgement, ruling.foresight),
-        resource: resource_of(turn).into(),
+        disruption: worst_case_disruption(turn, &judgement, ruling.foresight),
+        resource: describe_resource(turn).into(),
         foresight: ruling.foresight,
     });
     StepPlan {
@@ -407,7 +429,11 @@ fn step_plan(place: &str, turn: &StepInstance<'_>, ruling: StepAssessment, waits
 
 /// Returns the highest disruption of a step that cannot be evaluated yet. A unit that does not exist yet may already
 /// run once its package is installed, and then restarts with its configuration: nothing uses it yet.
-fn at_most(turn: &StepInstance<'_>, judgement: &Assessment, foresight: ChangeCertainty) -> DisruptionClass {
+fn worst_case_disruption(
+    turn: &StepInstance<'_>,
+    judgement: &Assessment,
+    foresight: ChangeCertainty,
+) -> DisruptionClass {
     let restarts = !turn.expanded.absent && !turn.step.restart_on.is_empty();
     match turn.step.kind == "service" && (restarts || foresight == ChangeCertainty::Precaution) {
         true => judgement.disruption.max(DisruptionClass::D1).max(turn.step.disruption.unwrap_or(DisruptionClass::D0)),
@@ -416,16 +442,16 @@ fn at_most(turn: &StepInstance<'_>, judgement: &Assessment, foresight: ChangeCer
 }
 
 /// Returns the resource that an envelope names: `file /etc/motd`.
-pub fn resource_of(turn: &StepInstance<'_>) -> String {
-    format!("{} {}", turn.step.kind, title(turn).raw())
+pub fn describe_resource(turn: &StepInstance<'_>) -> String {
+    format!("{} {}", turn.step.kind, step_title(turn).raw())
 }
 
 /// Returns the resource of a step instance, as far as it is known.
-pub fn title(turn: &StepInstance<'_>) -> UntrustedText {
+pub fn step_title(turn: &StepInstance<'_>) -> UntrustedText {
     let text = match &turn.expanded.state {
         ExpansionState::Resource(resource) => resource.title(),
         ExpansionState::Deferred(deferred) => deferred.title.clone().unwrap_or_else(|| turn.step.name.clone()),
         _ => turn.step.name.clone(),
     };
-    SecretStore::mask(&text).into()
+    SecretStore::mask_placeholders(&text).into()
 }

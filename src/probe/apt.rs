@@ -1,6 +1,6 @@
 //! apt's offers: one `apt-cache policy` for the names that need it. It adds to dpkg's answers.
 
-use super::package::amend;
+use super::package::amend_answers;
 use super::section::{ProbeSection, SectionOutput};
 use super::{AptOfferPolicy, Observation, Probe};
 use crate::script::ShellFragment;
@@ -45,21 +45,21 @@ forge_policy $a
 forge_offers"#;
 
 /// The reason for unknown offers that are not needed.
-const UNASKED: &str = "apt was not asked";
+const APT_NOT_ASKED: &str = "apt was not asked";
 
-pub(crate) fn section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`apt-cache`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`apt-cache`", probes, read_answers);
     section.before = listing.clone();
     section.cap = 65_536 * section.probes.len() as u64;
     section.timeout_s = 30;
     section.body = section.body.code(SNIPPET);
-    let needs: Vec<(&str, &str)> = section.probes.iter().filter_map(need).collect();
+    let needs: Vec<(&str, &str)> = section.probes.iter().filter_map(offer_request).collect();
     section.body = needs.iter().fold(section.body, |body, (name, version)| body.word(*name).word(*version));
     (!section.probes.is_empty()).then_some(section)
 }
 
 /// Returns the name to query and the version that makes the query unnecessary, empty for any.
-fn need(probe: &Probe) -> Option<(&str, &str)> {
+fn offer_request(probe: &Probe) -> Option<(&str, &str)> {
     match probe {
         Probe::Package { offers: AptOfferPolicy::Unneeded, .. } => None,
         Probe::Package { name, offers: AptOfferPolicy::UnlessInstalled } => Some((name, "")),
@@ -75,20 +75,20 @@ struct AptOffer {
     available: Vec<String>,
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    if !raw.is_whole(&[0]) {
-        let why = raw.lack(section).why;
-        return amend(section, out, |_, state| state.offers_unknown = Some(why.clone()));
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    if !raw.is_complete(&[0]) {
+        let why = raw.explain_missing(section).why;
+        return amend_answers(section, out, |_, state| state.offers_unknown = Some(why.clone()));
     }
     let stdout = String::from_utf8_lossy(&raw.stdout);
     let (asked, rest) = stdout.split_once('\n').unwrap_or_default();
     let (native, policy) = rest.split_once('\n').unwrap_or_default();
     let asked: BTreeSet<&str> = asked.split_whitespace().collect();
     let native = format!(":{native}");
-    let offers = parse(policy);
-    amend(section, out, |name, state| {
+    let offers = parse_policy(policy);
+    amend_answers(section, out, |name, state| {
         if !asked.contains(name) {
-            state.offers_unknown = Some(UNASKED.to_owned());
+            state.offers_unknown = Some(APT_NOT_ASKED.to_owned());
         }
         // apt omits the native architecture in its output.
         if let Some(offer) = offers.get(name.strip_suffix(&native).unwrap_or(name)) {
@@ -100,7 +100,7 @@ fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
 
 /// Parses the output of `apt-cache policy`: names have no indent, `Candidate:` is indented by two, versions by five and
 /// their sources by eight. A version whose only source is dpkg's status is not offered.
-fn parse(text: &str) -> BTreeMap<&str, AptOffer> {
+fn parse_policy(text: &str) -> BTreeMap<&str, AptOffer> {
     let mut offers: BTreeMap<&str, AptOffer> = BTreeMap::new();
     let (mut name, mut version) = ("", None);
     for line in text.lines() {

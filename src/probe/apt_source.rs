@@ -17,21 +17,21 @@ printf 'end\0'
 }
 forge_sources"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("apt's sources", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("apt's sources", probes, read_answers);
     section.body = section.body.code(SNIPPET);
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let entries = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let entries = if raw.is_complete(&[0]) { parse_sources(&raw.stdout) } else { None };
     for probe in &section.probes {
         let answer = entries.clone().map(ProbeReading::AptSources);
-        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
-fn parse(stdout: &[u8]) -> Option<Vec<AptEntry>> {
+fn parse_sources(stdout: &[u8]) -> Option<Vec<AptEntry>> {
     let mut fields = NulFields::new(stdout);
     let mut entries = Vec::new();
     loop {
@@ -40,16 +40,20 @@ fn parse(stdout: &[u8]) -> Option<Vec<AptEntry>> {
             return Some(entries);
         }
         let (path, text) = (String::from_utf8_lossy(path), String::from_utf8_lossy(fields.next()?));
-        entries.extend(if path.ends_with(".sources") { stanzas(&path, &text) } else { lines(&path, &text) });
+        entries.extend(if path.ends_with(".sources") {
+            parse_deb822_file(&path, &text)
+        } else {
+            parse_one_line_file(&path, &text)
+        });
     }
 }
 
 /// One-line style: `deb [options] uri suite [component …]`.
-fn lines(path: &str, text: &str) -> Vec<AptEntry> {
-    text.lines().filter_map(|line| one_line(path, line.split('#').next().unwrap_or_default())).collect()
+fn parse_one_line_file(path: &str, text: &str) -> Vec<AptEntry> {
+    text.lines().filter_map(|line| parse_one_line_entry(path, line.split('#').next().unwrap_or_default())).collect()
 }
 
-fn one_line(path: &str, line: &str) -> Option<AptEntry> {
+fn parse_one_line_entry(path: &str, line: &str) -> Option<AptEntry> {
     let (kind, rest) = line.trim().split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
     let (options, rest) = match rest.strip_prefix('[') {
@@ -72,7 +76,7 @@ fn one_line(path: &str, line: &str) -> Option<AptEntry> {
 }
 
 /// deb822 style: stanzas between empty lines; a line that begins with a blank continues the field above.
-fn stanzas(path: &str, text: &str) -> Vec<AptEntry> {
+fn parse_deb822_file(path: &str, text: &str) -> Vec<AptEntry> {
     let mut stanzas: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some(stanza) = stanzas.last_mut() else { continue };
@@ -87,10 +91,10 @@ fn stanzas(path: &str, text: &str) -> Vec<AptEntry> {
             stanza.push((key.trim().to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
-    stanzas.iter().filter_map(|fields| stanza(path, fields)).collect()
+    stanzas.iter().filter_map(|fields| parse_stanza(path, fields)).collect()
 }
 
-fn stanza(path: &str, fields: &[(String, String)]) -> Option<AptEntry> {
+fn parse_stanza(path: &str, fields: &[(String, String)]) -> Option<AptEntry> {
     let of = |name: &str| fields.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str());
     let words = |name: &str| of(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let enabled = !matches!(of("enabled"), "no" | "false" | "0" | "off" | "without" | "disable");
@@ -109,7 +113,7 @@ mod tests {
     use crate::probe::section::testing::{answers, printed};
 
     fn read_from(stdout: &str) -> Result<Vec<AptEntry>, crate::probe::UnansweredReason> {
-        let seen = answers(&section(vec![Probe::AptSources]).expect("a section"), &printed(stdout));
+        let seen = answers(&build_section(vec![Probe::AptSources]).expect("a section"), &printed(stdout));
         seen.get(&Probe::AptSources).map(|reading| match reading {
             ProbeReading::AptSources(entries) => entries.clone(),
             other => panic!("{other:?}"),

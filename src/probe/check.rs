@@ -7,7 +7,7 @@ use crate::script::ShellFragment;
 use std::time::Duration;
 
 /// Maximum bytes of a check's stdout that are kept.
-pub(crate) const CAP: u64 = 262_144;
+pub(crate) const CHECK_OUTPUT_CAP: u64 = 262_144;
 
 /// Maximum bytes of a check's text: the kernel accepts 131,072 as one argument, and secrets are inserted later.
 pub(crate) const SCRIPT_CAP: usize = 98_304;
@@ -74,15 +74,15 @@ impl From<Option<Duration>> for ProbeCheckOptions {
 }
 
 impl ProbeCheckOptions {
-    fn limit_s(self) -> u64 {
+    fn limit_seconds(self) -> u64 {
         self.limit.map_or(CHECK_LIMIT_S, |limit| limit.as_secs_f64().ceil() as u64)
     }
 }
 
 /// Builds the section of a check; `None` for other probes.
-pub(crate) fn section(probe: &Probe, checks: ProbeCheckOptions) -> Option<ProbeSection> {
+pub(crate) fn build_section(probe: &Probe, checks: ProbeCheckOptions) -> Option<ProbeSection> {
     let Probe::Check { script, user, cwd, env, timeout_s, .. } = probe else { return None };
-    let mut section = ProbeSection::new("the check", vec![probe.clone()], read);
+    let mut section = ProbeSection::new("the check", vec![probe.clone()], read_answers);
     let set =
         |body: ShellFragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
     let start = match checks.confined {
@@ -91,51 +91,52 @@ pub(crate) fn section(probe: &Probe, checks: ProbeCheckOptions) -> Option<ProbeS
     };
     let body = env.iter().fold(start, set);
     let body = body.code("forge_check").word(user.as_deref().unwrap_or(""));
-    section.body = section.body.then(body.word(cwd.as_deref().unwrap_or("/")).word(script));
-    section.timeout_s = timeout_s.unwrap_or(checks.limit_s()).max(1);
-    section.cap = CAP;
+    section.body = section.body.append_fragment(body.word(cwd.as_deref().unwrap_or("/")).word(script));
+    section.timeout_s = timeout_s.unwrap_or(checks.limit_seconds()).max(1);
+    section.cap = CHECK_OUTPUT_CAP;
     section.foreign = true;
     Some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     for probe in &section.probes {
-        out.insert(probe.clone(), answer(section, raw, probe).map(ProbeReading::Output));
+        out.insert(probe.clone(), read_answer(section, raw, probe).map(ProbeReading::Output));
     }
 }
 
-fn answer(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> Result<ProbeOutput, UnansweredReason> {
+fn read_answer(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> Result<ProbeOutput, UnansweredReason> {
     match raw.end {
-        SectionEnd::Exited(status) if raw.began => Ok(output(raw, status)),
-        SectionEnd::TimedOut => Err(raw.lack(section)),
-        SectionEnd::Exited(_) => Err(not_begun(section, raw, probe)),
+        SectionEnd::Exited(status) if raw.began => Ok(build_output(raw, status)),
+        SectionEnd::TimedOut => Err(raw.explain_missing(section)),
+        SectionEnd::Exited(_) => Err(explain_not_started(section, raw, probe)),
     }
 }
 
-fn not_begun(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> UnansweredReason {
+fn explain_not_started(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> UnansweredReason {
     let said = String::from_utf8_lossy(&raw.stderr);
     match probe {
-        _ if said.contains("forge-missing ") => raw.lack(section),
-        _ if said.contains("forge-unconfined ") || is_refused(&said) => unconfined(&said),
+        _ if said.contains("forge-missing ") => raw.explain_missing(section),
+        _ if said.contains("forge-unconfined ") || is_namespace_refused(&said) => unconfined_reason(&said),
         Probe::Check { user: Some(user), .. } if said.contains("forge-no-user") => {
             UnansweredReason::new(format!("user `{user}` does not exist"))
         }
-        _ => UnansweredReason::new("the check could not be started").said(said.trim_end()),
+        _ => UnansweredReason::new("the check could not be started").with_message(said.trim_end()),
     }
 }
 
 /// Reports whether the host refused to create a namespace for the check.
-fn is_refused(said: &str) -> bool {
+fn is_namespace_refused(said: &str) -> bool {
     said.lines().any(|line| line.starts_with("unshare: "))
 }
 
-fn unconfined(said: &str) -> UnansweredReason {
+fn unconfined_reason(said: &str) -> UnansweredReason {
     let why = said.lines().find_map(|line| line.strip_prefix("forge-unconfined ").or(line.strip_prefix("unshare: ")));
-    UnansweredReason::new("unconfined: the host cannot run the check without write access").said(why.unwrap_or(""))
+    UnansweredReason::new("unconfined: the host cannot run the check without write access")
+        .with_message(why.unwrap_or(""))
 }
 
 /// Builds the output of a command that ended with `status`.
-pub(crate) fn output(raw: &SectionOutput, status: i32) -> ProbeOutput {
+pub(crate) fn build_output(raw: &SectionOutput, status: i32) -> ProbeOutput {
     ProbeOutput {
         status,
         stdout: UntrustedText::from_bytes(&raw.stdout),

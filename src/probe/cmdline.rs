@@ -1,12 +1,12 @@
 //! The kernel's command line: that of the running kernel, and that of the next boot according to the boot loader's
 //! menu.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{BootEntry, BootLoader, CmdlineState, Observation, Probe, ProbeReading, confd};
 use crate::model::UntrustedText;
 
 /// Prints the container's type, empty on a machine; also used for initramfs images.
-pub(super) const CONTAINER: &str = r#"
+pub(super) const CONTAINER_SNIPPET: &str = r#"
 forge_container() {
 c=
 if [ -r /run/systemd/container ]; then IFS= read -r c </run/systemd/container || [ -n "$c" ] || c=container
@@ -50,49 +50,53 @@ fi
 }
 forge_cmdline"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("reading the boot loader's configuration", probes, read);
-    section.body = section.body.code(CONTAINER).code(SNIPPET);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading the boot loader's configuration", probes, read_answers);
+    section.body = section.body.code(CONTAINER_SNIPPET).code(SNIPPET);
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = if raw.is_complete(&[0]) { parse_state(&raw.stdout) } else { None };
     for probe in &section.probes {
         let answer = seen.clone().map(|state| ProbeReading::Cmdline(Box::new(state)));
-        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
 /// Parses the whole output; `None` if it is incomplete.
-fn parse(stdout: &[u8]) -> Option<CmdlineState> {
+fn parse_state(stdout: &[u8]) -> Option<CmdlineState> {
     let mut fields = NulFields::new(stdout);
-    let [b"loaded", loaded, b"container", container, b"loader", loader] = fields.row()? else { return None };
+    let [b"loaded", loaded, b"container", container, b"loader", loader] = fields.next_row()? else { return None };
     let loader = match loader {
-        b"update-grub" => update_grub(&mut fields)?,
+        b"update-grub" => parse_update_grub(&mut fields)?,
         b"grubby" => {
-            let [b"info", info] = fields.row()? else { return None };
-            BootLoader::Grubby { entries: grubby(text(info)?) }
+            let [b"info", info] = fields.next_row()? else { return None };
+            BootLoader::Grubby { entries: parse_grubby(parse_utf8(info)?) }
         }
-        _ => other(&mut fields)?,
+        _ => parse_other_loader(&mut fields)?,
     };
-    Some(CmdlineState { loaded: UntrustedText::from_bytes(loaded), container: text(container)?.to_owned(), loader })
+    Some(CmdlineState {
+        loaded: UntrustedText::from_bytes(loaded),
+        container: parse_utf8(container)?.to_owned(),
+        loader,
+    })
 }
 
-fn update_grub(fields: &mut NulFields<'_>) -> Option<BootLoader> {
+fn parse_update_grub(fields: &mut NulFields<'_>) -> Option<BootLoader> {
     let mut lines = Vec::new();
-    while let Some(line) = confd::line(fields)? {
+    while let Some(line) = confd::read_conf_line(fields)? {
         lines.push(line);
     }
-    let [b"menu", menu] = fields.row()? else { return None };
-    Some(BootLoader::UpdateGrub { lines, entries: menu_entries(&String::from_utf8_lossy(menu)) })
+    let [b"menu", menu] = fields.next_row()? else { return None };
+    Some(BootLoader::UpdateGrub { lines, entries: parse_menu_entries(&String::from_utf8_lossy(menu)) })
 }
 
-fn other(fields: &mut NulFields<'_>) -> Option<BootLoader> {
+fn parse_other_loader(fields: &mut NulFields<'_>) -> Option<BootLoader> {
     let mut found = Vec::new();
     loop {
         match fields.next()? {
-            b"found" => found.push(text(fields.next()?)?.to_owned()),
+            b"found" => found.push(parse_utf8(fields.next()?)?.to_owned()),
             b"end" => return Some(BootLoader::Other { found }),
             _ => return None,
         }
@@ -101,7 +105,7 @@ fn other(fields: &mut NulFields<'_>) -> Option<BootLoader> {
 
 /// Parses the entries that GRUB's own script for Linux wrote: entries of other systems and hand-written ones are not
 /// generated from the settings.
-fn menu_entries(menu: &str) -> Vec<BootEntry> {
+fn parse_menu_entries(menu: &str) -> Vec<BootEntry> {
     let mut entries = Vec::new();
     let (mut own, mut title, mut rescue) = (false, String::new(), false);
     for line in menu.lines() {
@@ -111,7 +115,7 @@ fn menu_entries(menu: &str) -> Vec<BootEntry> {
         } else if let Some(rest) = line.strip_prefix("menuentry") {
             title = rest.split('\'').nth(1).unwrap_or_else(|| rest.trim()).to_owned();
             rescue = rest.contains("-recovery-");
-        } else if let Some((_, args)) = own.then(|| kernel_line(line)).flatten() {
+        } else if let Some((_, args)) = own.then(|| split_kernel_line(line)).flatten() {
             entries.push(BootEntry { title: title.as_str().into(), args: args.into(), rescue });
         }
     }
@@ -119,7 +123,7 @@ fn menu_entries(menu: &str) -> Vec<BootEntry> {
 }
 
 /// Splits `linux /boot/vmlinuz-… root=… ro quiet` into kernel and arguments.
-fn kernel_line(line: &str) -> Option<(&str, &str)> {
+fn split_kernel_line(line: &str) -> Option<(&str, &str)> {
     let (command, rest) = line.split_once(char::is_whitespace)?;
     let rest = rest.trim();
     command.starts_with("linux").then(|| rest.split_once(char::is_whitespace).unwrap_or((rest, "")))
@@ -127,14 +131,14 @@ fn kernel_line(line: &str) -> Option<(&str, &str)> {
 
 /// Parses the output of `grubby --info=ALL`: `KEY=VALUE` lines; `index` begins an entry. An entry without a kernel
 /// belongs to another system.
-fn grubby(info: &str) -> Vec<BootEntry> {
+fn parse_grubby(info: &str) -> Vec<BootEntry> {
     let mut entries: Vec<(bool, BootEntry)> = Vec::new();
     for (key, value) in info.lines().filter_map(|line| line.trim().split_once('=')) {
         if key == "index" {
             entries.push((false, BootEntry::default()));
         }
         let Some((linux, entry)) = entries.last_mut() else { continue };
-        let value = unquoted(value);
+        let value = strip_quotes(value);
         match key {
             "kernel" => (*linux, entry.rescue) = (true, value.contains("-rescue")),
             "args" => entry.args = value.into(),
@@ -146,7 +150,7 @@ fn grubby(info: &str) -> Vec<BootEntry> {
 }
 
 /// Removes the quotes, which older versions do not write.
-fn unquoted(value: &str) -> &str {
+fn strip_quotes(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
 
@@ -156,7 +160,7 @@ mod tests {
     use crate::probe::section::testing::{answers, printed, recorded};
 
     fn ask(raw: &SectionOutput) -> Result<CmdlineState, String> {
-        let seen = answers(&section(vec![Probe::Cmdline]).expect("a section"), raw);
+        let seen = answers(&build_section(vec![Probe::Cmdline]).expect("a section"), raw);
         match seen.get(&Probe::Cmdline) {
             Ok(ProbeReading::Cmdline(state)) => Ok(*state.clone()),
             Ok(other) => panic!("{other:?}"),
@@ -173,7 +177,8 @@ mod tests {
     fn debians_menu_is_read() {
         let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-debian.txt"))).unwrap();
         let BootLoader::UpdateGrub { lines, entries } = &state.loader else { panic!("{state:?}") };
-        let places: Vec<String> = lines.iter().map(|line| format!("{} {}", line.place(), line.text)).collect();
+        let places: Vec<String> =
+            lines.iter().map(|line| format!("{} {}", line.format_location(), line.text)).collect();
         insta::assert_snapshot!(format!("{}\n{}", places.join("\n"), shown(entries).join("\n")));
     }
 
@@ -210,8 +215,8 @@ mod tests {
     fn entries_of_other_systems_are_left_out() {
         let menu = "### BEGIN /etc/grub.d/10_linux ###\nmenuentry 'A' {\n\tlinux\t/vmlinuz ro quiet\n\
                     ### BEGIN /etc/grub.d/30_os-prober ###\nmenuentry 'B' {\n\tlinux\t/vmlinuz ro\n";
-        assert_eq!(shown(&menu_entries(menu)), ["A: ro quiet"]);
+        assert_eq!(shown(&parse_menu_entries(menu)), ["A: ro quiet"]);
         let info = "index=0\nkernel=/vmlinuz\nargs=\"ro\"\nindex=1\nnon linux entry\n";
-        assert_eq!(shown(&grubby(info)), [": ro"]);
+        assert_eq!(shown(&parse_grubby(info)), [": ro"]);
     }
 }

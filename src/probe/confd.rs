@@ -2,7 +2,7 @@
 //! order in which they take effect.
 
 use super::ConfLine;
-use super::section::{NulFields, text};
+use super::section::{NulFields, parse_utf8};
 use std::collections::BTreeMap;
 
 /// `forge_confd DIR…`, highest priority first, prints fields: `file` and a path for each snippet; `lines`, followed by
@@ -26,13 +26,13 @@ printf 'end\0'
 "#;
 
 /// Parses the output of `forge_confd`, up to and including `end`; `None` if it is malformed.
-pub(super) fn lines(fields: &mut NulFields<'_>) -> Option<Vec<ConfLine>> {
+pub(super) fn read_conf_lines(fields: &mut NulFields<'_>) -> Option<Vec<ConfLine>> {
     // The first folder that contains a name wins; a sorted map gives the order in which programs read names.
     let mut winners: BTreeMap<String, (String, Vec<ConfLine>)> = BTreeMap::new();
     loop {
         match fields.next()? {
             b"file" => {
-                let path = text(fields.next()?)?.to_owned();
+                let path = parse_utf8(fields.next()?)?.to_owned();
                 let name = path.rsplit('/').next().unwrap_or_default().to_owned();
                 winners.entry(name).or_insert((path, Vec::new()));
             }
@@ -40,7 +40,7 @@ pub(super) fn lines(fields: &mut NulFields<'_>) -> Option<Vec<ConfLine>> {
             _ => return None,
         }
     }
-    while let Some(line) = line(fields)? {
+    while let Some(line) = read_conf_line(fields)? {
         let name = line.file.rsplit('/').next().unwrap_or_default();
         let winner = winners.get_mut(name)?;
         if winner.0 == line.file {
@@ -51,12 +51,12 @@ pub(super) fn lines(fields: &mut NulFields<'_>) -> Option<Vec<ConfLine>> {
 }
 
 /// Parses one line as printed by `grep -HnZ`; `Some(None)` at the end.
-pub(super) fn line(fields: &mut NulFields<'_>) -> Option<Option<ConfLine>> {
-    let file = text(fields.next()?)?.to_owned();
+pub(super) fn read_conf_line(fields: &mut NulFields<'_>) -> Option<Option<ConfLine>> {
+    let file = parse_utf8(fields.next()?)?.to_owned();
     if file == "end" {
         return Some(None);
     }
-    let rest = fields.line()?;
+    let rest = fields.next_line()?;
     let rest = String::from_utf8_lossy(rest);
     let (number, text) = rest.split_once(':')?;
     Some(Some(ConfLine { file, line: number.parse().ok()?, text: text.trim().to_owned() }))
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn read(printed: &str) -> Option<Vec<(String, String)>> {
-        let lines = lines(&mut NulFields::new(printed.as_bytes()))?;
+        let lines = read_conf_lines(&mut NulFields::new(printed.as_bytes()))?;
         Some(lines.into_iter().map(|line| (format!("{}:{}", line.file, line.line), line.text)).collect())
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Bounded on the host: in time by a start moment, in bytes by the tail of each log.
 
-use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
 use super::{Observation, Probe, ProbeReading, unit};
 use crate::model::UntrustedText;
 use crate::script::ShellFragment;
@@ -32,7 +32,8 @@ pub const LOG_CAP: u64 = 131_072;
 pub const JOURNAL_CAP: u64 = 1_048_576;
 
 /// The targets that end a boot.
-const ENDINGS: [&str; 5] = ["reboot.target", "poweroff.target", "halt.target", "kexec.target", "soft-reboot.target"];
+const SHUTDOWN_TARGETS: [&str; 5] =
+    ["reboot.target", "poweroff.target", "halt.target", "kexec.target", "soft-reboot.target"];
 
 /// Prints triples of fields: the name of a part, its text, and why it could not be read.
 ///
@@ -108,62 +109,65 @@ forge_signs
 }
 "#;
 
-const UNITS: &str = "forge_units() {
+const UNITS_SNIPPET: &str = "forge_units() {
 systemctl show --no-pager -p Id,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
 
 /// Journal entries of sudo, logind and systemd since then.
-const ENTRIES: &str = r#"forge_entries() {
+const ENTRIES_SNIPPET: &str = r#"forge_entries() {
 forge_j --since "@$s" -n "$n" _COMM=sudo + _COMM=systemd-logind"#;
 
-pub(crate) fn section(probe: &Probe) -> Option<ProbeSection> {
+pub(crate) fn build_section(probe: &Probe) -> Option<ProbeSection> {
     let Probe::Evidence { since, units, paths } = probe else { return None };
-    let mut section = ProbeSection::new("reading the logs", vec![probe.clone()], read);
-    let names: Vec<String> = units.iter().map(|name| unit::full(name)).collect();
+    let mut section = ProbeSection::new("reading the logs", vec![probe.clone()], read_answers);
+    let names: Vec<String> = units.iter().map(|name| unit::full_unit_name(name)).collect();
     let shown = match names.is_empty() {
         true => ShellFragment::new().code("forge_units() { :; }\n"),
-        false => names.iter().fold(ShellFragment::new().code(UNITS), |code, name| code.word(name)).code("\n}\n"),
+        false => {
+            names.iter().fold(ShellFragment::new().code(UNITS_SNIPPET), |code, name| code.word(name)).code("\n}\n")
+        }
     };
-    let watched = names.iter().map(String::as_str).chain(ENDINGS);
-    let entries = watched
-        .fold(ShellFragment::new().code(ENTRIES), |code, name| code.code(" + _PID=1").word(format!("UNIT={name}")));
+    let watched = names.iter().map(String::as_str).chain(SHUTDOWN_TARGETS);
+    let entries = watched.fold(ShellFragment::new().code(ENTRIES_SNIPPET), |code, name| {
+        code.code(" + _PID=1").word(format!("UNIT={name}"))
+    });
     let signs = paths.iter().fold(ShellFragment::new().code("forge_signs() {\n:\n"), |code, path| {
         code.code("forge_sign").word(path).code("\n")
     });
     let call = ShellFragment::new().code("forge_evidence").number(*since).number(LOG_CAP).number(JOURNAL_CAP);
     section.body = ShellFragment::new()
         .code(SNIPPET)
-        .then(shown)
-        .then(entries.code("\n}\n"))
-        .then(signs.code("}\n"))
-        .then(call.number(JOURNAL_ENTRIES as u64));
+        .append_fragment(shown)
+        .append_fragment(entries.code("\n}\n"))
+        .append_fragment(signs.code("}\n"))
+        .append_fragment(call.number(JOURNAL_ENTRIES as u64));
     section.cap = 4 << 20;
     Some(section)
 }
 
 /// Returns why the probe cannot be sent.
-pub(super) fn refusal(units: &[String], paths: &[String]) -> Option<&'static str> {
+pub(super) fn refusal_reason(units: &[String], paths: &[String]) -> Option<&'static str> {
     if paths.iter().any(|path| path.contains('\0')) {
         return Some("the path contains a NUL byte");
     }
-    units.iter().find_map(|name| unit::refusal(name))
+    units.iter().find_map(|name| unit::refusal_reason(name))
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     // Parts read before a log that hangs are kept.
     let whole = raw.end == SectionEnd::Exited(0) || raw.end == SectionEnd::TimedOut;
-    let parts = parse(&raw.stdout);
+    let parts = parse_parts(&raw.stdout);
     let state = (whole && !parts.is_empty()).then_some(EvidenceState { parts });
     for probe in &section.probes {
         let answer = state.clone().map(|state| ProbeReading::Evidence(Box::new(state)));
-        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
-fn parse(stdout: &[u8]) -> BTreeMap<String, EvidencePart> {
+fn parse_parts(stdout: &[u8]) -> BTreeMap<String, EvidencePart> {
     let mut fields = NulFields::new(stdout);
     let mut parts = BTreeMap::new();
-    while let Some([name, body, lack]) = fields.row() {
-        let (Some(name), lack) = (text(name), String::from_utf8_lossy(lack).into_owned()) else { continue };
+    while let Some([name, body, lack]) = fields.next_row() {
+        let (Some(name), lack) = (parse_utf8(name), String::from_utf8_lossy(lack).into_owned()) else { continue };
         parts.insert(name.to_owned(), EvidencePart { text: UntrustedText::from_bytes(body), lack });
     }
     parts
@@ -181,7 +185,7 @@ mod tests {
 
     fn ask(stdout: &str) -> Result<EvidenceState, String> {
         let probe = probe(&[], &[]);
-        match answers(&section(&probe).unwrap(), &printed(stdout)).get(&probe) {
+        match answers(&build_section(&probe).unwrap(), &printed(stdout)).get(&probe) {
             Ok(ProbeReading::Evidence(state)) => Ok(*state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
@@ -199,8 +203,8 @@ mod tests {
     #[test]
     fn names_that_would_end_the_question_are_refused() {
         let owned = |text: &str| vec![text.to_owned()];
-        assert_eq!(refusal(&owned("-x"), &[]), Some("is not a unit name"));
-        assert_eq!(refusal(&[], &owned("/a\0b")), Some("the path contains a NUL byte"));
-        assert_eq!(refusal(&owned("nginx"), &owned("/etc/a 'b")), None);
+        assert_eq!(refusal_reason(&owned("-x"), &[]), Some("is not a unit name"));
+        assert_eq!(refusal_reason(&[], &owned("/a\0b")), Some("the path contains a NUL byte"));
+        assert_eq!(refusal_reason(&owned("nginx"), &owned("/etc/a 'b")), None);
     }
 }

@@ -73,7 +73,7 @@ impl ExchangeBytes {
     }
 
     /// Returns the bytes. Invalid base64 gives no bytes.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.as_bytes().to_vec(),
             Self::Base64(text) => base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default(),
@@ -81,7 +81,7 @@ impl ExchangeBytes {
     }
 
     /// Applies `change` to text; bytes that are not text stay unchanged.
-    fn map(&mut self, change: &dyn Fn(&str) -> String) {
+    fn map_text(&mut self, change: &dyn Fn(&str) -> String) {
         if let Self::Text(text) = self {
             *text = change(text);
         }
@@ -98,36 +98,36 @@ impl ProbeExchange {
     }
 
     /// Removes everything that a recording never contains: the host's key, and all that `scrub` removes from a text.
-    pub fn clean(&mut self, scrub: &dyn Fn(&str) -> String) {
+    pub fn remove_secrets(&mut self, scrub: &dyn Fn(&str) -> String) {
         let holds_key = self.probes.contains(&Probe::Records);
         if let ExchangeAnswer::Told(told) = &mut self.answer {
-            return scrub_all(told, scrub);
+            return scrub_json(told, scrub);
         }
         let ExchangeAnswer::Printed(printed) = &mut self.answer else { return };
         if holds_key {
-            printed.stdout = ExchangeBytes::new(&without_key(&printed.stdout.bytes()));
+            printed.stdout = ExchangeBytes::new(&strip_host_key(&printed.stdout.to_bytes()));
         }
         if self.probes.iter().any(|probe| matches!(probe, Probe::Path { .. })) {
-            printed.stdout = ExchangeBytes::new(&bodies_scrubbed(&printed.stdout.bytes(), scrub));
+            printed.stdout = ExchangeBytes::new(&scrub_bodies(&printed.stdout.to_bytes(), scrub));
         }
-        printed.stdout.map(scrub);
-        printed.stderr.map(scrub);
+        printed.stdout.map_text(scrub);
+        printed.stderr.map_text(scrub);
     }
 
     /// Replaces the answer with a reason.
-    pub fn withhold(&mut self, why: &str) {
+    pub fn withhold_answer(&mut self, why: &str) {
         self.answer = ExchangeAnswer::Unknown(UnansweredReason::new(why));
     }
 }
 
 /// Scrubs all texts of an API's answer, including names of fields.
-fn scrub_all(value: &mut serde_json::Value, scrub: &dyn Fn(&str) -> String) {
+fn scrub_json(value: &mut serde_json::Value, scrub: &dyn Fn(&str) -> String) {
     match value {
         serde_json::Value::String(text) => *text = scrub(text),
-        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| scrub_all(item, scrub)),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| scrub_json(item, scrub)),
         serde_json::Value::Object(map) => {
             let entries = std::mem::take(map).into_iter().map(|(key, mut value)| {
-                scrub_all(&mut value, scrub);
+                scrub_json(&mut value, scrub);
                 (scrub(&key), value)
             });
             *map = entries.collect();
@@ -138,7 +138,7 @@ fn scrub_all(value: &mut serde_json::Value, scrub: &dyn Fn(&str) -> String) {
 
 /// Replaces the field after `key`, one of the named fields that precede all lines; names and values alternate. An
 /// answer without it was truncated before it.
-fn without_key(stdout: &[u8]) -> Vec<u8> {
+fn strip_host_key(stdout: &[u8]) -> Vec<u8> {
     let mut fields: Vec<&[u8]> = stdout.split(|byte| *byte == 0).collect();
     let at = fields.iter().step_by(2).position(|name| *name == b"key").map(|pair| 2 * pair + 1);
     if let Some(key) = at.and_then(|at| fields.get_mut(at)).filter(|key| !key.is_empty()) {
@@ -148,7 +148,7 @@ fn without_key(stdout: &[u8]) -> Vec<u8> {
 }
 
 /// Bodies of files are sent as base64, in which no text can be found: the second field after `body`.
-fn bodies_scrubbed(stdout: &[u8], scrub: &dyn Fn(&str) -> String) -> Vec<u8> {
+fn scrub_bodies(stdout: &[u8], scrub: &dyn Fn(&str) -> String) -> Vec<u8> {
     let mut fields: Vec<Vec<u8>> = stdout.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
     let engine = base64::engine::general_purpose::STANDARD;
     for at in 2..fields.len() {
@@ -180,15 +180,15 @@ impl From<&ExchangeOutput> for SectionOutput {
             ExchangeEnd::Exited(status) => SectionEnd::Exited(status),
             ExchangeEnd::TimedOut => SectionEnd::TimedOut,
         };
-        let (stdout, stderr) = (printed.stdout.bytes(), printed.stderr.bytes());
+        let (stdout, stderr) = (printed.stdout.to_bytes(), printed.stderr.to_bytes());
         Self { end, began: printed.began, stdout, stderr, truncated: printed.truncated }
     }
 }
 
 impl Observation {
     /// Inserts a cluster API's answer, and keeps it if raw answers are kept.
-    pub(crate) fn told(&mut self, probe: Probe, answer: Result<ProbeReading, UnansweredReason>) {
-        self.keep(|| ProbeExchange {
+    pub(crate) fn record_api_answer(&mut self, probe: Probe, answer: Result<ProbeReading, UnansweredReason>) {
+        self.record_exchange(|| ProbeExchange {
             asked: "the cluster".to_owned(),
             probes: vec![probe.clone()],
             at: String::new(),
@@ -206,22 +206,22 @@ impl Observation {
 impl ProbeSection {
     /// Parses the output into answers, and keeps it if raw answers are kept. The parts of a shared process keep their
     /// own output.
-    pub(crate) fn answer(&self, raw: &SectionOutput, out: &mut Observation) {
+    pub(crate) fn read_output(&self, raw: &SectionOutput, out: &mut Observation) {
         if self.parts.is_empty() {
-            out.keep(|| ProbeExchange::new(self, ExchangeAnswer::Printed(raw.into())));
+            out.record_exchange(|| ProbeExchange::new(self, ExchangeAnswer::Printed(raw.into())));
         }
         (self.read)(self, raw, out);
     }
 
     /// Answers all probes with the same reason, and keeps it.
-    pub(crate) fn unanswered(&self, why: &UnansweredReason, out: &mut Observation) {
-        out.keep(|| ProbeExchange::new(self, ExchangeAnswer::Unknown(why.clone())));
-        self.all_unknown(why, out);
+    pub(crate) fn mark_unanswered(&self, why: &UnansweredReason, out: &mut Observation) {
+        out.record_exchange(|| ProbeExchange::new(self, ExchangeAnswer::Unknown(why.clone())));
+        self.answer_all_unknown(why, out);
     }
 }
 
 /// Parses raw answers in their order: later ones may add to earlier ones.
-pub fn replay(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> Observation {
+pub fn replay_exchanges(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> Observation {
     let mut seen = Observation::default();
     for exchange in exchanges {
         let unknown = |why: &UnansweredReason, seen: &mut Observation| {
@@ -241,7 +241,7 @@ pub fn replay(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> Observation
                     unknown(&UnansweredReason::new("was recorded in a format that this version cannot read"), &mut seen)
                 }
             },
-            ExchangeAnswer::Printed(printed) => match section(exchange, facts) {
+            ExchangeAnswer::Printed(printed) => match find_section(exchange, facts) {
                 Some(section) => (section.read)(&section, &SectionOutput::from(printed), &mut seen),
                 None => {
                     unknown(&UnansweredReason::new("was recorded in a format that this version cannot read"), &mut seen)
@@ -253,9 +253,9 @@ pub fn replay(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> Observation
 }
 
 /// Finds the section that parses an answer: the one that would send the same query today.
-fn section(exchange: &ProbeExchange, facts: &[FactSnippet]) -> Option<ProbeSection> {
+fn find_section(exchange: &ProbeExchange, facts: &[FactSnippet]) -> Option<ProbeSection> {
     let probes: BTreeSet<Probe> = exchange.probes.iter().cloned().collect();
-    let mut sections = sections::parts(&probes, facts).0;
+    let mut sections = sections::build_ungrouped_sections(&probes, facts).0;
     let at = sections.iter().position(|section| section.name == exchange.asked && section.probes == exchange.probes)?;
     let mut section = sections.swap_remove(at);
     section.timeout_s = exchange.limit_s;

@@ -1,16 +1,16 @@
 //! Facts: quick snippets share a section; each other one has its own.
 
-use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
 use super::{FactSnippet, Observation, Probe, ProbeOutput, ProbeReading, UnansweredReason};
 use crate::script::ShellFragment;
 
 /// Runs a quick snippet: name, status and output become three fields. Its stderr follows a line with its name.
-const FACT: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
+const FACT_SNIPPET: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
                     printf '%s\\0%s\\0%s\\0' \"$1\" \"$r\" \"$o\"; }\n";
 
 /// Builds the sections of the facts in `probes`: those of the second channel, the shared one of the quick snippets, and
 /// the others.
-pub(crate) fn sections(
+pub(crate) fn build_sections(
     probes: &[Probe],
     facts: &[FactSnippet],
 ) -> (Vec<ProbeSection>, Option<ProbeSection>, Vec<ProbeSection>) {
@@ -18,55 +18,57 @@ pub(crate) fn sections(
     let asked: Vec<(Probe, &FactSnippet)> = facts.iter().filter_map(|fact| Some((asked(fact.name)?, fact))).collect();
     let (together, alone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, fact)| fact.quick && !fact.device);
     let (device, alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(_, fact)| fact.device);
-    let each = |facts: Vec<(Probe, &FactSnippet)>| facts.into_iter().map(|(probe, fact)| single(probe, fact)).collect();
-    (each(device), shared(together), each(alone))
+    let each = |facts: Vec<(Probe, &FactSnippet)>| {
+        facts.into_iter().map(|(probe, fact)| build_single_section(probe, fact)).collect()
+    };
+    (each(device), build_shared_section(together), each(alone))
 }
 
-fn single(probe: Probe, fact: &FactSnippet) -> ProbeSection {
+fn build_single_section(probe: Probe, fact: &FactSnippet) -> ProbeSection {
     let mut section = ProbeSection::new("the snippet", vec![probe], read_single);
     section.body = section.body.code(fact.snippet);
     section.timeout_s = fact.timeout_s;
     section
 }
 
-fn shared(facts: Vec<(Probe, &FactSnippet)>) -> Option<ProbeSection> {
+fn build_shared_section(facts: Vec<(Probe, &FactSnippet)>) -> Option<ProbeSection> {
     let timeout_s = facts.iter().map(|(_, fact)| fact.timeout_s).max()?;
-    let mut body = ShellFragment::new().code(FACT);
+    let mut body = ShellFragment::new().code(FACT_SNIPPET);
     for (_, fact) in &facts {
-        body = body.code("\nforge_fact").word(fact.name).nested(ShellFragment::new().code(fact.snippet));
+        body = body.code("\nforge_fact").word(fact.name).nested_word(ShellFragment::new().code(fact.snippet));
     }
     let probes = facts.into_iter().map(|(probe, _)| probe).collect();
     let mut section = ProbeSection { timeout_s, ..ProbeSection::new("the snippet", probes, read_shared) };
-    section.body = section.body.then(body);
+    section.body = section.body.append_fragment(body);
     Some(section)
 }
 
 fn read_single(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     for probe in &section.probes {
-        out.insert(probe.clone(), answer(section, raw).map(ProbeReading::Output));
+        out.insert(probe.clone(), read_answer(section, raw).map(ProbeReading::Output));
     }
 }
 
-fn answer(section: &ProbeSection, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
+fn read_answer(section: &ProbeSection, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
     let missing = raw.stderr.windows(14).any(|at| at == b"forge-missing ");
     match raw.end {
-        SectionEnd::Exited(status) if !raw.truncated && !missing => Ok(super::check::output(raw, status)),
-        _ => Err(raw.lack(section)),
+        SectionEnd::Exited(status) if !raw.truncated && !missing => Ok(super::check::build_output(raw, status)),
+        _ => Err(raw.explain_missing(section)),
     }
 }
 
 /// A fact with all three fields is answered, even if a later one was stopped.
 fn read_shared(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    section.all_unknown(&raw.lack(section), out);
+    section.answer_all_unknown(&raw.explain_missing(section), out);
     let said = String::from_utf8_lossy(&raw.stderr);
     let mut fields = NulFields::new(&raw.stdout);
-    while let Some([name, status, stdout]) = fields.row() {
+    while let Some([name, status, stdout]) = fields.next_row() {
         let wanted = |p: &&Probe| matches!(p, Probe::Fact { name: n } if n.as_bytes() == name);
         let probe = section.probes.iter().find(wanted);
-        let (Some(probe), Some(status)) = (probe, text(status).and_then(|status| status.parse().ok())) else {
+        let (Some(probe), Some(status)) = (probe, parse_utf8(status).and_then(|status| status.parse().ok())) else {
             continue;
         };
-        let stderr = own_words(&said, name).as_bytes().to_vec();
+        let stderr = extract_stderr(&said, name).as_bytes().to_vec();
         let one = SectionOutput {
             end: SectionEnd::Exited(status),
             began: true,
@@ -74,12 +76,12 @@ fn read_shared(section: &ProbeSection, raw: &SectionOutput, out: &mut Observatio
             stderr,
             truncated: false,
         };
-        out.insert(probe.clone(), answer(section, &one).map(ProbeReading::Output));
+        out.insert(probe.clone(), read_answer(section, &one).map(ProbeReading::Output));
     }
 }
 
 /// Returns the stderr of the snippet with that name.
-fn own_words<'a>(said: &'a str, name: &[u8]) -> &'a str {
+fn extract_stderr<'a>(said: &'a str, name: &[u8]) -> &'a str {
     let mut parts = said.split("forge-fact ").skip(1).filter_map(|part| part.split_once('\n'));
     parts.find(|(of, _)| of.as_bytes() == name).map_or("", |(_, words)| words.trim())
 }
@@ -93,7 +95,7 @@ mod tests {
         let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 3, device: false, quick: true };
         let facts: Vec<FactSnippet> = names.iter().map(|name| snippet(*name)).collect();
         let probes: Vec<Probe> = names.iter().map(|name| Probe::Fact { name: (*name).into() }).collect();
-        sections(&probes, &facts).1.expect("a section")
+        build_sections(&probes, &facts).1.expect("a section")
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Frames: separate the sections of a script's output, and detect lost links.
 
 use super::check::ProbeCheckOptions;
-use super::group::clip;
+use super::group::truncate_bytes;
 use super::section::{ProbeSection, STDERR_CAP, SectionEnd, SectionOutput};
 use super::{FactSnippet, Observation, Probe, UnansweredReason, sections, shell};
 use crate::script::{ScriptToken, ShellScript};
@@ -24,7 +24,7 @@ pub struct CompiledProbes {
 
 impl CompiledProbes {
     /// Keeps raw answers, for a recording.
-    pub fn keeping(self) -> Self {
+    pub fn with_raw_answers(self) -> Self {
         Self { keep: true, ..self }
     }
 }
@@ -40,16 +40,16 @@ pub enum FrameError {
 
 /// Merges `probes` into a script. Never fails: for a probe that cannot be sent (a NUL byte in a path, an invalid
 /// package name), [`parse`] answers with the reason.
-pub fn compile(
+pub fn compile_probes(
     probes: &BTreeSet<Probe>,
     facts: &[FactSnippet],
     token: ScriptToken,
     checks: impl Into<ProbeCheckOptions>,
 ) -> CompiledProbes {
-    let sorted = sections::sort(probes, facts, token.as_str(), checks.into());
-    let device = (!sorted.device.is_empty()).then(|| shell::script(&sorted.device, token.clone()));
+    let sorted = sections::sort_probes(probes, facts, token.as_str(), checks.into());
+    let device = (!sorted.device.is_empty()).then(|| shell::build_script(&sorted.device, token.clone()));
     CompiledProbes {
-        script: shell::script(&sorted.quick, token),
+        script: shell::build_script(&sorted.quick, token),
         device,
         sections: sorted.quick,
         device_sections: sorted.device,
@@ -64,24 +64,28 @@ pub fn compile(
 ///
 /// # Errors
 /// The output of the first channel is truncated or is not in frames.
-pub fn parse(compiled: &CompiledProbes, stdout: &[u8], device: Option<&[u8]>) -> Result<Observation, FrameError> {
+pub fn parse_output(
+    compiled: &CompiledProbes,
+    stdout: &[u8],
+    device: Option<&[u8]>,
+) -> Result<Observation, FrameError> {
     let mut seen = Observation::default();
     if compiled.keep {
-        seen.keep_raw();
+        seen.enable_recording();
     }
     for (probe, why) in &compiled.unasked {
         seen.insert(probe.clone(), Err(why.clone()));
     }
     let token = compiled.script.token.as_str();
-    let first = OutputFrames::read(token, &compiled.sections, stdout);
-    first.whole(compiled.sections.len(), ends(stdout, token))?;
-    first.fill(&compiled.sections, &mut seen);
+    let first = OutputFrames::from_output(token, &compiled.sections, stdout);
+    first.check_complete(compiled.sections.len(), has_end_frame(stdout, token))?;
+    first.fill_observation(&compiled.sections, &mut seen);
     let late = &compiled.device_sections;
     match device {
-        Some(out) => OutputFrames::read(token, late, out).fill(late, &mut seen),
+        Some(out) => OutputFrames::from_output(token, late, out).fill_observation(late, &mut seen),
         None => late
             .iter()
-            .for_each(|s| s.unanswered(&UnansweredReason::new("the second channel did not answer"), &mut seen)),
+            .for_each(|s| s.mark_unanswered(&UnansweredReason::new("the second channel did not answer"), &mut seen)),
     }
     Ok(seen)
 }
@@ -100,11 +104,14 @@ struct OutputFrames {
 
 impl OutputFrames {
     /// Parses line by line. Text before the first frame is noise of the login shell.
-    fn read(token: &str, sections: &[ProbeSection], out: &[u8]) -> Self {
+    fn from_output(token: &str, sections: &[ProbeSection], out: &[u8]) -> Self {
         let mut frames = Self::default();
         let frame = |line: &str| Some(line.strip_prefix(token)?.strip_prefix(' ')?.to_owned());
-        for line in lines(out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none) {
-            let taken = line.ok_or_else(|| "text between frames".to_owned()).and_then(|f| frames.take(&f, sections));
+        for line in
+            complete_lines(out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none)
+        {
+            let taken =
+                line.ok_or_else(|| "text between frames".to_owned()).and_then(|f| frames.read_frame(&f, sections));
             frames.wrong = taken.err();
             if frames.wrong.is_some() || frames.end.is_some() {
                 break;
@@ -113,7 +120,7 @@ impl OutputFrames {
         frames
     }
 
-    fn take(&mut self, frame: &str, sections: &[ProbeSection]) -> Result<(), String> {
+    fn read_frame(&mut self, frame: &str, sections: &[ProbeSection]) -> Result<(), String> {
         if let Some(count) = frame.strip_prefix("end ") {
             self.end = Some(count.trim_end().parse().map_err(|_| "end frame without a number".to_owned())?);
             return Ok(());
@@ -130,7 +137,7 @@ impl OutputFrames {
         if length.parse() != Ok(payload.len()) {
             return Err(format!("section {number} has {} bytes but declares `{length}`", payload.len()));
         }
-        let raw = decode(payload, section).ok_or_else(|| format!("section {number} cannot be decoded"))?;
+        let raw = decode_payload(payload, section).ok_or_else(|| format!("section {number} cannot be decoded"))?;
         match self.raws.insert(number, raw) {
             Some(_) => Err(format!("duplicate section {number}")),
             None => Ok(()),
@@ -138,7 +145,7 @@ impl OutputFrames {
     }
 
     /// Checks that nothing is missing. A cut leaves a broken line behind, so a missing end is reported first.
-    fn whole(&self, sections: usize, ended: bool) -> Result<(), FrameError> {
+    fn check_complete(&self, sections: usize, ended: bool) -> Result<(), FrameError> {
         if !ended {
             return Err(FrameError::Cut);
         }
@@ -152,14 +159,18 @@ impl OutputFrames {
     }
 
     /// Answers the probes of all sections, in the order they were sent: later ones may add to earlier ones.
-    fn fill(&self, sections: &[ProbeSection], seen: &mut Observation) {
+    fn fill_observation(&self, sections: &[ProbeSection], seen: &mut Observation) {
         for (number, section) in sections.iter().enumerate() {
             match (self.raws.get(&number), &self.lacks) {
-                (Some(raw), _) => section.answer(raw, seen),
-                (None, Some(tool)) => section.unanswered(&UnansweredReason::new(format!("`{tool}` is missing")), seen),
+                (Some(raw), _) => section.read_output(raw, seen),
+                (None, Some(tool)) => {
+                    section.mark_unanswered(&UnansweredReason::new(format!("`{tool}` is missing")), seen)
+                }
                 (None, None) => {
-                    section
-                        .unanswered(&UnansweredReason::new(format!("timed out after {} s", section.timeout_s)), seen);
+                    section.mark_unanswered(
+                        &UnansweredReason::new(format!("timed out after {} s", section.timeout_s)),
+                        seen,
+                    );
                 }
             }
         }
@@ -167,19 +178,19 @@ impl OutputFrames {
 }
 
 /// Reports whether any line starts with an end frame.
-fn ends(out: &[u8], token: &str) -> bool {
+fn has_end_frame(out: &[u8], token: &str) -> bool {
     let end = format!("{token} end ");
-    lines(out).any(|line| line.starts_with(end.as_bytes()))
+    complete_lines(out).any(|line| line.starts_with(end.as_bytes()))
 }
 
 /// Returns the complete lines.
-fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn complete_lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = out.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     out[..whole].split(|byte| *byte == b'\n')
 }
 
 /// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
-fn decode(payload: &str, section: &ProbeSection) -> Option<SectionOutput> {
+fn decode_payload(payload: &str, section: &ProbeSection) -> Option<SectionOutput> {
     let engine = base64::engine::general_purpose::STANDARD;
     let (stdout, stderr) = payload.split_once('!')?;
     let (mut encoded, mut status) = (String::new(), None);
@@ -203,7 +214,7 @@ fn decode(payload: &str, section: &ProbeSection) -> Option<SectionOutput> {
     let status: i32 = status?;
     let mut stdout = engine.decode(encoded).ok()?;
     let mut stderr = engine.decode(stderr).ok()?;
-    let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP) | over | late;
+    let truncated = truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, STDERR_CAP) | over | late;
     // `timeout` exits with 124 and 137; recipes' code may do so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { SectionEnd::TimedOut } else { SectionEnd::Exited(status) };
     Some(SectionOutput { end, began, stdout, stderr, truncated })

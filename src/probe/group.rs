@@ -13,18 +13,19 @@ const LINES_CAP: u64 = 128;
 /// A part's output is between two lines with the token, which is unknown to the host before: one with its number, and
 /// one with its status, followed by its stderr. Each part is its own subshell, so one that fails or ends early does not
 /// affect the others.
-const BEGIN: &str = "\nprintf '\\n%s %s\\n' \"$FORGE_T\"";
-const RUN: &str = "\n{ e=$( {\n";
-const END: &str = "\n} 2>&1 >&4 ); } 4>&1\nprintf '\\n%s =%s\\n%s' \"$FORGE_T\" \"$?\" \"$e\"";
+const PART_BEGIN: &str = "\nprintf '\\n%s %s\\n' \"$FORGE_T\"";
+const PART_RUN: &str = "\n{ e=$( {\n";
+const PART_END: &str = "\n} 2>&1 >&4 ); } 4>&1\nprintf '\\n%s =%s\\n%s' \"$FORGE_T\" \"$?\" \"$e\"";
 
 /// Puts `sections` into as few processes as their code fits in, in their order. Sections with code that runs before
 /// them share the first one.
-pub(crate) fn groups(sections: Vec<ProbeSection>, token: &str) -> Vec<ProbeSection> {
+pub(crate) fn group_sections(sections: Vec<ProbeSection>, token: &str) -> Vec<ProbeSection> {
     let tied = |section: &ProbeSection| !section.before.is_empty();
-    let size: usize = sections.iter().filter(|s| tied(s)).map(|s| s.before.size() + s.body.size()).sum();
+    let size: usize =
+        sections.iter().filter(|s| tied(s)).map(|s| s.before.rendered_size() + s.body.rendered_size()).sum();
     let mut groups: Vec<(usize, Vec<ProbeSection>)> = vec![(size, Vec::new())];
     for section in sections {
-        let more = if tied(&section) { 0 } else { section.body.size() };
+        let more = if tied(&section) { 0 } else { section.body.rendered_size() };
         let room = groups.iter().position(|(size, _)| more == 0 || size + more <= CODE_CAP);
         let at = room.unwrap_or_else(|| {
             groups.push((0, Vec::new()));
@@ -33,22 +34,27 @@ pub(crate) fn groups(sections: Vec<ProbeSection>, token: &str) -> Vec<ProbeSecti
         groups[at].0 += more;
         groups[at].1.push(section);
     }
-    groups.into_iter().filter_map(|(_, parts)| group(parts, token)).collect()
+    groups.into_iter().filter_map(|(_, parts)| build_group(parts, token)).collect()
 }
 
 /// Builds the section of one process; `None` without parts.
-fn group(mut parts: Vec<ProbeSection>, token: &str) -> Option<ProbeSection> {
+fn build_group(mut parts: Vec<ProbeSection>, token: &str) -> Option<ProbeSection> {
     let timeout_s = parts.iter().map(|part| part.timeout_s).max()?;
-    let mut section = ProbeSection::new("the questions", Vec::new(), read);
+    let mut section = ProbeSection::new("the questions", Vec::new(), read_answers);
     section.timeout_s = timeout_s;
     section.cap = parts.iter().map(|part| part.cap + STDERR_CAP + LINES_CAP).sum();
     section.token = token.to_owned();
     let mut body = ShellFragment::new();
     if let Some(tied) = parts.iter().find(|part| !part.before.is_empty()) {
-        body = body.then(tied.before.clone());
+        body = body.append_fragment(tied.before.clone());
     }
     for (number, part) in parts.iter_mut().enumerate() {
-        body = body.code(BEGIN).number(number as u64).code(RUN).then(part.body.clone()).code(END);
+        body = body
+            .code(PART_BEGIN)
+            .number(number as u64)
+            .code(PART_RUN)
+            .append_fragment(part.body.clone())
+            .code(PART_END);
         part.timeout_s = timeout_s;
         section.probes.extend(part.probes.iter().cloned());
     }
@@ -57,28 +63,28 @@ fn group(mut parts: Vec<ProbeSection>, token: &str) -> Option<ProbeSection> {
     Some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let pieces = pieces(&raw.stdout, &section.token);
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let pieces = split_pieces(&raw.stdout, &section.token);
     let mut broken: Option<&ProbeSection> = None;
     for (number, part) in section.parts.iter().enumerate() {
         // The failure that ended a part is the reason for missing answers of those after it.
         if let Some(broken) = broken {
-            part.unanswered(&raw.lack(broken), out);
+            part.mark_unanswered(&raw.explain_missing(broken), out);
             continue;
         }
-        let printed = own(&pieces, number, part, raw);
+        let printed = complete_part_output(&pieces, number, part, raw);
         broken = printed.is_none().then_some(part);
-        part.answer(&printed.unwrap_or_else(|| unfinished(&pieces, number, raw)), out);
+        part.read_output(&printed.unwrap_or_else(|| partial_part_output(&pieces, number, raw)), out);
     }
 }
 
 /// Returns each piece of the output with the word on the line before it.
-fn pieces<'a>(stdout: &'a [u8], token: &str) -> Vec<(&'a [u8], &'a [u8])> {
+fn split_pieces<'a>(stdout: &'a [u8], token: &str) -> Vec<(&'a [u8], &'a [u8])> {
     let line = format!("\n{token} ");
     let line = line.as_bytes();
     let mut starts: Vec<usize> = Vec::new();
     let mut at = 0;
-    while let Some(next) = find(&stdout[at..], line) {
+    while let Some(next) = find_bytes(&stdout[at..], line) {
         at += next + line.len();
         starts.push(at);
     }
@@ -91,33 +97,38 @@ fn pieces<'a>(stdout: &'a [u8], token: &str) -> Vec<(&'a [u8], &'a [u8])> {
     starts.iter().copied().zip(ends).filter_map(piece).collect()
 }
 
-fn find(text: &[u8], line: &[u8]) -> Option<usize> {
+fn find_bytes(text: &[u8], line: &[u8]) -> Option<usize> {
     text.windows(line.len()).position(|at| at == line)
 }
 
 /// Returns the output of the part with that number; `None` if it is incomplete.
-fn own(pieces: &[(&[u8], &[u8])], number: usize, part: &ProbeSection, raw: &SectionOutput) -> Option<SectionOutput> {
-    let at = begun(pieces, number)?;
+fn complete_part_output(
+    pieces: &[(&[u8], &[u8])],
+    number: usize,
+    part: &ProbeSection,
+    raw: &SectionOutput,
+) -> Option<SectionOutput> {
+    let at = find_part_start(pieces, number)?;
     let (status, said) = pieces.get(at + 1)?;
-    let status = super::section::text(status)?.strip_prefix('=')?.parse().ok()?;
+    let status = super::section::parse_utf8(status)?.strip_prefix('=')?.parse().ok()?;
     let (mut stdout, mut stderr) = (pieces[at].1.to_vec(), said.to_vec());
-    let truncated = clip(&mut stdout, part.cap) | clip(&mut stderr, STDERR_CAP);
+    let truncated = truncate_bytes(&mut stdout, part.cap) | truncate_bytes(&mut stderr, STDERR_CAP);
     Some(SectionOutput { end: SectionEnd::Exited(status), began: raw.began, stdout, stderr, truncated })
 }
 
 /// Returns the output of a part that was stopped.
-fn unfinished(pieces: &[(&[u8], &[u8])], number: usize, raw: &SectionOutput) -> SectionOutput {
-    let stdout = begun(pieces, number).map_or(Vec::new(), |at| pieces[at].1.to_vec());
+fn partial_part_output(pieces: &[(&[u8], &[u8])], number: usize, raw: &SectionOutput) -> SectionOutput {
+    let stdout = find_part_start(pieces, number).map_or(Vec::new(), |at| pieces[at].1.to_vec());
     SectionOutput { stdout, ..raw.clone() }
 }
 
-fn begun(pieces: &[(&[u8], &[u8])], number: usize) -> Option<usize> {
+fn find_part_start(pieces: &[(&[u8], &[u8])], number: usize) -> Option<usize> {
     let number = number.to_string();
     pieces.iter().position(|(word, _)| *word == number.as_bytes())
 }
 
 /// Truncates `bytes` to `cap`; returns whether there were more.
-pub(crate) fn clip(bytes: &mut Vec<u8>, cap: u64) -> bool {
+pub(crate) fn truncate_bytes(bytes: &mut Vec<u8>, cap: u64) -> bool {
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
     let over = bytes.len() > cap;
     bytes.truncate(cap);

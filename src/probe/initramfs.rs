@@ -1,7 +1,7 @@
 //! Initramfs images: which exist, when they were created, and their content, as listed by the programs that create
 //! them.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{EarlyImage, InitramfsMaker, InitramfsState, ModuleInside, Observation, Probe, ProbeReading, cmdline};
 use crate::model::UntrustedText;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ const LIMIT_S: u64 = 180;
 
 /// Sets `v` to the kernels in `/boot`, the newest first, and `n` to the next one to boot; `all` to `yes` if
 /// `GRUB_DEFAULT` selects a kernel in a custom way.
-pub(crate) const NEXT: &str = r#"
+pub(crate) const NEXT_KERNEL: &str = r#"
 forge_next() {
 v=$(ls -1 /boot 2>/dev/null | sed -n 's/^vmlinu[xz]-//p' | grep -v -e rescue -e '\.old$' -e '\.bak$' | sort -rV)
 d=$(grep -hs '^[[:space:]]*GRUB_DEFAULT=' /etc/default/grub /etc/default/grub.d/*.cfg | tail -n 1 | sed 's/.*=//; s/["'\'']//g')
@@ -137,7 +137,7 @@ printf 'end\0'
 }
 forge_initramfs"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let (mut files, mut modules, mut all) = (BTreeSet::new(), BTreeSet::new(), false);
     for probe in &probes {
         if let Probe::Initramfs { files: f, modules: m, all: a } = probe {
@@ -146,52 +146,52 @@ pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
             all |= a;
         }
     }
-    let mut section = ProbeSection::new("reading the images of early boot", probes, read);
+    let mut section = ProbeSection::new("reading the images of early boot", probes, read_answers);
     section.timeout_s = LIMIT_S;
-    let body = section.body.code(cmdline::CONTAINER).code(NEXT).code(SNIPPET);
+    let body = section.body.code(cmdline::CONTAINER_SNIPPET).code(NEXT_KERNEL).code(SNIPPET);
     let body = body.word(if all { "yes" } else { "no" }).number(files.len() as u64);
     section.body = files.into_iter().chain(modules).fold(body, |body, word| body.word(word));
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = if raw.is_complete(&[0]) { parse_state(&raw.stdout) } else { None };
     for probe in &section.probes {
         let answer = seen.clone().map(|state| ProbeReading::Initramfs(Box::new(state)));
-        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
 /// Parses the whole output; `None` if it is incomplete.
-fn parse(stdout: &[u8]) -> Option<InitramfsState> {
+fn parse_state(stdout: &[u8]) -> Option<InitramfsState> {
     let mut fields = NulFields::new(stdout);
-    let [b"container", container, b"host", maker, running, booted] = fields.row()? else { return None };
+    let [b"container", container, b"host", maker, running, booted] = fields.next_row()? else { return None };
     let mut state = InitramfsState {
-        maker: self::maker(maker)?,
-        container: text(container)?.to_owned(),
-        running: text(running)?.to_owned(),
-        booted: text(booted)?.parse().ok()?,
+        maker: self::parse_maker(maker)?,
+        container: parse_utf8(container)?.to_owned(),
+        running: parse_utf8(running)?.to_owned(),
+        booted: parse_utf8(booted)?.parse().ok()?,
         images: Vec::new(),
         files: BTreeMap::new(),
     };
     loop {
         match fields.next()? {
             b"file" => {
-                let [path, digest] = fields.row()?;
-                state.files.insert(text(path)?.to_owned(), self::digest(digest)?);
+                let [path, digest] = fields.next_row()?;
+                state.files.insert(parse_utf8(path)?.to_owned(), self::parse_digest(digest)?);
             }
             b"image" => {
-                let [kernel, path] = fields.row()?;
-                let (kernel, path) = (text(kernel)?.to_owned(), text(path)?.to_owned());
+                let [kernel, path] = fields.next_row()?;
+                let (kernel, path) = (parse_utf8(kernel)?.to_owned(), parse_utf8(path)?.to_owned());
                 state.images.push(EarlyImage { kernel, path, ..EarlyImage::default() });
             }
             b"end" => return Some(state),
-            tag => state.images.last_mut()?.enter(tag, &mut fields)?,
+            tag => state.images.last_mut()?.read_field(tag, &mut fields)?,
         }
     }
 }
 
-fn maker(name: &[u8]) -> Option<InitramfsMaker> {
+fn parse_maker(name: &[u8]) -> Option<InitramfsMaker> {
     match name {
         b"unknown" => Some(InitramfsMaker::Unknown),
         b"initramfs-tools" => Some(InitramfsMaker::InitramfsTools),
@@ -201,32 +201,32 @@ fn maker(name: &[u8]) -> Option<InitramfsMaker> {
 }
 
 /// Parses a digest; `none` means not a regular file.
-fn digest(field: &[u8]) -> Option<Option<String>> {
-    let digest = text(field)?;
+fn parse_digest(field: &[u8]) -> Option<Option<String>> {
+    let digest = parse_utf8(field)?;
     Some((digest != "none").then(|| digest.to_owned()))
 }
 
 impl EarlyImage {
-    fn enter(&mut self, tag: &[u8], fields: &mut NulFields<'_>) -> Option<()> {
+    fn read_field(&mut self, tag: &[u8], fields: &mut NulFields<'_>) -> Option<()> {
         match tag {
-            b"made" => self.made = Some(text(fields.next()?)?.parse().ok()?),
+            b"made" => self.made = Some(parse_utf8(fields.next()?)?.parse().ok()?),
             b"trouble" => {
                 let said = String::from_utf8_lossy(fields.next()?).trim().to_owned();
                 self.trouble =
                     UntrustedText::new(if said.is_empty() { "the listing is empty".to_owned() } else { said });
             }
             b"inside" => {
-                let [path, digest] = fields.row()?;
-                self.files.insert(text(path)?.to_owned(), self::digest(digest)?);
+                let [path, digest] = fields.next_row()?;
+                self.files.insert(parse_utf8(path)?.to_owned(), self::parse_digest(digest)?);
             }
             b"module" => {
-                let [name, host, digest, inside, digest_inside] = fields.row()?;
+                let [name, host, digest, inside, digest_inside] = fields.next_row()?;
                 let module = ModuleInside {
                     builtin: host == b"builtin",
-                    host: (host != b"none").then(|| text(digest)).flatten().map(str::to_owned),
-                    inside: (inside == b"inside").then(|| text(digest_inside)).flatten().map(str::to_owned),
+                    host: (host != b"none").then(|| parse_utf8(digest)).flatten().map(str::to_owned),
+                    inside: (inside == b"inside").then(|| parse_utf8(digest_inside)).flatten().map(str::to_owned),
                 };
-                self.modules.insert(text(name)?.to_owned(), module);
+                self.modules.insert(parse_utf8(name)?.to_owned(), module);
             }
             _ => return None,
         }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn ask(raw: &SectionOutput) -> Result<InitramfsState, String> {
-        let seen = answers(&section(vec![probe()]).expect("a section"), raw);
+        let seen = answers(&build_section(vec![probe()]).expect("a section"), raw);
         match seen.get(&probe()) {
             Ok(ProbeReading::Initramfs(state)) => Ok(*state.clone()),
             Ok(other) => panic!("{other:?}"),
@@ -283,7 +283,7 @@ mod tests {
             modules: modules.iter().map(|m| (*m).to_owned()).collect(),
             all,
         };
-        let section = section(vec![one(&["/b"], &["m"], false), one(&["/a", "/b"], &[], true)]).unwrap();
+        let section = build_section(vec![one(&["/b"], &["m"], false), one(&["/a", "/b"], &[], true)]).unwrap();
         let text = section.body.render(&crate::model::SecretStore::default()).unwrap();
         let text = secrecy::ExposeSecret::expose_secret(&text);
         assert!(text.ends_with("forge_initramfs 'yes' '2' '/a' '/b' 'm'"), "{text}");

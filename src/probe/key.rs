@@ -5,7 +5,7 @@ use super::{KeyFileState, Observation, Probe, ProbeReading};
 use base64::Engine as _;
 
 /// Maximum bytes read of a key. The code contains this number plus one.
-const CAP: usize = 262_144;
+const KEY_CAP: usize = 262_144;
 
 const SNIPPET: &str = r#"need head; need base64
 forge_keys() {
@@ -18,37 +18,37 @@ done
 }
 forge_keys"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("the key", probes, read);
-    section.cap = (CAP as u64 * 2) * section.probes.len() as u64;
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("the key", probes, read_answers);
+    section.cap = (KEY_CAP as u64 * 2) * section.probes.len() as u64;
     section.body =
-        section.probes.iter().filter_map(path).fold(section.body.code(SNIPPET), |body, path| body.word(path));
+        section.probes.iter().filter_map(key_path).fold(section.body.code(SNIPPET), |body, path| body.word(path));
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn path(probe: &Probe) -> Option<&str> {
+fn key_path(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::Key { path } => Some(path),
         _ => None,
     }
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let mut fields = NulFields::new(&raw.stdout);
     for probe in &section.probes {
-        let row = fields.row::<3>().filter(|[name, _, _]| path(probe).map(str::as_bytes) == Some(*name));
-        let state = row.and_then(|[_, tag, body]| state(tag, body)).map(ProbeReading::Key);
-        out.insert(probe.clone(), state.ok_or_else(|| raw.lack(section)));
+        let row = fields.next_row::<3>().filter(|[name, _, _]| key_path(probe).map(str::as_bytes) == Some(*name));
+        let state = row.and_then(|[_, tag, body]| parse_key_state(tag, body)).map(ProbeReading::Key);
+        out.insert(probe.clone(), state.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
-fn state(tag: &[u8], body: &[u8]) -> Option<KeyFileState> {
+fn parse_key_state(tag: &[u8], body: &[u8]) -> Option<KeyFileState> {
     match tag {
         b"absent" => Some(KeyFileState::Absent),
         b"other" => Some(KeyFileState::Unfit),
         b"key" => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
-            Some(if bytes.len() > CAP { KeyFileState::Unfit } else { KeyFileState::Present(bytes) })
+            Some(if bytes.len() > KEY_CAP { KeyFileState::Unfit } else { KeyFileState::Present(bytes) })
         }
         _ => None,
     }
@@ -63,7 +63,7 @@ mod tests {
     fn a_key_is_its_bytes_and_what_was_cut_is_unknown() {
         let one = |stdout: &str| {
             let probe = Probe::Key { path: "/k".into() };
-            answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout)).get(&probe).cloned()
+            answers(&build_section(vec![probe.clone()]).expect("a section"), &printed(stdout)).get(&probe).cloned()
         };
         assert_eq!(one("/k\0key\0AP8=\0"), Ok(ProbeReading::Key(KeyFileState::Present(vec![0, 255]))));
         assert_eq!(one("/k\0absent\0\0"), Ok(ProbeReading::Key(KeyFileState::Absent)));

@@ -1,7 +1,7 @@
 //! `authorized_keys` of accounts: each home, and in one `stat` the files in it.
 
-use super::path::{PathOutput, READ, SNIPPET as PATHS};
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::path::{PathOutput, READ_FILE_SNIPPET, SNIPPET as PATHS};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{AuthorizedKeysInfo, AuthorizedKeysState, BODY_CAP, Observation, PathState, Probe, ProbeReading};
 use crate::script::safe_path;
 
@@ -51,15 +51,15 @@ forge_bodies_of "$@"
 }
 forge_keys"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`getent`", probes, read);
-    let body = section.body.code(safe_path::ENTER).code(READ).code(PATHS).code(SNIPPET);
-    section.body = section.probes.iter().filter_map(user).fold(body, |body, user| body.word(user));
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`getent`", probes, read_answers);
+    let body = section.body.code(safe_path::ENTER_DIRECTORY).code(READ_FILE_SNIPPET).code(PATHS).code(SNIPPET);
+    section.body = section.probes.iter().filter_map(probe_user).fold(body, |body, user| body.word(user));
     section.cap = (30_000 + BODY_CAP * 4 / 3) * section.probes.len() as u64;
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn user(probe: &Probe) -> Option<&str> {
+fn probe_user(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::AuthorizedKeys { user } => Some(user),
         _ => None,
@@ -73,8 +73,8 @@ struct KeysAccount<'a> {
     home: Option<&'a str>,
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let (accounts, rest) = accounts(&raw.stdout);
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let (accounts, rest) = parse_accounts(&raw.stdout);
     let seen = PathOutput::parse(rest);
     let mut number = 0;
     for account in &accounts {
@@ -82,7 +82,8 @@ fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
             None => Some(Ok(AuthorizedKeysState::NoAccount)),
             Some(home) => {
                 number += 1;
-                info(&seen, home, number - 1).map(|info| info.map(|info| AuthorizedKeysState::Account(Box::new(info))))
+                build_keys_info(&seen, home, number - 1)
+                    .map(|info| info.map(|info| AuthorizedKeysState::Account(Box::new(info))))
             }
         };
         let probe = Probe::AuthorizedKeys { user: account.name.to_owned() };
@@ -90,44 +91,44 @@ fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
             out.insert(probe, state.map(ProbeReading::AuthorizedKeys));
         }
     }
-    let lack = raw.lack(section);
-    for probe in section.probes.iter().filter(|probe| !out.has(probe)).cloned().collect::<Vec<_>>() {
+    let lack = raw.explain_missing(section);
+    for probe in section.probes.iter().filter(|probe| !out.has_answer(probe)).cloned().collect::<Vec<_>>() {
         out.insert(probe, Err(lack.clone()));
     }
 }
 
 /// Parses the accounts, up to the first incomplete one; returns the rest.
-fn accounts(stdout: &[u8]) -> (Vec<KeysAccount<'_>>, &[u8]) {
+fn parse_accounts(stdout: &[u8]) -> (Vec<KeysAccount<'_>>, &[u8]) {
     let mut accounts = Vec::new();
     let mut rest = stdout;
     loop {
         let mut fields = NulFields::new(rest);
-        let Some([b"user", name, status, line]) = fields.row() else { return (accounts, rest) };
+        let Some([b"user", name, status, line]) = fields.next_row() else { return (accounts, rest) };
         let home = match status {
-            b"0" => text(line).and_then(home).map(Some),
+            b"0" => parse_utf8(line).and_then(parse_home).map(Some),
             b"2" => Some(None),
             _ => None,
         };
-        if let (Some(name), Some(home)) = (text(name), home) {
+        if let (Some(name), Some(home)) = (parse_utf8(name), home) {
             accounts.push(KeysAccount { name, home });
         }
-        rest = fields.rest();
+        rest = fields.remaining_bytes();
     }
 }
 
-fn home(line: &str) -> Option<&str> {
+fn parse_home(line: &str) -> Option<&str> {
     line.split(':').nth(5).filter(|home| home.starts_with('/'))
 }
 
 /// Returns the state of a home; `None` if the output ended before it.
-fn info(
+fn build_keys_info(
     seen: &PathOutput<'_>,
     home: &str,
     number: usize,
 ) -> Option<Result<AuthorizedKeysInfo, super::UnansweredReason>> {
     let at = |path: &str, number| {
         let probe = Probe::Path { path: path.to_owned(), want: Some("any".to_owned()) };
-        let answer = seen.answer(path, number, &probe)?;
+        let answer = seen.answer_path(path, number, &probe)?;
         Some(answer.map(|reading| match reading {
             ProbeReading::Path(state) => state,
             _ => PathState::Absent,

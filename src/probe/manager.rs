@@ -1,7 +1,7 @@
 //! The package manager as a whole: the holder of dpkg's lock, and packages that are not fully installed.
 
-use super::package::{DpkgRow, ROWS};
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::package::{DPKG_ROWS, DpkgRow};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{Observation, PackageManagerState, Probe, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::ShellFragment;
@@ -27,40 +27,40 @@ need tr; printf 'holder\0%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf
 done </proc/locks || exit
 printf 'packages\0'"#;
 
-pub(crate) fn section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`dpkg-query`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`dpkg-query`", probes, read_answers);
     section.before = listing.clone();
-    section.body = section.body.code(SNIPPET).code(ROWS).code("printf '\\0'");
+    section.body = section.body.code(SNIPPET).code(DPKG_ROWS).code("printf '\\0'");
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let state = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let state = if raw.is_complete(&[0]) { parse_state(&raw.stdout) } else { None };
     match state {
         Some(state) => {
             for probe in &section.probes {
                 out.insert(probe.clone(), Ok::<_, UnansweredReason>(ProbeReading::PackageManager(state.clone())));
             }
         }
-        None => section.all_unknown(&raw.lack(section), out),
+        None => section.answer_all_unknown(&raw.explain_missing(section), out),
     }
 }
 
 /// Parses fields: `holder`, pid, command line; and last `packages` with the rows of the listing.
-fn parse(stdout: &[u8]) -> Option<PackageManagerState> {
+fn parse_state(stdout: &[u8]) -> Option<PackageManagerState> {
     let mut state = PackageManagerState::default();
     let mut fields = NulFields::new(stdout);
     loop {
         match fields.next()? {
             b"holder" => {
-                let [pid, command] = fields.row()?;
+                let [pid, command] = fields.next_row()?;
                 let command = String::from_utf8_lossy(command).trim_end().to_owned();
-                let pid = text(pid)?.parse().ok()?;
+                let pid = parse_utf8(pid)?.parse().ok()?;
                 state.lock_holder.get_or_insert((pid, UntrustedText::new(command)));
             }
             b"packages" => {
                 let rows = String::from_utf8_lossy(fields.next()?);
-                let rows = DpkgRow::all(&rows)?.into_iter().filter(|row| is_broken(row.status));
+                let rows = DpkgRow::parse_all(&rows)?.into_iter().filter(|row| is_broken(row.status));
                 state.broken = rows.map(|row| (row.full_name.to_owned(), row.status.to_owned())).collect();
                 return Some(state);
             }

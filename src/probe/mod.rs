@@ -45,9 +45,11 @@ mod user;
 pub use boot::*;
 pub use check::ProbeCheckOptions;
 pub use evidence::{EvidencePart, EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES, LOG_CAP};
-pub use exchange::{ExchangeAnswer, ExchangeBytes, ExchangeEnd, ExchangeOutput, KEY_LEFT_OUT, ProbeExchange, replay};
-pub use frame::{CompiledProbes, FrameError, compile, parse};
-pub(crate) use initramfs::NEXT as NEXT_KERNEL;
+pub use exchange::{
+    ExchangeAnswer, ExchangeBytes, ExchangeEnd, ExchangeOutput, KEY_LEFT_OUT, ProbeExchange, replay_exchanges,
+};
+pub use frame::{CompiledProbes, FrameError, compile_probes, parse_output};
+pub(crate) use initramfs::NEXT_KERNEL;
 pub use object::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId,
     ObjectInfo, ObjectState,
@@ -56,9 +58,9 @@ pub use objects::ObjectsQuery;
 pub use observation::{Observation, UnansweredReason};
 pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub use reading::*;
-pub use recall::{recall, without_script};
+pub use recall::{recall_answers, with_script_digest};
 pub use release::*;
-pub use rpm::compare as compare_rpm;
+pub use rpm::compare_rpm_versions as compare_rpm;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Kernel modules: the loaded ones with their parameters, and all lines of `modprobe.d` and `modules-load.d`.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{ConfLine, ModulePresence, ModuleState, Observation, Probe, ProbeReading, confd};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
@@ -42,29 +42,29 @@ forge_confd /etc/modules-load.d /run/modules-load.d /usr/local/lib/modules-load.
 forge_modules"#;
 
 /// Reports whether `name` can be a module's name, with underscores.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_module_name(name: &str) -> bool {
     !name.is_empty() && name.len() < 56 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("reading `/sys/module` and `modprobe.d`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading `/sys/module` and `modprobe.d`", probes, read_answers);
     let body = section.body.code(confd::SNIPPET).code(SNIPPET);
-    section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(name));
+    section.body = section.probes.iter().filter_map(probe_module).fold(body, |body, name| body.word(name));
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn name(probe: &Probe) -> Option<&str> {
+fn probe_module(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::Module { name } => Some(name),
         _ => None,
     }
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = if raw.is_complete(&[0]) { parse_modules(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let state = seen.as_ref().zip(name(probe)).and_then(|(seen, name)| seen.get(name));
-        let answer = state.map(|state| ProbeReading::Module(state.clone())).ok_or_else(|| raw.lack(section));
+        let state = seen.as_ref().zip(probe_module(probe)).and_then(|(seen, name)| seen.get(name));
+        let answer = state.map(|state| ProbeReading::Module(state.clone())).ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
     }
 }
@@ -78,33 +78,33 @@ struct HostModules<'a> {
     files: &'a str,
 }
 
-fn parse(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
+fn parse_modules(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
     let mut fields = NulFields::new(stdout);
-    let modprobe = joined(confd::lines(&mut fields)?);
-    let modules_load = confd::lines(&mut fields)?;
-    let [b"cmdline", cmdline, b"loadable", loadable, b"files", files] = fields.row()? else { return None };
+    let modprobe = join_continued_lines(confd::read_conf_lines(&mut fields)?);
+    let modules_load = confd::read_conf_lines(&mut fields)?;
+    let [b"cmdline", cmdline, b"loadable", loadable, b"files", files] = fields.next_row()? else { return None };
     let common = HostModules {
         modprobe,
         modules_load,
         cmdline: UntrustedText::from_bytes(cmdline),
         loadable: loadable == b"yes",
-        files: text(files)?,
+        files: parse_utf8(files)?,
     };
     let mut modules: BTreeMap<&str, ModuleState> = BTreeMap::new();
     let mut current = None;
     while let Some(tag) = fields.next() {
         match tag {
             b"module" => {
-                let [name, state, count] = fields.row()?;
-                let name = text(name)?;
-                modules.insert(name, common.module(name, text(state)?, text(count)?));
+                let [name, state, count] = fields.next_row()?;
+                let name = parse_utf8(name)?;
+                modules.insert(name, common.build_module_state(name, parse_utf8(state)?, parse_utf8(count)?));
                 current = Some(name);
             }
-            b"holder" => modules.get_mut(current?)?.holders.push(text(fields.next()?)?.to_owned()),
+            b"holder" => modules.get_mut(current?)?.holders.push(parse_utf8(fields.next()?)?.to_owned()),
             b"param" => {
-                let [param, value] = fields.row()?;
+                let [param, value] = fields.next_row()?;
                 let value = UntrustedText::from_bytes(value);
-                modules.get_mut(current?)?.parameters.insert(text(param)?.to_owned(), value);
+                modules.get_mut(current?)?.parameters.insert(parse_utf8(param)?.to_owned(), value);
             }
             _ => return None,
         }
@@ -113,10 +113,10 @@ fn parse(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
 }
 
 impl HostModules<'_> {
-    fn module(&self, name: &str, state: &str, count: &str) -> ModuleState {
+    fn build_module_state(&self, name: &str, state: &str, count: &str) -> ModuleState {
         let lists = |index: &str| {
             let mut paths = self.files.lines().filter_map(|line| line.strip_prefix(index)?.strip_prefix(':'));
-            paths.any(|path| stem(path) == name)
+            paths.any(|path| module_name_from_path(path) == name)
         };
         let presence = match state {
             "none" | "hidden" if lists("modules.builtin") => ModulePresence::Builtin,
@@ -142,12 +142,12 @@ impl HostModules<'_> {
 }
 
 /// Returns the name of the module in a file: `kernel/drivers/net/dummy-x.ko` is `dummy_x`.
-fn stem(path: &str) -> String {
+fn module_name_from_path(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().trim_end_matches(".ko").replace('-', "_")
 }
 
 /// Joins each line that ends with a backslash with the next one of its file.
-fn joined(lines: Vec<ConfLine>) -> Vec<ConfLine> {
+fn join_continued_lines(lines: Vec<ConfLine>) -> Vec<ConfLine> {
     let mut out: Vec<ConfLine> = Vec::new();
     for line in lines {
         match out.last_mut() {
@@ -169,7 +169,7 @@ mod tests {
 
     fn ask(name: &str, raw: &SectionOutput) -> Result<ModuleState, String> {
         let probe = Probe::Module { name: name.to_owned() };
-        let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+        let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
             Ok(ProbeReading::Module(state)) => Ok(state.clone()),
             Ok(other) => panic!("{other:?}"),

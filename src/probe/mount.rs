@@ -3,14 +3,14 @@
 //! checked separately, for ten seconds: if users other than root can replace a part of a path, nothing is mounted
 //! there.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{FstabLine, MountState, Observation, ObservedMount, Probe, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::{ShellFragment, safe_path};
 use std::collections::BTreeMap;
 
 /// Prints fields for each mount point and source: `point`, both, and why forge does not mount them; empty if it does.
-const POINTS: &str = r#"need timeout; need stat
+const POINTS_SNIPPET: &str = r#"need timeout; need stat
 forge_points() {
 run=$1
 shift
@@ -23,7 +23,7 @@ wait
 forge_points"#;
 
 /// A missing directory cannot be replaced: the action reports it.
-const ONE_POINT: &str = r#"
+const ONE_POINT_SNIPPET: &str = r#"
 fail() { exit 1; }
 barred() { printf %s "$*"; exit 9; }
 why=$(require_fixed_name "$1")
@@ -55,25 +55,32 @@ need sed; need sort
 forge_mounts"#;
 
 /// Folders in which udev keeps the links for tags.
-const TAGS: [(&str, &str); 4] = [
+const TAG_DIRECTORIES: [(&str, &str); 4] = [
     ("UUID=", "/dev/disk/by-uuid/"),
     ("LABEL=", "/dev/disk/by-label/"),
     ("PARTUUID=", "/dev/disk/by-partuuid/"),
     ("PARTLABEL=", "/dev/disk/by-partlabel/"),
 ];
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("reading the mounts", probes, read);
-    let one = ShellFragment::new().code(safe_path::ENTER).code(safe_path::FIXED).code(ONE_POINT);
-    let points = section.body.code(POINTS).nested(one);
-    let points =
-        section.probes.iter().filter_map(asked).fold(points, |body, (path, source)| body.word(path).word(source));
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading the mounts", probes, read_answers);
+    let one = ShellFragment::new()
+        .code(safe_path::ENTER_DIRECTORY)
+        .code(safe_path::REQUIRE_FIXED_NAME)
+        .code(ONE_POINT_SNIPPET);
+    let points = section.body.code(POINTS_SNIPPET).nested_word(one);
+    let points = section
+        .probes
+        .iter()
+        .filter_map(mount_request)
+        .fold(points, |body, (path, source)| body.word(path).word(source));
     let body = points.code("\n").code(SNIPPET);
-    section.body = section.probes.iter().filter_map(asked).fold(body, |body, (_, source)| body.word(device(source)));
+    section.body =
+        section.probes.iter().filter_map(mount_request).fold(body, |body, (_, source)| body.word(device_path(source)));
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn asked(probe: &Probe) -> Option<(&str, &str)> {
+fn mount_request(probe: &Probe) -> Option<(&str, &str)> {
     match probe {
         Probe::Mount { path, source } => Some((path, source)),
         _ => None,
@@ -81,8 +88,8 @@ fn asked(probe: &Probe) -> Option<(&str, &str)> {
 }
 
 /// Returns the device name for a source. udev escapes characters that a file name cannot contain.
-fn device(source: &str) -> String {
-    for (tag, folder) in TAGS {
+fn device_path(source: &str) -> String {
+    for (tag, folder) in TAG_DIRECTORIES {
         if let Some(value) = source.strip_prefix(tag) {
             let value = value.trim_matches('"');
             return format!("{folder}{}", value.replace('\\', "\\x5c").replace('/', "\\x2f").replace(' ', "\\x20"));
@@ -91,11 +98,12 @@ fn device(source: &str) -> String {
     source.to_owned()
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let seen = if raw.is_whole(&[0]) { MountOutput::parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = if raw.is_complete(&[0]) { MountOutput::parse(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let answer = seen.as_ref().zip(asked(probe)).map(|(seen, (path, source))| seen.answer(path, source));
-        out.insert(probe.clone(), answer.unwrap_or_else(|| Err(raw.lack(section))));
+        let answer =
+            seen.as_ref().zip(mount_request(probe)).map(|(seen, (path, source))| seen.answer_probe(path, source));
+        out.insert(probe.clone(), answer.unwrap_or_else(|| Err(raw.explain_missing(section))));
     }
 }
 
@@ -125,24 +133,24 @@ impl MountOutput {
         let table = loop {
             match fields.next()? {
                 b"point" => {
-                    let [path, source, why] = fields.row()?;
-                    let key = (text(path)?.to_owned(), text(source)?.to_owned());
+                    let [path, source, why] = fields.next_row()?;
+                    let key = (parse_utf8(path)?.to_owned(), parse_utf8(source)?.to_owned());
                     bars.insert(key, String::from_utf8_lossy(why).into_owned());
                 }
                 b"table" => break fields.next()?,
                 _ => return None,
             }
         };
-        let [b"fstab", fstab] = fields.row()? else { return None };
-        let rows: Vec<MountTableRow> = text(table)?.lines().map(row).collect::<Option<_>>()?;
+        let [b"fstab", fstab] = fields.next_row()? else { return None };
+        let rows: Vec<MountTableRow> = parse_utf8(table)?.lines().map(parse_mountinfo_row).collect::<Option<_>>()?;
         let fstab = String::from_utf8_lossy(fstab);
-        let fstab = fstab.lines().zip(1..).filter_map(|(text, line)| entry(text, line)).collect();
+        let fstab = fstab.lines().zip(1..).filter_map(|(text, line)| parse_fstab_entry(text, line)).collect();
         let mut devices = BTreeMap::new();
         loop {
             match fields.next()? {
                 b"device" => {
-                    let [name, target] = fields.row()?;
-                    devices.insert(text(name)?.to_owned(), text(target)?.to_owned());
+                    let [name, target] = fields.next_row()?;
+                    devices.insert(parse_utf8(name)?.to_owned(), parse_utf8(target)?.to_owned());
                 }
                 b"end" => return Some(Self { bars, rows, fstab, devices }),
                 _ => return None,
@@ -150,37 +158,37 @@ impl MountOutput {
         }
     }
 
-    fn answer(&self, path: &str, source: &str) -> Result<ProbeReading, UnansweredReason> {
+    fn answer_probe(&self, path: &str, source: &str) -> Result<ProbeReading, UnansweredReason> {
         match self.bars.get(&(path.to_owned(), source.to_owned())) {
             None => Err(UnansweredReason::new(format!("the directories above `{path}` did not answer within 10 s"))),
-            Some(why) if why.is_empty() => Ok(ProbeReading::Mount(self.state(path, source))),
+            Some(why) if why.is_empty() => Ok(ProbeReading::Mount(self.mount_state(path, source))),
             Some(why) => Err(UnansweredReason { barred: true, ..UnansweredReason::new(why.as_str()) }),
         }
     }
 
-    fn state(&self, path: &str, source: &str) -> MountState {
+    fn mount_state(&self, path: &str, source: &str) -> MountState {
         let below = format!("{}/", path.trim_end_matches('/'));
         MountState {
-            mounts: self.rows.iter().filter(|row| row.point == path).map(|row| self.mounted(row)).collect(),
+            mounts: self.rows.iter().filter(|row| row.point == path).map(|row| self.resolve_mount(row)).collect(),
             below: self.rows.iter().filter(|row| row.point.starts_with(&below)).map(|row| row.point.clone()).collect(),
             fstab: self.fstab.iter().filter(|(point, _)| point == path).map(|(_, line)| line.clone()).collect(),
-            device: self.device(&device(source)),
-            bind: self.bind(path, source),
+            device: self.resolve_device(&device_path(source)),
+            bind: self.resolve_bind(path, source),
         }
     }
 
-    fn mounted(&self, row: &MountTableRow) -> ObservedMount {
-        let device = self.device(&row.mounted.source);
+    fn resolve_mount(&self, row: &MountTableRow) -> ObservedMount {
+        let device = self.resolve_device(&row.mounted.source);
         ObservedMount { device, root: format!("{} {}", row.number, row.root), ..row.mounted.clone() }
     }
 
-    fn device(&self, name: &str) -> Option<String> {
+    fn resolve_device(&self, name: &str) -> Option<String> {
         self.devices.get(name).filter(|target| !target.is_empty()).cloned()
     }
 
     /// Returns the root that a bind mount of the folder `source` would have: its place in the file system that contains
     /// it.
-    fn bind(&self, path: &str, source: &str) -> Option<String> {
+    fn resolve_bind(&self, path: &str, source: &str) -> Option<String> {
         let inside = |row: &&MountTableRow| {
             let point = row.point.trim_end_matches('/');
             row.point != path && source.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -194,42 +202,51 @@ impl MountOutput {
 }
 
 /// Parses `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
-fn row(line: &str) -> Option<MountTableRow> {
+fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
     let (own, file_system) = line.split_once(" - ")?;
     let own: Vec<&str> = own.split(' ').collect();
     let [_, _, number, root, point, options, ..] = own.as_slice() else { return None };
     let mut parts = file_system.split(' ');
     let (fstype, source, more) = (parts.next()?, parts.next()?, parts.next().unwrap_or_default());
-    let mut all: Vec<String> = options.split(',').map(unescape).collect();
-    for option in more.split(',').filter(|o| !o.is_empty()).map(unescape) {
+    let mut all: Vec<String> = options.split(',').map(unescape_octal).collect();
+    for option in more.split(',').filter(|o| !o.is_empty()).map(unescape_octal) {
         // The file system's own `rw` says nothing about a mount that is read-only.
         if !all.contains(&option) && option != "rw" {
             all.push(option);
         }
     }
-    let mounted =
-        ObservedMount { source: unescape(source), fstype: fstype.to_owned(), options: all, ..ObservedMount::default() };
-    Some(MountTableRow { number: (*number).to_owned(), root: unescape(root), point: unescape(point), mounted })
+    let mounted = ObservedMount {
+        source: unescape_octal(source),
+        fstype: fstype.to_owned(),
+        options: all,
+        ..ObservedMount::default()
+    };
+    Some(MountTableRow {
+        number: (*number).to_owned(),
+        root: unescape_octal(root),
+        point: unescape_octal(point),
+        mounted,
+    })
 }
 
 /// Returns the mount point of a line of fstab; `None` for comments.
-fn entry(text: &str, line: u64) -> Option<(String, FstabLine)> {
+fn parse_fstab_entry(text: &str, line: u64) -> Option<(String, FstabLine)> {
     let mut fields = text.split_ascii_whitespace();
     if fields.next()?.starts_with('#') {
         return None;
     }
-    let point = unescape(fields.next()?);
+    let point = unescape_octal(fields.next()?);
     let point = if point.len() > 1 { point.trim_end_matches('/').to_owned() } else { point };
     Some((point, FstabLine { line, text: UntrustedText::from(text) }))
 }
 
 /// Decodes `\040` and the like: a backslash and three octal digits represent a byte.
-fn unescape(text: &str) -> String {
+fn unescape_octal(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {
         let code = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
-        let byte = code.and_then(|code| u8::from_str_radix(super::section::text(code)?, 8).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(super::section::parse_utf8(code)?, 8).ok());
         out.push(byte.unwrap_or(bytes[at]));
         at += if byte.is_some() { 4 } else { 1 };
     }
@@ -249,7 +266,7 @@ mod tests {
 
     fn ask_raw(path: &str, source: &str, raw: &SectionOutput) -> Result<MountState, String> {
         let probe = Probe::Mount { path: path.to_owned(), source: source.to_owned() };
-        let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+        let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
             Ok(ProbeReading::Mount(state)) => Ok(state.clone()),
             Ok(other) => panic!("{other:?}"),
@@ -286,7 +303,7 @@ mod tests {
     fn names_with_blanks_and_tags_without_a_device() {
         let odd = ask("/data/with space", "LABEL=none such", &sample()).unwrap();
         assert_eq!((odd.mounts.len(), odd.fstab.len(), odd.device), (1, 1, None));
-        assert_eq!(device("LABEL=a b/c"), "/dev/disk/by-label/a\\x20b\\x2fc");
+        assert_eq!(device_path("LABEL=a b/c"), "/dev/disk/by-label/a\\x20b\\x2fc");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct ObjectId {
 
 impl ObjectId {
     /// Returns the ID of a declared object; `None` if it has no kind or name.
-    pub fn of(object: &Value) -> Option<Self> {
+    pub fn from_object(object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
             api_version: text("/apiVersion")?,
@@ -33,19 +33,19 @@ impl ObjectId {
     }
 
     /// Returns the API's group; empty for the core group.
-    pub fn group(&self) -> &str {
+    pub fn api_group(&self) -> &str {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
     /// Returns the key of the object in records, `apps/Deployment/web/front`: an object of another API version has the
     /// same key.
-    pub fn claim(&self) -> String {
-        let group = if self.group().is_empty() { "core" } else { self.group() };
+    pub fn to_claim(&self) -> String {
+        let group = if self.api_group().is_empty() { "core" } else { self.api_group() };
         format!("{group}/{}/{}/{}", self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 
     /// Parses the output of [`claim`](Self::claim).
-    pub fn of_claim(claim: &str) -> Option<Self> {
+    pub fn from_claim(claim: &str) -> Option<Self> {
         let [group, kind, namespace, name] = claim.split('/').collect::<Vec<_>>()[..] else { return None };
         let api_version = if group == "core" { "v1".to_owned() } else { format!("{group}/*") };
         let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
@@ -53,7 +53,7 @@ impl ObjectId {
     }
 
     /// Returns the probe for its current state.
-    pub fn probe(&self) -> Probe {
+    pub fn to_probe(&self) -> Probe {
         Probe::Object { id: self.clone(), want: None }
     }
 }
@@ -176,23 +176,24 @@ mod tests {
     #[test]
     fn another_version_of_its_api_is_the_same_object() {
         let of = |version: &str| {
-            ObjectId::of(
+            ObjectId::from_object(
                 &json!({ "apiVersion": version, "kind": "Deployment", "metadata": { "name": "a", "namespace": "n" } }),
             )
         };
         let (one, other) = (of("apps/v1").unwrap(), of("apps/v1beta1").unwrap());
-        assert_eq!(one.claim(), "apps/Deployment/n/a");
-        assert_eq!(one.claim(), other.claim());
-        assert_eq!(ObjectId::of_claim(&one.claim()).unwrap().api_version, "apps/*");
+        assert_eq!(one.to_claim(), "apps/Deployment/n/a");
+        assert_eq!(one.to_claim(), other.to_claim());
+        assert_eq!(ObjectId::from_claim(&one.to_claim()).unwrap().api_version, "apps/*");
         assert_eq!(one.to_string(), "Deployment n/a");
     }
 
     #[test]
     fn what_stands_in_no_namespace_has_none() {
         let id =
-            ObjectId::of(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "web" } })).unwrap();
-        assert_eq!((id.claim().as_str(), id.to_string().as_str()), ("core/Namespace//web", "Namespace web"));
-        assert_eq!(ObjectId::of_claim("core/Namespace//web"), Some(id));
-        assert_eq!(ObjectId::of_claim("nginx"), None);
+            ObjectId::from_object(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "web" } }))
+                .unwrap();
+        assert_eq!((id.to_claim().as_str(), id.to_string().as_str()), ("core/Namespace//web", "Namespace web"));
+        assert_eq!(ObjectId::from_claim("core/Namespace//web"), Some(id));
+        assert_eq!(ObjectId::from_claim("nginx"), None);
     }
 }

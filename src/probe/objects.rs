@@ -38,7 +38,7 @@ impl fmt::Display for ObjectsQuery {
 
 impl Probe {
     /// Reports whether the probe goes to a cluster's API instead of a host.
-    pub fn is_to_api(&self) -> bool {
+    pub fn is_api_probe(&self) -> bool {
         use Probe::{ClusterFact, Contents, Object, Objects, Proof, Release};
         matches!(self, Object { .. } | Objects(_) | ClusterFact { .. } | Contents { .. } | Proof { .. } | Release(_))
     }

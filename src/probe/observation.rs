@@ -24,11 +24,11 @@ impl UnansweredReason {
     }
 
     /// Reports whether a retry may have an answer: a missing tool stays missing.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         !self.barred && !self.why.ends_with("is missing")
     }
 
-    pub fn said(mut self, text: impl Into<UntrustedText>) -> Self {
+    pub fn with_message(mut self, text: impl Into<UntrustedText>) -> Self {
         self.said = Some(text.into());
         self
     }
@@ -69,17 +69,17 @@ impl Observation {
         }
     }
 
-    pub fn has(&self, probe: &Probe) -> bool {
+    pub fn has_answer(&self, probe: &Probe) -> bool {
         self.answers.contains_key(probe)
     }
 
     /// Keeps raw answers from now on.
-    pub(crate) fn keep_raw(&mut self) {
+    pub(crate) fn enable_recording(&mut self) {
         self.kept.get_or_insert_default();
     }
 
     /// Keeps a raw answer, if raw answers are kept.
-    pub(crate) fn keep(&mut self, exchange: impl FnOnce() -> ProbeExchange) {
+    pub(crate) fn record_exchange(&mut self, exchange: impl FnOnce() -> ProbeExchange) {
         if let Some(kept) = &mut self.kept {
             kept.push(exchange());
         }
@@ -91,7 +91,7 @@ impl Observation {
     }
 
     /// Sets the start and end of the query, by the controller's clock.
-    pub fn stamp(&mut self, began: jiff::Timestamp, ended: jiff::Timestamp) {
+    pub fn set_time_range(&mut self, began: jiff::Timestamp, ended: jiff::Timestamp) {
         self.asked = Some((began, ended));
         for exchange in self.kept.iter_mut().flatten() {
             exchange.at = ended.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -99,7 +99,7 @@ impl Observation {
     }
 
     /// Returns the start and end of the first query, by the controller's clock.
-    pub fn asked(&self) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
+    pub fn time_range(&self) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
         self.asked
     }
 
@@ -114,9 +114,9 @@ impl Observation {
 
     /// Returns the probes that were not answered and may be answered by a retry. A check that reports neither yes (0)
     /// nor no (1) counts as not answered too.
-    pub fn failed(&self) -> BTreeSet<Probe> {
+    pub fn list_failed_probes(&self) -> BTreeSet<Probe> {
         let failed = |(probe, answer): &(&Probe, &Result<ProbeReading, UnansweredReason>)| match (probe, answer) {
-            (_, Err(unknown)) => unknown.may_pass(),
+            (_, Err(unknown)) => unknown.is_retryable(),
             (Probe::Check { .. }, Ok(ProbeReading::Output(output))) => !matches!(output.status, 0 | 1),
             _ => false,
         };

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Sets `R` to the relevant rows of dpkg's database: those of the named packages, of packages that are not fully
 /// installed, and dpkg's own, whose architecture is the native one; and `S` to the status. `*` covers packages that are
 /// not installed too. On failure, `R` is the error output.
-const LISTING: &str = r#"
+const LISTING_SNIPPET: &str = r#"
 forge_list() {
 exec dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\n' -- '*'
 }
@@ -19,26 +19,27 @@ printf '%s\n' "$o" | grep -E -e '	(half-|unpacked|triggers-)' -e"#;
 const LISTING_END: &str = "\n}\nR=$(forge_rows 2>&1); S=$?\n";
 
 /// Prints the rows, or the error output instead.
-pub(crate) const ROWS: &str = r#"
+pub(crate) const DPKG_ROWS: &str = r#"
 [ "$S" = 0 ] || { printf '%s\n' "$R" >&2; exit "$S"; }
 printf '%s\n' "$R"
 "#;
 
 /// Builds the code that lists the packages of `probes`. It runs once, before all sections that read its rows.
-pub(crate) fn listing(probes: &[Probe]) -> ShellFragment {
-    let names: BTreeSet<&str> = probes.iter().filter_map(name).map(|name| split(name).0).collect();
+pub(crate) fn build_listing(probes: &[Probe]) -> ShellFragment {
+    let names: BTreeSet<&str> =
+        probes.iter().filter_map(probe_package).map(|name| split_architecture(name).0).collect();
     let names: Vec<String> = names.into_iter().map(|name| name.replace('.', "[.]").replace('+', "[+]")).collect();
     let pattern = names.iter().fold("^(dpkg".to_owned(), |pattern, name| format!("{pattern}|{name}")) + ")\t";
-    ShellFragment::new().code(LISTING).word(pattern).code(LISTING_END)
+    ShellFragment::new().code(LISTING_SNIPPET).word(pattern).code(LISTING_END)
 }
 
 /// Splits `name` or `name:architecture`.
-fn split(name: &str) -> (&str, Option<&str>) {
+fn split_architecture(name: &str) -> (&str, Option<&str>) {
     name.split_once(':').map_or((name, None), |(name, arch)| (name, Some(arch)))
 }
 
 /// Reports whether `name` is a package's name, with or without `:ARCH`. Anything else would be a pattern.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_package_name(name: &str) -> bool {
     let (name, arch) = name.split_once(':').unwrap_or((name, "any"));
     let word = |text: &str, more: &str| {
         text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -47,14 +48,14 @@ pub(crate) fn is_name(name: &str) -> bool {
     word(name, "+.-_") && word(arch, "-")
 }
 
-pub(crate) fn section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`dpkg-query`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`dpkg-query`", probes, read_answers);
     section.before = listing.clone();
-    section.body = section.body.code(ROWS);
+    section.body = section.body.code(DPKG_ROWS);
     (!section.probes.is_empty()).then_some(section)
 }
 
-pub(crate) fn name(probe: &Probe) -> Option<&str> {
+pub(crate) fn probe_package(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::Package { name, .. } => Some(name),
         _ => None,
@@ -82,12 +83,12 @@ impl<'a> DpkgRow<'a> {
 
     /// Parses all rows. `None` without dpkg's own: the listing is then incomplete, and a package that is not in it may
     /// still exist.
-    pub fn all(stdout: &'a str) -> Option<Vec<Self>> {
+    pub fn parse_all(stdout: &'a str) -> Option<Vec<Self>> {
         let rows: Vec<Self> = stdout.lines().filter_map(DpkgRow::parse).collect();
         rows.iter().any(|row| row.name == "dpkg").then_some(rows)
     }
 
-    fn state(&self) -> PackageState {
+    fn to_package_state(&self) -> PackageState {
         let unpacked = !matches!(self.status, "not-installed" | "config-files" | "half-installed");
         PackageState {
             version: (unpacked && !self.version.is_empty()).then(|| self.version.to_owned()),
@@ -99,22 +100,22 @@ impl<'a> DpkgRow<'a> {
 }
 
 /// Only a complete listing proves that a package is absent.
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let stdout = String::from_utf8_lossy(&raw.stdout);
-    let Some(rows) = DpkgRow::all(&stdout).filter(|_| raw.is_whole(&[0])) else {
-        return section.all_unknown(&raw.lack(section), out);
+    let Some(rows) = DpkgRow::parse_all(&stdout).filter(|_| raw.is_complete(&[0])) else {
+        return section.answer_all_unknown(&raw.explain_missing(section), out);
     };
     let native = rows.iter().find(|row| row.name == "dpkg").map_or("", |row| row.arch);
     for probe in &section.probes {
-        let Some(name) = name(probe) else { continue };
-        let state = find(&rows, name, native).map_or_else(not_installed, DpkgRow::state);
+        let Some(name) = probe_package(probe) else { continue };
+        let state = find_row(&rows, name, native).map_or_else(not_installed_state, DpkgRow::to_package_state);
         out.insert(probe.clone(), Ok(ProbeReading::Package(state)));
     }
 }
 
 /// Finds the row of `name`: that of the architecture it names, else the native one, else the only one.
-fn find<'a, 'b>(rows: &'b [DpkgRow<'a>], name: &str, native: &str) -> Option<&'b DpkgRow<'a>> {
-    let (base, arch) = split(name);
+fn find_row<'a, 'b>(rows: &'b [DpkgRow<'a>], name: &str, native: &str) -> Option<&'b DpkgRow<'a>> {
+    let (base, arch) = split_architecture(name);
     let mut of_name = rows.iter().filter(|row| row.name == base);
     match arch {
         Some("any") | None => {
@@ -126,14 +127,16 @@ fn find<'a, 'b>(rows: &'b [DpkgRow<'a>], name: &str, native: &str) -> Option<&'b
     }
 }
 
-fn not_installed() -> PackageState {
+fn not_installed_state() -> PackageState {
     PackageState { status: "not-installed".to_owned(), ..PackageState::default() }
 }
 
 /// Applies `add` to the answer of each package.
-pub(crate) fn amend(section: &ProbeSection, out: &mut Observation, add: impl Fn(&str, &mut PackageState)) {
+pub(crate) fn amend_answers(section: &ProbeSection, out: &mut Observation, add: impl Fn(&str, &mut PackageState)) {
     for probe in &section.probes {
-        let (Some(name), Ok(ProbeReading::Package(state))) = (name(probe), out.get(probe).cloned()) else { continue };
+        let (Some(name), Ok(ProbeReading::Package(state))) = (probe_package(probe), out.get(probe).cloned()) else {
+            continue;
+        };
         let mut state = state;
         add(name, &mut state);
         out.insert(probe.clone(), Ok::<_, UnansweredReason>(ProbeReading::Package(state)));

@@ -1,7 +1,7 @@
 //! Package files on the host: their metadata, and the installed state of their packages.
 
-use super::rpm::{self, LOCKS};
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::rpm::{self, RPM_LOCKS};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{
     Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, Probe, ProbeReading,
     UnansweredReason,
@@ -30,25 +30,26 @@ esac
 forge_package_files() { for f; do forge_package_file "$f"; done; }
 forge_package_files"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("the package file", probes, read);
-    let body = section.body.code(rpm::ROWS).code(LOCKS).code(SNIPPET);
-    section.body = section.probes.iter().filter_map(path).fold(body, |body, path| body.word(path));
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("the package file", probes, read_answers);
+    let body = section.body.code(rpm::RPM_ROWS).code(RPM_LOCKS).code(SNIPPET);
+    section.body = section.probes.iter().filter_map(package_path).fold(body, |body, path| body.word(path));
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn path(probe: &Probe) -> Option<&str> {
+fn package_path(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::PackageFile { path } => Some(path),
         _ => None,
     }
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let mut fields = NulFields::new(&raw.stdout);
     for probe in &section.probes {
-        let answer = one(&mut fields).filter(|(name, _)| path(probe).map(str::as_bytes) == Some(*name));
-        let state = answer.map(|(_, state)| state).unwrap_or_else(|| Err(raw.lack(section)));
+        let answer =
+            read_file_answer(&mut fields).filter(|(name, _)| package_path(probe).map(str::as_bytes) == Some(*name));
+        let state = answer.map(|(_, state)| state).unwrap_or_else(|| Err(raw.explain_missing(section)));
         out.insert(probe.clone(), state.map(ProbeReading::PackageFile));
     }
 }
@@ -56,24 +57,24 @@ fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
 type PackageFileAnswer = Result<PackageFileState, UnansweredReason>;
 
 /// Parses the output for one path; `None` if it is incomplete.
-fn one<'a>(fields: &mut NulFields<'a>) -> Option<(&'a [u8], PackageFileAnswer)> {
-    let [path, tag] = fields.row()?;
+fn read_file_answer<'a>(fields: &mut NulFields<'a>) -> Option<(&'a [u8], PackageFileAnswer)> {
+    let [path, tag] = fields.next_row()?;
     let state = match tag {
         b"absent" => Ok(PackageFileState::Absent),
         b"other" => Ok(PackageFileState::Bad("it is not a regular file".into())),
         b"bad" => Ok(PackageFileState::Bad(UntrustedText::from_bytes(last_line(fields.next()?)))),
         b"deb" => {
-            let [file, installed] = fields.row()?;
-            present(file, deb_state(text(installed)?))
+            let [file, installed] = fields.next_row()?;
+            present_state(file, parse_deb_state(parse_utf8(installed)?))
                 .ok_or_else(|| UnansweredReason::new("`dpkg-deb` returned no answer"))
         }
         b"rpm" => {
-            let [file, rows, locks] = fields.row()?;
-            let state = text(file)?.split('\t').next().and_then(|name| {
-                let state = rpm::state(name, None, text(rows)?);
-                state.map(|state| PackageState { held: rpm::locked(&String::from_utf8_lossy(locks), name), ..state })
+            let [file, rows, locks] = fields.next_row()?;
+            let state = parse_utf8(file)?.split('\t').next().and_then(|name| {
+                let state = rpm::parse_package_state(name, None, parse_utf8(rows)?);
+                state.map(|state| PackageState { held: rpm::is_locked(&String::from_utf8_lossy(locks), name), ..state })
             });
-            let state = state.and_then(|state| present(file, state));
+            let state = state.and_then(|state| present_state(file, state));
             state.ok_or_else(|| UnansweredReason::new("`rpm` returned no answer"))
         }
         _ => return None,
@@ -81,15 +82,15 @@ fn one<'a>(fields: &mut NulFields<'a>) -> Option<(&'a [u8], PackageFileAnswer)> 
     Some((path, state))
 }
 
-fn present(file: &[u8], installed: PackageState) -> Option<PackageFileState> {
-    let mut words = text(file)?.split('\t');
+fn present_state(file: &[u8], installed: PackageState) -> Option<PackageFileState> {
+    let mut words = parse_utf8(file)?.split('\t');
     let mut word = || words.next().filter(|word| !word.is_empty()).map(str::to_owned);
     let (name, version, architecture) = (word()?, word()?, word()?);
     Some(PackageFileState::Present(PackageFileInfo { name, version, architecture, installed }))
 }
 
 /// For a package of several architectures, the installed one counts.
-fn deb_state(rows: &str) -> PackageState {
+fn parse_deb_state(rows: &str) -> PackageState {
     let row = rows.lines().find(|row| row.starts_with("installed\t")).or(rows.lines().next()).unwrap_or_default();
     let words: Vec<&str> = row.split('\t').collect();
     let [status, version, want] = words[..] else {
@@ -117,7 +118,7 @@ mod tests {
 
     fn one(path: &str, stdout: &str) -> Result<PackageFileState, UnansweredReason> {
         let probe = Probe::PackageFile { path: path.to_owned() };
-        let seen = answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout));
+        let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), &printed(stdout));
         seen.get(&probe).map(|reading| match reading {
             ProbeReading::PackageFile(state) => state.clone(),
             other => panic!("{other:?}"),

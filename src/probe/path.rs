@@ -8,7 +8,7 @@
 //! `fs.protected_hardlinks`, on by default wherever forge runs, prevents hard links to a file that their creator may
 //! not write.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::{ShellFragment, safe_path};
@@ -120,7 +120,7 @@ timeout 10 sh -c "$FORGE_OPEN_FILE" 2>/dev/null
 /// The directory's holder may have given the name to another file of this directory or of a similar one. So the body is
 /// sent only if all users may read it, or the group of the holder's directory may, or it is not root's and the holder's
 /// own, or no other user could place it.
-pub(super) const READ: &str = r#"FORGE_OPEN_FILE='
+pub(super) const READ_FILE_SNIPPET: &str = r#"FORGE_OPEN_FILE='
 tar -c --no-recursion --no-unquote --numeric-owner -f - -- "./$FORGE_NAME" |
   tar -x -C /proc --numeric-owner --to-command="$FORGE_ONE" -f -
 '
@@ -145,17 +145,18 @@ if [ "$TAR_SIZE" -le 65536 ] && may_show; then printf "body\0%s\0%s\0" "$FORGE_N
 "#;
 
 /// Builds as many sections as the names need.
-pub(crate) fn sections(probes: Vec<Probe>) -> Vec<ProbeSection> {
+pub(crate) fn build_sections(probes: Vec<Probe>) -> Vec<ProbeSection> {
     let mut out = Vec::new();
     let (mut part, mut size, mut leads) = (Vec::new(), 0, BTreeSet::new());
     for probe in probes {
         let Probe::Path { path, want } = &probe else { continue };
         // A wanted path appears twice, together with its digest.
-        let own = if want.is_some() { 2 * quoted(path) + 80 } else { quoted(path) };
-        let new: Vec<String> = above(path).filter(|lead| !leads.contains(*lead)).map(str::to_owned).collect();
-        let next = own + new.iter().map(|lead| quoted(lead)).sum::<usize>();
+        let own = if want.is_some() { 2 * quoted_size(path) + 80 } else { quoted_size(path) };
+        let new: Vec<String> =
+            parent_directories(path).filter(|lead| !leads.contains(*lead)).map(str::to_owned).collect();
+        let next = own + new.iter().map(|lead| quoted_size(lead)).sum::<usize>();
         if size + next > NAMES_CAP && !part.is_empty() {
-            out.push(section(std::mem::take(&mut part)));
+            out.push(build_section(std::mem::take(&mut part)));
             leads.clear();
             // Good enough: directories above this path are counted at most once too often.
             size = 0;
@@ -165,26 +166,27 @@ pub(crate) fn sections(probes: Vec<Probe>) -> Vec<ProbeSection> {
         part.push(probe);
     }
     if !part.is_empty() {
-        out.push(section(part));
+        out.push(build_section(part));
     }
     out
 }
 
 /// Returns the maximum bytes of a quoted word: each quote becomes four.
-fn quoted(path: &str) -> usize {
+fn quoted_size(path: &str) -> usize {
     path.len() + 3 * path.matches('\'').count() + 3
 }
 
 /// Returns the directories on a path, without `/`.
-fn above(path: &str) -> impl Iterator<Item = &str> {
+fn parent_directories(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').skip(1).map(|(end, _)| &path[..end])
 }
 
-fn section(probes: Vec<Probe>) -> ProbeSection {
+fn build_section(probes: Vec<Probe>) -> ProbeSection {
     const { assert!(BODY_CAP == 65_536, "the snippet spells it out, plus one") };
-    let paths: BTreeSet<&str> = probes.iter().filter_map(path).collect();
-    let leads: BTreeSet<&str> = paths.iter().flat_map(|path| above(path)).collect();
-    let mut body = ShellFragment::new().code(safe_path::ENTER).code(READ).code(SNIPPET).code("forge_leads");
+    let paths: BTreeSet<&str> = probes.iter().filter_map(probe_path).collect();
+    let leads: BTreeSet<&str> = paths.iter().flat_map(|path| parent_directories(path)).collect();
+    let mut body =
+        ShellFragment::new().code(safe_path::ENTER_DIRECTORY).code(READ_FILE_SNIPPET).code(SNIPPET).code("forge_leads");
     for lead in &leads {
         body = body.word(*lead);
     }
@@ -193,24 +195,25 @@ fn section(probes: Vec<Probe>) -> ProbeSection {
         body = body.word(*path);
     }
     body = body.code("\nforge_bodies");
-    for (path, want) in wants(&probes) {
+    for (path, want) in list_wanted_digests(&probes) {
         body = body.word(want).word(path);
     }
-    let cap = (paths.len() + leads.len()) as u64 * 10_000 + wants(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
-    let mut section = ProbeSection { cap, ..ProbeSection::new("`stat`", Vec::new(), read) };
-    section.body = section.body.then(body);
+    let cap = (paths.len() + leads.len()) as u64 * 10_000
+        + list_wanted_digests(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
+    let mut section = ProbeSection { cap, ..ProbeSection::new("`stat`", Vec::new(), read_answers) };
+    section.body = section.body.append_fragment(body);
     section.probes = probes;
     section
 }
 
-fn path(probe: &Probe) -> Option<&str> {
+fn probe_path(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::Path { path, .. } => Some(path),
         _ => None,
     }
 }
 
-fn wants(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
+fn list_wanted_digests(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
     probes.iter().filter_map(|probe| match probe {
         Probe::Path { path, want: Some(want) } => Some((path.as_str(), want.as_str())),
         _ => None,
@@ -232,14 +235,14 @@ pub(super) struct PathOutput<'a> {
     bodies: BTreeMap<usize, UntrustedText>,
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = PathOutput::parse(&raw.stdout);
     let wanted: Vec<&Probe> =
         section.probes.iter().filter(|p| matches!(p, Probe::Path { want: Some(_), .. })).collect();
     for probe in &section.probes {
-        let Some(path) = path(probe) else { continue };
+        let Some(path) = probe_path(probe) else { continue };
         let number = wanted.iter().position(|other| *other == probe);
-        let answer = seen.answer(path, number, probe).unwrap_or_else(|| Err(raw.lack(section)));
+        let answer = seen.answer_path(path, number, probe).unwrap_or_else(|| Err(raw.explain_missing(section)));
         out.insert(probe.clone(), answer);
     }
 }
@@ -250,17 +253,17 @@ impl<'a> PathOutput<'a> {
         let mut fields = NulFields::new(stdout);
         while let Some(first) = fields.next() {
             let known = match first {
-                b"barred" => fields.row::<2>().map(|[link, why]| {
+                b"barred" => fields.next_row::<2>().map(|[link, why]| {
                     seen.barred.insert(link, why);
                 }),
-                b"errors" => fields.next().map(|errors| seen.errors = text(errors)),
-                b"sum" => fields.row::<2>().and_then(|[path, sum]| {
-                    seen.single.insert(path, text(sum)?);
+                b"errors" => fields.next().map(|errors| seen.errors = parse_utf8(errors)),
+                b"sum" => fields.next_row::<2>().and_then(|[path, sum]| {
+                    seen.single.insert(path, parse_utf8(sum)?);
                     Some(())
                 }),
-                b"sums" => fields.next().map(|lines| seen.sums = Some(sums(lines))),
-                b"body" => fields.row::<2>().and_then(|[number, body]| seen.body(number, body)),
-                mode => fields.row::<9>().and_then(|rest| seen.row(mode, rest)),
+                b"sums" => fields.next().map(|lines| seen.sums = Some(parse_sums(lines))),
+                b"body" => fields.next_row::<2>().and_then(|[number, body]| seen.insert_body(number, body)),
+                mode => fields.next_row::<9>().and_then(|rest| seen.insert_row(mode, rest)),
             };
             if known.is_none() {
                 break;
@@ -269,9 +272,9 @@ impl<'a> PathOutput<'a> {
         seen
     }
 
-    fn row(&mut self, mode: &'a [u8], row: [&'a [u8]; 9]) -> Option<()> {
+    fn insert_row(&mut self, mode: &'a [u8], row: [&'a [u8]; 9]) -> Option<()> {
         let [size, mtime, ctime, owner, group, uid, gid, name, link] = row;
-        let mode = u32::from_str_radix(text(mode)?, 16).ok()?;
+        let mode = u32::from_str_radix(parse_utf8(mode)?, 16).ok()?;
         let kind = match mode & 0o170_000 {
             0o100_000 => PathType::File,
             0o040_000 => PathType::Directory,
@@ -281,12 +284,12 @@ impl<'a> PathOutput<'a> {
         let target = link.strip_prefix(name).and_then(|rest| rest.strip_prefix(b" -> "));
         let info = PathInfo {
             kind,
-            owner: named(owner, uid),
-            group: named(group, gid),
+            owner: name_or_number(owner, uid),
+            group: name_or_number(group, gid),
             mode: mode & 0o7777,
-            size: text(size)?.parse().ok()?,
-            mtime: text(mtime)?.parse().ok()?,
-            ctime: text(ctime)?.parse().ok()?,
+            size: parse_utf8(size)?.parse().ok()?,
+            mtime: parse_utf8(mtime)?.parse().ok()?,
+            ctime: parse_utf8(ctime)?.parse().ok()?,
             sha256: None,
             body: None,
             target: target.filter(|_| kind == PathType::Symlink).map(UntrustedText::from_bytes),
@@ -296,8 +299,8 @@ impl<'a> PathOutput<'a> {
     }
 
     /// A body that is too long, is not UTF-8 or contains a NUL is not text that a diff can show.
-    fn body(&mut self, number: &[u8], body: &[u8]) -> Option<()> {
-        let number = text(number)?.parse().ok()?;
+    fn insert_body(&mut self, number: &[u8], body: &[u8]) -> Option<()> {
+        let number = parse_utf8(number)?.parse().ok()?;
         let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
         let is_text = bytes.len() as u64 <= BODY_CAP && !bytes.contains(&0);
         if let Some(body) = is_text.then(|| String::from_utf8(bytes).ok()).flatten() {
@@ -307,17 +310,17 @@ impl<'a> PathOutput<'a> {
     }
 
     /// Returns the answer for `path`; `None` if the output ended before it.
-    pub fn answer(
+    pub fn answer_path(
         &self,
         path: &str,
         number: Option<usize>,
         probe: &Probe,
     ) -> Option<Result<ProbeReading, UnansweredReason>> {
-        if let Some(why) = above(path).find_map(|lead| self.barred.get(lead.as_bytes())) {
+        if let Some(why) = parent_directories(path).find_map(|lead| self.barred.get(lead.as_bytes())) {
             return Some(Err(UnansweredReason { barred: true, ..UnansweredReason::new(String::from_utf8_lossy(why)) }));
         }
         let Some(info) = self.rows.get(path.as_bytes()) else {
-            let absent = missing(self.errors?, path);
+            let absent = explain_missing_row(self.errors?, path);
             return Some(absent.map(|()| ProbeReading::Path(PathState::Absent)));
         };
         let mut info = info.clone();
@@ -333,24 +336,24 @@ impl<'a> PathOutput<'a> {
 }
 
 /// `stat` prints `UNKNOWN` if the host has no name for a number.
-fn named(name: &[u8], number: &[u8]) -> UntrustedText {
+fn name_or_number(name: &[u8], number: &[u8]) -> UntrustedText {
     UntrustedText::from_bytes(if name == b"UNKNOWN" { number } else { name })
 }
 
 /// Parses `sha256sum`'s lines. A name with a backslash or a line break is escaped, and the line then starts with a
 /// backslash.
-fn sums(lines: &[u8]) -> BTreeMap<Vec<u8>, &str> {
+fn parse_sums(lines: &[u8]) -> BTreeMap<Vec<u8>, &str> {
     let mut sums = BTreeMap::new();
     for line in lines.split(|byte| *byte == b'\n') {
         let (line, escaped) = line.strip_prefix(b"\\").map_or((line, false), |rest| (rest, true));
         let Some((sum, name)) = line.split_at_checked(64) else { continue };
-        let (Some(sum), Some(name)) = (text(sum), name.strip_prefix(b"  ")) else { continue };
-        sums.insert(if escaped { unescape(name) } else { name.to_vec() }, sum);
+        let (Some(sum), Some(name)) = (parse_utf8(sum), name.strip_prefix(b"  ")) else { continue };
+        sums.insert(if escaped { unescape_name(name) } else { name.to_vec() }, sum);
     }
     sums
 }
 
-fn unescape(name: &[u8]) -> Vec<u8> {
+fn unescape_name(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut bytes = name.iter();
     while let Some(byte) = bytes.next() {
@@ -367,7 +370,7 @@ fn unescape(name: &[u8]) -> Vec<u8> {
 }
 
 /// Interprets a missing `stat` row for `path`: `Ok` if the path does not exist.
-fn missing(errors: &str, path: &str) -> Result<(), UnansweredReason> {
+fn explain_missing_row(errors: &str, path: &str) -> Result<(), UnansweredReason> {
     let gone = |line: &&str| line.ends_with(": No such file or directory") || line.ends_with(": Not a directory");
     let of_path = format!("'{path}': ");
     let own = errors.lines().find(|line| line.contains(&of_path));
@@ -377,7 +380,7 @@ fn missing(errors: &str, path: &str) -> Result<(), UnansweredReason> {
         // A name with quotes or control characters is spelled differently there; an error common to all lines applies
         // to it too.
         None if !errors.is_empty() && errors.lines().all(|line| gone(&line)) => Ok(()),
-        None => Err(UnansweredReason::new("`stat` could not read it").said(errors)),
+        None => Err(UnansweredReason::new("`stat` could not read it").with_message(errors)),
     }
 }
 

@@ -79,7 +79,7 @@ pub struct PathInfo {
 
 impl PathInfo {
     /// Builds an empty file of root.
-    pub fn of_root() -> Self {
+    pub fn root_file() -> Self {
         Self {
             kind: PathType::File,
             owner: "root".into(),
@@ -349,7 +349,7 @@ pub struct ConfLine {
 
 impl ConfLine {
     /// Returns the place as `file:line`.
-    pub fn place(&self) -> String {
+    pub fn format_location(&self) -> String {
         format!("{}:{}", self.file, self.line)
     }
 }

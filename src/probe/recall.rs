@@ -8,18 +8,18 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
 /// Returns the answers of `recorded` to `probes`. Missing answers are unknown.
-pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Observation {
-    let unasked = sections::parts(probes, facts).1;
+pub fn recall_answers(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Observation {
+    let unasked = sections::build_ungrouped_sections(probes, facts).1;
     let mut seen = Observation::default();
     for probe in probes {
-        let of_api = probe.is_to_api();
+        let of_api = probe.is_api_probe();
         let refused =
             unasked.iter().filter(|_| !of_api).find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
-        let answer = match (refused, recorded.has(probe)) {
+        let answer = match (refused, recorded.has_answer(probe)) {
             (Some(why), _) => Err(why),
             (None, true) => recorded.get(probe).cloned(),
-            (None, false) => match near(recorded, probe) {
-                Err(why) if why == not_recorded() => near(recorded, &without_script(probe)),
+            (None, false) => match find_similar_answer(recorded, probe) {
+                Err(why) if why == not_recorded_reason() => find_similar_answer(recorded, &with_script_digest(probe)),
                 answer => answer,
             },
         };
@@ -29,47 +29,47 @@ pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSni
 }
 
 /// Returns the probe with its command replaced by a digest, for files that must not contain commands.
-pub fn without_script(probe: &Probe) -> Probe {
+pub fn with_script_digest(probe: &Probe) -> Probe {
     let mut probe = probe.clone();
     if let Probe::Check { script, .. } = &mut probe
-        && !script.starts_with(TOLD)
+        && !script.starts_with(SCRIPT_DIGEST_PREFIX)
     {
-        let mut told = TOLD.to_owned();
+        let mut told = SCRIPT_DIGEST_PREFIX.to_owned();
         crate::model::push_hex(&mut told, &Sha256::digest(script.as_bytes()));
         *script = told;
     }
     probe
 }
 
-const TOLD: &str = "sha256:";
+const SCRIPT_DIGEST_PREFIX: &str = "sha256:";
 
-fn not_recorded() -> UnansweredReason {
+fn not_recorded_reason() -> UnansweredReason {
     UnansweredReason::new("not recorded")
 }
 
 /// Finds the answer for the same path or package with another wanted state, or for the same check with another limit: a
 /// recipe may have changed since.
-fn near(recorded: &Observation, probe: &Probe) -> Result<ProbeReading, UnansweredReason> {
+fn find_similar_answer(recorded: &Observation, probe: &Probe) -> Result<ProbeReading, UnansweredReason> {
     let mut found = recorded.iter().filter(|(other, _)| match (probe, other) {
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
         (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
-        (Probe::Object { id, want: None }, Probe::Object { id: other, .. }) => id.claim() == other.claim(),
-        (Probe::Check { .. }, Probe::Check { .. }) => unlimited(probe) == unlimited(other),
+        (Probe::Object { id, want: None }, Probe::Object { id: other, .. }) => id.to_claim() == other.to_claim(),
+        (Probe::Check { .. }, Probe::Check { .. }) => without_limit(probe) == without_limit(other),
         _ => false,
     });
-    let first = found.next().ok_or_else(not_recorded)?;
+    let first = found.next().ok_or_else(not_recorded_reason)?;
     // Several steps may have requested a path, some without its body.
     let told = std::iter::once(first).chain(found).find(|(_, answer)| has_body(answer)).unwrap_or(first);
     match (probe, told.1) {
         (_, Err(why)) => Err(why.clone()),
         (Probe::Check { .. } | Probe::Object { .. }, Ok(reading)) => Ok(reading.clone()),
         (Probe::Path { want, .. }, Ok(ProbeReading::Path(state))) => {
-            Ok(ProbeReading::Path(path(state.clone(), want.as_deref())))
+            Ok(ProbeReading::Path(adapt_path_state(state.clone(), want.as_deref())))
         }
         (Probe::Package { offers, .. }, Ok(ProbeReading::Package(state))) => {
-            Ok(ProbeReading::Package(package(state.clone(), offers)))
+            Ok(ProbeReading::Package(adapt_package_state(state.clone(), offers)))
         }
-        _ => Err(not_recorded()),
+        _ => Err(not_recorded_reason()),
     }
 }
 
@@ -77,7 +77,7 @@ fn has_body(answer: &Result<ProbeReading, UnansweredReason>) -> bool {
     matches!(answer, Ok(ProbeReading::Path(PathState::Present(info))) if info.body.is_some())
 }
 
-fn unlimited(probe: &Probe) -> Probe {
+fn without_limit(probe: &Probe) -> Probe {
     let mut probe = probe.clone();
     if let Probe::Check { timeout_s, .. } = &mut probe {
         *timeout_s = None;
@@ -86,7 +86,7 @@ fn unlimited(probe: &Probe) -> Probe {
 }
 
 /// A body is sent only if a different one is wanted.
-fn path(state: PathState, want: Option<&str>) -> PathState {
+fn adapt_path_state(state: PathState, want: Option<&str>) -> PathState {
     match state {
         PathState::Present(info) => {
             let body = info.body.clone().filter(|_| want.is_some() && want != info.sha256.as_deref());
@@ -97,7 +97,7 @@ fn path(state: PathState, want: Option<&str>) -> PathState {
 }
 
 /// Offers that were not queried then may be needed now.
-fn package(state: PackageState, offers: &AptOfferPolicy) -> PackageState {
+fn adapt_package_state(state: PackageState, offers: &AptOfferPolicy) -> PackageState {
     let installed = state.status == "installed";
     let needed = match offers {
         AptOfferPolicy::Unneeded => false,
@@ -105,7 +105,7 @@ fn package(state: PackageState, offers: &AptOfferPolicy) -> PackageState {
         AptOfferPolicy::UnlessVersion(version) => !(installed && state.version.as_ref() == Some(version)),
     };
     match needed && state.offers_unknown.is_some() {
-        true => PackageState { offers_unknown: Some(not_recorded().why), ..state },
+        true => PackageState { offers_unknown: Some(not_recorded_reason().why), ..state },
         false => state,
     }
 }
@@ -116,7 +116,7 @@ mod tests {
     use crate::model::UntrustedText;
 
     fn of(recorded: &Observation, probe: Probe) -> Result<ProbeReading, String> {
-        let seen = recall(recorded, &[probe.clone()].into(), &[]);
+        let seen = recall_answers(recorded, &[probe.clone()].into(), &[]);
         seen.get(&probe).cloned().map_err(|unknown| unknown.why)
     }
 
@@ -191,8 +191,8 @@ mod tests {
             timeout_s: None,
         };
         let mut recorded = Observation::default();
-        let told = without_script(&check("true"));
-        assert_eq!(without_script(&told), told);
+        let told = with_script_digest(&check("true"));
+        assert_eq!(with_script_digest(&told), told);
         recorded.insert(told, Ok(ProbeReading::Output(Default::default())));
         assert!(of(&recorded, check("true")).is_ok());
         assert_eq!(of(&recorded, check("false")).unwrap_err(), "not recorded");

@@ -1,7 +1,7 @@
 //! Records of earlier applies: all files under `/var/lib/forge/applied`, the host's key, running units; and the account
 //! that reads them.
 
-use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
 use super::{Observation, Probe, ProbeReading, RecordsState, ScriptAccount};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
@@ -43,34 +43,34 @@ printf 'lines\0'
 exit 0
 "#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("the records", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("the records", probes, read_answers);
     section.body = section.body.code(SNIPPET);
     section.cap = 32 << 20;
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let state = if raw.end == SectionEnd::Exited(0) && !raw.truncated { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let state = if raw.end == SectionEnd::Exited(0) && !raw.truncated { parse_state(&raw.stdout) } else { None };
     for probe in &section.probes {
         let reading = match probe {
             // It comes first, even if the rest is not readable.
-            Probe::Account => account(&raw.stdout).map(ProbeReading::Account),
+            Probe::Account => parse_account(&raw.stdout).map(ProbeReading::Account),
             _ => state.clone().map(ProbeReading::Records),
         };
-        out.insert(probe.clone(), reading.ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), reading.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
-fn account(stdout: &[u8]) -> Option<ScriptAccount> {
-    let [b"account", name] = NulFields::new(stdout).row()? else { return None };
+fn parse_account(stdout: &[u8]) -> Option<ScriptAccount> {
+    let [b"account", name] = NulFields::new(stdout).next_row()? else { return None };
     Some(match name {
         b"" => ScriptAccount::Root,
         name => ScriptAccount::Other(UntrustedText::from_bytes(name)),
     })
 }
 
-fn parse(stdout: &[u8]) -> Option<RecordsState> {
+fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
     let mut state = RecordsState::default();
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut fields = NulFields::new(stdout);
@@ -78,26 +78,26 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
         match fields.next()? {
             b"account" => drop(fields.next()?),
             b"key" => {
-                state.key = Some(text(fields.next()?)?.split_whitespace().collect())
+                state.key = Some(parse_utf8(fields.next()?)?.split_whitespace().collect())
                     .filter(|key: &String| key.len() == 64 || key == super::KEY_LEFT_OUT)
             }
-            b"units" => state.running = running(text(fields.next()?)?),
+            b"units" => state.running = parse_running_units(parse_utf8(fields.next()?)?),
             b"window" => state.window = Some(UntrustedText::from_bytes(fields.next()?)),
-            b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),
+            b"record" => drop(files.insert(parse_utf8(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
             _ => return None,
         }
     }
-    lines(fields.rest(), &mut files)?;
+    append_lines(fields.remaining_bytes(), &mut files)?;
     state.records = files.iter().map(|(name, body)| (name.clone(), UntrustedText::from_bytes(body))).collect();
     Some(state)
 }
 
 /// Appends each line to its file. The last line of a file always ends with a line break here.
-fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
+fn append_lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
     while !rest.is_empty() {
         let mut parts = rest.splitn(2, |byte| *byte == 0);
-        let name = text(parts.next()?)?.strip_prefix("./")?;
+        let name = parse_utf8(parts.next()?)?.strip_prefix("./")?;
         let after = parts.next()?;
         let end = after.iter().position(|byte| *byte == b'\n').map_or(after.len(), |at| at + 1);
         files.get_mut(name)?.extend_from_slice(&after[..end]);
@@ -108,7 +108,7 @@ fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
 
 /// Returns the units that are running or starting, with their start time as systemd prints it. Only transient ones: a
 /// packaged service may be named `forge-something` too.
-fn running(shown: &str) -> Vec<(String, UntrustedText)> {
+fn parse_running_units(shown: &str) -> Vec<(String, UntrustedText)> {
     let unit = |block: &str| {
         let of = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         let busy = of("Transient") == Some("yes") && !matches!(of("ActiveState")?, "inactive" | "failed");

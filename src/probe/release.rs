@@ -109,7 +109,7 @@ pub enum ReleaseStatus {
 
 impl ReleaseStatus {
     /// Returns the status with that name; an unrecognized one is `Unknown`.
-    pub fn of(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         match name {
             "deployed" => Self::Deployed,
             "failed" => Self::Failed,

@@ -4,19 +4,19 @@
 //! It answers the same probes as `package`, `apt` and `manager`, and runs after them: if dpkg has packages, it prints
 //! nothing, and their answers stay.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{AptOfferPolicy, Observation, PackageManagerKind, PackageManagerState, PackageState, Probe, ProbeReading};
 use crate::model::UntrustedText;
 use std::cmp::Ordering;
 
 /// `forge_rpm_rows NAME…` prints a row for each installed package, and rpm's messages about the others.
-pub(crate) const ROWS: &str = r#"
+pub(crate) const RPM_ROWS: &str = r#"
 forge_rpm_rows() { rpm -q --qf '%{NAME}\t%{ARCH}\t%{EVR}\n' -- "$@" 2>&1; }
 "#;
 
 /// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing if that plugin is not installed. dnf
 /// 5 keeps another file, in another format.
-pub(crate) const LOCKS: &str = r#"
+pub(crate) const RPM_LOCKS: &str = r#"
 forge_rpm_locks() {
 if command -v dnf5 >/dev/null 2>&1; then
 l=/etc/dnf/versionlock.toml
@@ -62,60 +62,61 @@ printf '%s\0' "$l"
 }
 forge_rpm"#;
 
-pub(crate) fn section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<ProbeSection> {
+pub(crate) fn build_section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<ProbeSection> {
     let probes: Vec<Probe> = packages.into_iter().chain(manager).collect();
-    let mut section = ProbeSection::new("`rpm`", probes, read);
-    let body = section.body.code(ROWS).code(LOCKS).code(SNIPPET);
-    let names = section.probes.iter().filter_map(super::package::name);
+    let mut section = ProbeSection::new("`rpm`", probes, read_answers);
+    let body = section.body.code(RPM_ROWS).code(RPM_LOCKS).code(SNIPPET);
+    let names = section.probes.iter().filter_map(super::package::probe_package);
     section.body = names.fold(body, |body, name| body.word(name));
     (!section.probes.is_empty()).then_some(section)
 }
 
 /// On a dpkg host this section prints nothing: the answers of dpkg's own sections stay.
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    if raw.stdout.is_empty() && raw.is_whole(&[0]) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    if raw.stdout.is_empty() && raw.is_complete(&[0]) {
         return;
     }
     let mut fields = NulFields::new(&raw.stdout);
-    let head = fields.row().filter(|[tag, _, _]| *tag == b"rpm" && raw.is_whole(&[0]));
-    let Some([_, pid, command]) = head else { return section.all_unknown(&raw.lack(section), out) };
-    let books = fields.row::<2>().and_then(|[rows, locks]| Some((text(rows)?, text(locks)?)));
+    let head = fields.next_row().filter(|[tag, _, _]| *tag == b"rpm" && raw.is_complete(&[0]));
+    let Some([_, pid, command]) = head else { return section.answer_all_unknown(&raw.explain_missing(section), out) };
+    let books = fields.next_row::<2>().and_then(|[rows, locks]| Some((parse_utf8(rows)?, parse_utf8(locks)?)));
     for probe in &section.probes {
         let answer = match (probe, books) {
-            (Probe::PackageManager, _) => Some(ProbeReading::PackageManager(manager(pid, command))),
-            (Probe::Package { name, offers }, Some((rows, locks))) => package(name, offers, rows, locks),
+            (Probe::PackageManager, _) => Some(ProbeReading::PackageManager(parse_manager_state(pid, command))),
+            (Probe::Package { name, offers }, Some((rows, locks))) => read_package(name, offers, rows, locks),
             _ => None,
         };
-        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
-fn manager(pid: &[u8], command: &[u8]) -> PackageManagerState {
+fn parse_manager_state(pid: &[u8], command: &[u8]) -> PackageManagerState {
     let command = String::from_utf8_lossy(command).trim_end().to_owned();
-    let pid = text(pid).and_then(|pid| pid.parse().ok());
+    let pid = parse_utf8(pid).and_then(|pid| pid.parse().ok());
     PackageManagerState { lock_holder: pid.map(|pid| (pid, UntrustedText::new(command))), ..Default::default() }
 }
 
-fn package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) -> Option<ProbeReading> {
+fn read_package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) -> Option<ProbeReading> {
     let wanted = match offers {
         AptOfferPolicy::UnlessVersion(version) => Some(version.as_str()),
         _ => None,
     };
     let cannot_hold = locks.is_empty().then(|| "dnf's plugin `versionlock` is not installed".to_owned());
-    let state = state(name, wanted, rows)?;
-    Some(ProbeReading::Package(PackageState { held: locked(locks, name), cannot_hold, ..state }))
+    let state = parse_package_state(name, wanted, rows)?;
+    Some(ProbeReading::Package(PackageState { held: is_locked(locks, name), cannot_hold, ..state }))
 }
 
 /// Returns the state of `name`; `None` if rpm reported neither that it is installed nor that it is not. Among several
 /// versions installed in parallel, the `wanted` one counts, else the highest.
-pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<PackageState> {
+pub(crate) fn parse_package_state(name: &str, wanted: Option<&str>, rows: &str) -> Option<PackageState> {
     let versions = rows.lines().filter_map(|row| {
         let words: Vec<&str> = row.split('\t').collect();
         let [of, arch, version] = words[..] else { return None };
         (of == name || name.strip_prefix(of).and_then(|rest| rest.strip_prefix('.')) == Some(arch)).then_some(version)
     });
-    let is_wanted = |version: &str| wanted.is_some_and(|wanted| compare(wanted, version) == Ordering::Equal);
-    let best = versions.max_by(|a, b| (is_wanted(a).cmp(&is_wanted(b))).then_with(|| compare(a, b)));
+    let is_wanted =
+        |version: &str| wanted.is_some_and(|wanted| compare_rpm_versions(wanted, version) == Ordering::Equal);
+    let best = versions.max_by(|a, b| (is_wanted(a).cmp(&is_wanted(b))).then_with(|| compare_rpm_versions(a, b)));
     let gone = format!("package {name} is not installed");
     // With a broken database, rpm prints an error and then reports each package as not installed.
     let complained = rows.lines().any(|line| line.starts_with("error: "));
@@ -130,14 +131,14 @@ pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<Pack
 }
 
 /// Reports whether a versionlock list contains `name`. Its first line is its path.
-pub(crate) fn locked(locks: &str, name: &str) -> bool {
+pub(crate) fn is_locked(locks: &str, name: &str) -> bool {
     let bare = name.rsplit_once('.').map_or(name, |(bare, _)| bare);
     let entries = locks.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
-    entries.filter_map(entry).any(|entry| entry == name || entry == bare)
+    entries.filter_map(parse_lock_entry).any(|entry| entry == name || entry == bare)
 }
 
 /// Returns the package name in `NAME-EPOCH:VERSION-RELEASE.ARCH`, or in dnf 5's `name = "NAME"`.
-fn entry(line: &str) -> Option<&str> {
+fn parse_lock_entry(line: &str) -> Option<&str> {
     if let Some(rest) = line.strip_prefix("name") {
         let value = rest.trim_start().strip_prefix('=').map(str::trim);
         if let Some(name) = value.and_then(|v| v.strip_prefix('"')).and_then(|v| v.strip_suffix('"')) {
@@ -149,16 +150,16 @@ fn entry(line: &str) -> Option<&str> {
 
 /// Compares two versions `EPOCH:VERSION-RELEASE` by rpm's rules. A missing epoch is epoch 0; if one has no release, any
 /// release of the other is equal.
-pub fn compare(a: &str, b: &str) -> Ordering {
-    let (a, b) = (parts(a), parts(b));
+pub fn compare_rpm_versions(a: &str, b: &str) -> Ordering {
+    let (a, b) = (split_version(a), split_version(b));
     let release = match (a.2, b.2) {
-        (Some(a), Some(b)) => segments(a, b),
+        (Some(a), Some(b)) => compare_segments(a, b),
         _ => Ordering::Equal,
     };
-    a.0.cmp(&b.0).then_with(|| segments(a.1, b.1)).then(release)
+    a.0.cmp(&b.0).then_with(|| compare_segments(a.1, b.1)).then(release)
 }
 
-fn parts(version: &str) -> (u64, &str, Option<&str>) {
+fn split_version(version: &str) -> (u64, &str, Option<&str>) {
     let (epoch, rest) = version.split_once(':').unwrap_or(("0", version));
     let (version, release) = rest.rsplit_once('-').map_or((rest, None), |(version, release)| (version, Some(release)));
     (epoch.parse().unwrap_or(0), version, release)
@@ -166,10 +167,10 @@ fn parts(version: &str) -> (u64, &str, Option<&str>) {
 
 /// rpm's `rpmvercmp`: compares runs of digits by value and runs of letters by their bytes; digits sort above letters;
 /// `~` sorts below the end, `^` above it but below anything else; all other characters only separate.
-fn segments(a: &str, b: &str) -> Ordering {
+fn compare_segments(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
-        (a, b) = (skip(a), skip(b));
+        (a, b) = (skip_separators(a), skip_separators(b));
         let (mark, other) = (a.first().copied(), b.first().copied());
         match (mark, other) {
             (Some(b'~'), Some(b'~')) | (Some(b'^'), Some(b'^')) => (a, b) = (&a[1..], &b[1..]),
@@ -186,8 +187,8 @@ fn segments(a: &str, b: &str) -> Ordering {
                     return if digits { Ordering::Greater } else { Ordering::Less };
                 }
                 let (x, y);
-                ((x, a), (y, b)) = (run(a, digits), run(b, digits));
-                match if digits { number(x, y) } else { x.cmp(y) } {
+                ((x, a), (y, b)) = (split_run(a, digits), split_run(b, digits));
+                match if digits { compare_numbers(x, y) } else { x.cmp(y) } {
                     Ordering::Equal => {}
                     differs => return differs,
                 }
@@ -196,18 +197,18 @@ fn segments(a: &str, b: &str) -> Ordering {
     }
 }
 
-fn skip(text: &[u8]) -> &[u8] {
+fn skip_separators(text: &[u8]) -> &[u8] {
     let at = text.iter().position(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'~' | b'^'));
     &text[at.unwrap_or(text.len())..]
 }
 
-fn run(text: &[u8], digits: bool) -> (&[u8], &[u8]) {
+fn split_run(text: &[u8], digits: bool) -> (&[u8], &[u8]) {
     let fits = |byte: &u8| if digits { byte.is_ascii_digit() } else { byte.is_ascii_alphabetic() };
     text.split_at(text.iter().position(|byte| !fits(byte)).unwrap_or(text.len()))
 }
 
 /// Compares numbers of any length: the one that is longer without leading zeros is higher.
-fn number(a: &[u8], b: &[u8]) -> Ordering {
+fn compare_numbers(a: &[u8], b: &[u8]) -> Ordering {
     let bare = |n: &[u8]| n.iter().position(|digit| *digit != b'0').unwrap_or(n.len());
     let (a, b) = (&a[bare(a)..], &b[bare(b)..]);
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))

@@ -7,7 +7,7 @@ use crate::script::ShellFragment;
 pub(crate) const STDERR_CAP: u64 = 16_384;
 
 /// Shell that every section of forge's own may use: `need TOOL` ends the section if a tool is missing.
-pub(crate) const PRELUDE: &str =
+pub(crate) const SECTION_PRELUDE: &str =
     "need() { command -v \"$1\" >/dev/null 2>&1 || { printf 'forge-missing %s\\n' \"$1\" >&2; exit 127; }; }\n";
 
 /// A merged group of probes: code to run on the host, and a parser for its output.
@@ -53,7 +53,7 @@ impl ProbeSection {
     }
 
     /// Answers all probes with the same reason.
-    pub fn all_unknown(&self, why: &UnansweredReason, out: &mut Observation) {
+    pub fn answer_all_unknown(&self, why: &UnansweredReason, out: &mut Observation) {
         for probe in &self.probes {
             out.insert(probe.clone(), Err(why.clone()));
         }
@@ -83,12 +83,12 @@ pub(crate) struct SectionOutput {
 
 impl SectionOutput {
     /// Reports whether the output is complete and the status is one of `good`.
-    pub fn is_whole(&self, good: &[i32]) -> bool {
+    pub fn is_complete(&self, good: &[i32]) -> bool {
         !self.truncated && matches!(self.end, SectionEnd::Exited(status) if good.contains(&status))
     }
 
     /// Returns why an answer is missing in this output.
-    pub fn lack(&self, section: &ProbeSection) -> UnansweredReason {
+    pub fn explain_missing(&self, section: &ProbeSection) -> UnansweredReason {
         let said = String::from_utf8_lossy(&self.stderr);
         let missing = said.lines().find_map(|line| line.strip_prefix("forge-missing "));
         let said = said.trim_end();
@@ -99,10 +99,10 @@ impl SectionOutput {
                 UnansweredReason::new(format!("{} printed more than {} bytes", section.name, section.cap))
             }
             (SectionEnd::Exited(0), _) => {
-                UnansweredReason::new(format!("{} returned no answer", section.name)).said(said)
+                UnansweredReason::new(format!("{} returned no answer", section.name)).with_message(said)
             }
             (SectionEnd::Exited(status), _) => {
-                UnansweredReason::new(format!("{} failed with status {status}", section.name)).said(said)
+                UnansweredReason::new(format!("{} failed with status {status}", section.name)).with_message(said)
             }
         }
     }
@@ -117,7 +117,7 @@ impl<'a> NulFields<'a> {
     }
 
     /// Returns the next `N` fields; `None` if any of them is missing.
-    pub fn row<const N: usize>(&mut self) -> Option<[&'a [u8]; N]> {
+    pub fn next_row<const N: usize>(&mut self) -> Option<[&'a [u8]; N]> {
         let mut row = [&b""[..]; N];
         for field in &mut row {
             *field = self.next()?;
@@ -126,7 +126,7 @@ impl<'a> NulFields<'a> {
     }
 
     /// Returns the text up to a line break, without it; `None` if there is no line break.
-    pub fn line(&mut self) -> Option<&'a [u8]> {
+    pub fn next_line(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == b'\n')?;
         let line = &self.0[..end];
         self.0 = &self.0[end + 1..];
@@ -134,7 +134,7 @@ impl<'a> NulFields<'a> {
     }
 
     /// Returns the rest.
-    pub fn rest(self) -> &'a [u8] {
+    pub fn remaining_bytes(self) -> &'a [u8] {
         self.0
     }
 }
@@ -151,7 +151,7 @@ impl<'a> Iterator for NulFields<'a> {
 }
 
 /// Returns bytes as text, `None` if they are not UTF-8.
-pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn parse_utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
@@ -197,7 +197,7 @@ mod tests {
     fn a_field_that_was_cut_short_is_not_handed_out() {
         let mut fields = NulFields::new(b"a\0b\0c");
         assert_eq!(fields.next(), Some(&b"a"[..]));
-        assert_eq!(fields.row::<2>(), None);
+        assert_eq!(fields.next_row::<2>(), None);
     }
 
     #[test]
@@ -209,12 +209,12 @@ mod tests {
             stderr: stderr.into(),
             truncated,
         };
-        let lack = |raw: SectionOutput| raw.lack(&section()).why;
+        let lack = |raw: SectionOutput| raw.explain_missing(&section()).why;
         assert_eq!(lack(raw(SectionEnd::Exited(127), "noise\nforge-missing stat\n", false)), "`stat` is missing");
         assert_eq!(lack(raw(SectionEnd::TimedOut, "", false)), "timed out after 20 s");
         assert_eq!(lack(raw(SectionEnd::Exited(0), "", true)), "`stat` printed more than 1048576 bytes");
         assert_eq!(lack(raw(SectionEnd::Exited(0), "", false)), "`stat` returned no answer");
         assert_eq!(lack(raw(SectionEnd::Exited(3), "", false)), "`stat` failed with status 3");
-        assert_eq!(raw(SectionEnd::Exited(3), "no\n", false).lack(&section()).said, Some("no".into()));
+        assert_eq!(raw(SectionEnd::Exited(3), "no\n", false).explain_missing(&section()).said, Some("no".into()));
     }
 }

@@ -1,6 +1,6 @@
 //! The shell around sections: runs each section under its limits, and prints its frame.
 
-use super::section::{PRELUDE, ProbeSection, STDERR_CAP};
+use super::section::{ProbeSection, SECTION_PRELUDE, STDERR_CAP};
 use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use std::time::Duration;
 
@@ -73,33 +73,33 @@ done
 "#;
 
 /// Builds the script that runs `sections`.
-pub(crate) fn script(sections: &[ProbeSection], token: ScriptToken) -> ShellScript {
+pub(crate) fn build_script(sections: &[ProbeSection], token: ScriptToken) -> ShellScript {
     const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus one") };
     let lanes = LANES.min(sections.len());
     let mut body = ShellFragment::new().code(RUNNER).code("{ :\n");
     for lane in 0..lanes {
         body = body.code(if lane == 0 { "{\nFORGE_L=0\n" } else { " | {\nFORGE_L=1 FORGE_O=\n" });
         for (number, section) in sections.iter().enumerate().skip(lane).step_by(lanes) {
-            body = run(body, number, section);
+            body = append_section(body, number, section);
         }
         body = body.code(if lane == 0 { "}" } else { "forge_rest\n}" });
     }
     body = body.code("\n} 3>&1\nprintf '%s end %s\\n' \"$FORGE_T\"").number(sections.len() as u64);
-    ShellScript { body, token, limit: limit(sections, lanes) }
+    ShellScript { body, token, limit: script_limit(sections, lanes) }
 }
 
-fn run(body: ShellFragment, number: usize, section: &ProbeSection) -> ShellFragment {
+fn append_section(body: ShellFragment, number: usize, section: &ProbeSection) -> ShellFragment {
     let encoded = (section.cap + STDERR_CAP).div_ceil(3) * 4 + 64;
     body.code(if section.foreign { "forge_foreign" } else { "forge_own" })
         .number(number as u64)
         .number(section.timeout_s)
         .number(if section.foreign { section.cap + 1 } else { encoded })
-        .nested(ShellFragment::new().code(PRELUDE).then(section.body.clone()))
+        .nested_word(ShellFragment::new().code(SECTION_PRELUDE).append_fragment(section.body.clone()))
         .code("\n")
 }
 
 /// Sections of a lane run one after the other; the slowest lane determines the limit.
-fn limit(sections: &[ProbeSection], lanes: usize) -> Duration {
+fn script_limit(sections: &[ProbeSection], lanes: usize) -> Duration {
     let lane = |lane: usize| -> u64 { sections.iter().skip(lane).step_by(lanes).map(|s| s.timeout_s + GRACE_S).sum() };
     Duration::from_secs((0..lanes).map(lane).max().unwrap_or(0) + SLACK_S)
 }

@@ -1,6 +1,6 @@
 //! Kernel settings: the value of each key under `/proc/sys`, and all lines of `sysctl.d`.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{ConfLine, Observation, Probe, ProbeReading, SysctlState, SysctlValue, confd};
 use std::collections::BTreeMap;
 
@@ -29,67 +29,67 @@ forge_confd /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.
 forge_sysctls"#;
 
 /// Reports whether `key` is a path under `/proc/sys`: names with slashes, nothing that leads outside.
-pub(crate) fn is_key(key: &str) -> bool {
+pub(crate) fn is_sysctl_key(key: &str) -> bool {
     let bad = |c: char| c.is_control() || c.is_whitespace() || "*?[]=".contains(c);
     !key.contains(bad) && key.contains('/') && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("reading `/proc/sys` and `sysctl.d`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading `/proc/sys` and `sysctl.d`", probes, read_answers);
     let body = section.body.code(confd::SNIPPET).code(SNIPPET);
-    section.body = section.probes.iter().filter_map(key).fold(body, |body, key| body.word(key));
+    section.body = section.probes.iter().filter_map(probe_key).fold(body, |body, key| body.word(key));
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn key(probe: &Probe) -> Option<&str> {
+fn probe_key(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::Sysctl { key } => Some(key),
         _ => None,
     }
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = if raw.is_complete(&[0]) { parse_settings(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let state = seen.as_ref().zip(key(probe)).and_then(|((lines, values), key)| {
+        let state = seen.as_ref().zip(probe_key(probe)).and_then(|((lines, values), key)| {
             Some(SysctlState { value: values.get(key)?.clone(), lines: lines.clone() })
         });
-        out.insert(probe.clone(), state.map(ProbeReading::Sysctl).ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), state.map(ProbeReading::Sysctl).ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
 type SysctlOutput<'a> = (Vec<ConfLine>, BTreeMap<&'a str, SysctlValue>);
 
 /// Parses the whole output; `None` if it is incomplete.
-fn parse(stdout: &[u8]) -> Option<SysctlOutput<'_>> {
+fn parse_settings(stdout: &[u8]) -> Option<SysctlOutput<'_>> {
     let mut fields = NulFields::new(stdout);
-    let lines = confd::lines(&mut fields)?;
+    let lines = confd::read_conf_lines(&mut fields)?;
     let mut values = BTreeMap::new();
     loop {
         match fields.next()? {
             b"key" => {
-                let [key, state] = fields.row()?;
+                let [key, state] = fields.next_row()?;
                 let value =
                     if state == b"none" { SysctlValue::Absent } else { SysctlValue::Unread { fixed: state == b"ro" } };
-                values.insert(text(key)?, value);
+                values.insert(parse_utf8(key)?, value);
             }
             b"values" => break,
             _ => return None,
         }
     }
     loop {
-        let path = text(fields.next()?)?;
+        let path = parse_utf8(fields.next()?)?;
         if path == "end" {
             return Some((lines, values));
         }
-        let line = String::from_utf8_lossy(fields.line()?);
-        values.get_mut(path.strip_prefix("/proc/sys/")?)?.extend(&line);
+        let line = String::from_utf8_lossy(fields.next_line()?);
+        values.get_mut(path.strip_prefix("/proc/sys/")?)?.push_line(&line);
     }
 }
 
 impl SysctlValue {
     /// Appends a line to the value.
-    fn extend(&mut self, line: &str) {
+    fn push_line(&mut self, line: &str) {
         match self {
             Self::Absent => {}
             Self::Unread { fixed } => *self = Self::Set { value: line.to_owned(), fixed: *fixed },
@@ -108,7 +108,7 @@ mod tests {
 
     fn ask(keys: &[&str], raw: &SectionOutput) -> Vec<Result<SysctlState, String>> {
         let probes: Vec<Probe> = keys.iter().map(|key| Probe::Sysctl { key: (*key).to_owned() }).collect();
-        let seen = answers(&section(probes.clone()).expect("a section"), raw);
+        let seen = answers(&build_section(probes.clone()).expect("a section"), raw);
         let one = |probe| match seen.get(probe) {
             Ok(ProbeReading::Sysctl(state)) => Ok(state.clone()),
             Ok(other) => panic!("{other:?}"),
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn keys_stay_below_their_folder() {
-        assert!(is_key("net/ipv4/conf/eth0.100/forwarding"));
+        assert!(is_sysctl_key("net/ipv4/conf/eth0.100/forwarding"));
         for bad in ["net", "net//ipv4", "../etc", "net/../x", "net/ipv4/*", "/net/ipv4", "net/a b"] {
-            assert!(!is_key(bad), "{bad}");
+            assert!(!is_sysctl_key(bad), "{bad}");
         }
     }
 }

@@ -32,10 +32,10 @@ printf 'forge-end\n'
 forge_units"#;
 
 /// Folders of programs and libraries; a deleted mapping elsewhere is a process's own temporary file.
-const PROGRAMS: [&str; 6] = ["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/snap/"];
+const PROGRAM_DIRECTORIES: [&str; 6] = ["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/snap/"];
 
 /// Returns why `name` cannot be queried. One invalid name would abort `systemctl show` for all names after it.
-pub(crate) fn refusal(name: &str) -> Option<&'static str> {
+pub(crate) fn refusal_reason(name: &str) -> Option<&'static str> {
     let known = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     if name.is_empty() || name.len() > 255 || name.starts_with('-') || !name.chars().all(known) {
         Some("is not a unit name")
@@ -46,15 +46,16 @@ pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     }
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`systemctl`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`systemctl`", probes, read_answers);
     let body = section.body.code(SNIPPET);
-    section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(full(name)));
+    section.body =
+        section.probes.iter().filter_map(probe_unit).fold(body, |body, name| body.word(full_unit_name(name)));
     section.cap = 16_384 * (section.probes.len() as u64 + 4);
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn name(probe: &Probe) -> Option<&str> {
+fn probe_unit(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::Unit { name } => Some(name),
         _ => None,
@@ -62,7 +63,7 @@ fn name(probe: &Probe) -> Option<&str> {
 }
 
 /// Returns the name with its type, as `systemctl` completes it.
-pub(super) fn full(name: &str) -> String {
+pub(super) fn full_unit_name(name: &str) -> String {
     const TYPES: [&str; 11] =
         ["service", "socket", "target", "timer", "mount", "automount", "path", "slice", "scope", "swap", "device"];
     match name.rsplit_once('.') {
@@ -71,35 +72,39 @@ pub(super) fn full(name: &str) -> String {
     }
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let stdout = String::from_utf8_lossy(&raw.stdout);
     let (blocks, maps) = stdout.split_once("\nforge-maps\n").unwrap_or((&stdout, ""));
     let whole = maps.ends_with("forge-end\n");
-    let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(properties).collect();
+    let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
     for probe in &section.probes {
-        let Some(name) = name(probe).map(full) else { continue };
-        let unit = units.iter().find(|unit| is(unit, &name)).filter(|_| whole);
-        let answer = unit.and_then(|unit| state(unit, maps)).map(ProbeReading::Unit).ok_or_else(|| raw.lack(section));
+        let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
+        let unit = units.iter().find(|unit| has_unit_name(unit, &name)).filter(|_| whole);
+        let answer = unit
+            .and_then(|unit| build_unit_state(unit, maps))
+            .map(ProbeReading::Unit)
+            .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
     }
 }
 
-fn properties(block: &str) -> BTreeMap<&str, &str> {
+fn parse_properties(block: &str) -> BTreeMap<&str, &str> {
     block.lines().filter_map(|line| line.split_once('=')).collect()
 }
 
-fn is(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
+fn has_unit_name(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
     let has = |key: &str| unit.get(key).is_some_and(|names| names.split(' ').any(|n| n == name));
     has("Id") || has("Names")
 }
 
 /// Builds a unit's state; `None` if properties that every systemd prints are missing.
-fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
+fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
     let text = |key: &str| unit.get(key).copied().unwrap_or("").to_owned();
     let yes = |key: &str| unit.get(key) == Some(&"yes");
     let main_pid = text("MainPID").parse().unwrap_or(0);
     let (active, started) = (text("ActiveEnterTimestamp"), text("ExecMainStartTimestamp"));
-    let (deleted, maps_unread) = if main_pid == 0 { (Vec::new(), false) } else { mapped(maps, main_pid) };
+    let (deleted, maps_unread) =
+        if main_pid == 0 { (Vec::new(), false) } else { find_deleted_mappings(maps, main_pid) };
     Some(UnitState {
         load: (*unit.get("LoadState")?).to_owned(),
         active: (*unit.get("ActiveState")?).to_owned(),
@@ -110,8 +115,8 @@ fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
         fragment: text("FragmentPath"),
         drop_ins: shlex::split(&text("DropInPaths")).unwrap_or_default(),
         main_pid,
-        active_since: timestamp(&active)?,
-        main_started: timestamp(&started)?,
+        active_since: parse_timestamp(&active)?,
+        main_started: parse_timestamp(&started)?,
         coarse_times: [&active, &started].iter().any(|time| time.contains(':') && !time.contains('.')),
         deleted,
         maps_unread,
@@ -119,13 +124,13 @@ fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
         service_type: text("Type"),
         remain_after_exit: yes("RemainAfterExit"),
         can_reload: yes("CanReload"),
-        next_elapse: timestamp(&text("NextElapseUSecRealtime"))?,
+        next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
     })
 }
 
 /// Parses `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch. Empty text and `n/a` give 0; other text
 /// gives `None`.
-fn timestamp(text: &str) -> Option<f64> {
+fn parse_timestamp(text: &str) -> Option<f64> {
     if matches!(text, "" | "n/a" | "0") {
         return Some(0.0);
     }
@@ -138,10 +143,10 @@ fn timestamp(text: &str) -> Option<f64> {
 
 /// Returns the deleted programs and libraries of `pid`, and whether its mappings could not be read. A process that has
 /// ended in the meantime is not a failure.
-fn mapped(maps: &str, pid: u32) -> (Vec<UntrustedText>, bool) {
+fn find_deleted_mappings(maps: &str, pid: u32) -> (Vec<UntrustedText>, bool) {
     let file = format!("/proc/{pid}/maps:");
     let denied = format!("{file} Permission denied");
-    let paths = maps.lines().filter_map(|line| line.strip_prefix(&file)).filter_map(deleted);
+    let paths = maps.lines().filter_map(|line| line.strip_prefix(&file)).filter_map(parse_deleted_mapping);
     let mut paths: Vec<UntrustedText> = paths.map(UntrustedText::from).collect();
     paths.sort();
     paths.dedup();
@@ -149,13 +154,13 @@ fn mapped(maps: &str, pid: u32) -> (Vec<UntrustedText>, bool) {
 }
 
 /// Returns the path of a mapping: the text after address, permissions, offset, device and inode.
-fn deleted(line: &str) -> Option<&str> {
+fn parse_deleted_mapping(line: &str) -> Option<&str> {
     let mut rest = line.strip_suffix(" (deleted)")?;
     for _ in 0..5 {
         rest = rest.split_once(' ')?.1;
     }
     let path = rest.trim_start();
-    PROGRAMS.iter().any(|folder| path.starts_with(folder)).then_some(path)
+    PROGRAM_DIRECTORIES.iter().any(|folder| path.starts_with(folder)).then_some(path)
 }
 
 #[cfg(test)]

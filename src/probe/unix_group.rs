@@ -1,6 +1,6 @@
 //! Groups of accounts: one `getent group` for all names and the wanted numbers.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{GroupInfo, GroupState, Observation, Probe, ProbeReading};
 
 /// Prints two fields: the status and the lines. Status 2 means that some name or number is unknown.
@@ -11,17 +11,18 @@ printf '%s\0%s\0' "$r" "$g"
 }
 forge_groups"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`getent`", probes, read);
-    section.body = section.probes.iter().filter_map(question).fold(section.body.code(SNIPPET), |body, (name, gid)| {
-        let body = body.word(name);
-        if let Some(gid) = gid { body.number(gid.into()) } else { body }
-    });
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`getent`", probes, read_answers);
+    section.body =
+        section.probes.iter().filter_map(group_query).fold(section.body.code(SNIPPET), |body, (name, gid)| {
+            let body = body.word(name);
+            if let Some(gid) = gid { body.number(gid.into()) } else { body }
+        });
     section.cap = 262_144 + 65_536 * section.probes.len() as u64;
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn question(probe: &Probe) -> Option<(&str, Option<u32>)> {
+fn group_query(probe: &Probe) -> Option<(&str, Option<u32>)> {
     match probe {
         Probe::Group { name, gid } => Some((name, *gid)),
         _ => None,
@@ -42,7 +43,7 @@ impl<'a> GroupLine<'a> {
         Some(Self { name, gid: gid.parse().ok()?, members: fields.next()? })
     }
 
-    fn info(&self) -> GroupInfo {
+    fn to_group_info(&self) -> GroupInfo {
         let mut members: Vec<String> =
             self.members.split(',').filter(|member| !member.is_empty()).map(str::to_owned).collect();
         members.sort();
@@ -51,24 +52,25 @@ impl<'a> GroupLine<'a> {
     }
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let Some(lines) = parse(&raw.stdout).filter(|_| raw.is_whole(&[0])) else {
-        return section.all_unknown(&raw.lack(section), out);
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let Some(lines) = parse_lines(&raw.stdout).filter(|_| raw.is_complete(&[0])) else {
+        return section.answer_all_unknown(&raw.explain_missing(section), out);
     };
     for probe in &section.probes {
-        let Some((name, gid)) = question(probe) else { continue };
+        let Some((name, gid)) = group_query(probe) else { continue };
         let own = lines.iter().find(|line| line.name == name);
         let other = lines.iter().find(|line| Some(line.gid) == gid && line.name != name);
-        let state = GroupState { group: own.map(GroupLine::info), gid_of: other.map(|line| line.name.to_owned()) };
+        let state =
+            GroupState { group: own.map(GroupLine::to_group_info), gid_of: other.map(|line| line.name.to_owned()) };
         out.insert(probe.clone(), Ok(ProbeReading::Group(state)));
     }
 }
 
 /// Parses all lines; `None` if any of them is not a group's.
-fn parse(stdout: &[u8]) -> Option<Vec<GroupLine<'_>>> {
-    let [status, lines] = NulFields::new(stdout).row()?;
+fn parse_lines(stdout: &[u8]) -> Option<Vec<GroupLine<'_>>> {
+    let [status, lines] = NulFields::new(stdout).next_row()?;
     matches!(status, b"0" | b"2").then_some(())?;
-    text(lines)?.lines().map(GroupLine::parse).collect()
+    parse_utf8(lines)?.lines().map(GroupLine::parse).collect()
 }
 
 #[cfg(test)]
@@ -79,7 +81,7 @@ mod tests {
 
     fn one(name: &str, gid: Option<u32>, stdout: &str) -> Result<GroupState, UnansweredReason> {
         let probe = Probe::Group { name: name.to_owned(), gid };
-        let seen = answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout));
+        let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), &printed(stdout));
         seen.get(&probe).map(|reading| match reading {
             ProbeReading::Group(state) => state.clone(),
             other => panic!("{other:?}"),

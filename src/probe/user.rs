@@ -1,6 +1,6 @@
 //! Accounts: one `getent passwd` and one `getent shadow` for all names, and the groups of each.
 
-use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{Observation, Probe, ProbeReading, UserInfo, UserState};
 use std::collections::BTreeMap;
 
@@ -32,20 +32,20 @@ forge_users"#;
 
 /// Reports whether `name` can be an account's name: no characters that a line of `passwd` cannot contain, and not a
 /// number, which would be looked up as one.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_user_name(name: &str) -> bool {
     let bad = |c: char| c.is_control() || ":/".contains(c) || c.is_whitespace();
     !name.is_empty() && !name.starts_with('-') && !name.contains(bad) && !name.chars().all(|c| c.is_ascii_digit())
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
-    let mut section = ProbeSection::new("`getent`", probes, read);
+pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`getent`", probes, read_answers);
     let body = section.body.code(SNIPPET);
-    section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(name));
+    section.body = section.probes.iter().filter_map(probe_user).fold(body, |body, name| body.word(name));
     section.cap = 65_536 * section.probes.len() as u64;
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn name(probe: &Probe) -> Option<&str> {
+fn probe_user(probe: &Probe) -> Option<&str> {
     match probe {
         Probe::User { name } => Some(name),
         _ => None,
@@ -61,12 +61,12 @@ struct UserOutput<'a> {
     shadow: Option<BTreeMap<&'a str, &'a str>>,
 }
 
-fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = UserOutput::parse(&raw.stdout).unwrap_or_default();
     for probe in &section.probes {
-        let Some(name) = name(probe) else { continue };
-        let answer = seen.answer(name).map(ProbeReading::User);
-        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+        let Some(name) = probe_user(probe) else { continue };
+        let answer = seen.answer_user(name).map(ProbeReading::User);
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
@@ -78,22 +78,22 @@ impl<'a> UserOutput<'a> {
         while let Some(tag) = fields.next() {
             match tag {
                 b"passwd" => {
-                    let Some([status, lines]) = fields.row() else { break };
-                    seen.passwd = matches!(status, b"0" | b"2").then_some(by_name(text(lines)?));
+                    let Some([status, lines]) = fields.next_row() else { break };
+                    seen.passwd = matches!(status, b"0" | b"2").then_some(index_by_name(parse_utf8(lines)?));
                 }
                 b"groups" => {
-                    let Some(names) = names(&mut fields) else { break };
-                    let Some(lists) = lists(&mut fields) else { break };
+                    let Some(names) = read_names(&mut fields) else { break };
+                    let Some(lists) = read_group_lists(&mut fields) else { break };
                     seen.groups.extend(names.into_iter().zip(lists));
                 }
-                b"shadow" => seen.shadow = fields.next().and_then(text).map(by_name),
+                b"shadow" => seen.shadow = fields.next().and_then(parse_utf8).map(index_by_name),
                 _ => return None,
             }
         }
         Some(seen)
     }
 
-    fn answer(&self, name: &str) -> Option<UserState> {
+    fn answer_user(&self, name: &str) -> Option<UserState> {
         let Some(line) = self.passwd.as_ref()?.get(name) else { return Some(UserState::Absent) };
         let groups = self.groups.get(name)?;
         let shadow = self.shadow.as_ref()?.get(name);
@@ -115,31 +115,31 @@ impl<'a> UserOutput<'a> {
     }
 }
 
-fn by_name(lines: &str) -> BTreeMap<&str, &str> {
+fn index_by_name(lines: &str) -> BTreeMap<&str, &str> {
     lines.lines().filter_map(|line| Some((line.split_once(':')?.0, line))).collect()
 }
 
 /// Reads names up to the empty field.
-fn names<'a>(fields: &mut NulFields<'a>) -> Option<Vec<&'a str>> {
+fn read_names<'a>(fields: &mut NulFields<'a>) -> Option<Vec<&'a str>> {
     let mut names = Vec::new();
     loop {
         match fields.next()? {
             b"" => return Some(names),
-            name => names.push(text(name)?),
+            name => names.push(parse_utf8(name)?),
         }
     }
 }
 
 /// Reads lists of groups, each up to its empty field, up to the status. No group name contains a colon. The lists are
 /// missing if `id` failed.
-fn lists<'a>(fields: &mut NulFields<'a>) -> Option<Vec<Vec<&'a str>>> {
+fn read_group_lists<'a>(fields: &mut NulFields<'a>) -> Option<Vec<Vec<&'a str>>> {
     let (mut lists, mut list) = (Vec::new(), Vec::new());
     loop {
         match fields.next()? {
             b":0" => return Some(lists),
             [b':', ..] => return Some(Vec::new()),
             b"" => lists.push(std::mem::take(&mut list)),
-            group => list.push(text(group)?),
+            group => list.push(parse_utf8(group)?),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `absent`: removes whatever exists at a path.
 
-use super::body::{bare, type_words};
+use super::body::{describe_type, path_probe};
 use super::shell;
 use super::support::{bad_value, path_state};
 use super::{
@@ -42,7 +42,7 @@ and forge's own directories.
 };
 
 /// Directories that every host needs. Entries below them may be removed.
-const VITAL: &[&str] = &[
+const PROTECTED_DIRECTORIES: &[&str] = &[
     "/boot/efi",
     "/boot/grub",
     "/etc/apt",
@@ -84,27 +84,27 @@ struct AbsentResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let paths = match (fields.text("path"), fields.texts("paths")) {
+    let paths = match (fields.get_text("path"), fields.get_text_list("paths")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`path` and `paths` exclude each other")),
         (Some(path), None) => vec![path.to_owned()],
         (None, Some(paths)) if !paths.is_empty() => paths,
         (None, _) => return Err(Diag::error(Code::MissingKey, "an `absent` step needs `path` or `paths`")),
     };
-    paths.iter().try_for_each(|path| removable(path))?;
+    paths.iter().try_for_each(|path| check_removable(path))?;
     Ok(Box::new(AbsentResource {
         paths,
-        recursive: fields.bool("recursive").unwrap_or(false),
-        backup: fields.bool("backup").unwrap_or(true),
+        recursive: fields.get_bool("recursive").unwrap_or(false),
+        backup: fields.get_bool("backup").unwrap_or(true),
         idle: absent,
     }))
 }
 
 /// Rejects paths that every host needs.
-pub(super) fn removable(path: &str) -> Result<(), Diag> {
+pub(super) fn check_removable(path: &str) -> Result<(), Diag> {
     if path.matches('/').count() < 2 {
         return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
     }
-    if VITAL.contains(&path) {
+    if PROTECTED_DIRECTORIES.contains(&path) {
         return Err(bad_value(format!("`{path}` is a system directory and is never removed"))
             .hint("list the entries below it that should be removed"));
     }
@@ -113,10 +113,10 @@ pub(super) fn removable(path: &str) -> Result<(), Diag> {
 
 impl AbsentResource {
     /// Returns the paths that exist.
-    fn left<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, UnansweredReason> {
+    fn find_existing<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, UnansweredReason> {
         let mut left = Vec::new();
         for path in &self.paths {
-            match path_state(seen, &bare(path)) {
+            match path_state(seen, &path_probe(path)) {
                 Ok(PathState::Absent) => {}
                 Ok(PathState::Present(info)) => left.push((path.as_str(), info)),
                 Err(unknown) => return Err(UnansweredReason { why: format!("`{path}`: {}", unknown.why), ..unknown }),
@@ -125,14 +125,14 @@ impl AbsentResource {
         Ok(left)
     }
 
-    fn judge_left(&self, left: &[(&str, &PathInfo)]) -> Assessment {
+    fn assess_existing(&self, left: &[(&str, &PathInfo)]) -> Assessment {
         let seen = |(path, info): &(&str, &PathInfo)| {
             ((*path).to_owned(), json!({ "type": info.kind, "target": info.target, "content": info.sha256 }))
         };
         let basis = Value::Object(left.iter().map(seen).collect());
         if left.is_empty() {
             let verb = if self.paths.len() == 1 { "does" } else { "do" };
-            return Assessment::ok(format!("{} {verb} not exist", super::support::ticked(&self.paths)), basis);
+            return Assessment::ok(format!("{} {verb} not exist", super::support::join_quoted(&self.paths)), basis);
         }
         let directory = left.iter().find(|(_, info)| info.kind == PathType::Directory);
         if let Some((path, _)) = directory.filter(|_| !self.recursive) {
@@ -141,18 +141,20 @@ impl AbsentResource {
         }
         let change = |(path, info): &(&str, &PathInfo)| match info.kind {
             PathType::Directory => AttributeChange::new("directory", Some(&format!("{path}, with its contents")), None),
-            PathType::Symlink => AttributeChange::new("link", Some(&format!("{path}, a {}", type_words(info))), None),
+            PathType::Symlink => {
+                AttributeChange::new("link", Some(&format!("{path}, a {}", describe_type(info))), None)
+            }
             PathType::File => AttributeChange::new("file", Some(&format!("{path}, {} bytes", info.size)), None),
             PathType::Other => AttributeChange::new("special file", Some(path), None),
         };
         let names: Vec<&str> = left.iter().map(|(path, _)| *path).collect();
         let verb = if names.len() == 1 { "exists" } else { "exist" };
-        let reason = format!("{} {verb}", super::support::ticked(&names));
+        let reason = format!("{} {verb}", super::support::join_quoted(&names));
         Assessment::change(reason, left.iter().map(change).collect(), DisruptionClass::D0, basis)
     }
 
     /// Renders a removal for each path according to the type that was observed.
-    fn action(&self, judgement: &Assessment, run: &str) -> ShellFragment {
+    fn render_script(&self, judgement: &Assessment, run: &str) -> ShellFragment {
         let kind = |path: &str| judgement.basis[path]["type"].as_str().map(str::to_owned);
         let one = |path: &String| match kind(path).as_deref() {
             None => None,
@@ -164,14 +166,14 @@ impl AbsentResource {
         for (number, removal) in removals.into_iter().enumerate() {
             let before =
                 if number == 0 { ShellFragment::new() } else { ShellFragment::new().code("[ $? -eq 0 ] &&\n") };
-            action = action.then(before).then(removal);
+            action = action.append_fragment(before).append_fragment(removal);
         }
         action
     }
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
+    shell::EXPLAIN_UNSAFE_PATH,
     ("is a directory", "it became a directory after it was observed; run forge again"),
     ("a file system is mounted", "unmount it first"),
     ("Device or resource busy", "it is a mount point: unmount it first"),
@@ -192,36 +194,36 @@ impl Resource for AbsentResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        if self.idle { Vec::new() } else { self.paths.iter().map(|path| bare(path)).collect() }
+        if self.idle { Vec::new() } else { self.paths.iter().map(|path| path_probe(path)).collect() }
     }
 
-    fn judge(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
         if self.idle {
             return Assessment::ok("removed paths are not restored", json!({}));
         }
-        match self.left(seen) {
-            Ok(left) => self.judge_left(&left),
+        match self.find_existing(seen) {
+            Ok(left) => self.assess_existing(&left),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(judgement, cx.run), long: false, explain: EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement, cx.run), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         json!({ "paths": self.paths, "absent": true })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         self.paths.clone()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         if self.idle { Vec::new() } else { self.paths.iter().map(|path| ("path", path.clone())).collect() }
     }
 }
@@ -230,25 +232,25 @@ impl Resource for AbsentResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
     fn what_a_host_needs_is_never_removed() {
-        assert_eq!(refused(&[("path", json!("/etc"))]), "`/etc` is a top-level directory and is never removed");
+        assert_eq!(build_error(&[("path", json!("/etc"))]), "`/etc` is a top-level directory and is never removed");
         assert_eq!(
-            refused(&[("paths", json!(["/tmp/x", "/usr/lib"]))]),
+            build_error(&[("paths", json!(["/tmp/x", "/usr/lib"]))]),
             "`/usr/lib` is a system directory and is never removed"
         );
     }
 
     #[test]
     fn one_way_to_name_paths() {
-        assert_eq!(refused(&[]), "an `absent` step needs `path` or `paths`");
-        assert_eq!(refused(&[("paths", json!([]))]), "an `absent` step needs `path` or `paths`");
+        assert_eq!(build_error(&[]), "an `absent` step needs `path` or `paths`");
+        assert_eq!(build_error(&[("paths", json!([]))]), "an `absent` step needs `path` or `paths`");
         assert_eq!(
-            refused(&[("path", json!("/a/b")), ("paths", json!(["/a/b"]))]),
+            build_error(&[("path", json!("/a/b")), ("paths", json!(["/a/b"]))]),
             "`path` and `paths` exclude each other"
         );
     }

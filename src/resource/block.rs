@@ -1,8 +1,8 @@
 //! `block`: managed lines between two markers, in a file that also has other content.
 
-use super::edit::{BACKUP, CREATE, EditFinding, EditOutcome, EditedFile, VALIDATE};
-use super::lines::{AFTER, BEFORE, InsertAnchor, TextLines, no_secret, numbered};
-use super::support::{bad_value, required, sha256_hex};
+use super::edit::{BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD};
+use super::lines::{AFTER_FIELD, BEFORE_FIELD, InsertAnchor, TextLines, format_line_numbers, reject_secret_edit};
+use super::support::{bad_value, required_text, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -42,11 +42,11 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("template", FieldType::LocalFile, "Template in the inventory's tree; its output is the block."),
     FieldSpec::optional("comment", FieldType::Line, "Start of a comment in the file. Default `#`."),
     FieldSpec::optional("comment_end", FieldType::Line, "End of a comment in the file (`-->`). Default: empty."),
-    AFTER,
-    BEFORE,
-    CREATE,
-    VALIDATE,
-    BACKUP,
+    AFTER_FIELD,
+    BEFORE_FIELD,
+    CREATE_FIELD,
+    VALIDATE_FIELD,
+    BACKUP_FIELD,
 ];
 
 #[derive(Debug)]
@@ -61,29 +61,29 @@ struct BlockResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    no_secret(KIND.name, fields)?;
-    let name = required(fields, "name")?;
-    let content = match (fields.text("content"), fields.text("template")) {
+    reject_secret_edit(KIND.name, fields)?;
+    let name = required_text(fields, "name")?;
+    let content = match (fields.get_text("content"), fields.get_text("template")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`content` and `template` exclude each other")),
         (Some(text), None) | (None, Some(text)) => text.to_owned(),
         (None, None) if absent => String::new(),
         (None, None) => return Err(Diag::error(Code::MissingKey, "a block needs `content` or `template`")),
     };
     let marker = |word: &str| {
-        let open = fields.text("comment").unwrap_or("#");
-        let close = fields.text("comment_end").unwrap_or_default();
+        let open = fields.get_text("comment").unwrap_or("#");
+        let close = fields.get_text("comment_end").unwrap_or_default();
         format!("{open} {word} forge {name} {close}").trim().to_owned()
     };
     if content.lines().any(is_marker) {
         return Err(bad_value("`content` must not contain a block marker"));
     }
     Ok(Box::new(BlockResource {
-        file: EditedFile::fields(fields, "block")?,
+        file: EditedFile::from_fields(fields, "block")?,
         name: name.to_owned(),
         begin: marker("BEGIN"),
         end: marker("END"),
         content,
-        anchor: InsertAnchor::fields(fields)?,
+        anchor: InsertAnchor::from_fields(fields)?,
         absent,
     }))
 }
@@ -101,8 +101,8 @@ enum BlockMarkers {
 }
 
 impl BlockResource {
-    fn markers(&self, lines: &TextLines) -> BlockMarkers {
-        let at = |marker: &str| lines.find(|line| line.trim() == marker);
+    fn find_markers(&self, lines: &TextLines) -> BlockMarkers {
+        let at = |marker: &str| lines.find_indices(|line| line.trim() == marker);
         let (begins, ends) = (at(&self.begin), at(&self.end));
         match (begins.as_slice(), ends.as_slice()) {
             ([], []) => BlockMarkers::None,
@@ -121,25 +121,25 @@ impl BlockResource {
             ([], some) => BlockMarkers::Broken(format!(
                 "`{}` is in {}, but `{}` is missing",
                 self.end,
-                numbered(some),
+                format_line_numbers(some),
                 self.begin
             )),
             (some, []) => BlockMarkers::Broken(format!(
                 "`{}` is in {}, but `{}` is missing",
                 self.begin,
-                numbered(some),
+                format_line_numbers(some),
                 self.end
             )),
             (begins, ends) => BlockMarkers::Broken(format!(
                 "duplicate markers: begin markers in {}, end markers in {}",
-                numbered(begins),
-                numbered(ends)
+                format_line_numbers(begins),
+                format_line_numbers(ends)
             )),
         }
     }
 
-    fn edit(&self, lines: &TextLines) -> EditOutcome {
-        match (self.markers(lines), self.absent) {
+    fn edit_lines(&self, lines: &TextLines) -> EditOutcome {
+        match (self.find_markers(lines), self.absent) {
             (BlockMarkers::Broken(reason), _) => EditOutcome {
                 basis: json!({ "broken": reason }),
                 reason,
@@ -150,20 +150,20 @@ impl BlockResource {
                 basis: json!({ "block": null }),
                 found: EditFinding::AsDeclared,
             },
-            (BlockMarkers::None, false) => self.insert(lines),
-            (BlockMarkers::Pair(begin, end), true) => self.remove(lines, begin, end),
-            (BlockMarkers::Pair(begin, end), false) => self.compare(lines, begin, end),
+            (BlockMarkers::None, false) => self.insert_block(lines),
+            (BlockMarkers::Pair(begin, end), true) => self.remove_block(lines, begin, end),
+            (BlockMarkers::Pair(begin, end), false) => self.compare_block(lines, begin, end),
         }
     }
 
-    fn describe(&self) -> String {
+    fn describe_content(&self) -> String {
         let count = self.content.lines().count();
         format!("{count} {}", if count == 1 { "line" } else { "lines" })
     }
 
-    fn insert(&self, lines: &TextLines) -> EditOutcome {
-        let to = Some(self.describe());
-        match self.anchor.place(lines) {
+    fn insert_block(&self, lines: &TextLines) -> EditOutcome {
+        let to = Some(self.describe_content());
+        match self.anchor.insertion_index(lines) {
             Err(reason) => EditOutcome {
                 reason,
                 basis: json!({ "block": null, "anchor": false }),
@@ -181,13 +181,13 @@ impl BlockResource {
                 EditOutcome {
                     reason: format!("block `{}` does not exist", self.name),
                     basis: json!({ "block": null, "anchor": true }),
-                    found: EditFinding::Differs { from: None, to, text: new.text() },
+                    found: EditFinding::Differs { from: None, to, text: new.to_text() },
                 }
             }
         }
     }
 
-    fn compare(&self, lines: &TextLines, begin: usize, end: usize) -> EditOutcome {
+    fn compare_block(&self, lines: &TextLines, begin: usize, end: usize) -> EditOutcome {
         let inside = lines.slice(begin + 1..end);
         let basis = json!({ "block": sha256_hex(inside.join("\n").as_bytes()) });
         if inside.iter().copied().eq(self.content.lines()) {
@@ -201,11 +201,11 @@ impl BlockResource {
         EditOutcome {
             reason,
             basis,
-            found: EditFinding::Differs { from: Some(place), to: Some(self.describe()), text: new.text() },
+            found: EditFinding::Differs { from: Some(place), to: Some(self.describe_content()), text: new.to_text() },
         }
     }
 
-    fn remove(&self, lines: &TextLines, begin: usize, end: usize) -> EditOutcome {
+    fn remove_block(&self, lines: &TextLines, begin: usize, end: usize) -> EditOutcome {
         let inside = lines.slice(begin + 1..end).join("\n");
         let mut new = lines.clone();
         (begin..=end).rev().for_each(|at| new.remove(at));
@@ -213,7 +213,7 @@ impl BlockResource {
         EditOutcome {
             reason: format!("the block exists in {place}"),
             basis: json!({ "block": sha256_hex(inside.as_bytes()) }),
-            found: EditFinding::Differs { from: Some(place), to: None, text: new.text() },
+            found: EditFinding::Differs { from: Some(place), to: None, text: new.to_text() },
         }
     }
 }
@@ -231,34 +231,34 @@ impl Resource for BlockResource {
         self.file.probes()
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.file.judge(seen, cx, self.absent, |lines| self.edit(lines))
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.file.assess(seen, cx, self.absent, |lines| self.edit_lines(lines))
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        self.file.act(judgement, cx)
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        self.file.render_action(judgement, cx)
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.file.path, "block": self.begin, "absent": true }),
             false => json!({ "path": self.file.path, "block": self.begin, "content": self.content }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent && self.file.create).then(|| ProvidedItem::Path(self.file.path.clone())).into_iter().collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.file.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("block", self.title())]
     }
 
-    fn shares(&self) -> Vec<(&'static str, String)> {
+    fn shared_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.file.path.clone())]
     }
 }
@@ -267,18 +267,21 @@ impl Resource for BlockResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         let fields = fields.iter().cloned().chain([("path", json!("/f")), ("name", json!("x"))]);
         build(&FieldValues(fields.collect()), false).unwrap_err().message
     }
 
     #[test]
     fn what_cannot_be_a_block_is_refused() {
-        assert_eq!(refused(&[]), "a block needs `content` or `template`");
+        assert_eq!(build_error(&[]), "a block needs `content` or `template`");
         assert_eq!(
-            refused(&[("content", json!("")), ("template", json!(""))]),
+            build_error(&[("content", json!("")), ("template", json!(""))]),
             "`content` and `template` exclude each other"
         );
-        assert_eq!(refused(&[("content", json!("a\n# END forge y\n"))]), "`content` must not contain a block marker");
+        assert_eq!(
+            build_error(&[("content", json!("a\n# END forge y\n"))]),
+            "`content` must not contain a block marker"
+        );
     }
 }

@@ -6,7 +6,7 @@
 use super::support::sha256_hex;
 use super::{
     Assessment, AssessmentContext, EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind, RestartInput, kind,
+    ResourceKind, RestartInput, find_kind,
 };
 use crate::model::{BlockClass, SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{
@@ -28,9 +28,9 @@ use std::path::{Path, PathBuf};
 pub(super) const RUN: &str = "20261121T093015-4f2a";
 
 /// Minimum number of cases per kind.
-const LEAST: usize = 6;
+const MIN_CASES: usize = 6;
 
-fn files(kind: &ResourceKind) -> Vec<PathBuf> {
+fn case_files(kind: &ResourceKind) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/resources").join(kind.name);
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
@@ -44,17 +44,17 @@ fn files(kind: &ResourceKind) -> Vec<PathBuf> {
 #[test]
 fn recorded_cases() {
     let mut wrong = Vec::new();
-    for kind in super::kinds() {
-        let files = files(kind);
-        assert!(files.len() >= LEAST, "{} has only {} cases", kind.name, files.len());
+    for kind in super::all_kinds() {
+        let files = case_files(kind);
+        assert!(files.len() >= MIN_CASES, "{} has only {} cases", kind.name, files.len());
         for file in files {
             let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap())
                 .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-            let found = run(kind, &case);
+            let found = run_case(kind, &case);
             if std::env::var_os("FORGE_BLESS").is_some() {
-                bless(&file, case, found);
+                bless_case(&file, case, found);
             } else if case["expect"] != found {
-                wrong.push(difference(&file, &case["expect"], &found));
+                wrong.push(format_difference(&file, &case["expect"], &found));
             }
         }
     }
@@ -64,8 +64,8 @@ fn recorded_cases() {
 /// Every verdict has a reason, and only the verdict `change` lists changes.
 #[test]
 fn every_verdict_has_a_reason() {
-    for kind in super::kinds() {
-        for file in files(kind) {
+    for kind in super::all_kinds() {
+        for file in case_files(kind) {
             let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
             let expect = &case["expect"];
             let name = file.display();
@@ -80,8 +80,8 @@ fn every_verdict_has_a_reason() {
 
 #[test]
 fn every_kind_has_its_required_cases() {
-    for kind in super::kinds() {
-        let verdicts: Vec<Value> = files(kind)
+    for kind in super::all_kinds() {
+        let verdicts: Vec<Value> = case_files(kind)
             .iter()
             .map(|file| serde_json::from_str::<Value>(&std::fs::read_to_string(file).unwrap()).unwrap())
             .map(|case| case["expect"]["verdict"].clone())
@@ -97,8 +97,8 @@ fn every_kind_has_its_required_cases() {
 /// Every action parses in both shells.
 #[test]
 fn every_action_is_posix_shell() {
-    for kind in super::kinds() {
-        for file in files(kind) {
+    for kind in super::all_kinds() {
+        for file in case_files(kind) {
             let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
             let Some(lines) = case["expect"]["commands"].as_array() else { continue };
             let text: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
@@ -112,28 +112,28 @@ fn every_action_is_posix_shell() {
     }
 }
 
-fn bless(file: &Path, mut case: Value, found: Value) {
+fn bless_case(file: &Path, mut case: Value, found: Value) {
     case["expect"] = found;
     std::fs::write(file, format!("{}\n", serde_json::to_string_pretty(&case).unwrap())).unwrap();
 }
 
-fn difference(file: &Path, expected: &Value, found: &Value) -> String {
+fn format_difference(file: &Path, expected: &Value, found: &Value) -> String {
     let text = |value: &Value| serde_json::to_string_pretty(value).unwrap();
     let (expected, found) = (text(expected), text(found));
     let diff = similar::TextDiff::from_lines(&expected, &found);
     format!("{}\n{}", file.display(), diff.unified_diff().context_radius(2))
 }
 
-fn run(kind: &ResourceKind, case: &Value) -> Value {
+fn run_case(kind: &ResourceKind, case: &Value) -> Value {
     let mut secrets = SecretStore::default();
     for (name, value) in case["secrets"].as_object().into_iter().flatten() {
         secrets.insert(name, SecretString::from(value.as_str().unwrap().to_owned()));
     }
-    let fields = fields(kind.fields, &case["fields"]);
+    let fields = checked_fields(kind.fields, &case["fields"]);
     let resource =
         (kind.build)(&fields, case["absent"] == true).unwrap_or_else(|d| panic!("{}: {}", case["name"], d.message));
     let context = &case["context"];
-    let (inputs, predicted) = (inputs(&context["inputs"]), predicted(&context["predicted"]));
+    let (inputs, predicted) = (parse_inputs(&context["inputs"]), parse_predicted(&context["predicted"]));
     let cx = AssessmentContext {
         predicted: predicted.as_ref(),
         record: context.get("record"),
@@ -142,14 +142,15 @@ fn run(kind: &ResourceKind, case: &Value) -> Value {
         key: None,
         secrets: Some(&secrets),
     };
-    let seen = observation(resource.as_ref(), &inputs, context.get("record"), &case["observation"], &case["name"]);
-    let judgement = resource.judge(&seen, &cx);
-    expectation(resource.as_ref(), &judgement, &cx)
+    let seen =
+        build_observation(resource.as_ref(), &inputs, context.get("record"), &case["observation"], &case["name"]);
+    let judgement = resource.assess(&seen, &cx);
+    record_expectation(resource.as_ref(), &judgement, &cx)
 }
 
-fn expectation(resource: &dyn Resource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Value {
+fn record_expectation(resource: &dyn Resource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Value {
     let mut found = json!({
-        "verdict": verdict(judgement.verdict),
+        "verdict": verdict_text(judgement.verdict),
         "reason": judgement.reason,
         "changes": judgement.changes,
         "disruption": judgement.disruption,
@@ -165,24 +166,24 @@ fn expectation(resource: &dyn Resource, judgement: &Assessment, cx: &AssessmentC
         found["hint"] = json!(hint);
     }
     if !judgement.calls.is_empty() {
-        found["calls"] = judgement.calls.iter().map(crate::kube::ClusterCall::told).collect();
+        found["calls"] = judgement.calls.iter().map(crate::kube::ClusterCall::describe_call).collect();
     } else if judgement.verdict == StepVerdict::Change {
-        let action = resource.act(judgement, cx);
+        let action = resource.render_action(judgement, cx);
         // Rendered without the store, so that secrets stay placeholders in recorded cases.
         let text = action.body.render(&SecretStore::default()).unwrap();
-        found["commands"] = folded(text.expose_secret()).lines().collect();
+        found["commands"] = fold_shared_shell(text.expose_secret()).lines().collect();
     }
     found
 }
 
 /// Replaces shell code that all actions share by its name.
-fn folded(text: &str) -> String {
-    let enter = text.replace(safe_path::ENTER, "\n# safe_path::ENTER\n");
-    let stage = enter.replace(safe_path::STAGE, "\n# safe_path::STAGE\n");
-    stage.replace(safe_path::FIXED, "\n# safe_path::FIXED\n")
+fn fold_shared_shell(text: &str) -> String {
+    let enter = text.replace(safe_path::ENTER_DIRECTORY, "\n# safe_path::ENTER\n");
+    let stage = enter.replace(safe_path::STAGE_IN_BOX, "\n# safe_path::STAGE\n");
+    stage.replace(safe_path::REQUIRE_FIXED_NAME, "\n# safe_path::FIXED\n")
 }
 
-fn verdict(verdict: StepVerdict) -> String {
+fn verdict_text(verdict: StepVerdict) -> String {
     match verdict {
         StepVerdict::Blocked(class) => format!("blocked: {}", BlockClass::name(class)),
         other => other.name().to_owned(),
@@ -190,39 +191,39 @@ fn verdict(verdict: StepVerdict) -> String {
 }
 
 /// Converts written values into checked fields: modes and durations become numbers, `${secret NAME}` a placeholder.
-pub(super) fn fields(table: &'static [FieldSpec], written: &Value) -> FieldValues {
+pub(super) fn checked_fields(table: &'static [FieldSpec], written: &Value) -> FieldValues {
     let written = written.as_object().expect("fields");
     let mut fields = FieldValues::default();
     for (key, value) in written {
         let field = table.iter().find(|f| f.name == key).unwrap_or_else(|| panic!("no field `{key}`"));
-        fields.0.insert(field.name, checked(&field.ty, value));
+        fields.0.insert(field.name, check_value(&field.ty, value));
     }
     fields
 }
 
-fn checked(ty: &FieldType, value: &Value) -> Value {
+fn check_value(ty: &FieldType, value: &Value) -> Value {
     match (ty, value) {
         (FieldType::Mode, Value::String(text)) => json!(u32::from_str_radix(text, 8).unwrap()),
         (FieldType::Duration | FieldType::Wait, Value::String(text)) => {
             json!(text.strip_suffix('s').unwrap().parse::<u64>().unwrap())
         }
         (FieldType::Map(inner), Value::Object(map)) => {
-            map.iter().map(|(k, v)| (k.clone(), checked(inner, v))).collect::<Map<_, _>>().into()
+            map.iter().map(|(k, v)| (k.clone(), check_value(inner, v))).collect::<Map<_, _>>().into()
         }
-        (_, Value::String(text)) => json!(placeholders(text)),
+        (_, Value::String(text)) => json!(insert_placeholders(text)),
         _ => value.clone(),
     }
 }
 
-fn placeholders(text: &str) -> String {
+fn insert_placeholders(text: &str) -> String {
     let Some((before, rest)) = text.split_once("${secret ") else { return text.to_owned() };
     let (name, after) = rest.split_once('}').unwrap();
     let mut store = SecretStore::default();
     let placeholder = store.insert(name, SecretString::from("x".to_owned()));
-    format!("{before}{}{}", placeholder.0, placeholders(after))
+    format!("{before}{}{}", placeholder.0, insert_placeholders(after))
 }
 
-fn inputs(given: &Value) -> Vec<RestartInput> {
+fn parse_inputs(given: &Value) -> Vec<RestartInput> {
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     let paths = |v: &Value| v.as_array().unwrap().iter().map(text).collect();
     let input = |v: &Value| RestartInput {
@@ -235,7 +236,7 @@ fn inputs(given: &Value) -> Vec<RestartInput> {
     given.as_array().into_iter().flatten().map(input).collect()
 }
 
-fn predicted(given: &Value) -> Option<EarlierStepEffects> {
+fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
     let given = given.as_object()?;
     let thing = |(kind, name): (&String, &Value)| {
         let name = name.as_str().unwrap().to_owned();
@@ -256,7 +257,7 @@ fn predicted(given: &Value) -> Option<EarlierStepEffects> {
 }
 
 /// Answers exactly the probes of the resource, its former probes and its inputs.
-fn observation(
+fn build_observation(
     resource: &dyn Resource,
     inputs: &[RestartInput],
     record: Option<&Value>,
@@ -264,15 +265,15 @@ fn observation(
     name: &Value,
 ) -> Observation {
     let mut probes = resource.probes();
-    probes.extend(record.into_iter().flat_map(|record| resource.former(record)));
+    probes.extend(record.into_iter().flat_map(|record| resource.obsolete_probes(record)));
     let bare = |path: &str| Probe::Path { path: path.to_owned(), want: None };
-    probes.extend(inputs.iter().flat_map(RestartInput::watched).map(bare));
+    probes.extend(inputs.iter().flat_map(RestartInput::watched_paths).map(bare));
     let mut seen = Observation::default();
     let mut used = Vec::new();
     for probe in probes {
-        let key = key(&probe);
+        let key = probe_key(&probe);
         match answers.get(&key) {
-            Some(answer) => seen.insert(probe.clone(), reading(&probe, answer)),
+            Some(answer) => seen.insert(probe.clone(), parse_reading(&probe, answer)),
             None if probe == Probe::AptSources => seen.insert(probe, Ok(ProbeReading::AptSources(Vec::new()))),
             None if probe == Probe::PackageManager => {
                 seen.insert(probe, Ok(ProbeReading::PackageManager(PackageManagerState::default())));
@@ -287,7 +288,7 @@ fn observation(
     seen
 }
 
-fn key(probe: &Probe) -> String {
+fn probe_key(probe: &Probe) -> String {
     match probe {
         Probe::Path { path, .. } => format!("path {path}"),
         Probe::Package { name, .. } => format!("package {name}"),
@@ -313,11 +314,11 @@ fn key(probe: &Probe) -> String {
     }
 }
 
-fn reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, UnansweredReason> {
+fn parse_reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, UnansweredReason> {
     if let Some(why) = answer.get("unknown") {
         let unknown = UnansweredReason::new(why.as_str().unwrap());
         return Err(match answer.get("said") {
-            Some(said) => unknown.said(said.as_str().unwrap()),
+            Some(said) => unknown.with_message(said.as_str().unwrap()),
             None => unknown,
         });
     }
@@ -325,63 +326,63 @@ fn reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, UnansweredReas
         return Ok(serde_json::from_value(other.clone()).unwrap());
     }
     let (variant, value) = match probe {
-        Probe::Path { want, .. } => ("path", path(answer, want.as_deref())),
-        Probe::Package { .. } => ("package", over(&PackageState::default(), answer)),
-        Probe::PackageManager => ("package_manager", over(&PackageManagerState::default(), answer)),
-        Probe::Unit { .. } => ("unit", over(&UnitState::default(), answer)),
+        Probe::Path { want, .. } => ("path", path_answer(answer, want.as_deref())),
+        Probe::Package { .. } => ("package", overlay_answer(&PackageState::default(), answer)),
+        Probe::PackageManager => ("package_manager", overlay_answer(&PackageManagerState::default(), answer)),
+        Probe::Unit { .. } => ("unit", overlay_answer(&UnitState::default(), answer)),
         Probe::User { .. } if answer == "absent" => ("user", json!("absent")),
-        Probe::User { .. } => ("user", json!({ "present": over(&UserInfo::default(), answer) })),
-        Probe::Sysctl { .. } => ("sysctl", over(&SysctlState::default(), answer)),
-        Probe::Module { .. } => ("module", over(&ModuleState::default(), answer)),
-        Probe::Mount { .. } => ("mount", over(&MountState::default(), answer)),
-        Probe::Cmdline => ("cmdline", over(&CmdlineState::default(), answer)),
-        Probe::Initramfs { .. } => ("initramfs", over(&InitramfsState::default(), answer)),
+        Probe::User { .. } => ("user", json!({ "present": overlay_answer(&UserInfo::default(), answer) })),
+        Probe::Sysctl { .. } => ("sysctl", overlay_answer(&SysctlState::default(), answer)),
+        Probe::Module { .. } => ("module", overlay_answer(&ModuleState::default(), answer)),
+        Probe::Mount { .. } => ("mount", overlay_answer(&MountState::default(), answer)),
+        Probe::Cmdline => ("cmdline", overlay_answer(&CmdlineState::default(), answer)),
+        Probe::Initramfs { .. } => ("initramfs", overlay_answer(&InitramfsState::default(), answer)),
         Probe::AuthorizedKeys { .. } if answer == "absent" => ("authorized_keys", json!("no_account")),
-        Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
+        Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys_answer(answer) })),
         Probe::Object { .. } if answer == "unserved" => ("object", json!("unserved")),
-        Probe::Object { .. } => ("object", json!({ "known": over(&ObjectInfo::default(), answer) })),
-        Probe::Contents { .. } => ("contents", over(&NamespaceContents::default(), answer)),
-        Probe::Proof { .. } => ("proof", over(&ProofState::default(), answer)),
-        Probe::Release(_) => ("release", over(&ReleaseState::default(), answer)),
-        Probe::Group { .. } => ("group", group(answer)),
-        Probe::PackageFile { .. } => ("package_file", package_file(answer)),
-        Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry).collect()),
+        Probe::Object { .. } => ("object", json!({ "known": overlay_answer(&ObjectInfo::default(), answer) })),
+        Probe::Contents { .. } => ("contents", overlay_answer(&NamespaceContents::default(), answer)),
+        Probe::Proof { .. } => ("proof", overlay_answer(&ProofState::default(), answer)),
+        Probe::Release(_) => ("release", overlay_answer(&ReleaseState::default(), answer)),
+        Probe::Group { .. } => ("group", group_answer(answer)),
+        Probe::PackageFile { .. } => ("package_file", package_file_answer(answer)),
+        Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry_answer).collect()),
         Probe::Key { .. } if answer == "absent" => ("key", json!("absent")),
         Probe::Key { .. } => ("key", json!({ "present": answer["text"].as_str().unwrap().as_bytes() })),
-        _ => ("output", over(&crate::probe::ProbeOutput::default(), answer)),
+        _ => ("output", overlay_answer(&crate::probe::ProbeOutput::default(), answer)),
     };
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
 }
 
 /// Parses `absent`, or gid and members; `gid_of` is another group with the wanted gid.
-fn group(answer: &Value) -> Value {
+fn group_answer(answer: &Value) -> Value {
     if answer == "absent" {
         return json!({ "group": null, "gid_of": null });
     }
     let mut info = answer.clone();
     let gid_of = info.as_object_mut().unwrap().shift_remove("gid_of").unwrap_or(Value::Null);
     let none = info.as_object().unwrap().is_empty();
-    json!({ "group": if none { Value::Null } else { over(&GroupInfo::default(), &info) }, "gid_of": gid_of })
+    json!({ "group": if none { Value::Null } else { overlay_answer(&GroupInfo::default(), &info) }, "gid_of": gid_of })
 }
 
 /// Parses `absent`, `{"bad": WHY}`, or the package's metadata with the installed state as `installed`.
-fn package_file(answer: &Value) -> Value {
+fn package_file_answer(answer: &Value) -> Value {
     if answer == "absent" || answer.get("bad").is_some() {
         return answer.clone();
     }
     let mut info = answer.clone();
     let installed = info.as_object_mut().unwrap().shift_remove("installed").unwrap();
-    let mut value = over(&PackageFileInfo::default(), &info);
-    value["installed"] = over(&PackageState::default(), &installed);
+    let mut value = overlay_answer(&PackageFileInfo::default(), &info);
+    value["installed"] = overlay_answer(&PackageState::default(), &installed);
     json!({ "present": value })
 }
 
-fn apt_entry(answer: &Value) -> Value {
-    over(&AptEntry::default(), answer)
+fn apt_entry_answer(answer: &Value) -> Value {
+    overlay_answer(&AptEntry::default(), answer)
 }
 
 /// Overlays the attributes of a case on the default observation; rejects unknown attributes.
-fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
+fn overlay_answer<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
     let mut value = serde_json::to_value(base).unwrap();
     let given = answer.as_object().unwrap_or_else(|| panic!("{answer}"));
     for (key, given) in given {
@@ -396,17 +397,17 @@ fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
 }
 
 /// Parses a home directory with its authorized keys.
-fn keys(answer: &Value) -> Value {
+fn keys_answer(answer: &Value) -> Value {
     json!({
         "home": answer["home"],
-        "home_at": path(&answer["home_at"], None),
-        "folder": path(&answer["folder"], None),
-        "file": path(&answer["file"], Some("any")),
+        "home_at": path_answer(&answer["home_at"], None),
+        "folder": path_answer(&answer["folder"], None),
+        "file": path_answer(&answer["file"], Some("any")),
     })
 }
 
 /// Parses `absent`, or attributes; `text` sets content, size and digest.
-fn path(answer: &Value, want: Option<&str>) -> Value {
+fn path_answer(answer: &Value, want: Option<&str>) -> Value {
     if answer == "absent" {
         return json!("absent");
     }
@@ -432,8 +433,8 @@ fn path(answer: &Value, want: Option<&str>) -> Value {
 /// The registry finds each kind by its name.
 #[test]
 fn kinds_are_found_by_name() {
-    for entry in super::kinds() {
-        assert_eq!(kind(entry.name).map(|k| k.name), Some(entry.name));
+    for entry in super::all_kinds() {
+        assert_eq!(find_kind(entry.name).map(|k| k.name), Some(entry.name));
     }
-    assert!(kind("files").is_none());
+    assert!(find_kind("files").is_none());
 }

@@ -1,7 +1,7 @@
 //! `command`: a check, and a command that runs if the check fails.
 
-use super::body::bare;
-use super::support::{account_name, bad_value, output, path_state};
+use super::body::path_probe;
+use super::support::{bad_value, check_account_name, output, path_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
@@ -76,7 +76,7 @@ const FIELDS: &[FieldSpec] = &[
 /// Maximum script size in bytes. Linux limits one argument to 128 KiB; the rest is reserved for revealed secrets.
 const SCRIPT_CAP: usize = 98_304;
 /// Maximum number of script characters in a title.
-const TITLE: usize = 60;
+const TITLE_LENGTH: usize = 60;
 
 #[derive(Debug)]
 struct CommandResource {
@@ -100,11 +100,11 @@ enum CommandCheck {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let script = |name: &str| fields.text(name).map(|text| fits(name, text)).transpose();
+    let script = |name: &str| fields.get_text(name).map(|text| check_script_size(name, text)).transpose();
     let (apply, remove) = (script("apply")?, script("remove")?);
     let command = CommandResource {
-        check: check(fields)?,
-        check_not: fields.ints("check_not").unwrap_or_default(),
+        check: parse_check(fields)?,
+        check_not: fields.get_int_list("check_not").unwrap_or_default(),
         apply: match (apply, absent) {
             (Some(apply), _) => apply,
             (None, true) => String::new(),
@@ -112,14 +112,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         },
         verify: script("verify")?,
         remove,
-        user: fields.text("user").filter(|user| *user != "root").map(str::to_owned),
-        cwd: fields.text("cwd").map(str::to_owned),
-        env: environment(fields)?,
-        timeout: fields.int("timeout").map(i64::unsigned_abs),
-        check_timeout: fields.int("check_timeout").map(i64::unsigned_abs),
+        user: fields.get_text("user").filter(|user| *user != "root").map(str::to_owned),
+        cwd: fields.get_text("cwd").map(str::to_owned),
+        env: parse_environment(fields)?,
+        timeout: fields.get_int("timeout").map(i64::unsigned_abs),
+        check_timeout: fields.get_int("check_timeout").map(i64::unsigned_abs),
         absent,
     };
-    command.user.as_deref().map_or(Ok(()), |user| account_name("user", user))?;
+    command.user.as_deref().map_or(Ok(()), |user| check_account_name("user", user))?;
     if absent && command.remove.is_none() {
         return Err(Diag::error(Code::BadStep, "a command without `remove` cannot be removed")
             .hint("add `remove:`, the script that undoes `apply`"));
@@ -127,17 +127,17 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     Ok(Box::new(command))
 }
 
-fn check(fields: &FieldValues) -> Result<CommandCheck, Diag> {
-    match (fields.text("check"), fields.text("creates")) {
+fn parse_check(fields: &FieldValues) -> Result<CommandCheck, Diag> {
+    match (fields.get_text("check"), fields.get_text("creates")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`check` and `creates` exclude each other")),
-        (Some(check), None) => Ok(CommandCheck::Script(fits("check", check)?)),
+        (Some(check), None) => Ok(CommandCheck::Script(check_script_size("check", check)?)),
         (None, Some(path)) => Ok(CommandCheck::Creates(path.to_owned())),
         (None, None) => Err(Diag::error(Code::CommandWithoutCheck, "a command needs `check` or `creates`")
             .hint("add `check:`, a script that exits 0 if nothing needs to run, or `creates:`, a path")),
     }
 }
 
-pub(super) fn fits(name: &str, script: &str) -> Result<String, Diag> {
+pub(super) fn check_script_size(name: &str, script: &str) -> Result<String, Diag> {
     match script.len() {
         0..=SCRIPT_CAP => Ok(script.to_owned()),
         bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, the maximum is {SCRIPT_CAP}"))
@@ -145,8 +145,8 @@ pub(super) fn fits(name: &str, script: &str) -> Result<String, Diag> {
     }
 }
 
-pub(super) fn environment(fields: &FieldValues) -> Result<Vec<(String, String)>, Diag> {
-    let env = fields.map("env").unwrap_or_default();
+pub(super) fn parse_environment(fields: &FieldValues) -> Result<Vec<(String, String)>, Diag> {
+    let env = fields.get_text_map("env").unwrap_or_default();
     for (name, _) in &env {
         let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -177,7 +177,7 @@ impl CommandResource {
     fn check_probe(&self) -> Probe {
         match &self.check {
             CommandCheck::Script(script) => self.script_probe("check", script),
-            CommandCheck::Creates(path) => bare(path),
+            CommandCheck::Creates(path) => path_probe(path),
         }
     }
 
@@ -185,22 +185,28 @@ impl CommandResource {
         self.verify.as_deref().filter(|_| !self.absent).map(|script| self.script_probe("verify", script))
     }
 
-    fn found(&self, seen: &Observation) -> Result<CommandCheckResult, UnansweredReason> {
+    fn evaluate_checks(&self, seen: &Observation) -> Result<CommandCheckResult, UnansweredReason> {
         let checked = match &self.check {
-            CommandCheck::Creates(path) => match path_state(seen, &bare(path))? {
+            CommandCheck::Creates(path) => match path_state(seen, &path_probe(path))? {
                 PathState::Present(_) => CommandCheckResult::Holds("the path in `creates` exists"),
                 PathState::Absent => CommandCheckResult::Not(format!("`{path}` does not exist")),
             },
-            CommandCheck::Script(_) => self.status("check", output(seen, &self.check_probe())?)?,
+            CommandCheck::Script(_) => self.interpret_exit_status("check", output(seen, &self.check_probe())?)?,
         };
         match (checked, self.verify_probe()) {
             (CommandCheckResult::Holds(why), None) => Ok(CommandCheckResult::Holds(why)),
-            (CommandCheckResult::Holds(_), Some(verify)) => self.status("verify", output(seen, &verify)?),
+            (CommandCheckResult::Holds(_), Some(verify)) => {
+                self.interpret_exit_status("verify", output(seen, &verify)?)
+            }
             (not, _) => Ok(not),
         }
     }
 
-    fn status(&self, part: &'static str, output: &ProbeOutput) -> Result<CommandCheckResult, UnansweredReason> {
+    fn interpret_exit_status(
+        &self,
+        part: &'static str,
+        output: &ProbeOutput,
+    ) -> Result<CommandCheckResult, UnansweredReason> {
         match output.status {
             0 if part == "check" => Ok(CommandCheckResult::Holds("check reports the desired state")),
             0 => Ok(CommandCheckResult::Holds("check and verify report the desired state")),
@@ -208,61 +214,65 @@ impl CommandResource {
                 Ok(CommandCheckResult::Not(format!("{part} exited with {status}")))
             }
             status => Err(UnansweredReason::new(format!("{part} could not be evaluated: it exited with {status}"))
-                .said(last_line(output.stderr.raw()))),
+                .with_message(last_line(output.stderr.raw()))),
         }
     }
 
-    fn judge_found(&self, found: CommandCheckResult, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_check_result(&self, found: CommandCheckResult, cx: &AssessmentContext<'_>) -> Assessment {
         let (holds, why) = match found {
             CommandCheckResult::Holds(why) => (true, why.to_owned()),
             CommandCheckResult::Not(why) => (false, why),
         };
         let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
         if holds != self.absent {
-            return self.judge_holding(why, basis, cx);
+            return self.assess_satisfied(why, basis, cx);
         }
-        let judgement = Assessment::change(why.clone(), vec![self.change(&why)], DisruptionClass::D0, basis);
+        let judgement = Assessment::change(why.clone(), vec![self.command_change(&why)], DisruptionClass::D0, basis);
         match cx.predicted.is_some_and(|p| p.after.is_some()) {
-            true => judgement.predicted(),
+            true => judgement.mark_predicted(),
             false => judgement,
         }
     }
 
     /// Evaluates a check that passes. Its result is not final if one of its inputs changes before the step.
-    fn judge_holding(&self, why: String, basis: Value, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_satisfied(&self, why: String, basis: Value, cx: &AssessmentContext<'_>) -> Assessment {
         match cx.inputs.iter().find(|input| input.changing) {
             _ if self.absent => Assessment::ok(format!("already removed: {why}"), basis),
             None => Assessment::ok(why, basis),
             Some(input) => {
                 let reason = format!("check passes now, but `{}` changes before this step", input.step);
-                let changes = vec![self.change("not known yet")];
-                Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted()
+                let changes = vec![self.command_change("not known yet")];
+                Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
             }
         }
     }
 
-    fn judge_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
         let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
-        let changes = vec![self.change("not known yet")];
-        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "check": "unknown" })).predicted()
+        let changes = vec![self.command_change("not known yet")];
+        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "check": "unknown" })).mark_predicted()
     }
 
-    fn change(&self, from: &str) -> AttributeChange {
-        AttributeChange::new("command", Some(from), Some(SecretStore::mask(self.script()).trim_end()))
+    fn command_change(&self, from: &str) -> AttributeChange {
+        AttributeChange::new(
+            "command",
+            Some(from),
+            Some(SecretStore::mask_placeholders(self.change_script()).trim_end()),
+        )
     }
 
     /// Returns the script that a change runs.
-    fn script(&self) -> &str {
+    fn change_script(&self) -> &str {
         match self.absent {
             true => self.remove.as_deref().unwrap_or_default(),
             false => &self.apply,
         }
     }
 
-    fn action(&self) -> ShellFragment {
-        let opened = shell::usual()
-            .word(self.script())
+    fn render_script(&self) -> ShellFragment {
+        let opened = shell::open_action()
+            .word(self.change_script())
             .word(self.cwd.as_deref().unwrap_or("/"))
             .word(self.user.as_deref().unwrap_or_default())
             .word(self.timeout.map(|s| s.to_string()).unwrap_or_default())
@@ -271,7 +281,7 @@ impl CommandResource {
             .env
             .iter()
             .fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
-        shell::close(with_env.code(RUN))
+        shell::close_action(with_env.code(RUN))
     }
 }
 
@@ -322,9 +332,10 @@ impl Resource for CommandResource {
 
     /// Returns the first line of the script, because a command has no name of its own.
     fn title(&self) -> String {
-        let masked = SecretStore::mask(if self.apply.is_empty() { self.script() } else { &self.apply });
+        let masked =
+            SecretStore::mask_placeholders(if self.apply.is_empty() { self.change_script() } else { &self.apply });
         let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command");
-        match line.char_indices().nth(TITLE) {
+        match line.char_indices().nth(TITLE_LENGTH) {
             Some((end, _)) => format!("{}…", &line[..end]),
             None => line.to_owned(),
         }
@@ -336,22 +347,22 @@ impl Resource for CommandResource {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match self.found(seen) {
-            Ok(found) => self.judge_found(found, cx),
-            Err(unknown) => self.judge_unknown(&unknown, cx),
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.evaluate_checks(seen) {
+            Ok(found) => self.assess_check_result(found, cx),
+            Err(unknown) => self.assess_unknown(&unknown, cx),
         }
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(), long: false, explain: EXPLAIN }
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(), long: false, explain: EXPLAIN }
     }
 
-    fn limit_s(&self) -> Option<u64> {
+    fn time_limit_s(&self) -> Option<u64> {
         self.timeout
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let check = match &self.check {
             CommandCheck::Script(script) => json!({ "check": script }),
             CommandCheck::Creates(path) => json!({ "creates": path }),
@@ -363,14 +374,14 @@ impl Resource for CommandResource {
         })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         match &self.check {
             CommandCheck::Creates(path) if !self.absent => vec![ProvidedItem::Path(path.clone())],
             _ => Vec::new(),
         }
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         match &self.check {
             CommandCheck::Creates(path) => vec![path.clone()],
             CommandCheck::Script(_) => Vec::new(),
@@ -378,7 +389,7 @@ impl Resource for CommandResource {
     }
 
     /// Returns no claims: two commands may look the same.
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }
@@ -387,34 +398,34 @@ impl Resource for CommandResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)], absent: bool) -> Diag {
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> Diag {
         build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err()
     }
 
     #[test]
     fn a_command_needs_a_check() {
-        let diag = refused(&[("apply", json!("true"))], false);
+        let diag = build_error(&[("apply", json!("true"))], false);
         assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs `check` or `creates`"));
-        assert_eq!(refused(&[("check", json!("true"))], false).message, "a command needs `apply`");
+        assert_eq!(build_error(&[("check", json!("true"))], false).message, "a command needs `apply`");
         let both = [("check", json!("true")), ("creates", json!("/a")), ("apply", json!(""))];
-        assert_eq!(refused(&both, false).message, "`check` and `creates` exclude each other");
+        assert_eq!(build_error(&both, false).message, "`check` and `creates` exclude each other");
     }
 
     #[test]
     fn a_removal_needs_a_remover() {
         let fields = [("check", json!("true")), ("apply", json!("true"))];
-        assert_eq!(refused(&fields, true).message, "a command without `remove` cannot be removed");
+        assert_eq!(build_error(&fields, true).message, "a command without `remove` cannot be removed");
     }
 
     #[test]
     fn variables_have_names() {
         let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
-        assert_eq!(refused(&fields, false).message, "`A B` is not a valid environment variable name");
+        assert_eq!(build_error(&fields, false).message, "`A B` is not a valid environment variable name");
     }
 
     #[test]
     fn an_overlong_script_is_refused() {
         let fields = [("check", json!("")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
-        assert_eq!(refused(&fields, false).message, "`apply` has 98305 bytes, the maximum is 98304");
+        assert_eq!(build_error(&fields, false).message, "`apply` has 98305 bytes, the maximum is 98304");
     }
 }

@@ -11,9 +11,9 @@ const CONTEXT: usize = 3;
 ///
 /// Lines end at `\n` only, so that a changed line ending appears as a changed line: the `\r` stays in the line, and the
 /// output escapes it.
-pub(super) fn unified(old: &[u8], new: &[u8]) -> Option<String> {
-    let (old, new) = (readable(old)?, readable(new)?);
-    let (old, new) = (lines(old), lines(new));
+pub(super) fn unified_diff(old: &[u8], new: &[u8]) -> Option<String> {
+    let (old, new) = (as_readable_text(old)?, as_readable_text(new)?);
+    let (old, new) = (split_lines(old), split_lines(new));
     let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);
     let mut text = String::new();
     for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
@@ -23,11 +23,11 @@ pub(super) fn unified(old: &[u8], new: &[u8]) -> Option<String> {
 }
 
 /// Returns the text of a body that can be shown line by line.
-fn readable(body: &[u8]) -> Option<&str> {
+fn as_readable_text(body: &[u8]) -> Option<&str> {
     (body.len() as u64 <= BODY_CAP && !body.contains(&0)).then(|| std::str::from_utf8(body).ok()).flatten()
 }
 
-fn lines(text: &str) -> Vec<&str> {
+fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
@@ -45,29 +45,29 @@ mod tests {
         let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let new = "1\n2\n3\n4\nfive\n6\n7\n8\n9\n";
         let expected = "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n";
-        assert_eq!(unified(old.as_bytes(), new.as_bytes()).unwrap(), expected);
+        assert_eq!(unified_diff(old.as_bytes(), new.as_bytes()).unwrap(), expected);
     }
 
     #[test]
     fn a_missing_newline_at_the_end_is_said() {
-        assert_eq!(unified(b"a\n", b"a").unwrap(), "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n");
+        assert_eq!(unified_diff(b"a\n", b"a").unwrap(), "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n");
     }
 
     #[test]
     fn line_endings_differ_visibly() {
-        assert_eq!(unified(b"a\r\nb\n", b"a\nb\n").unwrap(), "@@ -1,2 +1,2 @@\n-a\r\n+a\n b\n");
+        assert_eq!(unified_diff(b"a\r\nb\n", b"a\nb\n").unwrap(), "@@ -1,2 +1,2 @@\n-a\r\n+a\n b\n");
     }
 
     #[test]
     fn a_new_file_is_all_added() {
-        assert_eq!(unified(b"", b"x\ny\n").unwrap(), "@@ -0,0 +1,2 @@\n+x\n+y\n");
+        assert_eq!(unified_diff(b"", b"x\ny\n").unwrap(), "@@ -0,0 +1,2 @@\n+x\n+y\n");
     }
 
     #[test]
     fn binary_and_huge_bodies_have_no_diff() {
-        assert_eq!(unified(b"\0", b"a"), None);
-        assert_eq!(unified(b"a", b"\xff"), None);
-        assert_eq!(unified(b"a", &vec![b'x'; BODY_CAP as usize + 1]), None);
+        assert_eq!(unified_diff(b"\0", b"a"), None);
+        assert_eq!(unified_diff(b"a", b"\xff"), None);
+        assert_eq!(unified_diff(b"a", &vec![b'x'; BODY_CAP as usize + 1]), None);
         assert!(is_binary(b"\xff") && is_binary(b"a\0") && !is_binary("ä".as_bytes()));
     }
 }

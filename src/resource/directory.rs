@@ -1,7 +1,11 @@
 //! `directory`: a directory with its owner and mode.
 
-use super::body::{self, ParentState, bare, missing_parent, ownership, put_ownership, type_basis, type_words};
-use super::support::{GROUP, OWNER, bad_value, octal, output, owner_and_group, path_state, required};
+use super::body::{
+    self, ParentState, add_ownership_basis, check_parent, describe_type, ownership_changes, path_probe, type_basis,
+};
+use super::support::{
+    GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
+};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
@@ -30,8 +34,8 @@ its contents on the same file system. The plan already lists entries that no ear
 (`/etc`) are never removed.",
     fields: &[
         FieldSpec::required("path", FieldType::Path, "Path of the directory on the host."),
-        OWNER,
-        GROUP,
+        OWNER_FIELD,
+        GROUP_FIELD,
         FieldSpec::optional("mode", FieldType::Mode, "Permission bits. Default `\"0755\"`."),
         FieldSpec::optional("recursive", FieldType::Bool, "Removal also removes the contents. Default `false`."),
     ],
@@ -60,8 +64,8 @@ struct DirectoryResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let path = required(fields, "path")?;
-    let (owner, group) = owner_and_group(fields)?;
+    let path = required_text(fields, "path")?;
+    let (owner, group) = parse_owner_and_group(fields)?;
     if absent && path.matches('/').count() < 2 {
         return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
     }
@@ -69,15 +73,15 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         path: path.to_owned(),
         owner,
         group,
-        mode: fields.mode("mode").unwrap_or(0o755),
-        recursive: fields.bool("recursive").unwrap_or(false),
+        mode: fields.get_mode("mode").unwrap_or(0o755),
+        recursive: fields.get_bool("recursive").unwrap_or(false),
         absent,
     }))
 }
 
 impl DirectoryResource {
     /// Returns the probe for entries, for a removal that must not remove contents.
-    fn emptiness(&self) -> Probe {
+    fn emptiness_probe(&self) -> Probe {
         Probe::Check {
             id: format!("whether `{}` is empty", self.path),
             script: IS_EMPTY.to_owned(),
@@ -88,58 +92,61 @@ impl DirectoryResource {
         }
     }
 
-    fn blocked(&self, info: &PathInfo) -> Assessment {
+    fn block_wrong_type(&self, info: &PathInfo) -> Assessment {
         let hint = match &info.target {
             Some(target) => format!("declare `{}`, the target of the link", target.raw()),
             None => "remove it in a `file` step before this one".to_owned(),
         };
-        let reason = format!("`{}` is a {}, not a directory", self.path, type_words(info));
+        let reason = format!("`{}` is a {}, not a directory", self.path, describe_type(info));
         Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
-    fn judge_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
-        match path_state(seen, &bare(&self.path))? {
-            PathState::Absent => Ok(match missing_parent(&self.path, seen, cx.predicted)? {
-                ParentState::There => self.create(),
-                ParentState::Comes => self.create().predicted(),
+    fn assess_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        match path_state(seen, &path_probe(&self.path))? {
+            PathState::Absent => Ok(match check_parent(&self.path, seen, cx.predicted)? {
+                ParentState::There => self.assess_missing(),
+                ParentState::Comes => self.assess_missing().mark_predicted(),
                 ParentState::Blocks(judgement) => *judgement,
             }),
-            PathState::Present(info) if info.kind == PathType::Directory => Ok(self.compare(info, seen)),
-            PathState::Present(info) => Ok(self.blocked(info)),
+            PathState::Present(info) if info.kind == PathType::Directory => Ok(self.assess_existing(info, seen)),
+            PathState::Present(info) => Ok(self.block_wrong_type(info)),
         }
     }
 
-    fn create(&self) -> Assessment {
+    fn assess_missing(&self) -> Assessment {
         let changes = vec![
             AttributeChange::new("directory", None, Some(&self.path)),
             AttributeChange::new("owner", None, Some(&self.owner)),
             AttributeChange::new("group", None, Some(&self.group)),
-            AttributeChange::new("mode", None, Some(&octal(self.mode))),
+            AttributeChange::new("mode", None, Some(&format_mode(self.mode))),
         ];
         let reason = format!("directory `{}` does not exist", self.path);
         Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn compare(&self, info: &PathInfo, seen: &Observation) -> Assessment {
+    fn assess_existing(&self, info: &PathInfo, seen: &Observation) -> Assessment {
         let mut basis = json!({ "type": "directory" });
-        put_ownership(&mut basis, info);
-        let changes = ownership(info, &self.owner, &self.group, self.mode);
+        add_ownership_basis(&mut basis, info);
+        let changes = ownership_changes(info, &self.owner, &self.group, self.mode);
         match changes.is_empty() {
             true => Assessment::ok("owner and mode match", basis),
-            false if changes.iter().any(|change| change.attribute == "owner") && self.may_be_anothers(info, seen) => {
+            false
+                if changes.iter().any(|change| change.attribute == "owner")
+                    && self.may_belong_to_others(info, seen) =>
+            {
                 let (path, owner) = (&self.path, info.owner.raw());
                 let reason = format!(
                     "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
                 );
-                Assessment::blocked(BlockClass::Host, reason, basis).hint(self.give_by_hand(seen))
+                Assessment::blocked(BlockClass::Host, reason, basis).hint(self.ownership_hint(seen))
             }
-            false => Assessment::change(body::differ(&changes), changes, DisruptionClass::D0, basis),
+            false => Assessment::change(body::describe_differences(&changes), changes, DisruptionClass::D0, basis),
         }
     }
 
     /// Reports whether another user may have put the directory at the path: one who can rename entries of its parent.
-    fn may_be_anothers(&self, info: &PathInfo, seen: &Observation) -> bool {
-        let Some(above) = self.read_parent(seen) else { return false };
+    fn may_belong_to_others(&self, info: &PathInfo, seen: &Observation) -> bool {
+        let Some(above) = self.find_parent_info(seen) else { return false };
         // The mode of a link has no meaning, and only root's links are followed. The action checks the link's target.
         if above.kind != PathType::Directory {
             return false;
@@ -149,8 +156,8 @@ impl DirectoryResource {
         is_open && (info.owner != above.owner || above.owner.raw() == "root")
     }
 
-    fn read_parent(&self, seen: &Observation) -> Option<PathInfo> {
-        let above = bare(super::support::parent(&self.path)?);
+    fn find_parent_info(&self, seen: &Observation) -> Option<PathInfo> {
+        let above = path_probe(super::support::parent_path(&self.path)?);
         match path_state(seen, &above) {
             Ok(PathState::Present(info)) => Some(info.clone()),
             _ => None,
@@ -159,30 +166,30 @@ impl DirectoryResource {
 
     /// Returns a hint that lists the users who can rename entries of the parent directory. forge does not resolve the
     /// members of a group.
-    fn give_by_hand(&self, seen: &Observation) -> String {
-        let (Some(parent), Some(above)) = (super::support::parent(&self.path), self.read_parent(seen)) else {
-            return GIVE_BY_HAND.to_owned();
+    fn ownership_hint(&self, seen: &Observation) -> String {
+        let (Some(parent), Some(above)) = (super::support::parent_path(&self.path), self.find_parent_info(seen)) else {
+            return CHANGE_OWNER_HINT.to_owned();
         };
         let who = match above.owner.raw() {
             "root" if above.mode & 0o002 != 0 => "every user".to_owned(),
             "root" => format!("group `{}`", above.group.raw()),
             owner => format!("user `{owner}`"),
         };
-        format!("{who} can rename entries of `{parent}`: {GIVE_BY_HAND}")
+        format!("{who} can rename entries of `{parent}`: {CHANGE_OWNER_HINT}")
     }
 
-    fn judge_absent(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
-        match path_state(seen, &bare(&self.path))? {
+    fn assess_absent(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        match path_state(seen, &path_probe(&self.path))? {
             PathState::Absent => {
                 let reason = format!("directory `{}` does not exist", self.path);
                 Ok(Assessment::ok(reason, json!({ "type": "absent" })))
             }
-            PathState::Present(info) if info.kind == PathType::Directory => self.removal(seen, cx),
-            PathState::Present(info) => Ok(self.blocked(info)),
+            PathState::Present(info) if info.kind == PathType::Directory => self.assess_removal(seen, cx),
+            PathState::Present(info) => Ok(self.block_wrong_type(info)),
         }
     }
 
-    fn removal(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    fn assess_removal(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
         let changes = vec![AttributeChange::new("directory", Some(&self.path), None)];
         let remove = |reason: String, empty: Value| {
             Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "directory", "empty": empty }))
@@ -190,54 +197,57 @@ impl DirectoryResource {
         if self.recursive {
             return Ok(remove(format!("`{}` exists and is removed with its contents", self.path), Value::Null));
         }
-        let empty = output(seen, &self.emptiness())?;
+        let empty = output(seen, &self.emptiness_probe())?;
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         Ok(match (empty.status, after) {
             (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
-            (1, Some(_)) => match self.stays(empty.stdout.raw(), cx) {
+            (1, Some(_)) => match self.find_remaining_entry(empty.stdout.raw(), cx) {
                 // Only predicted: another instance of the same step may remove it.
                 Some(stays) => {
                     let reason = format!("`{}` is not empty, and no earlier step removes `{stays}`", self.path);
                     remove(reason, json!(false))
-                        .predicted()
+                        .mark_predicted()
                         .hint("remove it in an earlier step, or set `recursive: true` to remove the contents, too")
                 }
                 None => {
                     let reason = format!("`{}` is not empty; earlier steps may empty it", self.path);
-                    remove(reason, json!(false)).predicted()
+                    remove(reason, json!(false)).mark_predicted()
                 }
             },
-            (1, None) => self.full("is not empty").hint("set `recursive: true` to remove it with its contents"),
+            (1, None) => {
+                self.block_nonempty("is not empty").hint("set `recursive: true` to remove it with its contents")
+            }
             (status, _) => {
                 let why = format!("entries of `{}` could not be read (exit status {status})", self.path);
-                return Err(UnansweredReason::new(why).said(empty.stderr.clone()));
+                return Err(UnansweredReason::new(why).with_message(empty.stderr.clone()));
             }
         })
     }
 
-    fn full(&self, is: &str) -> Assessment {
+    fn block_nonempty(&self, is: &str) -> Assessment {
         let basis = json!({ "type": "directory", "empty": false });
         Assessment::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
     }
 
     /// Returns the first of the `/`-separated entries that no earlier step removes, if the plan can predict it.
-    fn stays<'e>(&self, entries: &'e str, cx: &AssessmentContext<'_>) -> Option<&'e str> {
+    fn find_remaining_entry<'e>(&self, entries: &'e str, cx: &AssessmentContext<'_>) -> Option<&'e str> {
         let predicted = cx.predicted.filter(|predicted| !predicted.takes_more)?;
         let goes = |entry: &str| predicted.will_go.contains(&format!("{}/{entry}", self.path));
         entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
     }
 
-    fn action(&self, run: &str) -> ShellFragment {
-        let entered = || shell::at_directory(&self.path, &format!("{}:{}", self.owner, self.group), self.mode, run);
+    fn render_script(&self, run: &str) -> ShellFragment {
+        let entered =
+            || shell::open_directory_action(&self.path, &format!("{}:{}", self.owner, self.group), self.mode, run);
         match (self.absent, self.recursive) {
             (true, true) => shell::remove_tree(&self.path),
-            (true, false) => shell::close(entered().code(REMOVE_EMPTY)),
-            (false, _) => shell::close(entered().code(MAKE).code(GIVE)),
+            (true, false) => shell::close_action(entered().code(REMOVE_EMPTY)),
+            (false, _) => shell::close_action(entered().code(MAKE).code(GIVE)),
         }
     }
 }
 
-const GIVE_BY_HAND: &str = "check its contents, then run `chown` on the host or remove it, and run forge again";
+const CHANGE_OWNER_HINT: &str = "check its contents, then run `chown` on the host or remove it, and run forge again";
 
 /// If other users can write to the parent directory, the directory gets owner and mode in a staging directory and is
 /// renamed into place. Otherwise it is private until it has them.
@@ -276,8 +286,8 @@ rmdir -- "./$name" || fail "cannot remove $path"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
-    ("forge does not give it away", GIVE_BY_HAND),
+    shell::EXPLAIN_UNSAFE_PATH,
+    ("forge does not give it away", CHANGE_OWNER_HINT),
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
     ("Directory not empty", "set `recursive: true` to remove it with its contents"),
@@ -296,45 +306,45 @@ impl Resource for DirectoryResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![bare(&self.path)];
+        let mut probes = vec![path_probe(&self.path)];
         match self.absent {
-            true if !self.recursive => probes.push(self.emptiness()),
+            true if !self.recursive => probes.push(self.emptiness_probe()),
             true => {}
-            false => probes.extend(super::support::parent(&self.path).map(bare)),
+            false => probes.extend(super::support::parent_path(&self.path).map(path_probe)),
         }
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = match self.absent {
-            true => self.judge_absent(seen, cx),
-            false => self.judge_present(seen, cx),
+            true => self.assess_absent(seen, cx),
+            false => self.assess_present(seen, cx),
         };
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(cx.run), long: false, explain: EXPLAIN }
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(cx.run), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.path, "absent": true }),
             false => json!({
-                "path": self.path, "owner": self.owner, "group": self.group, "mode": octal(self.mode),
+                "path": self.path, "owner": self.owner, "group": self.group, "mode": format_mode(self.mode),
             }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         Vec::new()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
     }
 }
@@ -358,22 +368,22 @@ mod tests {
     }
 
     /// Evaluates a directory owned by root and declared for `app`, in the directory `parent`.
-    fn given(parent: &str, above: PathInfo) -> Assessment {
+    fn assess_under_parent(parent: &str, above: PathInfo) -> Assessment {
         let path = format!("{parent}/app");
         let fields = FieldValues([("path", json!(path)), ("owner", json!("app"))].into_iter().collect());
-        let own = PathInfo { kind: PathType::Directory, mode: 0o755, ..PathInfo::of_root() };
+        let own = PathInfo { kind: PathType::Directory, mode: 0o755, ..PathInfo::root_file() };
         let mut seen = Observation::default();
         for (path, info) in [(path.as_str(), own), (parent, above)] {
-            seen.insert(bare(path), Ok(ProbeReading::Path(PathState::Present(info))));
+            seen.insert(path_probe(path), Ok(ProbeReading::Path(PathState::Present(info))));
         }
-        build(&fields, false).unwrap().judge(&seen, &AssessmentContext::default())
+        build(&fields, false).unwrap().assess(&seen, &AssessmentContext::default())
     }
 
     #[test]
     fn a_link_of_the_system_above_is_not_judged_by_its_mode() {
         let link =
-            PathInfo { kind: PathType::Symlink, mode: 0o777, target: Some("/run".into()), ..PathInfo::of_root() };
-        let judgement = given("/var/run", link);
+            PathInfo { kind: PathType::Symlink, mode: 0o777, target: Some("/run".into()), ..PathInfo::root_file() };
+        let judgement = assess_under_parent("/var/run", link);
         assert_eq!((judgement.verdict, judgement.reason.raw()), (StepVerdict::Change, "owner differs"));
     }
 
@@ -384,7 +394,7 @@ mod tests {
             owner: owner.into(),
             group: group.into(),
             mode,
-            ..PathInfo::of_root()
+            ..PathInfo::root_file()
         };
         let cases = [
             (above("root", "syslog", 0o775), "root", "group `syslog` can rename entries of `/var/log`"),
@@ -392,12 +402,12 @@ mod tests {
             (above("web", "web", 0o755), "root", "user `web` can rename entries of `/var/log`"),
         ];
         for (above, owner, who) in cases {
-            let judgement = given("/var/log", above);
+            let judgement = assess_under_parent("/var/log", above);
             assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host));
             let why = "others may have put it there: forge does not give it away";
             assert_eq!(judgement.reason.raw(), format!("`/var/log/app` belongs to {owner}, and {why}"));
-            assert_eq!(judgement.hint, Some(format!("{who}: {GIVE_BY_HAND}")));
+            assert_eq!(judgement.hint, Some(format!("{who}: {CHANGE_OWNER_HINT}")));
         }
-        assert_eq!(given("/var/log", above("root", "syslog", 0o755)).verdict, StepVerdict::Change);
+        assert_eq!(assess_under_parent("/var/log", above("root", "syslog", 0o755)).verdict, StepVerdict::Change);
     }
 }

@@ -1,36 +1,36 @@
 //! A file of which a step declares only a part. Shared by `line` and `block`: reads the whole file, changes it with a
 //! pure function, and writes it back atomically if the file has not changed since it was read.
 
-use super::body::{ParentState, missing_parent, type_basis, type_words};
+use super::body::{ParentState, check_parent, describe_type, type_basis};
 use super::judgement::FileEdit;
 use super::lines::TextLines;
 use super::shell::{self, FileRewriteSpec};
-use super::support::{brought, path_state, required, sha256_hex};
+use super::support::{path_state, required_text, sha256_hex, will_be_provided};
 use super::{Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
 use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
 use serde_json::json;
 
-pub(super) const CREATE: FieldSpec = FieldSpec::optional(
+pub(super) const CREATE_FIELD: FieldSpec = FieldSpec::optional(
     "create",
     FieldType::Bool,
     "Create a missing file, owned by root with mode 0644. Default `false`: the file must exist.",
 );
-pub(super) const VALIDATE: FieldSpec = FieldSpec::optional(
+pub(super) const VALIDATE_FIELD: FieldSpec = FieldSpec::optional(
     "validate",
     FieldType::Text,
     "Shell command that must exit 0 before the new content is installed. `$FORGE_FILE` is the path of the candidate: \
      next to the target, or below `/run` if users other than root can replace part of the path.",
 );
-pub(super) const BACKUP: FieldSpec = FieldSpec::optional(
+pub(super) const BACKUP_FIELD: FieldSpec = FieldSpec::optional(
     "backup",
     FieldType::Bool,
     "Keep a backup of the previous content on the host. Default `true`.",
 );
 
 /// Matches no digest, so that the host always sends the content.
-const ANY: &str = "any";
+const NO_DIGEST: &str = "any";
 
 /// A file of which a part is declared.
 #[derive(Debug)]
@@ -68,30 +68,30 @@ pub(super) enum EditFinding {
 }
 
 impl EditedFile {
-    pub fn fields(fields: &FieldValues, part: &'static str) -> Result<Self, Diag> {
+    pub fn from_fields(fields: &FieldValues, part: &'static str) -> Result<Self, Diag> {
         Ok(Self {
-            path: required(fields, "path")?.to_owned(),
+            path: required_text(fields, "path")?.to_owned(),
             part,
-            create: fields.bool("create").unwrap_or(false),
-            validate: fields.text("validate").unwrap_or_default().to_owned(),
-            backup: fields.bool("backup").unwrap_or(true),
+            create: fields.get_bool("create").unwrap_or(false),
+            validate: fields.get_text("validate").unwrap_or_default().to_owned(),
+            backup: fields.get_bool("backup").unwrap_or(true),
         })
     }
 
     fn probe(&self) -> Probe {
-        Probe::Path { path: self.path.clone(), want: Some(ANY.to_owned()) }
+        Probe::Path { path: self.path.clone(), want: Some(NO_DIGEST.to_owned()) }
     }
 
     pub fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
         if self.create {
-            probes.extend(super::support::parent(&self.path).map(super::body::bare));
+            probes.extend(super::support::parent_path(&self.path).map(super::body::path_probe));
         }
         probes
     }
 
     /// Evaluates the part with `edit`, which gets the lines of the file; `absent` means that the part must be removed.
-    pub fn judge(
+    pub fn assess(
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
@@ -104,27 +104,27 @@ impl EditedFile {
                 let reason = format!("file `{}` does not exist", self.path);
                 Ok(Assessment::ok(reason, json!({ "type": "absent" })))
             }
-            Ok(PathState::Absent) => self.missing(seen, cx, edit),
-            Ok(PathState::Present(info)) => self.present(info, cx, edit),
+            Ok(PathState::Absent) => self.assess_missing_file(seen, cx, edit),
+            Ok(PathState::Present(info)) => self.assess_existing_file(info, cx, edit),
         };
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn missing(
+    fn assess_missing_file(
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
         edit: impl Fn(&TextLines) -> EditOutcome,
     ) -> Result<Assessment, UnansweredReason> {
         let basis = json!({ "type": "absent" });
-        let comes = brought(cx.predicted, &ProvidedItem::Path(self.path.clone()));
+        let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(self.path.clone()));
         if !self.create && !comes {
             let reason = format!("file `{}` does not exist", self.path);
             return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
                 .hint("set `create: true`, or add a step that creates it before this one"));
         }
         let parent = match self.create {
-            true => missing_parent(&self.path, seen, cx.predicted)?,
+            true => check_parent(&self.path, seen, cx.predicted)?,
             false => ParentState::Comes,
         };
         if let ParentState::Blocks(judgement) = parent {
@@ -139,42 +139,42 @@ impl EditedFile {
         let Some(text) = text.filter(|_| !comes) else {
             let reason = format!("file `{}` does not exist yet", self.path);
             let changes = vec![AttributeChange::new(self.part, None, to.as_deref())];
-            return Ok(Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted());
+            return Ok(Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted());
         };
         let reason = format!("file `{}` does not exist", self.path);
-        let judgement = self.change(reason, basis, (None, to), ("", None), text);
-        Ok(if matches!(parent, ParentState::Comes) { judgement.predicted() } else { judgement })
+        let judgement = self.assess_edit(reason, basis, (None, to), ("", None), text);
+        Ok(if matches!(parent, ParentState::Comes) { judgement.mark_predicted() } else { judgement })
     }
 
-    fn present(
+    fn assess_existing_file(
         &self,
         info: &PathInfo,
         cx: &AssessmentContext<'_>,
         edit: impl Fn(&TextLines) -> EditOutcome,
     ) -> Result<Assessment, UnansweredReason> {
         if info.kind != PathType::File {
-            return Ok(self.no_file(info));
+            return Ok(self.block_wrong_type(info));
         }
-        let Some(body) = &info.body else { return self.unfit(info) };
+        let Some(body) = &info.body else { return self.block_unreadable_body(info) };
         let EditOutcome { reason, basis, found } = edit(&TextLines::parse(body.raw()));
         let basis = json!({ "type": "file", "found": basis });
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         Ok(match (found, after) {
             (EditFinding::AsDeclared, _) => Assessment::ok(reason, basis),
             (EditFinding::Differs { from, to, text }, _) => {
-                self.change(reason, basis, (from, to), (body.raw(), Some(info)), text)
+                self.assess_edit(reason, basis, (from, to), (body.raw(), Some(info)), text)
             }
             (EditFinding::Blocked { to: Some(to), .. }, Some(step)) => {
                 let reason = format!("{reason}, but `{step}` runs before and may change that");
                 let changes = vec![AttributeChange::new(self.part, None, Some(&to))];
-                Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted()
+                Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
             }
             (EditFinding::Blocked { hint, .. }, _) => Assessment::blocked(BlockClass::Host, reason, basis).hint(hint),
         })
     }
 
-    fn no_file(&self, info: &PathInfo) -> Assessment {
-        let reason = format!("`{}` is a {}, not a file", self.path, type_words(info));
+    fn block_wrong_type(&self, info: &PathInfo) -> Assessment {
+        let reason = format!("`{}` is a {}, not a file", self.path, describe_type(info));
         let judgement = Assessment::blocked(BlockClass::Host, reason, type_basis(info));
         match &info.target {
             Some(target) => judgement.hint(format!("set `path` to the target of the link, `{}`", target.raw())),
@@ -183,7 +183,7 @@ impl EditedFile {
     }
 
     /// Evaluates a file whose content was not sent: too long, not UTF-8, or unreadable.
-    fn unfit(&self, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
+    fn block_unreadable_body(&self, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
         let reason = match info.sha256 {
             None => return Err(UnansweredReason::new(format!("`{}` could not be read", self.path))),
             Some(_) if info.size > BODY_CAP => {
@@ -202,7 +202,7 @@ impl EditedFile {
         Ok(Assessment::blocked(BlockClass::Host, reason, basis).hint("declare the whole file with a `file` step"))
     }
 
-    fn change(
+    fn assess_edit(
         &self,
         reason: String,
         basis: Value,
@@ -211,26 +211,26 @@ impl EditedFile {
         text: String,
     ) -> Assessment {
         let mut change = AttributeChange::new(self.part, from.as_deref(), to.as_deref());
-        change.diff = super::diff::unified(old.as_bytes(), text.as_bytes()).map(UntrustedText::from);
+        change.diff = super::diff::unified_diff(old.as_bytes(), text.as_bytes()).map(UntrustedText::from);
         let edit = FileEdit {
             old: info.and_then(|info| info.sha256.clone()),
-            becomes: ProbeReading::Path(PathState::Present(self.becomes(info, &text))),
+            becomes: ProbeReading::Path(PathState::Present(self.predicted_path_info(info, &text))),
             probe: self.probe(),
             body: text,
         };
         Assessment::change(reason, vec![change], DisruptionClass::D0, basis).edit(edit)
     }
 
-    fn becomes(&self, info: Option<&PathInfo>, text: &str) -> PathInfo {
+    fn predicted_path_info(&self, info: Option<&PathInfo>, text: &str) -> PathInfo {
         PathInfo {
             size: text.len() as u64,
             sha256: Some(sha256_hex(text.as_bytes())),
             body: Some(text.into()),
-            ..info.cloned().unwrap_or_else(PathInfo::of_root)
+            ..info.cloned().unwrap_or_else(PathInfo::root_file)
         }
     }
 
-    pub fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    pub fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         // A change without content was predicted, and is evaluated again before it runs.
         let body = judgement.edit.as_ref().map(|edit| {
             shell::rewrite_file(&FileRewriteSpec {
@@ -242,13 +242,13 @@ impl EditedFile {
                 body: edit.body.as_bytes(),
             })
         });
-        let body = body.unwrap_or_else(|| shell::refuse("the new content is not known"));
+        let body = body.unwrap_or_else(|| shell::failing_action("the new content is not known"));
         Action { body, long: false, explain: EXPLAIN }
     }
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
+    shell::EXPLAIN_UNSAFE_PATH,
     ("has changed since", "another process writes this file; run forge again"),
     ("No space left on device", "the file system is full; the old file is unchanged"),
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),

@@ -71,44 +71,44 @@ impl FieldSpec {
 pub struct FieldValues(pub IndexMap<&'static str, Value>);
 
 impl FieldValues {
-    pub fn has(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub fn get_text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 
-    pub fn bool(&self, name: &str) -> Option<bool> {
+    pub fn get_bool(&self, name: &str) -> Option<bool> {
         self.0.get(name)?.as_bool()
     }
 
-    pub fn int(&self, name: &str) -> Option<i64> {
+    pub fn get_int(&self, name: &str) -> Option<i64> {
         self.0.get(name)?.as_i64()
     }
 
     /// Returns permission bits.
-    pub fn mode(&self, name: &str) -> Option<u32> {
-        self.int(name)?.try_into().ok()
+    pub fn get_mode(&self, name: &str) -> Option<u32> {
+        self.get_int(name)?.try_into().ok()
     }
 
     /// Returns a list of texts. Lists of text contain no numbers or booleans.
-    pub fn texts(&self, name: &str) -> Option<Vec<String>> {
+    pub fn get_text_list(&self, name: &str) -> Option<Vec<String>> {
         let list = self.0.get(name)?.as_array()?;
         Some(list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
     }
 
     /// Returns a list of whole numbers.
-    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+    pub fn get_int_list(&self, name: &str) -> Option<Vec<i64>> {
         Some(self.0.get(name)?.as_array()?.iter().filter_map(Value::as_i64).collect())
     }
 
     /// Returns a nested table.
-    pub fn table(&self, name: &str) -> Option<&serde_json::Map<String, Value>> {
+    pub fn get_table(&self, name: &str) -> Option<&serde_json::Map<String, Value>> {
         self.0.get(name)?.as_object()
     }
 
-    pub fn map(&self, name: &str) -> Option<Vec<(String, String)>> {
+    pub fn get_text_map(&self, name: &str) -> Option<Vec<(String, String)>> {
         let map = self.0.get(name)?.as_object()?;
         Some(map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect())
     }

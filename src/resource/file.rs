@@ -1,8 +1,8 @@
 //! `file`: a regular file with content, owner and mode.
 
-use super::body::{FileBody, FileTarget, bare, only_ownership};
+use super::body::{FileBody, FileTarget, is_only_ownership, path_probe};
 use super::shell;
-use super::support::{GROUP, OWNER, file_path, octal, owner_and_group};
+use super::support::{GROUP_FIELD, OWNER_FIELD, format_mode, parse_owner_and_group, require_file_path};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -54,8 +54,8 @@ const FIELDS: &[FieldSpec] = &[
         "Template in the inventory's tree; its output is the content.",
     ),
     FieldSpec::optional("source", FieldType::LocalFile, "File in the inventory's tree; its bytes are the content."),
-    OWNER,
-    GROUP,
+    OWNER_FIELD,
+    GROUP_FIELD,
     FieldSpec::optional(
         "mode",
         FieldType::Mode,
@@ -77,7 +77,7 @@ const FIELDS: &[FieldSpec] = &[
 
 /// Hints for texts in the output of an action.
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
+    shell::EXPLAIN_UNSAFE_PATH,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
     ("No space left on device", "the file system is full; the old file is unchanged"),
@@ -94,28 +94,28 @@ struct FileResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let path = file_path(fields)?;
-    let (owner, group) = owner_and_group(fields)?;
-    let body = body(fields, absent)?;
-    let mode = fields.mode("mode").unwrap_or(if body.is_secret() { 0o600 } else { 0o644 });
+    let path = require_file_path(fields)?;
+    let (owner, group) = parse_owner_and_group(fields)?;
+    let body = parse_body(fields, absent)?;
+    let mode = fields.get_mode("mode").unwrap_or(if body.is_secret() { 0o600 } else { 0o644 });
     Ok(Box::new(FileResource {
         target: FileTarget { path, body, owner, group, mode },
-        validate: fields.text("validate").unwrap_or_default().to_owned(),
-        backup: fields.bool("backup").unwrap_or(true),
+        validate: fields.get_text("validate").unwrap_or_default().to_owned(),
+        backup: fields.get_bool("backup").unwrap_or(true),
         absent,
     }))
 }
 
 /// Reads the one field that holds the content; a removal needs none.
-fn body(fields: &FieldValues, absent: bool) -> Result<FileBody, Diag> {
+fn parse_body(fields: &FieldValues, absent: bool) -> Result<FileBody, Diag> {
     const BODIES: [&str; 3] = ["content", "template", "source"];
-    let given: Vec<&str> = BODIES.into_iter().filter(|name| fields.has(name)).collect();
+    let given: Vec<&str> = BODIES.into_iter().filter(|name| fields.contains(name)).collect();
     match given.as_slice() {
         [] if absent => Ok(FileBody::new("")),
         [] => Err(Diag::error(Code::MissingKey, "a file needs `content`, `template` or `source`")
             .hint("for an empty file, set `content: \"\"`")),
         [one] => FileBody::from_value(one, &fields.0[*one]),
-        more => Err(Diag::error(Code::Exclusive, format!("{} exclude each other", super::support::ticked(more)))),
+        more => Err(Diag::error(Code::Exclusive, format!("{} exclude each other", super::support::join_quoted(more)))),
     }
 }
 
@@ -130,43 +130,43 @@ impl Resource for FileResource {
 
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
-            true => vec![bare(&self.target.path)],
+            true => vec![path_probe(&self.target.path)],
             false => self.target.probes(),
         }
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
-            true => self.target.judge_absent(seen),
-            false => self.target.judge(seen, cx, false),
+            true => self.target.assess_absent(seen),
+            false => self.target.assess(seen, cx, false),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let target = &self.target;
         let body = match self.absent {
             true => shell::remove_file(&target.path, cx.run, self.backup),
-            false if only_ownership(&judgement.changes) => target.give(cx),
-            false => target.write(cx, self.backup, &self.validate),
+            false if is_only_ownership(&judgement.changes) => target.render_ownership_change(cx),
+            false => target.render_write(cx, self.backup, &self.validate),
         };
         Action { body, long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.target.path, "absent": true }),
-            false => self.target.desired(),
+            false => self.target.desired_value(),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
     }
 
-    fn caution(&self) -> Option<Diag> {
+    fn declaration_warning(&self) -> Option<Diag> {
         let open = !self.absent && self.target.body.is_secret() && self.target.mode & 0o004 != 0;
         open.then(|| {
-            let (path, mode) = (&self.target.path, octal(self.target.mode));
+            let (path, mode) = (&self.target.path, format_mode(self.target.mode));
             Diag::warning(
                 Code::BadValue,
                 format!("`{path}` contains a secret, and mode {mode} lets every user read it"),
@@ -175,11 +175,11 @@ impl Resource for FileResource {
         })
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
     }
 }
@@ -188,22 +188,22 @@ impl Resource for FileResource {
 mod tests {
     use super::*;
 
-    fn fields(entries: &[(&'static str, Value)]) -> FieldValues {
+    fn make_fields(entries: &[(&'static str, Value)]) -> FieldValues {
         FieldValues(entries.iter().cloned().collect())
     }
 
-    fn refused(entries: &[(&'static str, Value)]) -> String {
-        build(&fields(entries), false).unwrap_err().message
+    fn build_error(entries: &[(&'static str, Value)]) -> String {
+        build(&make_fields(entries), false).unwrap_err().message
     }
 
     #[test]
     fn exactly_one_body() {
-        assert_eq!(refused(&[("path", json!("/a"))]), "a file needs `content`, `template` or `source`");
+        assert_eq!(build_error(&[("path", json!("/a"))]), "a file needs `content`, `template` or `source`");
         assert_eq!(
-            refused(&[("path", json!("/a")), ("content", json!("")), ("source", json!(""))]),
+            build_error(&[("path", json!("/a")), ("content", json!("")), ("source", json!(""))]),
             "`content` and `source` exclude each other"
         );
-        assert!(build(&fields(&[("path", json!("/a"))]), true).is_ok());
+        assert!(build(&make_fields(&[("path", json!("/a"))]), true).is_ok());
     }
 
     #[test]
@@ -213,8 +213,11 @@ mod tests {
         let built = |content: &Value, mode: Option<i64>| {
             let mut all = vec![("path", json!("/a")), ("content", content.clone())];
             all.extend(mode.map(|mode| ("mode", json!(mode))));
-            let file = build(&fields(&all), false).unwrap();
-            (file.desired()["mode"].as_str().unwrap().to_owned(), file.caution().map(|diag| diag.message))
+            let file = build(&make_fields(&all), false).unwrap();
+            (
+                file.desired_value()["mode"].as_str().unwrap().to_owned(),
+                file.declaration_warning().map(|diag| diag.message),
+            )
         };
         assert_eq!(built(&json!("plain"), None), ("0644".to_owned(), None));
         assert_eq!(built(&secret, None), ("0600".to_owned(), None));
@@ -225,14 +228,14 @@ mod tests {
 
     #[test]
     fn the_root_is_no_file() {
-        assert_eq!(refused(&[("path", json!("/")), ("content", json!(""))]), "`/` is not a file");
+        assert_eq!(build_error(&[("path", json!("/")), ("content", json!(""))]), "`/` is not a file");
     }
 
     #[test]
     fn bytes_come_as_base64() {
-        let binary = fields(&[("path", json!("/a")), ("source", json!({ "base64": "AP8=" }))]);
-        assert_eq!(body(&binary, false).unwrap().bytes(), b"\x00\xff");
-        let broken = fields(&[("path", json!("/a")), ("source", json!({ "base64": "%" }))]);
-        assert_eq!(body(&broken, false).unwrap_err().message, "`source` is neither text nor base64");
+        let binary = make_fields(&[("path", json!("/a")), ("source", json!({ "base64": "AP8=" }))]);
+        assert_eq!(parse_body(&binary, false).unwrap().bytes(), b"\x00\xff");
+        let broken = make_fields(&[("path", json!("/a")), ("source", json!({ "base64": "%" }))]);
+        assert_eq!(parse_body(&broken, false).unwrap_err().message, "`source` is neither text nor base64");
     }
 }

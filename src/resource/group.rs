@@ -1,7 +1,7 @@
 //! `group`: a user group.
 
-use super::shell::PATIENT;
-use super::support::{account_name, bad_value, group_state, join, required};
+use super::shell::RETRY_FUNCTION;
+use super::support::{bad_value, check_account_name, group_state, join_words, required_text};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
@@ -34,7 +34,7 @@ the user. `root` is never removed.",
 };
 
 /// Tolerates a missing group, which may have been removed with its user.
-const GONE: &str = "! getent group -- \"$name\" >/dev/null || patient groupdel -- \"$name\" || exit 1\n";
+const REMOVE_GROUP: &str = "! getent group -- \"$name\" >/dev/null || patient groupdel -- \"$name\" || exit 1\n";
 
 /// The highest gid that is not reserved.
 const GID_MAX: i64 = 4_294_967_293;
@@ -59,28 +59,28 @@ struct GroupResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?.to_owned();
-    account_name("name", &name)?;
+    let name = required_text(fields, "name")?.to_owned();
+    check_account_name("name", &name)?;
     if absent && name == "root" {
         return Err(bad_value("`root` is never removed"));
     }
-    let members = fields.texts("members").map(sorted);
-    members.iter().flatten().try_for_each(|member| account_name("members", member))?;
-    let append = fields.bool("append").unwrap_or(false);
+    let members = fields.get_text_list("members").map(sort_names);
+    members.iter().flatten().try_for_each(|member| check_account_name("members", member))?;
+    let append = fields.get_bool("append").unwrap_or(false);
     if append && members.is_none() {
         return Err(bad_value("`append` needs `members`").hint("list the members that must be in the group"));
     }
     Ok(Box::new(GroupResource {
         name,
-        gid: fields.int("gid").and_then(|gid| gid.try_into().ok()),
-        system: fields.bool("system").unwrap_or(false),
+        gid: fields.get_int("gid").and_then(|gid| gid.try_into().ok()),
+        system: fields.get_bool("system").unwrap_or(false),
         members,
         append,
         absent,
     }))
 }
 
-fn sorted(mut names: Vec<String>) -> Vec<String> {
+fn sort_names(mut names: Vec<String>) -> Vec<String> {
     names.sort();
     names.dedup();
     names
@@ -91,7 +91,7 @@ impl GroupResource {
         Probe::Group { name: self.name.clone(), gid: self.gid }
     }
 
-    fn judge_removal(&self, state: &GroupState) -> Assessment {
+    fn assess_removal(&self, state: &GroupState) -> Assessment {
         let Some(group) = &state.group else {
             return Assessment::ok("the group does not exist", json!({ "group": null }));
         };
@@ -99,19 +99,19 @@ impl GroupResource {
         Assessment::change("the group exists", changes, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
     }
 
-    fn judge_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment {
         let judgement = match &state.group {
-            None => self.creation(),
-            Some(group) => self.compare(group),
+            None => self.assess_missing(),
+            Some(group) => self.assess_existing(group),
         };
         let renumbers = judgement.changes.iter().any(|c| c.attribute == "gid");
         match state.gid_of.as_deref().filter(|_| renumbers) {
-            Some(other) => self.taken(other, judgement, cx),
+            Some(other) => self.block_taken_gid(other, judgement, cx),
             None => judgement,
         }
     }
 
-    fn creation(&self) -> Assessment {
+    fn assess_missing(&self) -> Assessment {
         let mut changes = vec![AttributeChange::new("group", None, Some(&self.name))];
         changes.extend(self.gid.map(|gid| AttributeChange::new("gid", None, Some(&gid.to_string()))));
         let members = self.members.as_ref().filter(|members| !members.is_empty());
@@ -119,7 +119,7 @@ impl GroupResource {
         Assessment::change("the group does not exist", changes, DisruptionClass::D0, json!({ "group": null }))
     }
 
-    fn compare(&self, group: &GroupInfo) -> Assessment {
+    fn assess_existing(&self, group: &GroupInfo) -> Assessment {
         let (mut compared, mut changes, mut seen) = (Vec::new(), Vec::new(), json!({}));
         if let Some(gid) = self.gid {
             compared.push("gid");
@@ -127,7 +127,7 @@ impl GroupResource {
             let change = || AttributeChange::new("gid", Some(&group.gid.to_string()), Some(&gid.to_string()));
             changes.extend((gid != group.gid).then(change));
         }
-        if let Some(members) = self.wanted(&group.members) {
+        if let Some(members) = self.wanted_members(&group.members) {
             compared.push("members");
             seen["members"] = json!(group.members);
             let change = || AttributeChange::new("members", Some(&group.members.join(", ")), Some(&members.join(", ")));
@@ -135,55 +135,55 @@ impl GroupResource {
         }
         let basis = json!({ "group": seen });
         if changes.is_empty() {
-            return Assessment::ok(settled(&compared), basis);
+            return Assessment::ok(describe_unchanged(&compared), basis);
         }
         let renumbered = changes.iter().any(|c| c.attribute == "gid");
         let more = if renumbered { "; files and running processes keep the old gid" } else { "" };
         let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        Assessment::change(format!("{}{more}", super::body::differ(&changes)), changes, disruption, basis)
+        Assessment::change(format!("{}{more}", super::body::describe_differences(&changes)), changes, disruption, basis)
     }
 
     /// Returns the desired members, given the current ones.
-    fn wanted(&self, found: &[String]) -> Option<Vec<String>> {
+    fn wanted_members(&self, found: &[String]) -> Option<Vec<String>> {
         let members = self.members.clone()?;
-        Some(if self.append { sorted(members.into_iter().chain(found.to_vec()).collect()) } else { members })
+        Some(if self.append { sort_names(members.into_iter().chain(found.to_vec()).collect()) } else { members })
     }
 
     /// Evaluates a gid that belongs to another group: blocked, unless an earlier step may change that group's gid.
-    fn taken(&self, other: &str, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
+    fn block_taken_gid(&self, other: &str, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
         let gid = self.gid.unwrap_or_default();
         let reason = format!("gid {gid} belongs to group `{other}`");
         if cx.predicted.is_some_and(|p| p.after.is_some()) {
             let reason = format!("{reason}, which an earlier step may change").into();
-            return Assessment { reason, ..judgement }.predicted();
+            return Assessment { reason, ..judgement }.mark_predicted();
         }
         Assessment::blocked(BlockClass::Rule, reason, judgement.basis)
             .hint(format!("choose another `gid`, or change the gid of `{other}` in a step before this one"))
     }
 
-    fn action(&self, judgement: &Assessment) -> ShellFragment {
+    fn render_script(&self, judgement: &Assessment) -> ShellFragment {
         let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
-        let opened = shell::usual().word(&self.name).code("\nname=$1").code(PATIENT);
+        let opened = shell::open_action().word(&self.name).code("\nname=$1").code(RETRY_FUNCTION);
         if self.absent {
-            return shell::close(opened.code(GONE));
+            return shell::close_action(opened.code(REMOVE_GROUP));
         }
         let action = match differs("group") {
-            true => self.create(opened),
+            true => self.render_creation(opened),
             false if differs("gid") => {
-                number(opened.code("patient groupmod"), self.gid).code(" -- \"$name\" || exit 1\n")
+                append_gid(opened.code("patient groupmod"), self.gid).code(" -- \"$name\" || exit 1\n")
             }
             false => opened,
         };
-        shell::close(if differs("members") { self.put_members(action) } else { action })
+        shell::close_action(if differs("members") { self.render_members(action) } else { action })
     }
 
-    fn create(&self, action: ShellFragment) -> ShellFragment {
-        let action = number(action.code("patient groupadd"), self.gid);
+    fn render_creation(&self, action: ShellFragment) -> ShellFragment {
+        let action = append_gid(action.code("patient groupadd"), self.gid);
         action.code(if self.system { " --system" } else { "" }).code(" -- \"$name\" || exit 1\n")
     }
 
     /// With `append` each member is added separately, so that members added concurrently are not lost.
-    fn put_members(&self, action: ShellFragment) -> ShellFragment {
+    fn render_members(&self, action: ShellFragment) -> ShellFragment {
         let members = self.members.as_deref().unwrap_or_default();
         let one = |action: ShellFragment, member: &String| {
             action.code("patient gpasswd --add").word(member).code(" \"$name\" >/dev/null || exit 1\n")
@@ -198,7 +198,7 @@ impl GroupResource {
     }
 }
 
-fn number(action: ShellFragment, gid: Option<u32>) -> ShellFragment {
+fn append_gid(action: ShellFragment, gid: Option<u32>) -> ShellFragment {
     match gid {
         Some(gid) => action.code(" --gid").number(gid.into()),
         None => action,
@@ -206,11 +206,11 @@ fn number(action: ShellFragment, gid: Option<u32>) -> ShellFragment {
 }
 
 /// Returns the reason of an unchanged group.
-fn settled(compared: &[&str]) -> String {
+fn describe_unchanged(compared: &[&str]) -> String {
     match compared {
         [] => "the group exists".to_owned(),
         ["gid"] => "the group exists, gid matches".to_owned(),
-        several => format!("the group exists, {} match", join(several)),
+        several => format!("the group exists, {} match", join_words(several)),
     }
 }
 
@@ -234,26 +234,26 @@ impl Resource for GroupResource {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match group_state(seen, &self.probe()) {
-            Ok(state) if self.absent => self.judge_removal(state),
-            Ok(state) => self.judge_presence(state, cx),
+            Ok(state) if self.absent => self.assess_removal(state),
+            Ok(state) => self.assess_presence(state, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(judgement), long: false, explain: EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         if self.absent {
             return json!({ "name": self.name, "absent": true });
         }
         json!({ "name": self.name, "gid": self.gid, "members": self.members, "append": self.append })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 }
@@ -262,23 +262,23 @@ impl Resource for GroupResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err().message
     }
 
     #[test]
     fn what_cannot_be_a_group_is_refused() {
-        assert_eq!(refused(&[("name", json!("root"))], true), "`root` is never removed");
-        assert_eq!(refused(&[("name", json!("100"))], false), "`name` is a number, not a name");
+        assert_eq!(build_error(&[("name", json!("root"))], true), "`root` is never removed");
+        assert_eq!(build_error(&[("name", json!("100"))], false), "`name` is a number, not a name");
         assert_eq!(
-            refused(&[("name", json!("hpc")), ("members", json!(["a", "b:c"]))], false),
+            build_error(&[("name", json!("hpc")), ("members", json!(["a", "b:c"]))], false),
             "`members` contains `:`, which separates owner and group"
         );
-        assert_eq!(refused(&[("name", json!("hpc")), ("append", json!(true))], false), "`append` needs `members`");
+        assert_eq!(build_error(&[("name", json!("hpc")), ("append", json!(true))], false), "`append` needs `members`");
     }
 
     #[test]
     fn members_are_a_set() {
-        assert_eq!(sorted(vec!["b".into(), "a".into(), "b".into()]), ["a", "b"]);
+        assert_eq!(sort_names(vec!["b".into(), "a".into(), "b".into()]), ["a", "b"]);
     }
 }

@@ -117,7 +117,7 @@ impl Assessment {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
             return Self::blocked(crate::model::BlockClass::Host, why.why.as_str(), Value::Null)
-                .hint(super::shell::ELSEWHERE);
+                .hint(super::shell::UNSAFE_PATH_HINT);
         }
         Self {
             verdict: StepVerdict::Unknown,
@@ -131,11 +131,11 @@ impl Assessment {
 
     /// Returns the judgement with every secret in its texts and values masked, because the state of a host may contain
     /// the secret itself.
-    pub fn scrubbed(mut self, secrets: &crate::model::SecretStore) -> Self {
+    pub fn mask_secrets(mut self, secrets: &crate::model::SecretStore) -> Self {
         if secrets.is_empty() {
             return self;
         }
-        let scrub = |text: &mut UntrustedText| *text = secrets.scrub(text.raw()).into();
+        let scrub = |text: &mut UntrustedText| *text = secrets.scrub_secrets(text.raw()).into();
         scrub(&mut self.reason);
         for change in &mut self.changes {
             [&mut change.from, &mut change.to, &mut change.diff].into_iter().flatten().for_each(scrub);
@@ -143,13 +143,13 @@ impl Assessment {
         self
     }
 
-    pub fn predicted(mut self) -> Self {
+    pub fn mark_predicted(mut self) -> Self {
         self.predicted = true;
         self
     }
 
     /// Marks the judgement as effective only after a reboot.
-    pub fn by_reboot(mut self) -> Self {
+    pub fn mark_reboot_required(mut self) -> Self {
         self.by_reboot = true;
         self
     }
@@ -222,7 +222,7 @@ pub struct RestartInput {
 
 impl RestartInput {
     /// Returns every path whose ctime indicates a change, the trace last.
-    pub fn watched(&self) -> impl Iterator<Item = &str> {
+    pub fn watched_paths(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().chain(&self.trace).map(String::as_str)
     }
 

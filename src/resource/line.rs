@@ -1,7 +1,9 @@
 //! `line`: one line of a file that also has other owners.
 
-use super::edit::{BACKUP, CREATE, EditFinding, EditOutcome, EditedFile, VALIDATE};
-use super::lines::{AFTER, BEFORE, InsertAnchor, LinePattern, TextLines, no_secret, numbered};
+use super::edit::{BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD};
+use super::lines::{
+    AFTER_FIELD, BEFORE_FIELD, InsertAnchor, LinePattern, TextLines, format_line_numbers, reject_secret_edit,
+};
 use super::support::bad_value;
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -54,16 +56,16 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Line,
         "A regular expression that finds the line to replace: `^#?PermitRootLogin\\b`.",
     ),
-    AFTER,
-    BEFORE,
+    AFTER_FIELD,
+    BEFORE_FIELD,
     FieldSpec::optional(
         "duplicates",
         FieldType::Enum(&["refuse", "remove"]),
         "What to do if several lines match. Default `refuse`.",
     ),
-    CREATE,
-    VALIDATE,
-    BACKUP,
+    CREATE_FIELD,
+    VALIDATE_FIELD,
+    BACKUP_FIELD,
 ];
 
 #[derive(Debug)]
@@ -77,12 +79,12 @@ struct LineResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    no_secret(KIND.name, fields)?;
-    let line = fields.text("line").map(str::to_owned);
+    reject_secret_edit(KIND.name, fields)?;
+    let line = fields.get_text("line").map(str::to_owned);
     if line.as_ref().is_some_and(String::is_empty) {
         return Err(bad_value("`line` is empty"));
     }
-    let pattern = LinePattern::field(fields, "match")?;
+    let pattern = LinePattern::from_field(fields, "match")?;
     match (&line, &pattern, absent) {
         (None, _, false) => return Err(Diag::error(Code::MissingKey, "`line` is required")),
         (None, None, true) => {
@@ -90,44 +92,48 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         }
         _ => {}
     }
-    let merge = fields.text("duplicates") == Some("remove");
-    let (file, anchor) = (EditedFile::fields(fields, "line")?, InsertAnchor::fields(fields)?);
+    let merge = fields.get_text("duplicates") == Some("remove");
+    let (file, anchor) = (EditedFile::from_fields(fields, "line")?, InsertAnchor::from_fields(fields)?);
     Ok(Box::new(LineResource { file, line, pattern, anchor, merge, absent }))
 }
 
 impl LineResource {
-    fn wanted(&self) -> &str {
+    fn wanted_line(&self) -> &str {
         self.line.as_deref().unwrap_or_default()
     }
 
-    fn matches(&self, line: &str) -> bool {
+    fn matches_pattern(&self, line: &str) -> bool {
         self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(line))
     }
 
-    fn edit(&self, lines: &TextLines) -> EditOutcome {
+    fn edit_lines(&self, lines: &TextLines) -> EditOutcome {
         match self.absent {
-            true => self.remove(lines),
-            false => self.put(lines),
+            true => self.remove_line(lines),
+            false => self.put_line(lines),
         }
     }
 
-    fn put(&self, lines: &TextLines) -> EditOutcome {
-        let own = lines.find(|line| line == self.wanted() || self.matches(line));
+    fn put_line(&self, lines: &TextLines) -> EditOutcome {
+        let own = lines.find_indices(|line| line == self.wanted_line() || self.matches_pattern(line));
         let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
         let basis = json!({ "lines": found });
         match own.as_slice() {
-            [] => self.insert(lines),
-            all if found.iter().all(|line| *line == self.wanted()) => {
+            [] => self.insert_line(lines),
+            all if found.iter().all(|line| *line == self.wanted_line()) => {
                 let verb = if all.len() == 1 { "matches" } else { "match" };
-                EditOutcome { reason: format!("{} {verb}", numbered(all)), basis, found: EditFinding::AsDeclared }
+                EditOutcome {
+                    reason: format!("{} {verb}", format_line_numbers(all)),
+                    basis,
+                    found: EditFinding::AsDeclared,
+                }
             }
-            [one] => self.replace(lines, *one, &[], format!("{} differs", numbered(&[*one])), basis),
+            [one] => self.replace_line(lines, *one, &[], format!("{} differs", format_line_numbers(&[*one])), basis),
             [first, others @ ..] if self.merge => {
-                let reason = format!("{} are merged into one", numbered(&own));
-                self.replace(lines, *first, others, reason, basis)
+                let reason = format!("{} are merged into one", format_line_numbers(&own));
+                self.replace_line(lines, *first, others, reason, basis)
             }
             several => EditOutcome {
-                reason: format!("{} match, but not all equal the declared line", numbered(several)),
+                reason: format!("{} match, but not all equal the declared line", format_line_numbers(several)),
                 basis,
                 found: EditFinding::Blocked {
                     hint:
@@ -139,9 +145,9 @@ impl LineResource {
         }
     }
 
-    fn insert(&self, lines: &TextLines) -> EditOutcome {
-        let to = Some(self.wanted().to_owned());
-        match self.anchor.place(lines) {
+    fn insert_line(&self, lines: &TextLines) -> EditOutcome {
+        let to = Some(self.wanted_line().to_owned());
+        match self.anchor.insertion_index(lines) {
             Err(reason) => EditOutcome {
                 reason,
                 basis: json!({ "lines": [], "anchor": false }),
@@ -149,29 +155,36 @@ impl LineResource {
             },
             Ok(at) => {
                 let mut new = lines.clone();
-                new.insert(at, [self.wanted()]);
+                new.insert(at, [self.wanted_line()]);
                 let reason = match &self.pattern {
                     None => "the line is missing".to_owned(),
                     Some(pattern) => format!("no line matches `{}`", pattern.source()),
                 };
-                let found = EditFinding::Differs { from: None, to, text: new.text() };
+                let found = EditFinding::Differs { from: None, to, text: new.to_text() };
                 EditOutcome { reason, basis: json!({ "lines": [], "anchor": true }), found }
             }
         }
     }
 
-    fn replace(&self, lines: &TextLines, at: usize, others: &[usize], reason: String, basis: Value) -> EditOutcome {
+    fn replace_line(
+        &self,
+        lines: &TextLines,
+        at: usize,
+        others: &[usize],
+        reason: String,
+        basis: Value,
+    ) -> EditOutcome {
         let mut new = lines.clone();
-        new.replace(at, self.wanted());
+        new.replace(at, self.wanted_line());
         others.iter().rev().for_each(|other| new.remove(*other));
-        let (from, to) = (Some(lines.get(at).to_owned()), Some(self.wanted().to_owned()));
-        EditOutcome { reason, basis, found: EditFinding::Differs { from, to, text: new.text() } }
+        let (from, to) = (Some(lines.get(at).to_owned()), Some(self.wanted_line().to_owned()));
+        EditOutcome { reason, basis, found: EditFinding::Differs { from, to, text: new.to_text() } }
     }
 
-    fn remove(&self, lines: &TextLines) -> EditOutcome {
-        let own = lines.find(|line| match &self.line {
+    fn remove_line(&self, lines: &TextLines) -> EditOutcome {
+        let own = lines.find_indices(|line| match &self.line {
             Some(wanted) => line == wanted,
-            None => self.matches(line),
+            None => self.matches_pattern(line),
         });
         let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
         let basis = json!({ "lines": found });
@@ -181,8 +194,8 @@ impl LineResource {
         let mut new = lines.clone();
         own.iter().rev().for_each(|at| new.remove(*at));
         let verb = if own.len() == 1 { "exists" } else { "exist" };
-        let found = EditFinding::Differs { from: Some(found.join("\n")), to: None, text: new.text() };
-        EditOutcome { reason: format!("{} still {verb}", numbered(&own)), basis, found }
+        let found = EditFinding::Differs { from: Some(found.join("\n")), to: None, text: new.to_text() };
+        EditOutcome { reason: format!("{} still {verb}", format_line_numbers(&own)), basis, found }
     }
 }
 
@@ -199,15 +212,15 @@ impl Resource for LineResource {
         self.file.probes()
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.file.judge(seen, cx, self.absent, |lines| self.edit(lines))
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.file.assess(seen, cx, self.absent, |lines| self.edit_lines(lines))
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        self.file.act(judgement, cx)
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        self.file.render_action(judgement, cx)
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let pattern = self.pattern.as_ref().map(LinePattern::source);
         match self.absent {
             true => json!({ "path": self.file.path, "line": self.line, "match": pattern, "absent": true }),
@@ -215,21 +228,21 @@ impl Resource for LineResource {
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent && self.file.create).then(|| ProvidedItem::Path(self.file.path.clone())).into_iter().collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.file.path.clone()]
     }
 
     /// Two steps claim the same line if they have the same expression, or the same line.
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        let own = self.pattern.as_ref().map_or(self.wanted(), LinePattern::source);
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        let own = self.pattern.as_ref().map_or(self.wanted_line(), LinePattern::source);
         vec![("line", format!("{} of {}", own, self.file.path))]
     }
 
-    fn shares(&self) -> Vec<(&'static str, String)> {
+    fn shared_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.file.path.clone())]
     }
 }
@@ -238,28 +251,28 @@ impl Resource for LineResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> String {
         let fields = fields.iter().cloned().chain([("path", json!("/f"))]);
         build(&FieldValues(fields.collect()), absent).unwrap_err().message
     }
 
     #[test]
     fn what_cannot_be_one_line_is_refused() {
-        assert_eq!(refused(&[], false), "`line` is required");
-        assert_eq!(refused(&[], true), "`line` or `match` is required to remove a line");
-        assert_eq!(refused(&[("line", json!(""))], false), "`line` is empty");
+        assert_eq!(build_error(&[], false), "`line` is required");
+        assert_eq!(build_error(&[], true), "`line` or `match` is required to remove a line");
+        assert_eq!(build_error(&[("line", json!(""))], false), "`line` is empty");
         assert_eq!(
-            refused(&[("line", json!("a")), ("match", json!("*"))], false),
+            build_error(&[("line", json!("a")), ("match", json!("*"))], false),
             "`match` is not a valid regular expression: repetition operator missing expression"
         );
         assert_eq!(
-            refused(&[("line", json!("a")), ("after", json!("x")), ("before", json!("y"))], false),
+            build_error(&[("line", json!("a")), ("after", json!("x")), ("before", json!("y"))], false),
             "`after` and `before` exclude each other"
         );
         let mut secrets = crate::model::SecretStore::default();
         let token = secrets.insert("token", secrecy::SecretString::from("x".to_owned()));
         assert_eq!(
-            refused(&[("line", json!(token.0))], false),
+            build_error(&[("line", json!(token.0))], false),
             "`line` of a `line` contains a secret, and the file is shown as a diff"
         );
     }

@@ -23,17 +23,17 @@ pub(super) struct TextLines {
 
 impl TextLines {
     pub fn parse(text: &str) -> Self {
-        let lines: Vec<TextLine> = text.split_inclusive('\n').map(line).collect();
+        let lines: Vec<TextLine> = text.split_inclusive('\n').map(parse_line).collect();
         let end = lines.first().map(|line| line.end).filter(|end| !end.is_empty()).unwrap_or("\n");
         Self { lines, end }
     }
 
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         self.lines.iter().flat_map(|line| [line.text.as_str(), line.end]).collect()
     }
 
     /// Returns the indices of lines for which `wanted` is true.
-    pub fn find(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+    pub fn find_indices(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         self.lines.iter().enumerate().filter(|(_, line)| wanted(&line.text)).map(|(at, _)| at).collect()
     }
 
@@ -71,7 +71,7 @@ impl TextLines {
     }
 }
 
-fn line(whole: &str) -> TextLine {
+fn parse_line(whole: &str) -> TextLine {
     let (text, end) = match whole.strip_suffix('\n') {
         None => (whole, ""),
         Some(text) => text.strip_suffix('\r').map_or((text, "\n"), |text| (text, "\r\n")),
@@ -84,8 +84,8 @@ fn line(whole: &str) -> TextLine {
 pub(super) struct LinePattern(Regex);
 
 impl LinePattern {
-    pub fn field(fields: &FieldValues, name: &str) -> Result<Option<Self>, Diag> {
-        let Some(text) = fields.text(name) else { return Ok(None) };
+    pub fn from_field(fields: &FieldValues, name: &str) -> Result<Option<Self>, Diag> {
+        let Some(text) = fields.get_text(name) else { return Ok(None) };
         Regex::new(text).map(Self).map(Some).map_err(|error| {
             let message = error.to_string();
             let why = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
@@ -113,14 +113,14 @@ pub(super) enum InsertAnchor {
     Before(LinePattern),
 }
 
-pub(super) const AFTER: FieldSpec =
+pub(super) const AFTER_FIELD: FieldSpec =
     FieldSpec::optional("after", FieldType::Line, "A regular expression: insert after the last line that matches.");
-pub(super) const BEFORE: FieldSpec =
+pub(super) const BEFORE_FIELD: FieldSpec =
     FieldSpec::optional("before", FieldType::Line, "A regular expression: insert before the first line that matches.");
 
 impl InsertAnchor {
-    pub fn fields(fields: &FieldValues) -> Result<Self, Diag> {
-        match (LinePattern::field(fields, "after")?, LinePattern::field(fields, "before")?) {
+    pub fn from_fields(fields: &FieldValues) -> Result<Self, Diag> {
+        match (LinePattern::from_field(fields, "after")?, LinePattern::from_field(fields, "before")?) {
             (None, None) => Ok(Self::End),
             (Some(after), None) => Ok(Self::After(after)),
             (None, Some(before)) => Ok(Self::Before(before)),
@@ -129,16 +129,16 @@ impl InsertAnchor {
     }
 
     /// Returns the index of a new line, or the reason why there is none.
-    pub fn place(&self, lines: &TextLines) -> Result<usize, String> {
+    pub fn insertion_index(&self, lines: &TextLines) -> Result<usize, String> {
         let missing = |name: &str, pattern: &LinePattern| format!("no line matches `{name}` (`{}`)", pattern.source());
         match self {
             Self::End => Ok(lines.lines.len()),
             Self::After(pattern) => {
-                let last = lines.find(|line| pattern.is_match(line)).pop();
+                let last = lines.find_indices(|line| pattern.is_match(line)).pop();
                 last.map(|at| at + 1).ok_or_else(|| missing("after", pattern))
             }
             Self::Before(pattern) => {
-                let first = lines.find(|line| pattern.is_match(line)).first().copied();
+                let first = lines.find_indices(|line| pattern.is_match(line)).first().copied();
                 first.ok_or_else(|| missing("before", pattern))
             }
         }
@@ -146,8 +146,8 @@ impl InsertAnchor {
 }
 
 /// Rejects secrets in edits of a file: forge transfers the body of that file and shows it as a diff.
-pub(super) fn no_secret(kind: &str, fields: &FieldValues) -> Result<(), Diag> {
-    let held = fields.0.iter().find(|(_, value)| value.as_str().is_some_and(SecretStore::mentions));
+pub(super) fn reject_secret_edit(kind: &str, fields: &FieldValues) -> Result<(), Diag> {
+    let held = fields.0.iter().find(|(_, value)| value.as_str().is_some_and(SecretStore::has_placeholder));
     held.map_or(Ok(()), |(name, _)| {
         Err(bad_value(format!("`{name}` of a `{kind}` contains a secret, and the file is shown as a diff"))
             .hint("declare the whole file with a `file` step: its body is compared by digest and never shown"))
@@ -155,10 +155,10 @@ pub(super) fn no_secret(kind: &str, fields: &FieldValues) -> Result<(), Diag> {
 }
 
 /// Returns line numbers, counted from 1: `line 3`, `lines 3 and 9`.
-pub(super) fn numbered(at: &[usize]) -> String {
+pub(super) fn format_line_numbers(at: &[usize]) -> String {
     let numbers: Vec<String> = at.iter().map(|at| (at + 1).to_string()).collect();
     let word = if at.len() == 1 { "line" } else { "lines" };
-    format!("{word} {}", super::support::join(&numbers))
+    format!("{word} {}", super::support::join_words(&numbers))
 }
 
 #[cfg(test)]
@@ -170,22 +170,22 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_not_touched_stays(text in "[ab\r\n]{0,20}") {
-            prop_assert_eq!(TextLines::parse(&text).text(), text);
+            prop_assert_eq!(TextLines::parse(&text).to_text(), text);
         }
     }
 
-    fn inserted(text: &str, at: usize) -> String {
+    fn insert_new_line(text: &str, at: usize) -> String {
         let mut lines = TextLines::parse(text);
         lines.insert(at, ["new"]);
-        lines.text()
+        lines.to_text()
     }
 
     #[test]
     fn new_lines_end_as_the_others_do() {
-        assert_eq!(inserted("a\r\nb\r\n", 1), "a\r\nnew\r\nb\r\n");
-        assert_eq!(inserted("a\nb", 2), "a\nb\nnew\n");
-        assert_eq!(inserted("a\nb", 0), "new\na\nb");
-        assert_eq!(inserted("", 0), "new\n");
+        assert_eq!(insert_new_line("a\r\nb\r\n", 1), "a\r\nnew\r\nb\r\n");
+        assert_eq!(insert_new_line("a\nb", 2), "a\nb\nnew\n");
+        assert_eq!(insert_new_line("a\nb", 0), "new\na\nb");
+        assert_eq!(insert_new_line("", 0), "new\n");
     }
 
     #[test]
@@ -193,13 +193,13 @@ mod tests {
         let mut lines = TextLines::parse("a\r\nb");
         lines.replace(0, "x");
         lines.replace(1, "y");
-        assert_eq!(lines.text(), "x\r\ny");
+        assert_eq!(lines.to_text(), "x\r\ny");
     }
 
     #[test]
     fn a_bad_expression_says_what_is_wrong_with_it() {
         let fields = FieldValues([("match", json!("a(b"))].into_iter().collect());
-        let diag = LinePattern::field(&fields, "match").unwrap_err();
+        let diag = LinePattern::from_field(&fields, "match").unwrap_err();
         assert_eq!(diag.message, "`match` is not a valid regular expression: unclosed group");
     }
 
@@ -207,9 +207,9 @@ mod tests {
     fn anchors_take_the_last_line_or_the_first() {
         let lines = TextLines::parse("x\ny\nx\n");
         let pattern = || LinePattern(Regex::new("x").unwrap());
-        assert_eq!(InsertAnchor::After(pattern()).place(&lines), Ok(3));
-        assert_eq!(InsertAnchor::Before(pattern()).place(&lines), Ok(0));
+        assert_eq!(InsertAnchor::After(pattern()).insertion_index(&lines), Ok(3));
+        assert_eq!(InsertAnchor::Before(pattern()).insertion_index(&lines), Ok(0));
         let none = InsertAnchor::After(LinePattern(Regex::new("^z").unwrap()));
-        assert_eq!(none.place(&lines), Err("no line matches `after` (`^z`)".to_owned()));
+        assert_eq!(none.insertion_index(&lines), Err("no line matches `after` (`^z`)".to_owned()));
     }
 }

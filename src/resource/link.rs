@@ -1,8 +1,8 @@
 //! `link`: a symbolic link.
 
-use super::body::{ParentState, bare, missing_parent, type_basis, type_words};
+use super::body::{ParentState, check_parent, describe_type, path_probe, type_basis};
 use super::shell::{self, SymlinkSpec};
-use super::support::{account_name, bad_value, brought, parent, path_state, required};
+use super::support::{bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -54,8 +54,8 @@ struct LinkResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let path = required(fields, "path")?.to_owned();
-    let target = required(fields, "target")?.to_owned();
+    let path = required_text(fields, "path")?.to_owned();
+    let target = required_text(fields, "target")?.to_owned();
     if path == "/" {
         return Err(bad_value("`/` is not a link"));
     }
@@ -65,17 +65,17 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if target == path {
         return Err(bad_value(format!("`{path}` cannot link to itself")));
     }
-    let name = |field: &str| fields.text(field).map(str::to_owned);
+    let name = |field: &str| fields.get_text(field).map(str::to_owned);
     let (owner, group) = (name("owner"), name("group"));
-    owner.iter().try_for_each(|owner| account_name("owner", owner))?;
-    group.iter().try_for_each(|group| account_name("group", group))?;
-    Ok(Box::new(LinkResource { path, target, force: fields.bool("force").unwrap_or(false), owner, group, absent }))
+    owner.iter().try_for_each(|owner| check_account_name("owner", owner))?;
+    group.iter().try_for_each(|group| check_account_name("group", group))?;
+    Ok(Box::new(LinkResource { path, target, force: fields.get_bool("force").unwrap_or(false), owner, group, absent }))
 }
 
 impl LinkResource {
     /// Returns the path at which the kernel looks for the target. It is not normalized: `..` depends on other links.
-    fn resolved(&self) -> String {
-        match (self.target.starts_with('/'), parent(&self.path)) {
+    fn resolved_target(&self) -> String {
+        match (self.target.starts_with('/'), parent_path(&self.path)) {
             (true, _) | (_, None) => self.target.clone(),
             (false, Some("/")) => format!("/{}", self.target),
             (false, Some(folder)) => format!("{folder}/{}", self.target),
@@ -83,53 +83,55 @@ impl LinkResource {
     }
 
     /// Returns a note for the reason if nothing exists at the target. A target that could not be observed gets no note.
-    fn dangling(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> &'static str {
-        let resolved = self.resolved();
-        let gone = matches!(path_state(seen, &bare(&resolved)), Ok(PathState::Absent));
-        let comes = brought(cx.predicted, &ProvidedItem::Path(resolved));
+    fn dangling_note(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> &'static str {
+        let resolved = self.resolved_target();
+        let gone = matches!(path_state(seen, &path_probe(&resolved)), Ok(PathState::Absent));
+        let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(resolved));
         if gone && !comes { "; its target does not exist" } else { "" }
     }
 
-    fn judge_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
-        let dangling = self.dangling(seen, cx);
-        let info = match path_state(seen, &bare(&self.path))? {
+    fn assess_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        let dangling = self.dangling_note(seen, cx);
+        let info = match path_state(seen, &path_probe(&self.path))? {
             PathState::Present(info) => info,
             PathState::Absent => {
                 let reason = format!("link `{}` does not exist", self.path);
-                return Ok(match missing_parent(&self.path, seen, cx.predicted)? {
-                    ParentState::There => self.create(reason, dangling, json!({ "type": "absent" })),
-                    ParentState::Comes => self.create(reason, dangling, json!({ "type": "absent" })).predicted(),
+                return Ok(match check_parent(&self.path, seen, cx.predicted)? {
+                    ParentState::There => self.assess_missing(reason, dangling, json!({ "type": "absent" })),
+                    ParentState::Comes => {
+                        self.assess_missing(reason, dangling, json!({ "type": "absent" })).mark_predicted()
+                    }
                     ParentState::Blocks(judgement) => *judgement,
                 });
             }
         };
         Ok(match info.kind {
-            PathType::Symlink => self.compare(info, dangling),
+            PathType::Symlink => self.assess_existing(info, dangling),
             PathType::Directory => {
-                self.blocked(info, "a `link` step never replaces a directory: move its contents and remove it")
+                self.block_wrong_type(info, "a `link` step never replaces a directory: move its contents and remove it")
             }
             PathType::File | PathType::Other if !self.force => {
-                self.blocked(info, "set `force: true` to replace it and keep a backup")
+                self.block_wrong_type(info, "set `force: true` to replace it and keep a backup")
             }
             PathType::File | PathType::Other => {
                 let mut basis = type_basis(info);
                 basis["content"] = json!(info.sha256);
-                let reason = format!("`{}` is a {} and is replaced", self.path, type_words(info));
-                let mut judgement = self.create(reason, dangling, basis);
+                let reason = format!("`{}` is a {} and is replaced", self.path, describe_type(info));
+                let mut judgement = self.assess_missing(reason, dangling, basis);
                 judgement
                     .changes
-                    .insert(0, AttributeChange::new("type", Some(&type_words(info)), Some("symbolic link")));
+                    .insert(0, AttributeChange::new("type", Some(&describe_type(info)), Some("symbolic link")));
                 judgement
             }
         })
     }
 
-    fn blocked(&self, info: &PathInfo, hint: &str) -> Assessment {
-        let reason = format!("`{}` is a {}, not a link", self.path, type_words(info));
+    fn block_wrong_type(&self, info: &PathInfo, hint: &str) -> Assessment {
+        let reason = format!("`{}` is a {}, not a link", self.path, describe_type(info));
         Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
-    fn create(&self, reason: String, dangling: &str, basis: Value) -> Assessment {
+    fn assess_missing(&self, reason: String, dangling: &str, basis: Value) -> Assessment {
         let mut changes = vec![AttributeChange::new("target", None, Some(&self.target))];
         changes.extend(self.owner.iter().map(|owner| AttributeChange::new("owner", None, Some(owner))));
         changes.extend(self.group.iter().map(|group| AttributeChange::new("group", None, Some(group))));
@@ -137,7 +139,7 @@ impl LinkResource {
         Assessment::change(reason, changes, DisruptionClass::D0, basis)
     }
 
-    fn compare(&self, info: &PathInfo, dangling: &str) -> Assessment {
+    fn assess_existing(&self, info: &PathInfo, dangling: &str) -> Assessment {
         let found = info.target.as_ref().map(|target| target.raw()).unwrap_or_default();
         let mut basis = type_basis(info);
         let mut changes = Vec::new();
@@ -154,14 +156,14 @@ impl LinkResource {
         match changes.is_empty() {
             true => Assessment::ok(format!("the link points to `{}`{dangling}", self.target), basis),
             false => {
-                let reason = format!("{}{dangling}", super::body::differ(&changes));
+                let reason = format!("{}{dangling}", super::body::describe_differences(&changes));
                 Assessment::change(reason, changes, DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn judge_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
-        Ok(match path_state(seen, &bare(&self.path))? {
+    fn assess_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+        Ok(match path_state(seen, &path_probe(&self.path))? {
             PathState::Absent => {
                 let reason = format!("link `{}` does not exist", self.path);
                 Assessment::ok(reason, json!({ "type": "absent" }))
@@ -170,12 +172,14 @@ impl LinkResource {
                 let changes = vec![AttributeChange::new("link", info.target.as_ref().map(|target| target.raw()), None)];
                 Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, type_basis(info))
             }
-            PathState::Present(info) => self.blocked(info, "use an `absent` step to remove anything at a path"),
+            PathState::Present(info) => {
+                self.block_wrong_type(info, "use an `absent` step to remove anything at a path")
+            }
         })
     }
 
     /// Returns `OWNER:GROUP` in the syntax of `chown`, or an empty text if neither is declared.
-    fn ownership(&self) -> String {
+    fn chown_spec(&self) -> String {
         match (&self.owner, &self.group) {
             (None, None) => String::new(),
             (Some(owner), None) => owner.clone(),
@@ -185,7 +189,7 @@ impl LinkResource {
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
+    shell::EXPLAIN_UNSAFE_PATH,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
@@ -201,29 +205,29 @@ impl Resource for LinkResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![bare(&self.path)];
+        let mut probes = vec![path_probe(&self.path)];
         if !self.absent {
-            probes.extend(parent(&self.path).map(bare));
-            probes.push(bare(&self.resolved()));
+            probes.extend(parent_path(&self.path).map(path_probe));
+            probes.push(path_probe(&self.resolved_target()));
         }
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = match self.absent {
-            true => self.judge_absent(seen),
-            false => self.judge_present(seen, cx),
+            true => self.assess_absent(seen),
+            false => self.assess_present(seen, cx),
         };
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match self.absent {
             true => shell::remove_file(&self.path, cx.run, false),
-            false => shell::relink(&SymlinkSpec {
+            false => shell::replace_symlink(&SymlinkSpec {
                 path: &self.path,
                 target: &self.target,
-                own: &self.ownership(),
+                own: &self.chown_spec(),
                 run: cx.run,
                 force: self.force,
             }),
@@ -231,22 +235,22 @@ impl Resource for LinkResource {
         Action { body, long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.path, "absent": true }),
             false => json!({ "path": self.path, "target": self.target, "owner": self.owner, "group": self.group }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
     }
 }
@@ -255,7 +259,7 @@ impl Resource for LinkResource {
 mod tests {
     use super::*;
 
-    fn refused(path: &str, target: &str) -> String {
+    fn build_error(path: &str, target: &str) -> String {
         build(&FieldValues([("path", json!(path)), ("target", json!(target))].into_iter().collect()), false)
             .unwrap_err()
             .message
@@ -263,8 +267,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_link_is_refused() {
-        assert_eq!(refused("/", "/srv"), "`/` is not a link");
-        assert_eq!(refused("/a", ""), "`target` is empty");
-        assert_eq!(refused("/a/b", "/a/b"), "`/a/b` cannot link to itself");
+        assert_eq!(build_error("/", "/srv"), "`/` is not a link");
+        assert_eq!(build_error("/a", ""), "`target` is empty");
+        assert_eq!(build_error("/a/b", "/a/b"), "`/a/b` cannot link to itself");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{FieldSpec, FieldType, FieldValues};
 
-pub(super) const FIELD: FieldSpec = FieldSpec::optional(
+pub(super) const LOCK_TIMEOUT_FIELD: FieldSpec = FieldSpec::optional(
     "lock_timeout",
     FieldType::Wait,
     "How long to wait for the package manager's locks. Default `10m`.",
@@ -15,6 +15,6 @@ pub(super) const EXPLAIN: (&str, &str) =
 const DEFAULT_SECONDS: u64 = 600;
 
 /// Returns the lock timeout in seconds.
-pub(super) fn timeout(fields: &FieldValues) -> u64 {
-    fields.int("lock_timeout").map_or(DEFAULT_SECONDS, i64::unsigned_abs)
+pub(super) fn parse_lock_timeout(fields: &FieldValues) -> u64 {
+    fields.get_int("lock_timeout").map_or(DEFAULT_SECONDS, i64::unsigned_abs)
 }

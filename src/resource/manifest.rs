@@ -4,13 +4,13 @@ mod rules;
 
 pub(super) use rules::check_workload;
 
-use super::object::{DeclaredObject, DesiredObjects, claim, former, judge};
+use super::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use super::support::{bad_value, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::diag::Diag;
-use crate::kube::images;
+use crate::kube::collect_images;
 use crate::model::{DisruptionClass, SecretStore, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use serde_json::json;
@@ -71,42 +71,42 @@ struct ManifestResource {
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let mut written = Vec::new();
     for field in ["objects", "file"] {
-        fields.0.get(field).into_iter().for_each(|value| flatten(value, &mut written));
+        fields.0.get(field).into_iter().for_each(|value| flatten_objects(value, &mut written));
     }
     if written.is_empty() {
         return Err(bad_value("a manifest needs at least one object").hint("set `objects`, `file`, or both"));
     }
     let mut objects = Vec::with_capacity(written.len());
     for object in written {
-        objects.push(declared(object, fields.text("namespace"))?);
+        objects.push(parse_object(object, fields.get_text("namespace"))?);
     }
-    twice(&objects)?;
-    objects.iter().try_for_each(|declared| rules::check(&declared.id, &declared.object))?;
+    check_duplicates(&objects)?;
+    objects.iter().try_for_each(|declared| rules::check_object(&declared.id, &declared.object))?;
     // Prerequisites come first; the other objects keep their order.
-    objects.sort_by_key(|declared| rank(&declared.id));
+    objects.sort_by_key(|declared| apply_rank(&declared.id));
     Ok(Box::new(ManifestResource {
         objects,
-        wait: fields.text("wait").map(str::to_owned),
-        limit_s: fields.int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
+        wait: fields.get_text("wait").map(str::to_owned),
+        limit_s: fields.get_int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
         absent,
     }))
 }
 
-fn flatten(value: &Value, into: &mut Vec<Value>) {
+fn flatten_objects(value: &Value, into: &mut Vec<Value>) {
     match value {
         Value::Null => {}
-        Value::Array(items) => items.iter().for_each(|item| flatten(item, into)),
+        Value::Array(items) => items.iter().for_each(|item| flatten_objects(item, into)),
         Value::Object(map)
             if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
                 && map.contains_key("items") =>
         {
-            map.get("items").into_iter().for_each(|items| flatten(items, into));
+            map.get("items").into_iter().for_each(|items| flatten_objects(items, into));
         }
         other => into.push(other.clone()),
     }
 }
 
-fn declared(mut object: Value, namespace: Option<&str>) -> Result<DeclaredObject, Diag> {
+fn parse_object(mut object: Value, namespace: Option<&str>) -> Result<DeclaredObject, Diag> {
     let lacks = |what: &str| bad_value(format!("an object of the manifest has no `{what}`"));
     let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     for (pointer, what) in [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")] {
@@ -116,7 +116,7 @@ fn declared(mut object: Value, namespace: Option<&str>) -> Result<DeclaredObject
         }
     }
     let kind = text(&object, "/kind").unwrap_or_default();
-    if let Some(namespace) = namespace.filter(|_| !rules::is_of_no_namespace(&kind))
+    if let Some(namespace) = namespace.filter(|_| !rules::is_cluster_scoped(&kind))
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.entry("namespace").or_insert_with(|| Value::from(namespace));
@@ -124,19 +124,19 @@ fn declared(mut object: Value, namespace: Option<&str>) -> Result<DeclaredObject
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");
     }
-    let id = ObjectId::of(&object).ok_or_else(|| lacks("kind"))?;
+    let id = ObjectId::from_object(&object).ok_or_else(|| lacks("kind"))?;
     Ok(DeclaredObject { id, object })
 }
 
-fn twice(objects: &[DeclaredObject]) -> Result<(), Diag> {
+fn check_duplicates(objects: &[DeclaredObject]) -> Result<(), Diag> {
     let mut seen = BTreeSet::new();
-    match objects.iter().find(|declared| !seen.insert(declared.id.claim())) {
+    match objects.iter().find(|declared| !seen.insert(declared.id.to_claim())) {
         Some(again) => Err(bad_value(format!("{} is declared twice in the manifest", again.id))),
         None => Ok(()),
     }
 }
 
-fn rank(id: &ObjectId) -> u8 {
+fn apply_rank(id: &ObjectId) -> u8 {
     match id.kind.as_str() {
         "Namespace" => 0,
         "CustomResourceDefinition" => 1,
@@ -145,12 +145,12 @@ fn rank(id: &ObjectId) -> u8 {
 }
 
 /// Returns the form of an object that records store: the whole object if it is short, otherwise its digest.
-fn kept(declared: &DeclaredObject) -> Value {
+fn record_value(declared: &DeclaredObject) -> Value {
     const SHORT: usize = 2048;
     let text = declared.object.to_string();
-    match text.len() <= SHORT || SecretStore::mentions(&text) {
-        true => declared.kept(),
-        false => json!({ "object": declared.id.claim(), "sha256": sha256_hex(text.as_bytes()) }),
+    match text.len() <= SHORT || SecretStore::has_placeholder(&text) {
+        true => declared.record_value(),
+        false => json!({ "object": declared.id.to_claim(), "sha256": sha256_hex(text.as_bytes()) }),
     }
 }
 
@@ -171,29 +171,29 @@ impl Resource for ManifestResource {
         self.objects.iter().map(DeclaredObject::probe).collect()
     }
 
-    fn former(&self, record: &Value) -> Vec<Probe> {
-        former(record, &self.objects)
+    fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
+        obsolete_probes(record, &self.objects)
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
         let want =
             DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
         let images =
-            if self.absent { Vec::new() } else { images(self.objects.iter().map(|declared| &declared.object)) };
-        Assessment { images, ..judge(&want, seen, cx) }
+            if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
+        Assessment { images, ..assess_objects(&want, seen, cx) }
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
-    fn limit_s(&self) -> Option<u64> {
+    fn time_limit_s(&self) -> Option<u64> {
         self.wait.as_ref().map(|_| self.limit_s.saturating_add(60))
     }
 
-    fn desired(&self) -> Value {
-        let mut desired = json!({ "objects": self.objects.iter().map(kept).collect::<Vec<_>>() });
+    fn desired_value(&self) -> Value {
+        let mut desired = json!({ "objects": self.objects.iter().map(record_value).collect::<Vec<_>>() });
         if let Some(wait) = &self.wait {
             desired["wait"] = json!(wait);
         }
@@ -203,12 +203,12 @@ impl Resource for ManifestResource {
         desired
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
-        if self.absent { Vec::new() } else { self.objects.iter().flat_map(DeclaredObject::provides).collect() }
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        if self.absent { Vec::new() } else { self.objects.iter().flat_map(DeclaredObject::provided_items).collect() }
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        self.objects.iter().map(|declared| claim(&declared.id)).collect()
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        self.objects.iter().map(|declared| object_claim(&declared.id)).collect()
     }
 }
 
@@ -216,17 +216,17 @@ impl Resource for ManifestResource {
 mod tests {
     use super::*;
 
-    fn refused(objects: Value) -> String {
+    fn build_error(objects: Value) -> String {
         let fields = FieldValues([("objects", objects)].into_iter().collect());
         build(&fields, false).unwrap_err().message
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
-        assert_eq!(refused(json!([])), "a manifest needs at least one object");
-        assert_eq!(refused(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
+        assert_eq!(build_error(json!([])), "a manifest needs at least one object");
+        assert_eq!(build_error(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "n" } });
-        assert_eq!(refused(json!([map, map])), "ConfigMap n/a is declared twice in the manifest");
+        assert_eq!(build_error(json!([map, map])), "ConfigMap n/a is declared twice in the manifest");
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let fields = FieldValues([("objects", list), ("namespace", json!("n"))].into_iter().collect());
         let manifest = build(&fields, false).unwrap();
         assert_eq!(manifest.title(), "Namespace a and 1 more");
-        let claims: Vec<String> = manifest.claims().into_iter().map(|(_, name)| name).collect();
+        let claims: Vec<String> = manifest.exclusive_claims().into_iter().map(|(_, name)| name).collect();
         assert_eq!(claims, ["core/Namespace//a", "core/ConfigMap/n/a"]);
     }
 }

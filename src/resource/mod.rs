@@ -81,10 +81,10 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     fn probes(&self) -> Vec<Probe>;
 
     /// Compares the desired state with the observed state. Pure; a no-op gives its reason in `reason`.
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment;
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment;
 
     /// Renders the commands of the changes that `judgement` found. Pure.
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action;
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action;
 
     /// Returns the artifact that the resource installs on the host, if any.
     fn artifact(&self) -> Option<&crate::artifact::Artifact> {
@@ -92,68 +92,68 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     }
 
     /// Returns a warning about the declaration itself, independent of any host.
-    fn caution(&self) -> Option<Diag> {
+    fn declaration_warning(&self) -> Option<Diag> {
         None
     }
 
     /// Returns how the controller sends the artifact if a change needs it.
-    fn delivery(&self, _judgement: &Assessment) -> Option<ArtifactDelivery> {
+    fn artifact_delivery(&self, _judgement: &Assessment) -> Option<ArtifactDelivery> {
         None
     }
 
     /// Returns the declared meaning of an exit status of its commands, if any.
-    fn meaning(&self, _status: i32) -> Option<&str> {
+    fn explain_exit_status(&self, _status: i32) -> Option<&str> {
         None
     }
 
     /// Returns the declared timeout of its change in seconds, if any.
-    fn limit_s(&self) -> Option<u64> {
+    fn time_limit_s(&self) -> Option<u64> {
         None
     }
 
     /// Returns the canonical desired value for the applied record, secrets as placeholders.
-    fn desired(&self) -> crate::model::Value;
+    fn desired_value(&self) -> crate::model::Value;
 
     /// Returns probes of objects that the record of the last verified apply names and this resource no longer declares:
     /// a resource removes the objects that it made.
-    fn former(&self, _record: &crate::model::Value) -> Vec<Probe> {
+    fn obsolete_probes(&self, _record: &crate::model::Value) -> Vec<Probe> {
         Vec::new()
     }
 
     /// Returns the things that later steps may rely on once it is applied: paths, units, users, packages.
-    fn provides(&self) -> Vec<ProvidedItem>;
+    fn provided_items(&self) -> Vec<ProvidedItem>;
 
     /// Returns the inputs that a service depends on if its `restart_on` lists a step of this resource: paths whose
     /// ctime and digest show a change.
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// Returns the part of [`desired`](Self::desired) that a process can notice. Restarts are derived from its digest,
     /// so a hold or a backup does not cause a restart.
-    fn input_value(&self) -> crate::model::Value {
-        self.desired()
+    fn restart_input_value(&self) -> crate::model::Value {
+        self.desired_value()
     }
 
     /// Returns the data about a verified start that the applied record stores, so that the next evaluation can tell
     /// whether the running process has its inputs. Only services have one. `None` while it is not known.
-    fn started(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::state::RecordedStart> {
+    fn started_record(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::state::RecordedStart> {
         None
     }
 
     /// Returns the claims that no other step of the host may declare differently: `("path", "/etc/motd")`.
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(self.kind(), self.title())]
     }
 
     /// Returns the declared value of the [`claims`](Self::claims): if there are several, the value of each.
-    fn claimed(&self) -> crate::model::Value {
-        self.desired()
+    fn claimed_value(&self) -> crate::model::Value {
+        self.desired_value()
     }
 
     /// Returns the claims that this resource shares: steps that declare other parts of it may exist, but no step that
     /// claims the whole.
-    fn shares(&self) -> Vec<(&'static str, String)> {
+    fn shared_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }
@@ -189,7 +189,7 @@ pub struct ResourceKind {
 pub type ResourceBuildResult = Result<Box<dyn Resource>, crate::diag::Diag>;
 
 /// Returns every kind, in the order of the reference.
-pub fn kinds() -> &'static [ResourceKind] {
+pub fn all_kinds() -> &'static [ResourceKind] {
     static KINDS: &[ResourceKind] = &[
         file::KIND,
         directory::KIND,
@@ -230,7 +230,7 @@ pub fn kinds() -> &'static [ResourceKind] {
 }
 
 /// Kinds whose steps run through the cluster's API instead of on a host.
-pub const OF_CLUSTER: &[&str] = &[
+pub const CLUSTER_KINDS: &[&str] = &[
     namespace::KIND.name,
     node::KIND.name,
     secret::KIND.name,
@@ -240,11 +240,11 @@ pub const OF_CLUSTER: &[&str] = &[
 ];
 
 /// Reports whether the steps of a kind run through the cluster's API.
-pub fn is_of_cluster(kind: &str) -> bool {
-    OF_CLUSTER.contains(&kind)
+pub fn is_cluster_kind(kind: &str) -> bool {
+    CLUSTER_KINDS.contains(&kind)
 }
 
 /// Returns the kind with that name.
-pub fn kind(name: &str) -> Option<&'static ResourceKind> {
-    kinds().iter().find(|kind| kind.name == name)
+pub fn find_kind(name: &str) -> Option<&'static ResourceKind> {
+    all_kinds().iter().find(|kind| kind.name == name)
 }

@@ -1,7 +1,7 @@
 //! `namespace`: a namespace of a cluster.
 
-use super::object::{DeclaredObject, DesiredObjects, claim, former, judge};
-use super::support::{bad_value, contents, object_state, required};
+use super::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
+use super::support::{bad_value, contents, object_state, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -48,14 +48,14 @@ struct NamespaceResource {
 }
 
 /// Reports whether text is a DNS label, which is valid as the name of most kinds.
-fn is_label(name: &str) -> bool {
+fn is_dns_label(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     name.len() <= 63 && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-') && !name.is_empty()
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?.to_owned();
-    if !is_label(&name) {
+    let name = required_text(fields, "name")?.to_owned();
+    if !is_dns_label(&name) {
         return Err(bad_value(format!("`{name}` is not a valid namespace name"))
             .hint("use lower-case letters, digits and `-`, at most 63"));
     }
@@ -64,27 +64,27 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let mut metadata = Map::from_iter([("name".to_owned(), json!(name))]);
     for part in ["labels", "annotations"] {
-        if let Some(map) = fields.table(part).filter(|map| !map.is_empty()) {
+        if let Some(map) = fields.get_table(part).filter(|map| !map.is_empty()) {
             metadata.insert(part.to_owned(), Value::Object(map.clone()));
         }
     }
     let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-    let whole = fields.text("contents") == Some("delete");
+    let whole = fields.get_text("contents") == Some("delete");
     Ok(Box::new(NamespaceResource { declared: DeclaredObject { id, object }, whole, absent }))
 }
 
 impl NamespaceResource {
-    fn contents(&self) -> Probe {
+    fn contents_probe(&self) -> Probe {
         Probe::Contents { namespace: self.declared.id.name.clone() }
     }
 
     /// Blocks the removal of a namespace that is not empty.
-    fn kept(&self, judgement: Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn check_contents(&self, judgement: Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if judgement.verdict != StepVerdict::Change || self.whole {
             return judgement;
         }
-        let contents = match contents(seen, &self.contents()) {
+        let contents = match contents(seen, &self.contents_probe()) {
             Ok(contents) => contents,
             Err(why) => return Assessment { basis: judgement.basis, ..Assessment::unknown(&why) },
         };
@@ -93,7 +93,7 @@ impl NamespaceResource {
         }
         // An earlier step may remove the contents.
         if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
-            return judgement.predicted();
+            return judgement.mark_predicted();
         }
         let more = if contents.more { " and more" } else { "" };
         let reason = format!("the namespace is not empty: {}{more}", contents.first.join(", "));
@@ -113,30 +113,31 @@ impl Resource for NamespaceResource {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.declared.probe()];
-        probes.extend((self.absent && !self.whole).then(|| self.contents()));
+        probes.extend((self.absent && !self.whole).then(|| self.contents_probe()));
         probes
     }
 
-    fn former(&self, record: &Value) -> Vec<Probe> {
-        former(record, std::slice::from_ref(&self.declared))
+    fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
+        obsolete_probes(record, std::slice::from_ref(&self.declared))
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let objects = std::slice::from_ref(&self.declared);
         // The contents are deleted too.
         let disruption = if self.absent && self.whole { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        let judgement = judge(&DesiredObjects { objects, absent: self.absent, wait: None, disruption }, seen, cx);
+        let judgement =
+            assess_objects(&DesiredObjects { objects, absent: self.absent, wait: None, disruption }, seen, cx);
         match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
-            true => self.kept(judgement, seen, cx),
+            true => self.check_contents(judgement, seen, cx),
             false => judgement,
         }
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let mut desired = json!({ "object": self.declared.object });
         if self.absent {
             desired["absent"] = json!(true);
@@ -144,12 +145,12 @@ impl Resource for NamespaceResource {
         desired
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
-        if self.absent { Vec::new() } else { self.declared.provides() }
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        if self.absent { Vec::new() } else { self.declared.provided_items() }
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        vec![claim(&self.declared.id)]
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![object_claim(&self.declared.id)]
     }
 }
 
@@ -157,15 +158,15 @@ impl Resource for NamespaceResource {
 mod tests {
     use super::*;
 
-    fn refused(name: &str, absent: bool) -> String {
+    fn build_error(name: &str, absent: bool) -> String {
         let fields = FieldValues([("name", json!(name))].into_iter().collect());
         build(&fields, absent).unwrap_err().message
     }
 
     #[test]
     fn what_cannot_be_a_namespace_is_refused() {
-        assert_eq!(refused("Web", false), "`Web` is not a valid namespace name");
-        assert_eq!(refused("-a", false), "`-a` is not a valid namespace name");
-        assert_eq!(refused("kube-system", true), "`kube-system` is never removed");
+        assert_eq!(build_error("Web", false), "`Web` is not a valid namespace name");
+        assert_eq!(build_error("-a", false), "`-a` is not a valid namespace name");
+        assert_eq!(build_error("kube-system", true), "`kube-system` is never removed");
     }
 }

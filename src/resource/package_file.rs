@@ -3,9 +3,9 @@
 mod act;
 mod judge;
 
-use super::body::{FileBody, bare};
+use super::body::{FileBody, path_probe};
 use super::lock;
-use super::package::{check_name, lists, version};
+use super::package::{check_package_name, file_list_paths, version};
 use super::support::{bad_value, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -54,7 +54,7 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Bool,
         "Allow replacing a higher installed version. Default `false`.",
     ),
-    lock::FIELD,
+    lock::LOCK_TIMEOUT_FIELD,
 ];
 
 #[derive(Debug)]
@@ -78,16 +78,16 @@ enum PackageFileSource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = fields.text("name").map(str::to_owned);
-    name.as_deref().map_or(Ok(()), check_name)?;
-    let package_version = fields.text("version").map(str::to_owned);
-    package_version.as_deref().map_or(Ok(()), version::check)?;
-    let (from, manager) = from(fields, absent && name.is_some())?;
+    let name = fields.get_text("name").map(str::to_owned);
+    name.as_deref().map_or(Ok(()), check_package_name)?;
+    let package_version = fields.get_text("version").map(str::to_owned);
+    package_version.as_deref().map_or(Ok(()), version::check_version)?;
+    let (from, manager) = parse_source(fields, absent && name.is_some())?;
     if matches!(from, PackageFileSource::Source(_)) && (name.is_none() || (package_version.is_none() && !absent)) {
         return Err(Diag::error(Code::MissingKey, "`source` needs `name` and `version`")
             .hint("run `dpkg-deb --field FILE` or `rpm -qp FILE` to see both"));
     }
-    let sha256 = fields.text("sha256").map(digest).transpose()?;
+    let sha256 = fields.get_text("sha256").map(parse_digest).transpose()?;
     if let (PackageFileSource::Source(body), Some(wanted)) = (&from, &sha256) {
         check_digest(body, wanted)?;
     }
@@ -97,20 +97,21 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         name,
         version: package_version,
         sha256,
-        allow_downgrade: fields.bool("allow_downgrade").unwrap_or(false),
-        lock_timeout: lock::timeout(fields),
+        allow_downgrade: fields.get_bool("allow_downgrade").unwrap_or(false),
+        lock_timeout: lock::parse_lock_timeout(fields),
         absent,
     }))
 }
 
-fn from(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSource, PackageManagerKind), Diag> {
-    match (fields.0.get("source"), fields.text("path")) {
+fn parse_source(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSource, PackageManagerKind), Diag> {
+    match (fields.0.get("source"), fields.get_text("path")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
         (None, None) if by_name => Ok((PackageFileSource::Nothing, PackageManagerKind::Dpkg)),
         (None, None) => Err(Diag::error(Code::MissingKey, "`source` or `path` is required")),
         (Some(source), None) => {
             let body = FileBody::from_value("source", source)?;
-            let manager = format_of(body.bytes()).ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm"))?;
+            let manager =
+                detect_format(body.bytes()).ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm"))?;
             Ok((PackageFileSource::Source(body), manager))
         }
         (None, Some(path)) => {
@@ -125,18 +126,18 @@ fn from(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSource, Packa
 }
 
 /// Detects the format by the first bytes.
-fn format_of(bytes: &[u8]) -> Option<PackageManagerKind> {
+fn detect_format(bytes: &[u8]) -> Option<PackageManagerKind> {
     if bytes.starts_with(b"!<arch>\ndebian-binary") {
         return Some(PackageManagerKind::Dpkg);
     }
     bytes.starts_with(&[0xed, 0xab, 0xee, 0xdb]).then_some(PackageManagerKind::Rpm)
 }
 
-fn digest(text: &str) -> Result<String, Diag> {
+fn parse_digest(text: &str) -> Result<String, Diag> {
     let text = text.to_ascii_lowercase();
     match text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
         true => Ok(text),
-        false => Err(bad_value("`sha256` is not 64 hex digits").about("sha256")),
+        false => Err(bad_value("`sha256` is not 64 hex digits").with_field("sha256")),
     }
 }
 
@@ -150,7 +151,7 @@ fn check_digest(body: &FileBody, wanted: &str) -> Result<(), Diag> {
 }
 
 impl PackageFileResource {
-    fn path(&self) -> Option<&str> {
+    fn host_path(&self) -> Option<&str> {
         match &self.from {
             PackageFileSource::Path(path) => Some(path),
             _ => None,
@@ -158,11 +159,11 @@ impl PackageFileResource {
     }
 
     fn file_probe(&self) -> Option<Probe> {
-        self.path().map(|path| Probe::PackageFile { path: path.to_owned() })
+        self.host_path().map(|path| Probe::PackageFile { path: path.to_owned() })
     }
 
     fn digest_probe(&self) -> Option<Probe> {
-        self.path().filter(|_| self.sha256.is_some() && !self.absent).map(bare)
+        self.host_path().filter(|_| self.sha256.is_some() && !self.absent).map(path_probe)
     }
 
     fn package_probe(&self) -> Option<Probe> {
@@ -176,7 +177,7 @@ impl Resource for PackageFileResource {
     }
 
     fn title(&self) -> String {
-        let name = self.name.as_deref().or(self.path()).unwrap_or("package");
+        let name = self.name.as_deref().or(self.host_path()).unwrap_or("package");
         self.version.as_ref().map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
     }
 
@@ -184,41 +185,41 @@ impl Resource for PackageFileResource {
         [self.file_probe(), self.digest_probe(), self.package_probe()].into_iter().flatten().collect()
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        judge::judge(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        judge::assess_package_file(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        act::action(self, judgement)
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        act::render_action(self, judgement)
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let from = match &self.from {
-            PackageFileSource::Source(body) => body.desired(),
+            PackageFileSource::Source(body) => body.desired_value(),
             PackageFileSource::Path(path) => json!({ "path": path }),
             PackageFileSource::Nothing => Value::Null,
         };
         json!({ "from": from, "name": self.name, "version": self.version, "sha256": self.sha256, "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
-        let name = self.name.as_deref().or(self.path()).filter(|_| !self.absent);
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        let name = self.name.as_deref().or(self.host_path()).filter(|_| !self.absent);
         name.map(|name| ProvidedItem::Package(name.to_owned())).into_iter().collect()
     }
 
-    fn input_value(&self) -> Value {
+    fn restart_input_value(&self) -> Value {
         json!({ "name": self.name, "version": self.version, "sha256": self.sha256, "absent": self.absent })
     }
 
-    fn inputs(&self) -> Vec<String> {
-        match (&self.name, self.path()) {
-            (Some(name), _) => lists(name),
+    fn restart_input_paths(&self) -> Vec<String> {
+        match (&self.name, self.host_path()) {
+            (Some(name), _) => file_list_paths(name),
             (None, Some(path)) => vec![path.to_owned()],
             (None, None) => Vec::new(),
         }
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         match &self.name {
             Some(name) => vec![("package", name.clone())],
             None => vec![(KIND.name, self.title())],
@@ -230,27 +231,30 @@ impl Resource for PackageFileResource {
 mod tests {
     use super::*;
 
-    fn refused(entries: &[(&'static str, Value)]) -> String {
+    fn build_error(entries: &[(&'static str, Value)]) -> String {
         build(&FieldValues(entries.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
     fn what_cannot_be_a_package_file_is_refused() {
         let deb = json!("!<arch>\ndebian-binary   ");
-        assert_eq!(refused(&[]), "`source` or `path` is required");
+        assert_eq!(build_error(&[]), "`source` or `path` is required");
         assert_eq!(
-            refused(&[("path", json!("/a.deb")), ("source", deb.clone())]),
+            build_error(&[("path", json!("/a.deb")), ("source", deb.clone())]),
             "`source` and `path` exclude each other"
         );
-        assert_eq!(refused(&[("path", json!("/a.tar"))]), "`/a.tar` does not end in .deb or .rpm");
-        assert_eq!(refused(&[("source", json!("#!/bin/sh"))]), "`source` is neither a .deb nor a .rpm");
-        assert_eq!(refused(&[("source", deb.clone())]), "`source` needs `name` and `version`");
-        assert_eq!(refused(&[("path", json!("/a.deb")), ("sha256", json!("abc"))]), "`sha256` is not 64 hex digits");
+        assert_eq!(build_error(&[("path", json!("/a.tar"))]), "`/a.tar` does not end in .deb or .rpm");
+        assert_eq!(build_error(&[("source", json!("#!/bin/sh"))]), "`source` is neither a .deb nor a .rpm");
+        assert_eq!(build_error(&[("source", deb.clone())]), "`source` needs `name` and `version`");
+        assert_eq!(
+            build_error(&[("path", json!("/a.deb")), ("sha256", json!("abc"))]),
+            "`sha256` is not 64 hex digits"
+        );
         let declared =
             [("source", deb.clone()), ("name", json!("a")), ("version", json!("1")), ("sha256", json!("0".repeat(64)))];
         let found = sha256_hex(deb.as_str().unwrap().as_bytes());
         let expected = format!("`source` has the sha256 {found}, declared is {}", "0".repeat(64));
-        assert_eq!(refused(&declared), expected);
+        assert_eq!(build_error(&declared), expected);
     }
 
     #[test]

@@ -9,37 +9,37 @@ use serde_json::{Map, Value as Json};
 pub(super) struct PartAssessments(Vec<(&'static str, Assessment)>);
 
 impl PartAssessments {
-    pub fn with(mut self, name: &'static str, judgement: Assessment) -> Self {
+    pub fn with_part(mut self, name: &'static str, judgement: Assessment) -> Self {
         self.0.push((name, judgement));
         self
     }
 
     /// Combines the parts into one judgement. An unknown or blocked part decides alone; otherwise changes of all parts
     /// come first, then pending parts. A part with an empty reason adds nothing to the combined reason.
-    pub fn judgement(self) -> Assessment {
+    pub fn combine(self) -> Assessment {
         let of = |wanted: fn(StepVerdict) -> bool| self.0.iter().find(|(_, part)| wanted(part.verdict));
         let stopped = of(|v| v == StepVerdict::Unknown).or_else(|| of(|v| matches!(v, StepVerdict::Blocked(_))));
         if let Some((_, part)) = stopped {
-            return Assessment { basis: self.basis(), ..part.clone() };
+            return Assessment { basis: self.combined_basis(), ..part.clone() };
         }
         for deciding in [StepVerdict::Change, StepVerdict::Pending] {
             if self.0.iter().any(|(_, part)| part.verdict == deciding) {
-                return self.all(deciding);
+                return self.combine_with_verdict(deciding);
             }
         }
-        Assessment { hint: None, ..self.all(StepVerdict::Ok) }
+        Assessment { hint: None, ..self.combine_with_verdict(StepVerdict::Ok) }
     }
 
-    fn all(&self, verdict: StepVerdict) -> Assessment {
+    fn combine_with_verdict(&self, verdict: StepVerdict) -> Assessment {
         let parts = || self.0.iter().filter(|(_, part)| part.verdict == verdict);
         let reasons: Vec<&str> =
             parts().map(|(_, part)| part.reason.raw()).filter(|reason| !reason.is_empty()).collect();
         Assessment {
             verdict,
             reason: UntrustedText::new(reasons.join("; ")),
-            changes: parts().flat_map(|(name, part)| part.changes.iter().map(|c| labelled(name, c))).collect(),
+            changes: parts().flat_map(|(name, part)| part.changes.iter().map(|c| label_change(name, c))).collect(),
             disruption: parts().map(|(_, part)| part.disruption).max().unwrap_or_default(),
-            basis: self.basis(),
+            basis: self.combined_basis(),
             // A prediction of one part may affect the others.
             predicted: parts().any(|(_, part)| part.predicted),
             // A change of one part and a pending part take effect together.
@@ -52,13 +52,13 @@ impl PartAssessments {
         }
     }
 
-    fn basis(&self) -> Value {
+    fn combined_basis(&self) -> Value {
         Json::Object(self.0.iter().map(|(name, part)| ((*name).to_owned(), part.basis.clone())).collect::<Map<_, _>>())
     }
 }
 
 /// Prefixes an attribute with its part, unless both have the same name.
-fn labelled(part: &str, change: &AttributeChange) -> AttributeChange {
+fn label_change(part: &str, change: &AttributeChange) -> AttributeChange {
     let attribute = match part == change.attribute {
         true => part.into(),
         false => compact_str::format_compact!("{part} {}", change.attribute),
@@ -68,7 +68,7 @@ fn labelled(part: &str, change: &AttributeChange) -> AttributeChange {
 
 /// Returns the changes of the part `name`, with attributes as the part itself names them; `None` if the part has no
 /// changes.
-pub(super) fn part(judgement: &Assessment, name: &str) -> Option<Assessment> {
+pub(super) fn extract_part(judgement: &Assessment, name: &str) -> Option<Assessment> {
     let own = |change: &AttributeChange| {
         let attribute = match change.attribute.strip_prefix(name)? {
             "" => name,
@@ -87,16 +87,16 @@ mod tests {
     use crate::probe::UnansweredReason;
     use serde_json::json;
 
-    fn change(attribute: &str) -> Assessment {
+    fn change_assessment(attribute: &str) -> Assessment {
         let change = AttributeChange::new(attribute, None, Some("1"));
         Assessment::change(format!("{attribute} differs"), vec![change], DisruptionClass::D1, json!("c"))
     }
 
-    fn ok() -> Assessment {
+    fn ok_assessment() -> Assessment {
         Assessment::ok("matches", json!("o"))
     }
 
-    fn pending() -> Assessment {
+    fn pending_assessment() -> Assessment {
         Assessment { verdict: StepVerdict::Pending, ..Assessment::ok("waits", json!("p")) }
     }
 
@@ -104,49 +104,81 @@ mod tests {
     fn one_part_that_is_not_known_decides() {
         let unknown = Assessment::unknown(&UnansweredReason::new("no answer"));
         let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
-        let all = PartAssessments::default().with("file", change("content")).with("other", blocked.clone()).judgement();
+        let all = PartAssessments::default()
+            .with_part("file", change_assessment("content"))
+            .with_part("other", blocked.clone())
+            .combine();
         assert_eq!((all.verdict, all.changes.len()), (blocked.verdict, 0));
-        let all = PartAssessments::default().with("a", blocked).with("b", ok()).with("c", unknown).judgement();
+        let all = PartAssessments::default()
+            .with_part("a", blocked)
+            .with_part("b", ok_assessment())
+            .with_part("c", unknown)
+            .combine();
         assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Unknown, "no answer"));
         assert_eq!(all.basis, json!({ "a": "b", "b": "o", "c": null }));
     }
 
     #[test]
     fn changes_come_before_what_is_pending() {
-        let all = PartAssessments::default().with("file", change("content")).with("loaded", pending()).judgement();
+        let all = PartAssessments::default()
+            .with_part("file", change_assessment("content"))
+            .with_part("loaded", pending_assessment())
+            .combine();
         assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Change, "content differs"));
         assert_eq!(all.changes[0].attribute, "file content");
-        let all = PartAssessments::default().with("file", ok()).with("loaded", pending()).judgement();
+        let all = PartAssessments::default()
+            .with_part("file", ok_assessment())
+            .with_part("loaded", pending_assessment())
+            .combine();
         assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Pending, "waits"));
-        let all = PartAssessments::default().with("file", ok()).with("loaded", ok()).judgement();
+        let all = PartAssessments::default()
+            .with_part("file", ok_assessment())
+            .with_part("loaded", ok_assessment())
+            .combine();
         assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Ok, "matches; matches"));
     }
 
     #[test]
     fn one_predicted_part_makes_the_whole_predicted() {
-        let all = PartAssessments::default().with("a", change("x").predicted()).with("b", change("y")).judgement();
+        let all = PartAssessments::default()
+            .with_part("a", change_assessment("x").mark_predicted())
+            .with_part("b", change_assessment("y"))
+            .combine();
         assert!(all.predicted);
-        assert!(!PartAssessments::default().with("a", change("x")).with("b", ok()).judgement().predicted);
+        assert!(
+            !PartAssessments::default()
+                .with_part("a", change_assessment("x"))
+                .with_part("b", ok_assessment())
+                .combine()
+                .predicted
+        );
     }
 
     #[test]
     fn what_one_part_waits_for_the_whole_waits_for() {
-        let waits =
-            |other| PartAssessments::default().with("a", pending().by_reboot()).with("b", other).judgement().by_reboot;
-        assert!(waits(ok()) && waits(change("x")));
+        let waits = |other| {
+            PartAssessments::default()
+                .with_part("a", pending_assessment().mark_reboot_required())
+                .with_part("b", other)
+                .combine()
+                .by_reboot
+        };
+        assert!(waits(ok_assessment()) && waits(change_assessment("x")));
         let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
         assert!(!waits(blocked), "a blocked change never takes effect");
-        assert!(!PartAssessments::default().with("a", pending()).judgement().by_reboot);
+        assert!(!PartAssessments::default().with_part("a", pending_assessment()).combine().by_reboot);
     }
 
     #[test]
     fn a_part_finds_its_own_changes() {
-        let all =
-            PartAssessments::default().with("file", change("content")).with("loaded", change("loaded")).judgement();
+        let all = PartAssessments::default()
+            .with_part("file", change_assessment("content"))
+            .with_part("loaded", change_assessment("loaded"))
+            .combine();
         let attributes: Vec<&str> = all.changes.iter().map(|c| c.attribute.as_str()).collect();
         assert_eq!(attributes, ["file content", "loaded"]);
-        assert_eq!(part(&all, "file").unwrap().changes[0].attribute, "content");
-        assert_eq!(part(&all, "loaded").unwrap().changes[0].attribute, "loaded");
-        assert_eq!(part(&all, "fil"), None);
+        assert_eq!(extract_part(&all, "file").unwrap().changes[0].attribute, "content");
+        assert_eq!(extract_part(&all, "loaded").unwrap().changes[0].attribute, "loaded");
+        assert_eq!(extract_part(&all, "fil"), None);
     }
 }

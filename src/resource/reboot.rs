@@ -1,6 +1,6 @@
 //! `reboot`: whether the host has booted since a change, and into which kernel.
 
-use super::body::bare;
+use super::body::path_probe;
 use super::support::{output, path_state, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -56,7 +56,7 @@ the step stays `pending` and the run exits with 10.
 };
 
 /// systemd's own scope: it is active from the start of userspace.
-const INIT: &str = "init.scope";
+const INIT_SCOPE: &str = "init.scope";
 
 #[derive(Debug)]
 struct RebootResource {
@@ -66,11 +66,11 @@ struct RebootResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let text = |name: &str| fields.text(name).map(str::to_owned);
+    let text = |name: &str| fields.get_text(name).map(str::to_owned);
     Ok(Box::new(RebootResource { kernel: text("kernel"), flag: text("flag"), absent }))
 }
 
-fn running() -> Probe {
+fn running_kernel_probe() -> Probe {
     Probe::Check {
         id: "kernel that runs".to_owned(),
         script: "uname -r".to_owned(),
@@ -81,30 +81,30 @@ fn running() -> Probe {
     }
 }
 
-fn init() -> Probe {
-    Probe::Unit { name: INIT.to_owned() }
+fn init_probe() -> Probe {
+    Probe::Unit { name: INIT_SCOPE.to_owned() }
 }
 
 impl RebootResource {
     /// Returns the reasons for a reboot: observed ones, and those that earlier steps will cause.
-    fn reasons(
+    fn reboot_reasons(
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
     ) -> Result<(Vec<String>, Vec<String>), UnansweredReason> {
         let mut is = Vec::new();
-        is.extend(self.other_kernel(seen)?);
-        is.extend(self.flagged(seen)?);
+        is.extend(self.describe_kernel_mismatch(seen)?);
+        is.extend(self.describe_flag(seen)?);
         for input in cx.inputs {
-            is.extend(newer(input, seen)?);
+            is.extend(changed_after_boot(input, seen)?);
         }
         let coming = cx.inputs.iter().filter(|input| input.changing).map(|input| format!("`{}` changes", input.step));
         Ok((is, coming.collect()))
     }
 
-    fn other_kernel(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+    fn describe_kernel_mismatch(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         let Some(wanted) = &self.kernel else { return Ok(None) };
-        let answer = output(seen, &running())?;
+        let answer = output(seen, &running_kernel_probe())?;
         let runs = answer.stdout.raw().trim();
         match (answer.status, runs) {
             (0, runs) if runs == wanted => Ok(None),
@@ -113,9 +113,9 @@ impl RebootResource {
         }
     }
 
-    fn flagged(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+    fn describe_flag(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         let Some(flag) = &self.flag else { return Ok(None) };
-        match path_state(seen, &bare(flag))? {
+        match path_state(seen, &path_probe(flag))? {
             PathState::Present(_) => Ok(Some(format!("`{flag}` exists"))),
             PathState::Absent => Ok(None),
         }
@@ -123,10 +123,10 @@ impl RebootResource {
 }
 
 /// Returns a reason if a path of an input changed after the boot.
-fn newer(input: &RestartInput, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
-    for path in input.watched() {
-        let PathState::Present(info) = path_state(seen, &bare(path))? else { continue };
-        let booted = unit_state(seen, &init())?.active_since;
+fn changed_after_boot(input: &RestartInput, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+    for path in input.watched_paths() {
+        let PathState::Present(info) = path_state(seen, &path_probe(path))? else { continue };
+        let booted = unit_state(seen, &init_probe())?.active_since;
         if booted <= 0.0 {
             return Err(UnansweredReason::new("systemd does not report the boot time"));
         }
@@ -157,41 +157,41 @@ impl Resource for RebootResource {
         if self.absent {
             return Vec::new();
         }
-        let kernel = self.kernel.as_ref().map(|_| running());
-        [Some(init()), kernel, self.flag.as_deref().map(bare)].into_iter().flatten().collect()
+        let kernel = self.kernel.as_ref().map(|_| running_kernel_probe());
+        [Some(init_probe()), kernel, self.flag.as_deref().map(path_probe)].into_iter().flatten().collect()
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             return Assessment::ok("nothing to remove", Value::Null);
         }
         let pending = |why: &[String], seen: bool| {
             let reason = format!("needs a reboot: {}", why.join("; "));
-            Assessment::pending(reason, json!({ "booted": !seen })).by_reboot()
+            Assessment::pending(reason, json!({ "booted": !seen })).mark_reboot_required()
         };
-        match self.reasons(seen, cx) {
+        match self.reboot_reasons(seen, cx) {
             Err(unknown) => Assessment::unknown(&unknown),
             Ok((is, _)) if !is.is_empty() => pending(&is, true),
-            Ok((_, coming)) if !coming.is_empty() => pending(&coming, false).predicted(),
+            Ok((_, coming)) if !coming.is_empty() => pending(&coming, false).mark_predicted(),
             Ok(_) => Assessment::ok("booted since the last change", json!({ "booted": true })),
         }
     }
 
     /// Returns an empty action: the window reboots the host.
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: ShellFragment::new(), long: false, explain: &[] }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         json!({ "kernel": self.kernel, "flag": self.flag, "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
     /// Claims nothing: several recipes may require the same reboot.
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }

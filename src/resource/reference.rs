@@ -4,39 +4,45 @@ use super::{FieldSpec, FieldType, ResourceKind};
 use std::fmt::Write;
 
 /// Returns the page as Markdown: summary, an example, behaviour, a table of fields.
-pub fn markdown(kind: &ResourceKind) -> String {
+pub fn render_kind_page(kind: &ResourceKind) -> String {
     let ResourceKind { name, summary, example, doc, .. } = kind;
     let mut page = format!("# `{name}`\n\n{summary}\n\n```yaml\n{example}```\n\n{doc}\n\n## Fields\n\n");
-    table(&mut page, kind.fields);
-    for (field, inner) in kind.fields.iter().filter_map(|f| inner(&f.ty).map(|inner| (f, inner))) {
+    render_field_table(&mut page, kind.fields);
+    for (field, inner) in kind.fields.iter().filter_map(|f| nested_fields(&f.ty).map(|inner| (f, inner))) {
         let _ = writeln!(page, "\n### Inside `{}`\n", field.name);
-        table(&mut page, inner);
+        render_field_table(&mut page, inner);
     }
     page
 }
 
-fn table(page: &mut String, fields: &[FieldSpec]) {
+fn render_field_table(page: &mut String, fields: &[FieldSpec]) {
     page.push_str("| field | type | meaning |\n|---|---|---|\n");
     for field in fields {
         let required = if field.required { ", required" } else { "" };
         // Writing to a `String` cannot fail.
-        let _ = writeln!(page, "| `{}` | {}{required} | {} |", field.name, words(&field.ty), cell(field.doc));
+        let _ = writeln!(
+            page,
+            "| `{}` | {}{required} | {} |",
+            field.name,
+            describe_type(&field.ty),
+            escape_cell(field.doc)
+        );
     }
 }
 
 /// Escapes a cell: a bar would end it.
-fn cell(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-fn inner(ty: &FieldType) -> Option<&'static [FieldSpec]> {
+fn nested_fields(ty: &FieldType) -> Option<&'static [FieldSpec]> {
     match ty {
         FieldType::Table(fields) => Some(fields),
         _ => None,
     }
 }
 
-fn words(ty: &FieldType) -> String {
+fn describe_type(ty: &FieldType) -> String {
     match ty {
         FieldType::Text => "text".into(),
         FieldType::Line => "one line of text".into(),
@@ -50,8 +56,8 @@ fn words(ty: &FieldType) -> String {
         FieldType::Version => "version".into(),
         FieldType::Duration | FieldType::Wait => "duration (`30s`, `10m`, `4h`)".into(),
         FieldType::Enum(values) => values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(" or "),
-        FieldType::List(item) => format!("list of {}", words(item)),
-        FieldType::Map(value) => format!("map of {}", words(value)),
+        FieldType::List(item) => format!("list of {}", describe_type(item)),
+        FieldType::Map(value) => format!("map of {}", describe_type(value)),
         FieldType::Secret => "secret".into(),
         FieldType::Name => "name".into(),
         FieldType::Any => "any value".into(),
@@ -65,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_page_has_a_row_for_each_field() {
-        let page = markdown(super::super::kind("unit").unwrap());
+        let page = render_kind_page(super::super::find_kind("unit").unwrap());
         assert!(page.starts_with("# `unit`\n\nA systemd unit file or a drop-in"), "{page}");
         assert!(page.contains("| `name` | name, required | Name of the unit; the default type is `.service`. |\n"));
         assert!(page.contains("### Inside `drop_in`\n\n| field"));

@@ -9,15 +9,15 @@ const TEMPLATE: &str = r"\{\{|\{%";
 
 /// Returns the schema of the value of the kind's key in a step.
 pub fn kind_schema(kind: &ResourceKind) -> Value {
-    let mut schema = table(kind.fields);
+    let mut schema = table_schema(kind.fields);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(kind.name);
     schema["description"] = json!(kind.summary);
     schema
 }
 
-fn table(fields: &[FieldSpec]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|f| (f.name.to_owned(), field(f))).collect();
+fn table_schema(fields: &[FieldSpec]) -> Value {
+    let properties: Map<String, Value> = fields.iter().map(|f| (f.name.to_owned(), field_schema(f))).collect();
     let required: Vec<&str> = fields.iter().filter(|f| f.required).map(|f| f.name).collect();
     json!({
         "type": "object",
@@ -27,14 +27,14 @@ fn table(fields: &[FieldSpec]) -> Value {
     })
 }
 
-fn field(field: &FieldSpec) -> Value {
-    let mut schema = typed(&field.ty);
+fn field_schema(field: &FieldSpec) -> Value {
+    let mut schema = type_schema(&field.ty);
     schema["description"] = json!(field.doc);
     schema
 }
 
 /// Returns the schema of a type. Every scalar also allows text that contains a template.
-fn typed(ty: &FieldType) -> Value {
+fn type_schema(ty: &FieldType) -> Value {
     match ty {
         FieldType::Text
         | FieldType::Line
@@ -45,10 +45,10 @@ fn typed(ty: &FieldType) -> Value {
             json!({ "type": "string" })
         }
         FieldType::Version => json!({ "type": ["string", "number"] }),
-        FieldType::Path => pattern("^/"),
-        FieldType::Mode => pattern("^[0-7]{3,4}$"),
-        FieldType::Duration | FieldType::Wait => pattern(crate::model::DURATION_PATTERN),
-        FieldType::Name => pattern("^[A-Za-z0-9_.@:+][A-Za-z0-9_.@:+-]*$"),
+        FieldType::Path => pattern_schema("^/"),
+        FieldType::Mode => pattern_schema("^[0-7]{3,4}$"),
+        FieldType::Duration | FieldType::Wait => pattern_schema(crate::model::DURATION_PATTERN),
+        FieldType::Name => pattern_schema("^[A-Za-z0-9_.@:+][A-Za-z0-9_.@:+-]*$"),
         FieldType::Bool => json!({ "anyOf": [{ "type": "boolean" }, { "type": "string", "pattern": TEMPLATE }] }),
         FieldType::Int { min, max } => json!({
             "anyOf": [
@@ -58,20 +58,20 @@ fn typed(ty: &FieldType) -> Value {
         }),
         FieldType::Enum(values) => json!({ "anyOf": [{ "enum": values }, { "type": "string", "pattern": TEMPLATE }] }),
         FieldType::List(item) => json!({
-            "anyOf": [{ "type": "array", "items": typed(item) }, { "type": "string", "pattern": TEMPLATE }],
+            "anyOf": [{ "type": "array", "items": type_schema(item) }, { "type": "string", "pattern": TEMPLATE }],
         }),
         FieldType::Map(value) => json!({
             "anyOf": [
-                { "type": "object", "additionalProperties": typed(value) },
+                { "type": "object", "additionalProperties": type_schema(value) },
                 { "type": "string", "pattern": TEMPLATE },
             ],
         }),
         FieldType::Any => json!({}),
-        FieldType::Table(fields) => table(fields),
+        FieldType::Table(fields) => table_schema(fields),
     }
 }
 
-fn pattern(pattern: &str) -> Value {
+fn pattern_schema(pattern: &str) -> Value {
     json!({ "type": "string", "anyOf": [{ "pattern": pattern }, { "pattern": TEMPLATE }] })
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_kind_has_a_closed_schema() {
-        let schema = kind_schema(super::super::kind("unit").unwrap());
+        let schema = kind_schema(super::super::find_kind("unit").unwrap());
         assert_eq!(schema["required"], json!(["name"]));
         assert_eq!(schema["additionalProperties"], json!(false));
         assert_eq!(schema["properties"]["drop_in"]["required"], json!(["name", "content"]));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_field_is_described() {
-        for kind in super::super::kinds() {
+        for kind in super::super::all_kinds() {
             for (name, property) in kind_schema(kind)["properties"].as_object().unwrap() {
                 assert!(property["description"].as_str().is_some_and(|d| d.ends_with('.')), "{}.{name}", kind.name);
             }

@@ -1,7 +1,7 @@
 //! `secret`: a Secret of the cluster, with values that are never shown.
 
-use super::object::{DeclaredObject, DesiredObjects, claim, former, judge};
-use super::support::{bad_value, required};
+use super::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
+use super::support::{bad_value, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -55,7 +55,7 @@ const FIELDS: &[FieldSpec] = &[
 ];
 
 /// Required keys of each type of Secret.
-const NEEDED: [(&str, &[&str]); 4] = [
+const REQUIRED_KEYS: [(&str, &[&str]); 4] = [
     ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
     ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
     ("kubernetes.io/basic-auth", &[]),
@@ -69,7 +69,7 @@ struct SecretResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let (name, namespace) = (required(fields, "name")?, required(fields, "namespace")?);
+    let (name, namespace) = (required_text(fields, "name")?, required_text(fields, "namespace")?);
     let id = ObjectId {
         api_version: "v1".to_owned(),
         kind: "Secret".to_owned(),
@@ -78,15 +78,16 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     };
     let mut metadata = Map::from_iter([("name".to_owned(), json!(name)), ("namespace".to_owned(), json!(namespace))]);
     for part in ["labels", "annotations"] {
-        if let Some(map) = fields.table(part).filter(|map| !map.is_empty()) {
+        if let Some(map) = fields.get_table(part).filter(|map| !map.is_empty()) {
             metadata.insert(part.to_owned(), Value::Object(map.clone()));
         }
     }
-    let (values, data) = (fields.map("values").unwrap_or_default(), fields.map("data").unwrap_or_default());
-    let kind = fields.text("type").unwrap_or("Opaque");
+    let (values, data) =
+        (fields.get_text_map("values").unwrap_or_default(), fields.get_text_map("data").unwrap_or_default());
+    let kind = fields.get_text("type").unwrap_or("Opaque");
     let mut object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind });
     if !absent {
-        check(&id, kind, &values, &data)?;
+        check_values(&id, kind, &values, &data)?;
     }
     for (part, pairs) in [("stringData", values), ("data", data)] {
         if !pairs.is_empty() {
@@ -98,7 +99,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 type SecretPairs = [(String, String)];
 
-fn check(id: &ObjectId, kind: &str, values: &SecretPairs, data: &SecretPairs) -> Result<(), Diag> {
+fn check_values(id: &ObjectId, kind: &str, values: &SecretPairs, data: &SecretPairs) -> Result<(), Diag> {
     let has = |key: &str| values.iter().chain(data).any(|(known, _)| known == key);
     if values.is_empty() && data.is_empty() {
         return Err(bad_value(format!("{id} has no values")).hint("set `values`: a map of keys to texts"));
@@ -106,12 +107,12 @@ fn check(id: &ObjectId, kind: &str, values: &SecretPairs, data: &SecretPairs) ->
     if let Some((key, _)) = data.iter().find(|(key, _)| values.iter().any(|(other, _)| other == key)) {
         return Err(bad_value(format!("`{key}` of {id} is in both `values` and `data`")));
     }
-    let needed = NEEDED.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, keys)| keys);
+    let needed = REQUIRED_KEYS.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, keys)| keys);
     if let Some(lacking) = needed.iter().find(|key| !has(key)) {
         return Err(bad_value(format!("{id} has type `{kind}` and needs the key `{lacking}`")));
     }
     let bytes = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).is_ok();
-    match data.iter().find(|(_, text)| !crate::model::SecretStore::mentions(text) && !bytes(text)) {
+    match data.iter().find(|(_, text)| !crate::model::SecretStore::has_placeholder(text) && !bytes(text)) {
         Some((key, _)) => Err(bad_value(format!("`{key}` of {id} is not base64")).hint("declare text in `values`")),
         None => Ok(()),
     }
@@ -130,33 +131,37 @@ impl Resource for SecretResource {
         vec![self.declared.probe()]
     }
 
-    fn former(&self, record: &Value) -> Vec<Probe> {
-        former(record, std::slice::from_ref(&self.declared))
+    fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
+        obsolete_probes(record, std::slice::from_ref(&self.declared))
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let objects = std::slice::from_ref(&self.declared);
-        judge(&DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 }, seen, cx)
+        assess_objects(
+            &DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 },
+            seen,
+            cx,
+        )
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
-    fn desired(&self) -> Value {
-        let mut desired = json!({ "object": self.declared.kept() });
+    fn desired_value(&self) -> Value {
+        let mut desired = json!({ "object": self.declared.record_value() });
         if self.absent {
-            desired = json!({ "object": self.declared.id.claim(), "absent": true });
+            desired = json!({ "object": self.declared.id.to_claim(), "absent": true });
         }
         desired
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
-        if self.absent { Vec::new() } else { self.declared.provides() }
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        if self.absent { Vec::new() } else { self.declared.provided_items() }
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        vec![claim(&self.declared.id)]
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![object_claim(&self.declared.id)]
     }
 }
 
@@ -164,7 +169,7 @@ impl Resource for SecretResource {
 mod tests {
     use super::*;
 
-    fn built(more: Value) -> Result<Box<dyn Resource>, Diag> {
+    fn build_secret(more: Value) -> Result<Box<dyn Resource>, Diag> {
         let mut fields = json!({ "name": "token", "namespace": "web" });
         fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let known = |key: &String| FIELDS.iter().find(|field| field.name == key).unwrap().name;
@@ -172,24 +177,24 @@ mod tests {
         build(&FieldValues(fields), false)
     }
 
-    fn refused(more: Value) -> String {
-        built(more).unwrap_err().message
+    fn build_error(more: Value) -> String {
+        build_secret(more).unwrap_err().message
     }
 
     #[test]
     fn what_is_no_secret_is_refused() {
-        assert_eq!(refused(json!({})), "Secret web/token has no values");
+        assert_eq!(build_error(json!({})), "Secret web/token has no values");
         let twice = json!({ "values": { "a": "1" }, "data": { "a": "MQ==" } });
-        assert_eq!(refused(twice), "`a` of Secret web/token is in both `values` and `data`");
-        assert_eq!(refused(json!({ "data": { "a": "hello!" } })), "`a` of Secret web/token is not base64");
+        assert_eq!(build_error(twice), "`a` of Secret web/token is in both `values` and `data`");
+        assert_eq!(build_error(json!({ "data": { "a": "hello!" } })), "`a` of Secret web/token is not base64");
         let tls = json!({ "type": "kubernetes.io/tls", "values": { "tls.crt": "x" } });
-        assert_eq!(refused(tls), "Secret web/token has type `kubernetes.io/tls` and needs the key `tls.key`");
+        assert_eq!(build_error(tls), "Secret web/token has type `kubernetes.io/tls` and needs the key `tls.key`");
     }
 
     #[test]
     fn records_hold_no_value() {
-        let secret = built(json!({ "values": { "a": "hunter2" } })).unwrap();
-        assert!(!secret.desired().to_string().contains("hunter2"));
+        let secret = build_secret(json!({ "values": { "a": "hunter2" } })).unwrap();
+        assert!(!secret.desired_value().to_string().contains("hunter2"));
         assert_eq!(secret.title(), "Secret web/token");
     }
 }

@@ -8,33 +8,34 @@ const OPEN_PRIVATE: &str = "(\numask 077\n";
 /// Opens an action that runs other programs, which expect the usual umask.
 const OPEN_USUAL: &str = "(\numask 022\n";
 
-const FAIL: &str = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\nset --";
+const FAIL_FUNCTION: &str = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\nset --";
 
 /// Hint for a link that users other than root can replace.
-pub(super) const ELSEWHERE: &str = "declare the target path of the link, or let only root write to its directory";
+pub(super) const UNSAFE_PATH_HINT: &str =
+    "declare the target path of the link, or let only root write to its directory";
 
 /// Explanation with the same hint for the output of an action.
-pub(super) const NOT_FOLLOWED: (&str, &str) = ("forge does not follow it", ELSEWHERE);
+pub(super) const EXPLAIN_UNSAFE_PATH: (&str, &str) = ("forge does not follow it", UNSAFE_PATH_HINT);
 
 /// Begins a private action; the caller appends the words, then code, and [`close`]s it.
-pub(super) fn private() -> ShellFragment {
-    ShellFragment::new().code(OPEN_PRIVATE).code(FAIL)
+pub(super) fn open_private_action() -> ShellFragment {
+    ShellFragment::new().code(OPEN_PRIVATE).code(FAIL_FUNCTION)
 }
 
 /// Begins an action that runs other programs.
-pub(super) fn usual() -> ShellFragment {
-    ShellFragment::new().code(OPEN_USUAL).code(FAIL)
+pub(super) fn open_action() -> ShellFragment {
+    ShellFragment::new().code(OPEN_USUAL).code(FAIL_FUNCTION)
 }
 
 /// Ends an action.
-pub(super) fn close(action: ShellFragment) -> ShellFragment {
+pub(super) fn close_action(action: ShellFragment) -> ShellFragment {
     action.code(")\n")
 }
 
 /// Appends the functions of [`safe_path`] and enters the directory of `$path`. Checks the preconditions of writing or
 /// removing a file there, removes leftovers of killed runs, and defines `keep`. Reads `$path`, `$run` and `$keep`.
-fn prepare(action: ShellFragment) -> ShellFragment {
-    action.code(safe_path::ENTER).code(safe_path::STAGE).code(PREPARE)
+fn enter_target_directory(action: ShellFragment) -> ShellFragment {
+    action.code(safe_path::ENTER_DIRECTORY).code(safe_path::STAGE_IN_BOX).code(PREPARE)
 }
 
 const PREPARE: &str = r#"
@@ -67,30 +68,38 @@ pub(super) struct FileWriteSpec<'a> {
 
 /// Returns the action that replaces a file atomically: readers see either the old file or the new one.
 pub(super) fn write_file(write: &FileWriteSpec<'_>) -> ShellFragment {
-    let action = prepare(written(write)).code("stage\n").then(candidate(write.body)).code(GIVE_CANDIDATE);
-    close(action.then(go_live(write.validate)))
+    let action = enter_target_directory(open_write_action(write))
+        .code("stage\n")
+        .append_fragment(write_candidate(write.body))
+        .code(SET_CANDIDATE_OWNERSHIP);
+    close_action(action.append_fragment(install_candidate(write.validate)))
 }
 
 /// Returns the action that sets owner and mode of a file whose body matches. If users other than root can replace the
 /// file, it is written again: the file at its name may not be the observed one, and its owner may have it open for
 /// writing.
-pub(super) fn give_file(write: &FileWriteSpec<'_>) -> ShellFragment {
-    let action = prepare(written(write)).code(GIVE).code("stage\n");
-    close(action.then(candidate(write.body)).code(GIVE_CANDIDATE).then(go_live(write.validate)))
+pub(super) fn render_ownership_change(write: &FileWriteSpec<'_>) -> ShellFragment {
+    let action = enter_target_directory(open_write_action(write)).code(SET_OWNERSHIP).code("stage\n");
+    close_action(
+        action
+            .append_fragment(write_candidate(write.body))
+            .code(SET_CANDIDATE_OWNERSHIP)
+            .append_fragment(install_candidate(write.validate)),
+    )
 }
 
-fn written(write: &FileWriteSpec<'_>) -> ShellFragment {
-    private()
+fn open_write_action(write: &FileWriteSpec<'_>) -> ShellFragment {
+    open_private_action()
         .word(write.path)
         .word(format!("{}:{}", write.owner, write.group))
-        .word(super::support::octal(write.mode))
+        .word(super::support::format_mode(write.mode))
         .word(write.run)
-        .word(yes(write.backup))
+        .word(yes_or_no(write.backup))
         .word(write.validate)
         .code("\npath=$1 own=$2 mode=$3 run=$4 keep=$5 validate=$6")
 }
 
-const GIVE: &str = r#"if [ -z "$shared" ]; then
+const SET_OWNERSHIP: &str = r#"if [ -z "$shared" ]; then
   if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
   chown -h -- "$own" "./$name" || fail "cannot give $path to $own"
   chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
@@ -99,7 +108,7 @@ fi
 "#;
 
 /// Writes a body into the staging directory, as `./$name`.
-fn candidate(body: &[u8]) -> ShellFragment {
+fn write_candidate(body: &[u8]) -> ShellFragment {
     ShellFragment::new()
         // `set -C` opens with O_EXCL, so the file is always new.
         .code("set -C\nprintf %s")
@@ -107,12 +116,12 @@ fn candidate(body: &[u8]) -> ShellFragment {
         .code(" | base64 -d > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
 }
 
-const GIVE_CANDIDATE: &str = r#"chown -- "$own" "./$name" || fail "cannot give $path to $own"
+const SET_CANDIDATE_OWNERSHIP: &str = r#"chown -- "$own" "./$name" || fail "cannot give $path to $own"
 chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
 "#;
 
 /// Installs the candidate at the path if `validate` accepts it.
-fn go_live(validate: &str) -> ShellFragment {
+fn install_candidate(validate: &str) -> ShellFragment {
     match validate.is_empty() {
         true => ShellFragment::new().code(GO_LIVE),
         false => ShellFragment::new().code(VALIDATE).code(GO_LIVE),
@@ -164,16 +173,16 @@ pub(super) fn edit_file<const N: usize>(
     edit: &'static str,
     words: [String; N],
 ) -> ShellFragment {
-    let action = words.into_iter().fold(private().word(path).word(run), ShellFragment::word);
-    let action = prepare(action.code("\npath=$1 run=$2 keep=yes\nshift 2"))
+    let action = words.into_iter().fold(open_private_action().word(path).word(run), ShellFragment::word);
+    let action = enter_target_directory(action.code("\npath=$1 run=$2 keep=yes\nshift 2"))
         .code("stage\n")
         .code(OLD_FILE)
-        .code(OF_OLD)
+        .code(INHERIT_OWNERSHIP)
         .code(edit)
         .code("set -C\nedit \"$@\" > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
-        .code(GIVE_CANDIDATE)
-        .then(go_live(""));
-    close(action)
+        .code(SET_CANDIDATE_OWNERSHIP)
+        .append_fragment(install_candidate(""));
+    close_action(action)
 }
 
 /// Parameters of [`rewrite_file`].
@@ -190,21 +199,21 @@ pub(super) struct FileRewriteSpec<'a> {
 /// Returns the action that replaces the body of a file and keeps owner, mode, ACLs and extended attributes. It writes
 /// nothing if the file changed since it was observed.
 pub(super) fn rewrite_file(write: &FileRewriteSpec<'_>) -> ShellFragment {
-    let action = private()
+    let action = open_private_action()
         .word(write.path)
         .word(write.old)
         .word(write.run)
-        .word(yes(write.backup))
+        .word(yes_or_no(write.backup))
         .word(write.validate)
         .code("\npath=$1 old=$2 run=$3 keep=$4 validate=$5");
-    close(
-        prepare(action)
+    close_action(
+        enter_target_directory(action)
             .code("stage\n")
             .code(OLD_FILE)
-            .code(SAME)
-            .then(candidate(write.body))
-            .code(INHERIT)
-            .then(go_live(write.validate)),
+            .code(CHECK_UNCHANGED)
+            .append_fragment(write_candidate(write.body))
+            .code(INHERIT_ATTRIBUTES)
+            .append_fragment(install_candidate(write.validate)),
     )
 }
 
@@ -224,7 +233,7 @@ if [ -e "../$name" ] || [ -L "../$name" ]; then
 fi
 "#;
 
-const OF_OLD: &str = r#"
+const INHERIT_OWNERSHIP: &str = r#"
 own=root:root mode=0644
 if [ "$from" != /dev/null ]; then
   own=$(stat -c %u:%g -- "$from") && mode=$(stat -c %a -- "$from") || fail "cannot read $path"
@@ -232,12 +241,12 @@ fi
 "#;
 
 /// Fails unless the body at `$path` has the digest `$old`, or the file does not exist if `$old` is empty.
-const SAME: &str = r#"have=
+const CHECK_UNCHANGED: &str = r#"have=
 if [ "$from" != /dev/null ]; then have=$(sha256sum < "$from") || fail "cannot read $path"; fi
 [ "${have%% *}" = "$old" ] || fail "$path has changed since it was looked at: nothing was written"
 "#;
 
-const INHERIT: &str = r#"if [ -n "$old" ]; then
+const INHERIT_ATTRIBUTES: &str = r#"if [ -n "$old" ]; then
   cp --attributes-only --preserve=all -T -- "$from" "./$name" && touch -- "./$name" || fail "cannot give $dir/$box/$name the attributes of $path"
 else
   chmod 0644 -- "./$name" || fail "cannot set the mode of $path"
@@ -256,19 +265,19 @@ pub(super) struct SymlinkSpec<'a> {
 }
 
 /// Returns the action that replaces a symbolic link atomically.
-pub(super) fn relink(link: &SymlinkSpec<'_>) -> ShellFragment {
-    let action = private()
+pub(super) fn replace_symlink(link: &SymlinkSpec<'_>) -> ShellFragment {
+    let action = open_private_action()
         .word(link.path)
         .word(link.target)
         .word(link.own)
         .word(link.run)
-        .word(yes(link.force))
+        .word(yes_or_no(link.force))
         .code("\npath=$1 target=$2 own=$3 run=$4 keep=$5");
-    close(prepare(action).code(RELINK))
+    close_action(enter_target_directory(action).code(REPLACE_SYMLINK))
 }
 
 /// A link cannot be synced by its name; syncing its directory is enough.
-const RELINK: &str = r#"if [ "$keep" != yes ] && [ -e "./$name" ] && [ ! -L "./$name" ]; then fail "$path is not a link"; fi
+const REPLACE_SYMLINK: &str = r#"if [ "$keep" != yes ] && [ -e "./$name" ] && [ ! -L "./$name" ]; then fail "$path is not a link"; fi
 stage
 ln -s -- "$target" "./$name" || fail "cannot make $dir/$box/$name"
 if [ -n "$own" ]; then chown -h -- "$own" "./$name" || fail "cannot give $path to $own"; fi
@@ -278,26 +287,26 @@ sync -- .. || fail "cannot sync $dir"
 "#;
 
 /// Returns an action that fails with `why`.
-pub(super) fn refuse(why: &str) -> ShellFragment {
-    close(usual().word(why).code("\nfail \"$1\"\n"))
+pub(super) fn failing_action(why: &str) -> ShellFragment {
+    close_action(open_action().word(why).code("\nfail \"$1\"\n"))
 }
 
 /// Opens an action on a directory: `path`, with `own`, `mode` and `run` if they are used.
-pub(super) fn at_directory(path: &str, own: &str, mode: u32, run: &str) -> ShellFragment {
-    private()
+pub(super) fn open_directory_action(path: &str, own: &str, mode: u32, run: &str) -> ShellFragment {
+    open_private_action()
         .word(path)
         .word(own)
-        .word(super::support::octal(mode))
+        .word(super::support::format_mode(mode))
         .word(run)
         .code("\npath=$1 own=$2 mode=$3 run=$4")
-        .code(safe_path::ENTER)
-        .code(safe_path::STAGE)
+        .code(safe_path::ENTER_DIRECTORY)
+        .code(safe_path::STAGE_IN_BOX)
         .code("dir=${path%/*} name=${path##*/}\nenter \"$dir\"\n")
 }
 
 /// Fails if a file system, including a bind mount of the same file system, is mounted at `./$name` or below it: a
 /// removal would delete files of that mount. The kernel reports the real path of the directory.
-pub(super) const NO_MOUNTS: &str = r#"
+pub(super) const REFUSE_MOUNTS: &str = r#"
 real=$(readlink -n /proc/self/cwd; printf x)
 real=${real%x}
 real=${real%/}/$name
@@ -313,33 +322,33 @@ const REMOVE_TREE: &str = r#"rm -rf --one-file-system -- "./$name" || fail "cann
 /// Returns the action that removes a directory with all its contents.
 pub(super) fn remove_tree(path: &str) -> ShellFragment {
     let refuse = "if [ -L \"./$name\" ]; then fail \"$path is a symbolic link\"; fi";
-    close(at_directory(path, "", 0, "").code(refuse).code(NO_MOUNTS).code(REMOVE_TREE))
+    close_action(open_directory_action(path, "", 0, "").code(refuse).code(REFUSE_MOUNTS).code(REMOVE_TREE))
 }
 
 /// Returns the action that removes a file, with a backup of its body if `backup` is set.
 pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> ShellFragment {
-    let action = private().word(path).word(run).word(yes(backup)).code("\npath=$1 run=$2 keep=$3");
-    let action = prepare(action).code(if backup { REMOVE_KEPT } else { REMOVE });
-    close(action)
+    let action = open_private_action().word(path).word(run).word(yes_or_no(backup)).code("\npath=$1 run=$2 keep=$3");
+    let action = enter_target_directory(action).code(if backup { REMOVE_WITH_BACKUP } else { REMOVE });
+    close_action(action)
 }
 
 const REMOVE: &str = r#"rm -f -- "./$name" || fail "cannot remove $path"
 sync -- . || fail "cannot sync $dir"
 "#;
 
-const REMOVE_KEPT: &str = r#"stage
+const REMOVE_WITH_BACKUP: &str = r#"stage
 keep
 rm -f -- "../$name" || fail "cannot remove $path"
 sync -- .. || fail "cannot sync $dir"
 "#;
 
-fn yes(flag: bool) -> &'static str {
+fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 
 /// The account tools exit with 1 or 10 if another program holds the lock of a file that they write; `patient` retries
 /// for ten seconds.
-pub(super) const PATIENT: &str = r#"
+pub(super) const RETRY_FUNCTION: &str = r#"
 patient() {
   tries=0
   while :; do

@@ -7,8 +7,8 @@ mod boot;
 mod files;
 mod rpm;
 
-use super::cases::{RUN, fields};
-use super::{Assessment, AssessmentContext, AttributeChange, kind};
+use super::cases::{RUN, checked_fields};
+use super::{Assessment, AssessmentContext, AttributeChange, find_kind};
 use crate::model::{DisruptionClass, SecretStore, Value};
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -40,23 +40,24 @@ impl CommandStubs {
     }
 
     /// Returns the calls that make changes, in order.
-    fn calls(&self, quiet: &[&str]) -> Vec<String> {
+    fn logged_calls(&self, quiet: &[&str]) -> Vec<String> {
         let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
         let loud = |line: &&str| !quiet.iter().any(|prefix| line.starts_with(prefix));
         log.lines().filter(loud).map(str::to_owned).collect()
     }
 
-    fn act(&self, name: &str, written: Value, absent: bool, changes: &[&str]) -> Output {
-        self.act_on(name, written, absent, changes, Value::Null)
+    fn run_action(&self, name: &str, written: Value, absent: bool, changes: &[&str]) -> Output {
+        self.run_action_on(name, written, absent, changes, Value::Null)
     }
 
     /// Runs the action of a judgement with that basis.
-    fn act_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
-        let kind = kind(name).unwrap();
-        let resource = (kind.build)(&fields(kind.fields, &written), absent).unwrap();
+    fn run_action_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
+        let kind = find_kind(name).unwrap();
+        let resource = (kind.build)(&checked_fields(kind.fields, &written), absent).unwrap();
         let changes = changes.iter().map(|attribute| AttributeChange::new(attribute, None, None)).collect();
         let judgement = Assessment::change("for the test", changes, DisruptionClass::D0, basis);
-        let action = resource.act(&judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
+        let action =
+            resource.render_action(&judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
         let text = action.body.render(&SecretStore::default()).unwrap();
         let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
         let text = text
@@ -72,7 +73,7 @@ impl CommandStubs {
     }
 }
 
-fn said(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -81,7 +82,7 @@ const APT: &str = "apt-get -y -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 -
                    -o Dpkg::Options::=--force-confold";
 
 /// dpkg without unfinished packages, and apt that offers version 1 of every package.
-fn apt(get: &'static str, mark: &'static str, query: &'static str) -> CommandStubs {
+fn apt_stubs(get: &'static str, mark: &'static str, query: &'static str) -> CommandStubs {
     CommandStubs::new(&[
         ("apt-get", get),
         ("apt-mark", mark),
@@ -96,20 +97,20 @@ const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx 
 
 #[test]
 fn one_transaction_for_all_names() {
-    let stubs = apt("", "", FINISHED);
+    let stubs = apt_stubs("", "", FINISHED);
     let output =
-        stubs.act("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
+        stubs.run_action("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
 }
 
 #[test]
 fn a_held_package_is_held_again_also_when_apt_fails() {
-    let stubs = apt("exit 100", NGINX_HELD, FINISHED);
-    let output = stubs.act("package", json!({ "names": ["nginx", "other"] }), false, &["version of nginx"]);
+    let stubs = apt_stubs("exit 100", NGINX_HELD, FINISHED);
+    let output = stubs.run_action("package", json!({ "names": ["nginx", "other"] }), false, &["version of nginx"]);
     assert!(!output.status.success());
     assert_eq!(
-        stubs.calls(&QUIET),
+        stubs.logged_calls(&QUIET),
         [
             "apt-mark unhold -- nginx".to_owned(),
             format!("{APT} install --no-remove -- nginx other"),
@@ -120,49 +121,49 @@ fn a_held_package_is_held_again_also_when_apt_fails() {
 
 #[test]
 fn a_declared_hold_is_set_and_released_at_the_end() {
-    let stubs = apt("", NGINX_HELD, FINISHED);
-    let output = stubs.act("package", json!({ "name": "nginx", "hold": false }), false, &["hold"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(stubs.calls(&QUIET), ["apt-mark unhold -- nginx"]);
-    let stubs = apt("", "", FINISHED);
-    stubs.act("package", json!({ "name": "nginx", "hold": true }), false, &["version", "hold"]);
+    let stubs = apt_stubs("", NGINX_HELD, FINISHED);
+    let output = stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(stubs.logged_calls(&QUIET), ["apt-mark unhold -- nginx"]);
+    let stubs = apt_stubs("", "", FINISHED);
+    stubs.run_action("package", json!({ "name": "nginx", "hold": true }), false, &["version", "hold"]);
     assert_eq!(
-        stubs.calls(&QUIET),
+        stubs.logged_calls(&QUIET),
         [format!("{APT} install --no-remove -- nginx"), "apt-mark hold -- nginx".to_owned()]
     );
-    let stubs = apt("", NGINX_HELD, FINISHED);
-    stubs.act("package", json!({ "name": "nginx", "hold": false }), false, &["version", "hold"]);
-    assert_eq!(stubs.calls(&QUIET).last().unwrap(), "apt-mark unhold -- nginx");
+    let stubs = apt_stubs("", NGINX_HELD, FINISHED);
+    stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["version", "hold"]);
+    assert_eq!(stubs.logged_calls(&QUIET).last().unwrap(), "apt-mark unhold -- nginx");
 }
 
 #[test]
 fn a_lower_version_needs_the_word_downgrade() {
-    let stubs = apt("", "", FINISHED);
-    stubs.act("package", json!({ "name": "nginx", "version": "1" }), false, &["downgrade"]);
-    assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove --allow-downgrades -- nginx=1")]);
+    let stubs = apt_stubs("", "", FINISHED);
+    stubs.run_action("package", json!({ "name": "nginx", "version": "1" }), false, &["downgrade"]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove --allow-downgrades -- nginx=1")]);
 }
 
 #[test]
 fn lists_are_updated_only_for_what_they_do_not_know() {
     let written = |update: &str| json!({ "name": "nginx", "version": "2", "update": update });
-    let stubs = apt("", "", FINISHED);
-    let output = stubs.act("package", written("if-missing"), false, &["version"]);
-    assert!(said(&output).contains("forge: apt does not know nginx=2: updating its lists\n"));
-    assert_eq!(stubs.calls(&QUIET), [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]);
-    let stubs = apt("", "", FINISHED);
-    stubs.act("package", written("never"), false, &["version"]);
-    assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
+    let stubs = apt_stubs("", "", FINISHED);
+    let output = stubs.run_action("package", written("if-missing"), false, &["version"]);
+    assert!(stderr_text(&output).contains("forge: apt does not know nginx=2: updating its lists\n"));
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]);
+    let stubs = apt_stubs("", "", FINISHED);
+    stubs.run_action("package", written("never"), false, &["version"]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
 }
 
 /// dpkg reports `half-configured` until `dpkg --configure -a` has run.
 #[test]
 fn an_interrupted_dpkg_is_finished_first() {
     let query = "if grep -q 'dpkg --force' \"${0%/*}/log\"; then echo 'ii |nginx'; else echo 'iF |nginx'; fi";
-    let stubs = apt("", "", query);
-    let output = stubs.act("package", json!({ "name": "nginx" }), false, &["status"]);
-    assert!(output.status.success(), "{}", said(&output));
+    let stubs = apt_stubs("", "", query);
+    let output = stubs.run_action("package", json!({ "name": "nginx" }), false, &["status"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
-        stubs.calls(&QUIET),
+        stubs.logged_calls(&QUIET),
         [
             "dpkg --force-confdef --force-confold --configure -a".to_owned(),
             format!("{APT} install --no-remove -- nginx")
@@ -172,24 +173,24 @@ fn an_interrupted_dpkg_is_finished_first() {
 
 #[test]
 fn what_dpkg_wants_reinstalled_is_reinstalled() {
-    let stubs = apt("", "", "echo 'iHR|libfoo'; echo 'ii |nginx'");
-    stubs.act("package", json!({ "name": "nginx" }), false, &["version"]);
-    assert!(stubs.calls(&QUIET).contains(&format!("{APT} install --reinstall --no-remove -- libfoo")));
-    assert!(stubs.calls(&QUIET).contains(&format!("{APT} -f install --no-remove")));
+    let stubs = apt_stubs("", "", "echo 'iHR|libfoo'; echo 'ii |nginx'");
+    stubs.run_action("package", json!({ "name": "nginx" }), false, &["version"]);
+    assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} install --reinstall --no-remove -- libfoo")));
+    assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} -f install --no-remove")));
 }
 
 #[test]
 fn a_removal_that_would_take_others_along_stops() {
-    let stubs = apt("case $* in '-s '*) echo 'Remv nginx:amd64 [1]'; echo 'Remv site [2]' ;; esac", "", FINISHED);
-    let output = stubs.act("package", json!({ "name": "nginx" }), true, &["version"]);
+    let stubs = apt_stubs("case $* in '-s '*) echo 'Remv nginx:amd64 [1]'; echo 'Remv site [2]' ;; esac", "", FINISHED);
+    let output = stubs.run_action("package", json!({ "name": "nginx" }), true, &["version"]);
     assert!(!output.status.success());
-    assert_eq!(said(&output), "forge: apt would also remove site: declare their removal too, or keep nginx\n");
-    assert_eq!(stubs.calls(&QUIET), ["apt-get -s -q remove -- nginx"]);
-    let stubs = apt("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", NGINX_HELD, FINISHED);
-    let output = stubs.act("package", json!({ "name": "nginx", "purge": true }), true, &["version"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(stderr_text(&output), "forge: apt would also remove site: declare their removal too, or keep nginx\n");
+    assert_eq!(stubs.logged_calls(&QUIET), ["apt-get -s -q remove -- nginx"]);
+    let stubs = apt_stubs("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", NGINX_HELD, FINISHED);
+    let output = stubs.run_action("package", json!({ "name": "nginx", "purge": true }), true, &["version"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
-        stubs.calls(&QUIET),
+        stubs.logged_calls(&QUIET),
         [
             "apt-mark unhold -- nginx".to_owned(),
             "apt-get -s -q purge -- nginx".to_owned(),
@@ -201,32 +202,32 @@ fn a_removal_that_would_take_others_along_stops() {
 /// The test process holds the lock, so the action must print its pid and give up at the timeout.
 #[test]
 fn another_holder_of_the_lock_is_named_and_waited_for() {
-    let stubs = apt("", "", FINISHED);
+    let stubs = apt_stubs("", "", FINISHED);
     let folder = stubs.dir.path().join("dpkg-state");
     std::fs::create_dir(&folder).unwrap();
     let lock = std::fs::File::create(folder.join("lock-frontend")).unwrap();
     rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    let output = stubs.act("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
-    let text = said(&output);
+    let output = stubs.run_action("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let text = stderr_text(&output);
     let me = format!("pid {} (", std::process::id());
     assert!(text.starts_with(&format!("forge: waiting for the package manager's lock, held by {me}")), "{text}");
     assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
-    assert!(stubs.calls(&QUIET).is_empty());
+    assert!(stubs.logged_calls(&QUIET).is_empty());
 }
 
 /// A file that is open but not locked does not block.
 #[test]
 fn an_open_lock_file_is_no_lock() {
-    let stubs = apt("", "", FINISHED);
+    let stubs = apt_stubs("", "", FINISHED);
     let folder = stubs.dir.path().join("dpkg-state");
     std::fs::create_dir(&folder).unwrap();
     let _open = std::fs::File::create(folder.join("lock")).unwrap();
-    let output = stubs.act("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
-    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
+    let output = stubs.run_action("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    assert_eq!((output.status.code(), stderr_text(&output).as_str()), (Some(0), ""));
 }
 
 /// A systemctl whose unit reports the given states, one per query; the last one repeats.
-fn systemd(states: &str) -> CommandStubs {
+fn systemctl_stubs(states: &str) -> CommandStubs {
     let code = format!(
         r#"case $* in
 *NeedDaemonReload*) echo no ;;
@@ -248,12 +249,12 @@ const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
 
 #[test]
 fn a_service_starts_and_stays_up() {
-    let stubs = systemd("deactivating reloading active");
+    let stubs = systemctl_stubs("deactivating reloading active");
     let output =
-        stubs.act("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
-    assert!(output.status.success(), "{}", said(&output));
+        stubs.run_action("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
-        stubs.calls(&SYSTEMD_QUIET),
+        stubs.logged_calls(&SYSTEMD_QUIET),
         [
             "systemctl unmask -- nginx.service",
             "systemctl enable -- nginx.service",
@@ -269,17 +270,17 @@ fn a_service_that_dies_at_once_fails_with_its_log() {
         ("active active activating", "nginx.service started and died"),
         ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
     ] {
-        let output = systemd(states).act("service", json!({ "name": "nginx" }), false, &["restart"]);
+        let output = systemctl_stubs(states).run_action("service", json!({ "name": "nginx" }), false, &["restart"]);
         assert!(!output.status.success());
-        assert_eq!(said(&output), format!("the last log line\nforge: {why}\n"));
+        assert_eq!(stderr_text(&output), format!("the last log line\nforge: {why}\n"));
     }
 }
 
 #[test]
 fn a_reload_leaves_its_mark() {
-    let stubs = systemd("active");
-    let output = stubs.act("service", json!({ "name": "nginx", "reload": true }), false, &["reload"]);
-    assert!(output.status.success(), "{}", said(&output));
+    let stubs = systemctl_stubs("active");
+    let output = stubs.run_action("service", json!({ "name": "nginx", "reload": true }), false, &["reload"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     let mark = std::fs::read_to_string(stubs.dir.path().join("run/reloaded/nginx.service")).unwrap();
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let words: Vec<&str> = mark.split_whitespace().collect();
@@ -290,19 +291,19 @@ fn a_reload_leaves_its_mark() {
 
 #[test]
 fn a_stop_only_stops() {
-    let stubs = systemd("active");
-    stubs.act(
+    let stubs = systemctl_stubs("active");
+    stubs.run_action(
         "service",
         json!({ "name": "a.timer", "state": "stopped", "enabled": false }),
         false,
         &["state", "enabled"],
     );
-    assert_eq!(stubs.calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
+    assert_eq!(stubs.logged_calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
 }
 
 const SCRATCH: &str = "tmpfs /none tmpfs size=1m 0 0";
 
-fn scratch(stubs: &CommandStubs) -> Value {
+fn scratch_mount(stubs: &CommandStubs) -> Value {
     let path = stubs.dir.path().join("point");
     json!({ "path": path, "source": "tmpfs", "fstype": "tmpfs", "options": ["size=1m"] })
 }
@@ -311,9 +312,9 @@ fn scratch(stubs: &CommandStubs) -> Value {
 fn a_mount_that_fails_leaves_fstab_as_it_was() {
     let stubs = CommandStubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
     std::fs::write(stubs.dir.path().join("fstab"), SCRATCH).unwrap();
-    let output = stubs.act("mount", scratch(&stubs), false, &["mounted", "fstab entry"]);
+    let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted", "fstab entry"]);
     assert!(!output.status.success());
-    let said = said(&output);
+    let said = stderr_text(&output);
     assert!(said.contains("wrong fs type, bad option\nforge: cannot mount tmpfs at "), "{said}");
     assert!(said.ends_with("(exit status 32): fstab is left as it was\n"), "{said}");
     assert_eq!(std::fs::read_to_string(stubs.dir.path().join("fstab")).unwrap(), SCRATCH);
@@ -322,32 +323,32 @@ fn a_mount_that_fails_leaves_fstab_as_it_was() {
 #[test]
 fn what_is_mounted_is_remounted_and_the_entry_stays() {
     let stubs = CommandStubs::new(&[("mount", ""), ("systemctl", "")]);
-    let output = stubs.act("mount", scratch(&stubs), false, &["mounted options"]);
-    assert!(output.status.success(), "{}", said(&output));
+    let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted options"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     let point = stubs.dir.path().join("point");
-    assert_eq!(stubs.calls(&[]), [format!("mount -o remount,size=1m -- {}", point.display())]);
+    assert_eq!(stubs.logged_calls(&[]), [format!("mount -o remount,size=1m -- {}", point.display())]);
 }
 
 #[test]
 fn modules_are_loaded_with_modprobe_and_unloaded_alone() {
     let stubs = CommandStubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
     let module = |loaded: bool| json!({ "name": "dummy-x", "loaded": loaded });
-    assert!(stubs.act("kernel_module", module(true), false, &["loaded"]).status.success());
-    let output = stubs.act("kernel_module", module(false), false, &["loaded"]);
+    assert!(stubs.run_action("kernel_module", module(true), false, &["loaded"]).status.success());
+    let output = stubs.run_action("kernel_module", module(false), false, &["loaded"]);
     assert!(!output.status.success());
-    assert_eq!(said(&output), "Module dummy_x is in use\nforge: cannot unload module dummy_x\n");
-    assert_eq!(stubs.calls(&[]), ["modprobe -- dummy_x", "rmmod -- dummy_x"]);
+    assert_eq!(stderr_text(&output), "Module dummy_x is in use\nforge: cannot unload module dummy_x\n");
+    assert_eq!(stubs.logged_calls(&[]), ["modprobe -- dummy_x", "rmmod -- dummy_x"]);
 }
 
 #[test]
 fn a_calendar_is_judged_before_anything_is_written() {
     let stubs = CommandStubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
     let timer = json!({ "name": "job", "command": "true", "calendar": "dayly" });
-    let output = stubs.act("timer", timer, false, &["service content", "timer content", "state"]);
+    let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
     assert!(!output.status.success());
     let text = "forge: systemd does not understand the calendar 'dayly': nothing was written\n";
-    assert_eq!(said(&output), text);
-    assert_eq!(stubs.calls(&[]), ["systemd-analyze calendar -- dayly"]);
+    assert_eq!(stderr_text(&output), text);
+    assert_eq!(stubs.logged_calls(&[]), ["systemd-analyze calendar -- dayly"]);
 }
 
 #[test]
@@ -357,6 +358,6 @@ fn a_calendar_that_never_comes_is_refused() {
         ("systemctl", ""),
     ]);
     let timer = json!({ "name": "job", "command": "true", "calendar": "2020-01-01" });
-    let output = stubs.act("timer", timer, false, &["service content", "timer content", "state"]);
-    assert_eq!(said(&output), "forge: the calendar '2020-01-01' never comes again: nothing was written\n");
+    let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
+    assert_eq!(stderr_text(&output), "forge: the calendar '2020-01-01' never comes again: nothing was written\n");
 }

@@ -61,7 +61,7 @@ pub(crate) fn unit_name(name: &str) -> String {
 
 impl EarlierStepEffects {
     /// Reports whether an earlier step provides `thing`, or a package that may provide it.
-    pub fn will_bring(&self, thing: &ProvidedItem) -> bool {
+    pub fn will_provide(&self, thing: &ProvidedItem) -> bool {
         self.will_exist.iter().any(|brought| match (brought, thing) {
             (ProvidedItem::Package(_), _) => true,
             (ProvidedItem::Unit(a), ProvidedItem::Unit(b)) => unit_name(a) == unit_name(b),
@@ -71,12 +71,12 @@ impl EarlierStepEffects {
 }
 
 /// Reports whether `predicted` provides `thing`.
-pub(super) fn brought(predicted: Option<&EarlierStepEffects>, thing: &ProvidedItem) -> bool {
-    predicted.is_some_and(|p| p.will_bring(thing))
+pub(super) fn will_be_provided(predicted: Option<&EarlierStepEffects>, thing: &ProvidedItem) -> bool {
+    predicted.is_some_and(|p| p.will_provide(thing))
 }
 
 /// Returns `a`, `a and b`, or `a, b and c`.
-pub(super) fn join<T: AsRef<str>>(words: &[T]) -> String {
+pub(super) fn join_words<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
         [] => String::new(),
@@ -86,22 +86,22 @@ pub(super) fn join<T: AsRef<str>>(words: &[T]) -> String {
 }
 
 /// Returns each of `words` in backticks, joined.
-pub(super) fn ticked<T: AsRef<str>>(words: &[T]) -> String {
-    join(&words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>())
+pub(super) fn join_quoted<T: AsRef<str>>(words: &[T]) -> String {
+    join_words(&words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>())
 }
 
 /// Returns the lowercase hex SHA-256 of `bytes`.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    crate::model::hex(&Sha256::digest(bytes))
+    crate::model::to_hex(&Sha256::digest(bytes))
 }
 
 /// Returns permission bits as four octal digits.
-pub(super) fn octal(mode: u32) -> String {
+pub(super) fn format_mode(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
 /// Returns the parent directory of `path`, `None` for the root.
-pub(super) fn parent(path: &str) -> Option<&str> {
+pub(super) fn parent_path(path: &str) -> Option<&str> {
     match path.rsplit_once('/') {
         Some((_, "")) | None => None,
         Some(("", _)) => Some("/"),
@@ -110,29 +110,31 @@ pub(super) fn parent(path: &str) -> Option<&str> {
 }
 
 /// The field for the owner of a file.
-pub(super) const OWNER: FieldSpec = FieldSpec::optional("owner", FieldType::Name, "Name of the owner. Default `root`.");
+pub(super) const OWNER_FIELD: FieldSpec =
+    FieldSpec::optional("owner", FieldType::Name, "Name of the owner. Default `root`.");
 /// The field for the group of a file.
-pub(super) const GROUP: FieldSpec = FieldSpec::optional("group", FieldType::Name, "Name of the group. Default `root`.");
+pub(super) const GROUP_FIELD: FieldSpec =
+    FieldSpec::optional("group", FieldType::Name, "Name of the group. Default `root`.");
 
 /// Returns owner and group of a file, by default `root`.
-pub(super) fn owner_and_group(fields: &super::FieldValues) -> Result<(String, String), Diag> {
-    let (owner, group) = (fields.text("owner").unwrap_or("root"), fields.text("group").unwrap_or("root"));
-    account_name("owner", owner)?;
-    account_name("group", group)?;
+pub(super) fn parse_owner_and_group(fields: &super::FieldValues) -> Result<(String, String), Diag> {
+    let (owner, group) = (fields.get_text("owner").unwrap_or("root"), fields.get_text("group").unwrap_or("root"));
+    check_account_name("owner", owner)?;
+    check_account_name("group", group)?;
     Ok((owner.to_owned(), group.to_owned()))
 }
 
 /// Returns the `path` of a file.
-pub(super) fn file_path(fields: &super::FieldValues) -> Result<String, Diag> {
-    match required(fields, "path")? {
+pub(super) fn require_file_path(fields: &super::FieldValues) -> Result<String, Diag> {
+    match required_text(fields, "path")? {
         "/" => Err(bad_value("`/` is not a file")),
         path => Ok(path.to_owned()),
     }
 }
 
 /// Rejects secrets in kinds whose files or status every account on the host can read.
-pub(super) fn refuse_secrets(kind: &str, fields: &super::FieldValues, hint: &str) -> Result<(), Diag> {
-    let held = fields.0.iter().find(|(_, value)| SecretStore::mentions(&value.to_string()));
+pub(super) fn reject_secrets(kind: &str, fields: &super::FieldValues, hint: &str) -> Result<(), Diag> {
+    let held = fields.0.iter().find(|(_, value)| SecretStore::has_placeholder(&value.to_string()));
     held.map_or(Ok(()), |(name, _)| {
         let message = format!("`{name}` of a `{kind}` contains a secret, and every account on the host can read it");
         Err(bad_value(message).hint(hint))
@@ -145,12 +147,12 @@ pub(super) fn bad_value(message: impl Into<String>) -> Diag {
 }
 
 /// Returns the text of a required field. The checker has verified that it exists; otherwise this is an error.
-pub(super) fn required<'a>(fields: &'a super::FieldValues, name: &str) -> Result<&'a str, Diag> {
-    fields.text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is required")))
+pub(super) fn required_text<'a>(fields: &'a super::FieldValues, name: &str) -> Result<&'a str, Diag> {
+    fields.get_text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is required")))
 }
 
 /// Rejects a name that chown, usermod or similar tools would not treat as a single name.
-pub(super) fn account_name(field: &str, name: &str) -> Result<(), Diag> {
+pub(super) fn check_account_name(field: &str, name: &str) -> Result<(), Diag> {
     if name.contains(':') {
         return Err(bad_value(format!("`{field}` contains `:`, which separates owner and group")));
     }
@@ -166,10 +168,10 @@ mod tests {
 
     #[test]
     fn lists_read_like_sentences() {
-        assert_eq!(join::<&str>(&[]), "");
-        assert_eq!(join(&["a"]), "a");
-        assert_eq!(join(&["a", "b"]), "a and b");
-        assert_eq!(ticked(&["a", "b", "c"]), "`a`, `b` and `c`");
+        assert_eq!(join_words::<&str>(&[]), "");
+        assert_eq!(join_words(&["a"]), "a");
+        assert_eq!(join_words(&["a", "b"]), "a and b");
+        assert_eq!(join_quoted(&["a", "b", "c"]), "`a`, `b` and `c`");
     }
 
     #[test]
@@ -182,18 +184,18 @@ mod tests {
 
     #[test]
     fn parents() {
-        assert_eq!(parent("/etc/motd"), Some("/etc"));
-        assert_eq!(parent("/etc"), Some("/"));
-        assert_eq!(parent("/"), None);
+        assert_eq!(parent_path("/etc/motd"), Some("/etc"));
+        assert_eq!(parent_path("/etc"), Some("/"));
+        assert_eq!(parent_path("/"), None);
     }
 
     #[test]
     fn owners_are_names() {
-        assert_eq!(account_name("owner", "0").unwrap_err().message, "`owner` is a number, not a name");
+        assert_eq!(check_account_name("owner", "0").unwrap_err().message, "`owner` is a number, not a name");
         assert_eq!(
-            account_name("owner", "a:b").unwrap_err().message,
+            check_account_name("owner", "a:b").unwrap_err().message,
             "`owner` contains `:`, which separates owner and group"
         );
-        assert!(account_name("owner", "www-data").is_ok());
+        assert!(check_account_name("owner", "www-data").is_ok());
     }
 }

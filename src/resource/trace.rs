@@ -23,5 +23,5 @@ pub fn leave_trace(path: &str, action: ShellFragment) -> ShellFragment {
         .code(" && : > ")
         .word(path)
         .code(") || exit 1\n")
-        .then(action)
+        .append_fragment(action)
 }

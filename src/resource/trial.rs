@@ -2,10 +2,10 @@
 
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "tests run programs and read their own files")]
 
-use super::cases::{RUN, fields};
-use super::{Assessment, AssessmentContext, Resource, kind};
+use super::cases::{RUN, checked_fields};
+use super::{Assessment, AssessmentContext, Resource, find_kind};
 use crate::model::{SecretStore, StepVerdict, Value};
-use crate::probe::{Observation, Probe, compile, parse};
+use crate::probe::{Observation, Probe, compile_probes, parse_output};
 use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
@@ -48,11 +48,11 @@ impl ActionTrial {
     }
 
     fn build(&self, name: &str, written: &Value, absent: bool) -> Box<dyn Resource> {
-        let kind = kind(name).unwrap();
-        (kind.build)(&fields(kind.fields, written), absent).unwrap()
+        let kind = find_kind(name).unwrap();
+        (kind.build)(&checked_fields(kind.fields, written), absent).unwrap()
     }
 
-    fn send(&self, shell: &str, text: &str) -> Output {
+    fn run_text(&self, shell: &str, text: &str) -> Output {
         let text = self.moved.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
         let mut command = match &self.inside {
             None => Command::new(shell),
@@ -67,47 +67,47 @@ impl ActionTrial {
         child.wait_with_output().unwrap()
     }
 
-    fn script(&self, shell: &str, script: &ShellScript) -> Output {
-        self.send(shell, script.text(&self.secrets).unwrap().expose_secret())
+    fn run_script(&self, shell: &str, script: &ShellScript) -> Output {
+        self.run_text(shell, script.render_text(&self.secrets).unwrap().expose_secret())
     }
 
-    fn act(&self, shell: &str, body: ShellFragment) -> Output {
-        self.script(shell, &ShellScript { body, token: ScriptToken::new(TOKEN), limit: Duration::from_secs(30) })
+    fn run_action(&self, shell: &str, body: ShellFragment) -> Output {
+        self.run_script(shell, &ShellScript { body, token: ScriptToken::new(TOKEN), limit: Duration::from_secs(30) })
     }
 
-    fn ask(&self, probes: Vec<Probe>) -> Observation {
+    fn run_probes(&self, probes: Vec<Probe>) -> Observation {
         let probes: BTreeSet<Probe> = probes.into_iter().collect();
-        let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), None);
-        let output = self.script("dash", &compiled.script);
-        parse(&compiled, &output.stdout, None).unwrap()
+        let compiled = compile_probes(&probes, &[], ScriptToken::new(TOKEN), None);
+        let output = self.run_script("dash", &compiled.script);
+        parse_output(&compiled, &output.stdout, None).unwrap()
     }
 
     fn context(&self) -> AssessmentContext<'_> {
         AssessmentContext { run: RUN, secrets: Some(&self.secrets), ..AssessmentContext::default() }
     }
 
-    fn judge(&self, resource: &dyn Resource) -> Assessment {
-        resource.judge(&self.ask(resource.probes()), &self.context())
+    fn assess_resource(&self, resource: &dyn Resource) -> Assessment {
+        resource.assess(&self.run_probes(resource.probes()), &self.context())
     }
 
     /// Applies the changes and returns the output of the action.
-    fn change(&self, shell: &str, resource: &dyn Resource) -> Output {
-        let judgement = self.judge(resource);
+    fn apply_change(&self, shell: &str, resource: &dyn Resource) -> Output {
+        let judgement = self.assess_resource(resource);
         assert_eq!(judgement.verdict, StepVerdict::Change, "{}", judgement.reason.raw());
-        self.act(shell, resource.act(&judgement, &self.context()).body)
+        self.run_action(shell, resource.render_action(&judgement, &self.context()).body)
     }
 
     /// Applies a change and asserts that no change remains; returns the reason of the no-op.
     fn converge(&self, shell: &str, resource: &dyn Resource) -> String {
-        let output = self.change(shell, resource);
+        let output = self.apply_change(shell, resource);
         assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
-        let again = self.judge(resource);
+        let again = self.assess_resource(resource);
         assert_eq!(again.verdict, StepVerdict::Ok, "{}: {:?}", again.reason.raw(), again.changes);
         again.reason.raw().to_owned()
     }
 
-    fn refused(&self, shell: &str, resource: &dyn Resource) -> String {
-        let output = self.change(shell, resource);
+    fn failed_change_message(&self, shell: &str, resource: &dyn Resource) -> String {
+        let output = self.apply_change(shell, resource);
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
@@ -124,7 +124,7 @@ fn is_root() -> bool {
     root
 }
 
-fn mode(path: &str) -> u32 {
+fn file_mode(path: &str) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
@@ -140,12 +140,12 @@ fn a_file_with_a_nasty_name_and_body() {
         let file = trial.build("file", &written, false);
         assert_eq!(trial.converge(shell, file.as_ref()), "content, owner and mode match");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), NASTY);
-        assert_eq!(mode(&path), 0o4750);
+        assert_eq!(file_mode(&path), 0o4750);
         std::fs::write(&path, "drifted").unwrap();
         trial.converge(shell, file.as_ref());
         let kept = format!("{}/backups/{RUN}{path}", trial.path("forge-state"));
         assert_eq!(std::fs::read_to_string(&kept).unwrap(), "drifted");
-        assert_eq!(mode(&trial.path("forge-state")), 0o700);
+        assert_eq!(file_mode(&trial.path("forge-state")), 0o700);
         let gone = trial.build("file", &written, true);
         trial.converge(shell, gone.as_ref());
         assert!(!Path::new(&path).exists());
@@ -211,7 +211,7 @@ fn a_candidate_that_is_not_valid_leaves_the_old_file() {
         let build = |content: &str| {
             trial.build("file", &json!({ "path": path, "content": content, "validate": validate }), false)
         };
-        let said = trial.refused(shell, build("nonsense").as_ref());
+        let said = trial.failed_change_message(shell, build("nonsense").as_ref());
         assert_eq!(
             said,
             format!("bad\nforge: the new body of {path} is not valid (exit status 3): the file was left as it was\n")
@@ -263,7 +263,7 @@ fn directories_come_and_go() {
         assert_eq!(trial.converge(shell, directory.as_ref()), "owner and mode match");
         std::fs::write(format!("{path}/.hidden"), "").unwrap();
         let gone = trial.build("directory", &written, true);
-        assert_eq!(trial.judge(gone.as_ref()).reason.raw(), format!("`{path}` is not empty"));
+        assert_eq!(trial.assess_resource(gone.as_ref()).reason.raw(), format!("`{path}` is not empty"));
         let tree = trial.build("directory", &json!({ "path": path, "recursive": true }), true);
         trial.converge(shell, tree.as_ref());
         trial.converge(shell, directory.as_ref());
@@ -291,7 +291,7 @@ fn commands_are_checked_run_and_checked_again() {
         assert_eq!(trial.converge(shell, command.as_ref()), "check and verify report the desired state");
         let body = std::fs::read_to_string(trial.path("out")).unwrap();
         assert!(body.starts_with("it's $secret nobody /"), "{body}");
-        assert_eq!(mode(&trial.path("out")), 0o644);
+        assert_eq!(file_mode(&trial.path("out")), 0o644);
         trial.converge(shell, trial.build("command", &written, true).as_ref());
     }
 }
@@ -303,12 +303,12 @@ fn a_command_fails_with_its_own_status_or_at_its_limit() {
     }
     let trial = ActionTrial::new();
     let failing = trial.build("command", &json!({ "check": "false", "apply": "exit 7" }), false);
-    assert_eq!(trial.change("dash", failing.as_ref()).status.code(), Some(7));
+    assert_eq!(trial.apply_change("dash", failing.as_ref()).status.code(), Some(7));
     let hanging = json!({ "check": "false", "apply": "sleep 60", "timeout": "1s" });
-    let said = trial.refused("dash", trial.build("command", &hanging, false).as_ref());
+    let said = trial.failed_change_message("dash", trial.build("command", &hanging, false).as_ref());
     assert_eq!(said, "forge: the command was stopped after 1 s\n");
     let stranger = json!({ "creates": "/nonexistent", "apply": "true", "user": "no-such-user" });
-    let said = trial.refused("dash", trial.build("command", &stranger, false).as_ref());
+    let said = trial.failed_change_message("dash", trial.build("command", &stranger, false).as_ref());
     assert_eq!(said, "forge: user no-such-user does not exist\n");
 }
 
@@ -318,7 +318,7 @@ fn with_own_etc() -> Option<ActionTrial> {
     let etc = trial.path("etc");
     let copied = Command::new("cp").args(["-a", "/etc", &etc]).status().is_ok_and(|s| s.success());
     trial.inside = Some(format!("mount --bind '{etc}' /etc && mount -t tmpfs tmpfs /var/log || exit 1"));
-    let works = copied && trial.send("sh", "exit 0\n").status.success();
+    let works = copied && trial.run_text("sh", "exit 0\n").status.success();
     if !works {
         eprintln!("skipped: no mount namespaces here");
     }
@@ -365,10 +365,10 @@ fn a_group_that_went_with_its_account_is_gone() {
     trial.converge("dash", trial.build("group", &group, false).as_ref());
     trial.converge("dash", trial.build("user", &account, false).as_ref());
     let gone = trial.build("group", &group, true);
-    let judged = gone.judge(&trial.ask(gone.probes()), &trial.context());
+    let judged = gone.assess(&trial.run_probes(gone.probes()), &trial.context());
     assert_eq!(judged.verdict, StepVerdict::Change);
     trial.converge("dash", trial.build("user", &account, true).as_ref());
-    let acted = trial.act("dash", gone.act(&judged, &trial.context()).body);
+    let acted = trial.run_action("dash", gone.render_action(&judged, &trial.context()).body);
     assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
 }
 
@@ -393,7 +393,7 @@ fn a_unit_is_verified_under_its_own_name() {
             Default::default(),
             Value::Null,
         );
-        trial.act("dash", unit.act(&fresh, &trial.context()).body)
+        trial.run_action("dash", unit.render_action(&fresh, &trial.context()).body)
     };
     let refused = act(build("/nonexistent/program").as_ref());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -414,7 +414,7 @@ fn with_fstab(text: Option<&str>) -> (ActionTrial, String) {
     (trial, path)
 }
 
-fn entry(trial: &ActionTrial, absent: bool) -> Box<dyn Resource> {
+fn fstab_resource(trial: &ActionTrial, absent: bool) -> Box<dyn Resource> {
     let written = json!({
         "path": "/no/such/mount point", "source": "LABEL=a b", "fstype": "ext4", "options": ["noauto"], "state": "fstab",
     });
@@ -434,12 +434,12 @@ fn fstab_is_edited_line_by_line() {
         let (trial, path) =
             with_fstab(Some(&format!("{old}{around}/dev/y /no/such/mount\\040point xfs\n{old}/dev/sdb1 none swap")));
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
-        trial.converge(shell, entry(&trial, false).as_ref());
+        trial.converge(shell, fstab_resource(&trial, false).as_ref());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{ENTRY}{around}/dev/sdb1 none swap\n"));
-        assert_eq!(mode(&path), 0o640);
-        trial.converge(shell, entry(&trial, true).as_ref());
+        assert_eq!(file_mode(&path), 0o640);
+        trial.converge(shell, fstab_resource(&trial, true).as_ref());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{around}/dev/sdb1 none swap\n"));
-        trial.converge(shell, entry(&trial, false).as_ref());
+        trial.converge(shell, fstab_resource(&trial, false).as_ref());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{around}/dev/sdb1 none swap\n{ENTRY}"));
     }
 }
@@ -450,8 +450,8 @@ fn a_missing_fstab_is_made() {
         return;
     }
     let (trial, path) = with_fstab(None);
-    trial.converge("dash", entry(&trial, false).as_ref());
-    assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), mode(&path)), (ENTRY, 0o644));
+    trial.converge("dash", fstab_resource(&trial, false).as_ref());
+    assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), file_mode(&path)), (ENTRY, 0o644));
 }
 
 #[test]
@@ -460,10 +460,10 @@ fn an_entry_that_changed_meanwhile_is_left() {
         return;
     }
     let (trial, path) = with_fstab(Some("/dev/x /no/such/mount\\040point ext4\n"));
-    let resource = entry(&trial, false);
-    let judgement = trial.judge(resource.as_ref());
+    let resource = fstab_resource(&trial, false);
+    let judgement = trial.assess_resource(resource.as_ref());
     std::fs::write(&path, "/dev/z /no/such/mount\\040point ext4\n").unwrap();
-    let output = trial.act("dash", resource.act(&judgement, &trial.context()).body);
+    let output = trial.run_action("dash", resource.render_action(&judgement, &trial.context()).body);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.starts_with("forge: fstab changed meanwhile\n"), "{said}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "/dev/z /no/such/mount\\040point ext4\n");

@@ -1,8 +1,8 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
-use super::body::{FileBody, FileTarget, bare};
+use super::body::{FileBody, FileTarget, path_probe};
 use super::shell;
-use super::support::{bad_value, refuse_secrets, required, unit_name, unit_state};
+use super::support::{bad_value, reject_secrets, required_text, unit_name, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -60,7 +60,7 @@ pub(super) const SECRET_HINT: &str =
     "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
 
 /// Directory of the administrator's units.
-const UNITS: &str = "/etc/systemd/system";
+const UNITS_FOLDER: &str = "/etc/systemd/system";
 
 #[derive(Debug)]
 pub(super) struct UnitResource {
@@ -72,42 +72,42 @@ pub(super) struct UnitResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, SECRET_HINT)?;
-    let name = unit_name(required(fields, "name")?);
-    let (path, content) = match (fields.text("content"), fields.table("drop_in")) {
+    reject_secrets(KIND.name, fields, SECRET_HINT)?;
+    let name = unit_name(required_text(fields, "name")?);
+    let (path, content) = match (fields.get_text("content"), fields.get_table("drop_in")) {
         (Some(_), Some(_)) => {
             return Err(Diag::error(Code::Exclusive, "`content` and `drop_in` exclude each other"));
         }
-        (Some(content), None) => (format!("{UNITS}/{name}"), content),
-        (None, Some(table)) => drop_in(&name, table)?,
-        (None, None) if absent => (format!("{UNITS}/{name}"), ""),
+        (Some(content), None) => (format!("{UNITS_FOLDER}/{name}"), content),
+        (None, Some(table)) => parse_drop_in(&name, table)?,
+        (None, None) if absent => (format!("{UNITS_FOLDER}/{name}"), ""),
         (None, None) => return Err(Diag::error(Code::MissingKey, "`content` or `drop_in` is required")),
     };
     let target =
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
-    let drop_in = fields.has("drop_in");
-    Ok(Box::new(UnitResource { name, target, drop_in, backup: fields.bool("backup").unwrap_or(true), absent }))
+    let drop_in = fields.contains("drop_in");
+    Ok(Box::new(UnitResource { name, target, drop_in, backup: fields.get_bool("backup").unwrap_or(true), absent }))
 }
 
-fn drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
+fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
     let text = |key: &str| table.get(key).and_then(Value::as_str);
     let name = text("name").ok_or_else(|| Diag::error(Code::MissingKey, "`drop_in` needs `name`"))?;
     let name = name.strip_suffix(".conf").unwrap_or(name);
     if name.is_empty() || name.starts_with('.') {
         return Err(bad_value(format!("`{name}` is not a valid drop-in name: systemd ignores hidden files")));
     }
-    Ok((format!("{UNITS}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
+    Ok((format!("{UNITS_FOLDER}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
 }
 
 /// Reports whether an input's path is a unit or a drop-in.
-pub(super) fn is_unit(path: &str) -> bool {
-    path.strip_prefix(UNITS).is_some_and(|rest| rest.starts_with('/'))
+pub(super) fn is_unit_path(path: &str) -> bool {
+    path.strip_prefix(UNITS_FOLDER).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl UnitResource {
     /// Builds a whole unit; `name` has its type.
-    pub fn whole(name: &str, content: &str, absent: bool) -> Self {
-        let path = format!("{UNITS}/{name}");
+    pub fn new_whole(name: &str, content: &str, absent: bool) -> Self {
+        let path = format!("{UNITS_FOLDER}/{name}");
         let target =
             FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
         Self { name: name.to_owned(), target, drop_in: false, backup: true, absent }
@@ -127,7 +127,7 @@ impl UnitResource {
     }
 
     /// Adds the need for a daemon-reload to a judgement of the file.
-    fn with_manager(&self, file: Assessment, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    fn add_manager_state(&self, file: Assessment, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         if self.is_template() || !matches!(file.verdict, StepVerdict::Ok | StepVerdict::Change) {
             return Ok(file);
         }
@@ -146,20 +146,21 @@ impl UnitResource {
         })
     }
 
-    fn judge_file(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_file(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
-            true => self.target.judge_absent(seen),
-            false => self.target.judge(seen, cx, self.drop_in),
+            true => self.target.assess_absent(seen),
+            false => self.target.assess(seen, cx, self.drop_in),
         }
     }
 
-    fn write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
+    fn render_write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
         let target = &self.target;
         let folder = match self.drop_in {
-            true => shell::close(shell::private().word(&target.path).code(FOLDER)).code("[ $? -eq 0 ] &&\n"),
+            true => shell::close_action(shell::open_private_action().word(&target.path).code(FOLDER))
+                .code("[ $? -eq 0 ] &&\n"),
             false => ShellFragment::new(),
         };
-        folder.then(target.write(cx, self.backup, if self.drop_in { "" } else { VERIFY }))
+        folder.append_fragment(target.render_write(cx, self.backup, if self.drop_in { "" } else { VERIFY }))
     }
 }
 
@@ -176,7 +177,7 @@ systemd-analyze verify --man=no "$FORGE_FILE""#;
 const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 "#;
 
-const FOLDER_GONE: &str = r#"
+const REMOVE_EMPTY_FOLDER: &str = r#"
 rmdir --ignore-fail-on-non-empty -- "${1%/*}"
 "#;
 
@@ -193,14 +194,14 @@ impl Resource for UnitResource {
 
     fn title(&self) -> String {
         match self.drop_in {
-            true => self.target.path.trim_start_matches(UNITS).trim_start_matches('/').to_owned(),
+            true => self.target.path.trim_start_matches(UNITS_FOLDER).trim_start_matches('/').to_owned(),
             false => self.name.clone(),
         }
     }
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes = match (self.absent, self.drop_in) {
-            (true, _) => vec![bare(&self.target.path)],
+            (true, _) => vec![path_probe(&self.target.path)],
             (false, true) => vec![self.target.probe()],
             (false, false) => self.target.probes(),
         };
@@ -210,37 +211,37 @@ impl Resource for UnitResource {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = self.judge_file(seen, cx);
-        self.with_manager(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let file = self.assess_file(seen, cx);
+        self.add_manager_state(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let only_reload = judgement.changes.iter().all(|c| c.attribute == "daemon-reload");
         let files = match (self.absent, only_reload) {
             (_, true) => ShellFragment::new().code(":\n"),
             (true, _) => {
                 let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
                 match self.drop_in {
-                    true => removed
-                        .code("[ $? -eq 0 ] &&\n")
-                        .then(shell::close(shell::private().word(&self.target.path).code(FOLDER_GONE))),
+                    true => removed.code("[ $? -eq 0 ] &&\n").append_fragment(shell::close_action(
+                        shell::open_private_action().word(&self.target.path).code(REMOVE_EMPTY_FOLDER),
+                    )),
                     false => removed,
                 }
             }
-            (false, _) => self.write(cx),
+            (false, _) => self.render_write(cx),
         };
         Action { body: files.code(RELOAD), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.target.path, "absent": true }),
-            false => self.target.desired(),
+            false => self.target.desired_value(),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         match (self.absent, self.drop_in) {
             (true, _) => Vec::new(),
             (false, true) => vec![ProvidedItem::Path(self.target.path.clone())],
@@ -248,11 +249,11 @@ impl Resource for UnitResource {
         }
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
     }
 }
@@ -261,7 +262,7 @@ impl Resource for UnitResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
@@ -271,16 +272,16 @@ mod tests {
         let secret = secrets.insert("key", "hunter2".to_owned().into()).0;
         let content = json!(format!("[Service]\nEnvironment=KEY={secret}\n"));
         let why = |field| format!("`{field}` of a `unit` contains a secret, and every account on the host can read it");
-        assert_eq!(refused(&[("name", json!("a")), ("content", content.clone())]), why("content"));
+        assert_eq!(build_error(&[("name", json!("a")), ("content", content.clone())]), why("content"));
         let drop_in = json!({ "name": "b", "content": content });
-        assert_eq!(refused(&[("name", json!("a")), ("drop_in", drop_in)]), why("drop_in"));
+        assert_eq!(build_error(&[("name", json!("a")), ("drop_in", drop_in)]), why("drop_in"));
     }
 
     #[test]
     fn exactly_one_body() {
-        assert_eq!(refused(&[("name", json!("a"))]), "`content` or `drop_in` is required");
+        assert_eq!(build_error(&[("name", json!("a"))]), "`content` or `drop_in` is required");
         assert_eq!(
-            refused(&[
+            build_error(&[
                 ("name", json!("a")),
                 ("content", json!("")),
                 ("drop_in", json!({ "name": "b", "content": "" }))
@@ -288,7 +289,7 @@ mod tests {
             "`content` and `drop_in` exclude each other"
         );
         assert_eq!(
-            refused(&[("name", json!("a")), ("drop_in", json!({ "name": ".b", "content": "" }))]),
+            build_error(&[("name", json!("a")), ("drop_in", json!({ "name": ".b", "content": "" }))]),
             "`.b` is not a valid drop-in name: systemd ignores hidden files"
         );
     }

@@ -1,7 +1,7 @@
 //! `user`: an account on the host.
 
-use super::shell::PATIENT;
-use super::support::{account_name, bad_value, required, user_state};
+use super::shell::RETRY_FUNCTION;
+use super::support::{bad_value, check_account_name, required_text, user_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
@@ -75,38 +75,38 @@ struct UserResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?.to_owned();
-    account_name("name", &name)?;
+    let name = required_text(fields, "name")?.to_owned();
+    check_account_name("name", &name)?;
     if absent && name == "root" {
         return Err(bad_value("`root` is never removed"));
     }
-    let group = fields.text("group").map(str::to_owned);
-    let groups = fields.texts("groups").map(|groups| sorted(groups, group.as_deref()));
-    group.iter().chain(groups.iter().flatten()).try_for_each(|group| account_name("group", group))?;
-    let comment = fields.text("comment").map(str::to_owned);
+    let group = fields.get_text("group").map(str::to_owned);
+    let groups = fields.get_text_list("groups").map(|groups| sort_groups(groups, group.as_deref()));
+    group.iter().chain(groups.iter().flatten()).try_for_each(|group| check_account_name("group", group))?;
+    let comment = fields.get_text("comment").map(str::to_owned);
     if comment.as_ref().is_some_and(|c| c.contains(':')) {
         return Err(bad_value("`comment` contains `:`, which separates the fields of an account"));
     }
-    let system = fields.bool("system").unwrap_or(false);
+    let system = fields.get_bool("system").unwrap_or(false);
     Ok(Box::new(UserResource {
         name,
-        uid: fields.int("uid").and_then(|uid| uid.try_into().ok()),
+        uid: fields.get_int("uid").and_then(|uid| uid.try_into().ok()),
         group,
         groups,
-        append: fields.bool("append").unwrap_or(false),
-        home: fields.text("home").map(str::to_owned),
-        shell: fields.text("shell").map(str::to_owned),
+        append: fields.get_bool("append").unwrap_or(false),
+        home: fields.get_text("home").map(str::to_owned),
+        shell: fields.get_text("shell").map(str::to_owned),
         comment,
         system,
-        create_home: fields.bool("create_home").unwrap_or(!system),
-        locked: fields.bool("locked"),
-        remove_home: fields.bool("remove_home").unwrap_or(false),
+        create_home: fields.get_bool("create_home").unwrap_or(!system),
+        locked: fields.get_bool("locked"),
+        remove_home: fields.get_bool("remove_home").unwrap_or(false),
         absent,
     }))
 }
 
 /// Returns the sorted supplementary groups without the primary group.
-fn sorted(mut groups: Vec<String>, primary: Option<&str>) -> Vec<String> {
+fn sort_groups(mut groups: Vec<String>, primary: Option<&str>) -> Vec<String> {
     groups.retain(|group| Some(group.as_str()) != primary);
     groups.sort();
     groups.dedup();
@@ -118,7 +118,7 @@ impl UserResource {
         Probe::User { name: self.name.clone() }
     }
 
-    fn judge_removal(&self, state: &UserState) -> Assessment {
+    fn assess_removal(&self, state: &UserState) -> Assessment {
         match state {
             UserState::Absent => Assessment::ok("the account does not exist", json!({ "user": null })),
             UserState::Present(info) => {
@@ -131,7 +131,7 @@ impl UserResource {
         }
     }
 
-    fn judge_creation(&self) -> Assessment {
+    fn assess_missing(&self) -> Assessment {
         let mut changes = vec![AttributeChange::new("user", None, Some(&self.name))];
         let uid = self.uid.map(|uid| uid.to_string());
         let groups = self.groups.as_ref().map(|groups| groups.join(", "));
@@ -149,51 +149,51 @@ impl UserResource {
         Assessment::change("the account does not exist", changes, DisruptionClass::D0, json!({ "user": null }))
     }
 
-    fn compare(&self, info: &UserInfo) -> Result<Assessment, UnansweredReason> {
+    fn assess_existing(&self, info: &UserInfo) -> Result<Assessment, UnansweredReason> {
         let mut table = UserComparison::default();
-        table.text("uid", self.uid.map(|uid| uid.to_string()), &info.uid.to_string());
-        table.text("group", self.group.clone(), &info.group);
+        table.compare_text("uid", self.uid.map(|uid| uid.to_string()), &info.uid.to_string());
+        table.compare_text("group", self.group.clone(), &info.group);
         self.compare_groups(info, &mut table);
-        table.text("home", self.home.clone(), &info.home);
-        table.text("shell", self.shell.clone(), &info.shell);
-        table.text("comment", self.comment.clone(), info.gecos.raw());
+        table.compare_text("home", self.home.clone(), &info.home);
+        table.compare_text("shell", self.shell.clone(), &info.shell);
+        table.compare_text("comment", self.comment.clone(), info.gecos.raw());
         if let Some(locked) = self.locked {
             let found =
                 info.locked.ok_or_else(|| UnansweredReason::new("whether the password is locked could not be read"))?;
             let word = |locked: bool| if locked { "locked" } else { "not locked" };
-            table.text("password", Some(word(locked).to_owned()), word(found));
+            table.compare_text("password", Some(word(locked).to_owned()), word(found));
         }
-        Ok(table.judgement())
+        Ok(table.into_assessment())
     }
 
     fn compare_groups(&self, info: &UserInfo, table: &mut UserComparison) {
         let Some(groups) = &self.groups else { return };
-        let found = sorted(info.groups.clone(), Some(&info.group));
-        let wanted = sorted(groups.clone(), self.group.is_none().then_some(info.group.as_str()));
+        let found = sort_groups(info.groups.clone(), Some(&info.group));
+        let wanted = sort_groups(groups.clone(), self.group.is_none().then_some(info.group.as_str()));
         let wanted = match self.append {
-            true => sorted(wanted.into_iter().chain(found.clone()).collect(), None),
+            true => sort_groups(wanted.into_iter().chain(found.clone()).collect(), None),
             false => wanted,
         };
-        table.text("groups", Some(wanted.join(", ")), &found.join(", "));
+        table.compare_text("groups", Some(wanted.join(", ")), &found.join(", "));
     }
 
-    fn action(&self, judgement: &Assessment) -> ShellFragment {
-        let opened = shell::usual()
+    fn render_script(&self, judgement: &Assessment) -> ShellFragment {
+        let opened = shell::open_action()
             .word(&self.name)
             .word(self.group.as_deref().unwrap_or(&self.name))
             .code("\nname=$1 group=$2")
-            .code(PATIENT);
+            .code(RETRY_FUNCTION);
         let creates = judgement.changes.iter().any(|c| c.attribute == "user");
-        shell::close(match (self.absent, creates) {
+        shell::close_action(match (self.absent, creates) {
             (true, _) => opened.code(if self.remove_home { REMOVE_WITH_HOME } else { REMOVE }),
-            (false, true) => self.create(opened),
-            (false, false) => self.modify(opened, judgement),
+            (false, true) => self.render_creation(opened),
+            (false, false) => self.render_modification(opened, judgement),
         })
     }
 
-    fn create(&self, action: ShellFragment) -> ShellFragment {
+    fn render_creation(&self, action: ShellFragment) -> ShellFragment {
         let no_groups = self.groups.as_ref().is_none_or(Vec::is_empty);
-        let action = self.attributes(action.code(OWN_GROUP), |attribute| attribute != "groups" || !no_groups);
+        let action = self.append_options(action.code(OWN_GROUP), |attribute| attribute != "groups" || !no_groups);
         let action = if self.system { action.code(" --system") } else { action };
         let action = action.code(if self.create_home { " --create-home" } else { " --no-create-home" });
         let action = action.code(" \"$@\" -- \"$name\" || exit 1\n");
@@ -201,11 +201,11 @@ impl UserResource {
         if self.locked == Some(false) { action.code(UNLOCK) } else { action }
     }
 
-    fn modify(&self, action: ShellFragment, judgement: &Assessment) -> ShellFragment {
+    fn render_modification(&self, action: ShellFragment, judgement: &Assessment) -> ShellFragment {
         let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
         let mut action = action;
         if judgement.changes.iter().any(|c| c.attribute != "password") {
-            action = self.attributes(action.code("patient usermod"), differs);
+            action = self.append_options(action.code("patient usermod"), differs);
             if differs("group") {
                 action = action.code(" --gid \"$group\"");
             }
@@ -222,7 +222,7 @@ impl UserResource {
     }
 
     /// Appends the common options of `useradd` and `usermod`.
-    fn attributes(&self, action: ShellFragment, admits: impl Fn(&str) -> bool) -> ShellFragment {
+    fn append_options(&self, action: ShellFragment, admits: impl Fn(&str) -> bool) -> ShellFragment {
         let mut action = action;
         if let Some(uid) = self.uid.filter(|_| admits("uid")) {
             action = action.code(" -u").number(uid.into());
@@ -253,7 +253,7 @@ struct UserComparison {
 }
 
 impl UserComparison {
-    fn text(&mut self, attribute: &'static str, wanted: Option<String>, found: &str) {
+    fn compare_text(&mut self, attribute: &'static str, wanted: Option<String>, found: &str) {
         let Some(wanted) = wanted else { return };
         self.names.push(attribute);
         self.basis.insert(attribute.to_owned(), json!(found));
@@ -262,12 +262,12 @@ impl UserComparison {
         }
     }
 
-    fn judgement(self) -> Assessment {
+    fn into_assessment(self) -> Assessment {
         let basis = json!({ "user": self.basis });
         if self.changes.is_empty() {
-            return Assessment::ok(settled(&self.names), basis);
+            return Assessment::ok(describe_unchanged(&self.names), basis);
         }
-        let mut reason = super::body::differ(&self.changes);
+        let mut reason = super::body::describe_differences(&self.changes);
         let renumbered = self.changes.iter().any(|c| c.attribute == "uid");
         if renumbered {
             reason.push_str("; running processes and files outside home keep the old uid");
@@ -282,11 +282,11 @@ impl UserComparison {
 }
 
 /// Returns the reason of a step without changes.
-fn settled(compared: &[&str]) -> String {
+fn describe_unchanged(compared: &[&str]) -> String {
     match compared {
         [] => "the account exists".to_owned(),
         [one] if !one.ends_with('s') => format!("the account exists, {one} matches"),
-        several => format!("the account exists, {} match", super::support::join(several)),
+        several => format!("the account exists, {} match", super::support::join_words(several)),
     }
 }
 
@@ -325,20 +325,20 @@ impl Resource for UserResource {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
-            (true, state) => Ok(self.judge_removal(state)),
-            (false, UserState::Absent) => Ok(self.judge_creation()),
-            (false, UserState::Present(info)) => self.compare(info),
+            (true, state) => Ok(self.assess_removal(state)),
+            (false, UserState::Absent) => Ok(self.assess_missing()),
+            (false, UserState::Present(info)) => self.assess_existing(info),
         });
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(judgement), long: false, explain: EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         if self.absent {
             return json!({ "name": self.name, "absent": true });
         }
@@ -348,7 +348,7 @@ impl Resource for UserResource {
         })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::User(self.name.clone())).into_iter().collect()
     }
 }
@@ -357,25 +357,25 @@ impl Resource for UserResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err().message
     }
 
     #[test]
     fn names_that_would_break_the_account_files_are_refused() {
-        assert_eq!(refused(&[("name", json!("root"))], true), "`root` is never removed");
+        assert_eq!(build_error(&[("name", json!("root"))], true), "`root` is never removed");
         assert_eq!(
-            refused(&[("name", json!("a")), ("comment", json!("x:y"))], false),
+            build_error(&[("name", json!("a")), ("comment", json!("x:y"))], false),
             "`comment` contains `:`, which separates the fields of an account"
         );
         assert_eq!(
-            refused(&[("name", json!("a")), ("groups", json!(["b:c"]))], false),
+            build_error(&[("name", json!("a")), ("groups", json!(["b:c"]))], false),
             "`group` contains `:`, which separates owner and group"
         );
     }
 
     #[test]
     fn the_primary_group_is_no_supplementary_one() {
-        assert_eq!(sorted(vec!["b".into(), "a".into(), "b".into(), "p".into()], Some("p")), ["a", "b"]);
+        assert_eq!(sort_groups(vec!["b".into(), "a".into(), "b".into(), "p".into()], Some("p")), ["a", "b"]);
     }
 }

@@ -1,7 +1,7 @@
 //! `wait_for`: waits for a condition that the run itself does not cause.
 
-use super::body::bare;
-use super::support::{bad_value, output, path_state, ticked, unit_name, unit_state};
+use super::body::path_probe;
+use super::support::{bad_value, join_quoted, output, path_state, unit_name, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
@@ -52,7 +52,7 @@ const FIELDS: &[FieldSpec] = &[
 const TIMEOUT: i64 = 300;
 const INTERVAL: i64 = 2;
 /// Timeout of one check in seconds.
-const LOOK: u64 = 10;
+const CHECK_LIMIT_S: u64 = 10;
 /// Maximum script length in bytes. Linux limits one argument to 128 KiB; the rest is for revealed secrets.
 const SCRIPT_CAP: usize = 98_304;
 
@@ -74,16 +74,16 @@ enum WaitCondition {
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     const WHATS: [&str; 4] = ["port", "path", "unit", "command"];
-    let given: Vec<&str> = WHATS.into_iter().filter(|name| fields.has(name)).collect();
+    let given: Vec<&str> = WHATS.into_iter().filter(|name| fields.contains(name)).collect();
     let what = match given.as_slice() {
-        [] => return Err(Diag::error(Code::MissingKey, format!("exactly one of {} is required", ticked(&WHATS)))),
-        [_] => what(fields)?,
-        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", ticked(more)))),
+        [] => return Err(Diag::error(Code::MissingKey, format!("exactly one of {} is required", join_quoted(&WHATS)))),
+        [_] => parse_condition(fields)?,
+        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", join_quoted(more)))),
     };
-    if fields.has("host") && !fields.has("port") {
+    if fields.contains("host") && !fields.contains("port") {
         return Err(bad_value("`host` requires `port`"));
     }
-    let seconds = |name: &str, default: i64| fields.int(name).unwrap_or(default).unsigned_abs();
+    let seconds = |name: &str, default: i64| fields.get_int(name).unwrap_or(default).unsigned_abs();
     let (timeout, interval) = (seconds("timeout", TIMEOUT), seconds("interval", INTERVAL).max(1));
     if timeout == 0 {
         return Err(bad_value("`timeout` must be greater than zero"));
@@ -91,19 +91,20 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     Ok(Box::new(WaitForResource { what, timeout, interval, absent }))
 }
 
-fn what(fields: &FieldValues) -> Result<WaitCondition, Diag> {
-    let host = fields.text("host").unwrap_or("127.0.0.1");
+fn parse_condition(fields: &FieldValues) -> Result<WaitCondition, Diag> {
+    let host = fields.get_text("host").unwrap_or("127.0.0.1");
     if host.is_empty() || host.contains(['/', ' ']) {
         return Err(bad_value(format!("`{host}` is not a valid host"))
             .hint("use an address or a name; declare the port in `port`"));
     }
-    let port = fields.int("port").map(|port| WaitCondition::Port { host: host.to_owned(), port: port.unsigned_abs() });
-    let path = || fields.text("path").map(|path| WaitCondition::Path(path.to_owned()));
-    let unit = || fields.text("unit").map(|unit| WaitCondition::Unit(unit_name(unit)));
+    let port =
+        fields.get_int("port").map(|port| WaitCondition::Port { host: host.to_owned(), port: port.unsigned_abs() });
+    let path = || fields.get_text("path").map(|path| WaitCondition::Path(path.to_owned()));
+    let unit = || fields.get_text("unit").map(|unit| WaitCondition::Unit(unit_name(unit)));
     if let Some(what) = port.or_else(path).or_else(unit) {
         return Ok(what);
     }
-    let command = fields.text("command").unwrap_or_default();
+    let command = fields.get_text("command").unwrap_or_default();
     match (command.trim().is_empty(), command.len() <= SCRIPT_CAP) {
         (true, _) => Err(bad_value("`command` is empty")),
         (_, false) => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes"))),
@@ -120,10 +121,10 @@ struct WaitObservation {
 impl WaitCondition {
     fn probe(&self) -> Probe {
         match self {
-            Self::Path(path) => bare(path),
+            Self::Path(path) => path_probe(path),
             Self::Unit(name) => Probe::Unit { name: name.clone() },
-            Self::Command(script) => check("command of a wait", script, Vec::new()),
-            Self::Port { host, port } => check(
+            Self::Command(script) => check_probe("command of a wait", script, Vec::new()),
+            Self::Port { host, port } => check_probe(
                 &format!("port {port} of {host}"),
                 PORT,
                 vec![("wait_host".to_owned(), host.clone()), ("wait_port".to_owned(), port.to_string())],
@@ -131,7 +132,7 @@ impl WaitCondition {
         }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Port { host, port } => format!("port {port} of {host}"),
             Self::Path(path) => path.clone(),
@@ -140,7 +141,7 @@ impl WaitCondition {
         }
     }
 
-    fn look(&self, seen: &Observation) -> Result<WaitObservation, UnansweredReason> {
+    fn evaluate(&self, seen: &Observation) -> Result<WaitObservation, UnansweredReason> {
         let probe = self.probe();
         let found = |holds: bool, what: String| Ok(WaitObservation { holds, what });
         match self {
@@ -156,7 +157,7 @@ impl WaitCondition {
                     (_, state) => found(false, format!("`{name}` is {state}")),
                 }
             }
-            Self::Port { .. } => port(output(seen, &probe)?, &self.words()),
+            Self::Port { .. } => interpret_port_check(output(seen, &probe)?, &self.describe()),
             Self::Command(_) => match output(seen, &probe)?.status {
                 0 => found(true, "the command exited with 0".to_owned()),
                 status => found(false, format!("the command exited with {status}")),
@@ -166,7 +167,7 @@ impl WaitCondition {
 }
 
 /// Parses the message of bash, `connect: Connection refused`; status 124 is the timeout of one attempt.
-fn port(output: &ProbeOutput, words: &str) -> Result<WaitObservation, UnansweredReason> {
+fn interpret_port_check(output: &ProbeOutput, words: &str) -> Result<WaitObservation, UnansweredReason> {
     let said = output.stderr.raw().lines().find_map(|line| line.rsplit_once(": ")).map(|(_, why)| why.to_lowercase());
     let what = match output.status {
         0 => format!("{words} is open"),
@@ -178,12 +179,24 @@ fn port(output: &ProbeOutput, words: &str) -> Result<WaitObservation, Unanswered
     Ok(WaitObservation { holds: output.status == 0, what })
 }
 
-fn check(id: &str, script: &str, env: Vec<(String, String)>) -> Probe {
-    Probe::Check { id: id.to_owned(), script: script.to_owned(), user: None, cwd: None, env, timeout_s: Some(LOOK) }
+fn check_probe(id: &str, script: &str, env: Vec<(String, String)>) -> Probe {
+    Probe::Check {
+        id: id.to_owned(),
+        script: script.to_owned(),
+        user: None,
+        cwd: None,
+        env,
+        timeout_s: Some(CHECK_LIMIT_S),
+    }
 }
 
 fn first_line(script: &str) -> String {
-    SecretStore::mask(script).lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command").to_owned()
+    SecretStore::mask_placeholders(script)
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or("command")
+        .to_owned()
 }
 
 /// Tries to connect once. Host and port are passed in the environment and are never evaluated as code.
@@ -202,20 +215,20 @@ done
 "#;
 
 impl WaitForResource {
-    fn action(&self) -> ShellFragment {
-        let opened = shell::usual().number(self.timeout).number(self.interval);
+    fn render_script(&self) -> ShellFragment {
+        let opened = shell::open_action().number(self.timeout).number(self.interval);
         let action = match &self.what {
             WaitCondition::Path(path) => opened.word(path).code(PATH_LOOK),
             WaitCondition::Unit(name) => opened.word(name).code(UNIT_LOOK),
             WaitCondition::Port { host, port } => {
-                opened.word(host).number(*port).word(self.what.words()).code(PORT_LOOK)
+                opened.word(host).number(*port).word(self.what.describe()).code(PORT_LOOK)
             }
-            WaitCondition::Command(script) => opened.word(script).number(LOOK).code(COMMAND_LOOK),
+            WaitCondition::Command(script) => opened.word(script).number(CHECK_LIMIT_S).code(COMMAND_LOOK),
         };
-        shell::close(action.code(WAIT))
+        shell::close_action(action.code(WAIT))
     }
 
-    fn judge_found(&self, found: WaitObservation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_observed(&self, found: WaitObservation, cx: &AssessmentContext<'_>) -> Assessment {
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         // The observation differs from check to check, so it is not part of the basis.
         let basis = json!({ "holds": found.holds });
@@ -223,20 +236,20 @@ impl WaitForResource {
             (true, None) => Assessment::ok(found.what, basis),
             (true, Some(step)) => {
                 let reason = format!("{}; checked again after `{step}`", found.what);
-                self.wait(reason, &found.what, basis).predicted()
+                self.wait_assessment(reason, &found.what, basis).mark_predicted()
             }
-            (false, None) => self.wait(found.what.clone(), &found.what, basis),
-            (false, Some(_)) => self.wait(found.what.clone(), &found.what, basis).predicted(),
+            (false, None) => self.wait_assessment(found.what.clone(), &found.what, basis),
+            (false, Some(_)) => self.wait_assessment(found.what.clone(), &found.what, basis).mark_predicted(),
         }
     }
 
-    fn judge_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
         let reason = format!("cannot be checked before `{step}` runs: {}", unknown.why);
-        self.wait(reason, "not known yet", json!({ "holds": null })).predicted()
+        self.wait_assessment(reason, "not known yet", json!({ "holds": null })).mark_predicted()
     }
 
-    fn wait(&self, reason: String, from: &str, basis: Value) -> Assessment {
+    fn wait_assessment(&self, reason: String, from: &str, basis: Value) -> Assessment {
         let to = format!("ready, within {} s", self.timeout);
         Assessment::change(
             reason,
@@ -303,28 +316,28 @@ impl Resource for WaitForResource {
     }
 
     fn title(&self) -> String {
-        self.what.words()
+        self.what.describe()
     }
 
     fn probes(&self) -> Vec<Probe> {
         if self.absent { Vec::new() } else { vec![self.what.probe()] }
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             return Assessment::ok("nothing to remove", Value::Null);
         }
-        match self.what.look(seen) {
-            Ok(found) => self.judge_found(found, cx),
-            Err(unknown) => self.judge_unknown(&unknown, cx),
+        match self.what.evaluate(seen) {
+            Ok(found) => self.assess_observed(found, cx),
+            Err(unknown) => self.assess_unknown(&unknown, cx),
         }
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(), long: true, explain: EXPLAIN }
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(), long: true, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let what = match &self.what {
             WaitCondition::Port { host, port } => json!({ "host": host, "port": port }),
             WaitCondition::Path(path) => json!({ "path": path }),
@@ -335,7 +348,7 @@ impl Resource for WaitForResource {
     }
 
     /// The path or unit exists after the wait.
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         match &self.what {
             WaitCondition::Path(path) if !self.absent => vec![ProvidedItem::Path(path.clone())],
             WaitCondition::Unit(name) if !self.absent => vec![ProvidedItem::Unit(name.clone())],
@@ -344,7 +357,7 @@ impl Resource for WaitForResource {
     }
 
     /// Claims nothing: several steps may wait for the same condition.
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }
@@ -353,18 +366,18 @@ impl Resource for WaitForResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
     fn exactly_one_thing_is_waited_for() {
-        assert_eq!(refused(&[]), "exactly one of `port`, `path`, `unit` and `command` is required");
-        assert_eq!(refused(&[("port", json!(1)), ("path", json!("/a"))]), "`port` and `path` exclude each other");
-        assert_eq!(refused(&[("path", json!("/a")), ("host", json!("a"))]), "`host` requires `port`");
-        assert_eq!(refused(&[("command", json!(" "))]), "`command` is empty");
-        assert_eq!(refused(&[("port", json!(1)), ("host", json!("a/b"))]), "`a/b` is not a valid host");
+        assert_eq!(build_error(&[]), "exactly one of `port`, `path`, `unit` and `command` is required");
+        assert_eq!(build_error(&[("port", json!(1)), ("path", json!("/a"))]), "`port` and `path` exclude each other");
+        assert_eq!(build_error(&[("path", json!("/a")), ("host", json!("a"))]), "`host` requires `port`");
+        assert_eq!(build_error(&[("command", json!(" "))]), "`command` is empty");
+        assert_eq!(build_error(&[("port", json!(1)), ("host", json!("a/b"))]), "`a/b` is not a valid host");
         let none = [("path", json!("/a")), ("timeout", json!(0))];
-        assert_eq!(refused(&none), "`timeout` must be greater than zero");
+        assert_eq!(build_error(&none), "`timeout` must be greater than zero");
     }
 }

@@ -36,7 +36,7 @@ impl ShellScript {
     ///
     /// # Errors
     /// A word contains a NUL byte.
-    pub fn text(&self, secrets: &SecretStore) -> Result<SecretString, FragmentError> {
+    pub fn render_text(&self, secrets: &SecretStore) -> Result<SecretString, FragmentError> {
         let body = self.body.render(secrets)?;
         let token = self.token.as_str();
         Ok(SecretString::from(format!(

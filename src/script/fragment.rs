@@ -56,13 +56,13 @@ impl ShellFragment {
     }
 
     /// Appends another fragment unchanged.
-    pub fn then(mut self, other: ShellFragment) -> Self {
+    pub fn append_fragment(mut self, other: ShellFragment) -> Self {
         self.parts.extend(other.parts);
         self
     }
 
     /// Appends another fragment as one single-quoted word (for `sh -c` and for bodies written to a file).
-    pub fn nested(mut self, other: ShellFragment) -> Self {
+    pub fn nested_word(mut self, other: ShellFragment) -> Self {
         self.parts.push(FragmentPart::Nested(other));
         self
     }
@@ -72,25 +72,25 @@ impl ShellFragment {
     }
 
     /// Returns the size of its text in bytes, before secrets are replaced. An upper bound for nested fragments.
-    pub fn size(&self) -> usize {
+    pub fn rendered_size(&self) -> usize {
         let word = |text: &str| text.len() + 3 * text.matches('\'').count() + 3;
         let one = |part: &FragmentPart| match part {
             FragmentPart::Code(code) => code.len(),
             FragmentPart::Word(text) => word(text),
             FragmentPart::Data(bytes) => bytes.len().div_ceil(3) * 4 + 3,
             // Each quote becomes four bytes, and there are at most as many quotes as bytes.
-            FragmentPart::Nested(inner) => 4 * inner.size() + 3,
+            FragmentPart::Nested(inner) => 4 * inner.rendered_size() + 3,
         };
         self.parts.iter().map(one).sum()
     }
 
     /// Reports whether it contains a secret.
-    pub fn is_secret(&self) -> bool {
+    pub fn has_secret(&self) -> bool {
         self.parts.iter().any(|part| match part {
             FragmentPart::Code(_) => false,
-            FragmentPart::Word(word) => SecretStore::mentions(word),
-            FragmentPart::Data(bytes) => std::str::from_utf8(bytes).is_ok_and(SecretStore::mentions),
-            FragmentPart::Nested(inner) => inner.is_secret(),
+            FragmentPart::Word(word) => SecretStore::has_placeholder(word),
+            FragmentPart::Data(bytes) => std::str::from_utf8(bytes).is_ok_and(SecretStore::has_placeholder),
+            FragmentPart::Nested(inner) => inner.has_secret(),
         })
     }
 
@@ -103,8 +103,8 @@ impl ShellFragment {
         for part in &self.parts {
             match part {
                 FragmentPart::Code(code) => out.push_str(code),
-                FragmentPart::Word(word) => push_word(&mut out, secrets.reveal(word).expose_secret())?,
-                FragmentPart::Data(bytes) => push_word(&mut out, &encode(bytes, secrets))?,
+                FragmentPart::Word(word) => push_word(&mut out, secrets.reveal_placeholders(word).expose_secret())?,
+                FragmentPart::Data(bytes) => push_word(&mut out, &encode_base64(bytes, secrets))?,
                 FragmentPart::Nested(inner) => push_word(&mut out, inner.render(secrets)?.expose_secret())?,
             }
         }
@@ -112,10 +112,10 @@ impl ShellFragment {
     }
 }
 
-fn encode(bytes: &[u8], secrets: &SecretStore) -> String {
+fn encode_base64(bytes: &[u8], secrets: &SecretStore) -> String {
     let engine = base64::engine::general_purpose::STANDARD;
     match std::str::from_utf8(bytes) {
-        Ok(text) => engine.encode(secrets.reveal(text).expose_secret()),
+        Ok(text) => engine.encode(secrets.reveal_placeholders(text).expose_secret()),
         Err(_) => engine.encode(bytes),
     }
 }

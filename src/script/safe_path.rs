@@ -15,7 +15,7 @@
 ///
 /// One `stat` covers all parts of a path that other users cannot change; `walk` goes through the rest part by part. The
 /// shell's own `pwd` is not used: bash derives it from the name, which another user may have replaced by then.
-pub const ENTER: &str = r#"
+pub const ENTER_DIRECTORY: &str = r#"
 owned() { [ "$1" = 0 ] || [ "$1" = "$me" ]; }
 # Sets `open` from owner and raw mode of a directory: whether other users can place entries in it.
 above() {
@@ -108,7 +108,7 @@ holders() {
 /// Requires [`ENTER`], and `path`, `dir`, `name` and `run` of an entry in the entered directory. `stage` creates the
 /// box and enters it: the future content of the path is then `./$name`, the path itself `../$name`. No other user can
 /// move the box to another directory, since that requires write access to the box.
-pub const STAGE: &str = r#"
+pub const STAGE_IN_BOX: &str = r#"
 # Succeeds if the working directory is a box of this account in the entered directory, and no link led here.
 boxed() {
   set -- $(stat -c '%u %f %d:%i' -- . .. "../$1" 2>/dev/null)
@@ -152,7 +152,7 @@ pin() {
 
 /// Requires [`ENTER`]. `trusted FILE` enters the directory of a file that root is about to run or install, and fails if
 /// another user could change or replace the file between the check of its digest and its use.
-pub const TRUSTED: &str = r#"
+pub const REQUIRE_TRUSTED_FILE: &str = r#"
 trusted() {
   enter "${1%/*}"
   set -- "$1" $(stat -c '%u %f' -- "./${1##*/}" 2>/dev/null)
@@ -176,7 +176,7 @@ trusted() {
 ///   not respond, unless the directory is sticky.
 /// - `require_fixed_source SOURCE` does the same for the source of a mount, if that is a path and not a device; for the
 ///   directory of a bind mount, it checks the whole path.
-pub const FIXED: &str = r#"
+pub const REQUIRE_FIXED_NAME: &str = r#"
 require_fixed_name() {
   enter "${1%/*}"
   last=${1##*/}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SHELLS: [&str; 3] = ["sh", "dash", "bash"];
 
-fn run(shell: &str, text: &[u8]) -> Vec<u8> {
+fn run_shell(shell: &str, text: &[u8]) -> Vec<u8> {
     let mut child = Command::new(shell)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -22,13 +22,13 @@ fn run(shell: &str, text: &[u8]) -> Vec<u8> {
     child.wait_with_output().expect("the shell ends").stdout
 }
 
-fn script(body: ShellFragment) -> Result<String, FragmentError> {
+fn render_script(body: ShellFragment) -> Result<String, FragmentError> {
     let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
     let script = ShellScript { body, token, limit: Duration::from_secs(1) };
-    script.text(&SecretStore::default()).map(|text| text.expose_secret().to_owned())
+    script.render_text(&SecretStore::default()).map(|text| text.expose_secret().to_owned())
 }
 
-fn print(value: &str) -> ShellFragment {
+fn print_fragment(value: &str) -> ShellFragment {
     ShellFragment::new().code("printf %s").word(value)
 }
 
@@ -36,12 +36,12 @@ fn print(value: &str) -> ShellFragment {
 fn a_script_cut_at_any_byte_runs_nothing() {
     let body = ShellFragment::new()
         .code("echo ran\nif :; then echo ran; fi\ncase x in x) echo ran ;; esac\n")
-        .then(print("}\nforge_main\necho ran\n"));
-    let text = script(body).expect("no NUL");
+        .append_fragment(print_fragment("}\nforge_main\necho ran\n"));
+    let text = render_script(body).expect("no NUL");
     for shell in ["dash", "bash"] {
-        assert!(!run(shell, text.as_bytes()).is_empty(), "the whole script runs");
+        assert!(!run_shell(shell, text.as_bytes()).is_empty(), "the whole script runs");
         for end in 0..text.len() {
-            let out = run(shell, &text.as_bytes()[..end]);
+            let out = run_shell(shell, &text.as_bytes()[..end]);
             assert_eq!(String::from_utf8_lossy(&out), "", "{shell} ran {:?}", &text[..end]);
         }
     }
@@ -78,7 +78,7 @@ fn hostile_values_arrive_as_they_are() {
     let body = values.iter().fold(ShellFragment::new().code("printf '%s\\n--\\n'"), |body, value| body.word(*value));
     let expected: String = values.iter().map(|value| format!("{value}\n--\n")).collect();
     for shell in SHELLS {
-        let out = run(shell, script(body.clone()).expect("no NUL").as_bytes());
+        let out = run_shell(shell, render_script(body.clone()).expect("no NUL").as_bytes());
         assert_eq!(String::from_utf8_lossy(&out), expected, "{shell}");
     }
 }
@@ -86,19 +86,24 @@ fn hostile_values_arrive_as_they_are() {
 #[test]
 fn nested_values_and_data_arrive_as_they_are() {
     let value = "a'b\\'\n$(x)\u{1b}";
-    let nested = ShellFragment::new().code("sh -c").nested(ShellFragment::new().code("sh -c").nested(print(value)));
+    let nested = ShellFragment::new()
+        .code("sh -c")
+        .nested_word(ShellFragment::new().code("sh -c").nested_word(print_fragment(value)));
     let data = ShellFragment::new().code("printf %s").data(b"\0\xff'\n".to_vec()).code(" | base64 -d");
     for shell in SHELLS {
-        assert_eq!(run(shell, script(nested.clone()).expect("no NUL").as_bytes()), value.as_bytes());
-        assert_eq!(run(shell, script(data.clone()).expect("no NUL").as_bytes()), b"\0\xff'\n");
+        assert_eq!(run_shell(shell, render_script(nested.clone()).expect("no NUL").as_bytes()), value.as_bytes());
+        assert_eq!(run_shell(shell, render_script(data.clone()).expect("no NUL").as_bytes()), b"\0\xff'\n");
     }
 }
 
 #[test]
 fn a_nul_byte_is_refused_at_any_depth() {
-    assert_eq!(script(print("a\0b")), Err(FragmentError::Nul));
-    assert_eq!(script(ShellFragment::new().code("sh -c").nested(print("\0"))), Err(FragmentError::Nul));
-    assert!(script(ShellFragment::new().code("printf %s").data(vec![0])).is_ok(), "data is encoded");
+    assert_eq!(render_script(print_fragment("a\0b")), Err(FragmentError::Nul));
+    assert_eq!(
+        render_script(ShellFragment::new().code("sh -c").nested_word(print_fragment("\0"))),
+        Err(FragmentError::Nul)
+    );
+    assert!(render_script(ShellFragment::new().code("printf %s").data(vec![0])).is_ok(), "data is encoded");
 }
 
 proptest! {
@@ -107,9 +112,9 @@ proptest! {
     #[test]
     fn any_value_arrives_in_every_shell(value in "[^\0]{0,60}", hostile in "['\"\\\\$`(){};&|<>\n\r\t !*?~#%\u{1b}\u{202e}-]{0,40}") {
         for value in [value, hostile] {
-            let text = script(print(&value)).expect("no NUL");
+            let text = render_script(print_fragment(&value)).expect("no NUL");
             for shell in SHELLS {
-                let out = run(shell, text.as_bytes());
+                let out = run_shell(shell, text.as_bytes());
                 prop_assert_eq!(&out, value.as_bytes());
             }
         }
@@ -117,10 +122,10 @@ proptest! {
 
     #[test]
     fn any_script_cut_anywhere_runs_nothing(value in "['\"\\\\$(){};\na-c ]{0,40}", at in any::<prop::sample::Index>()) {
-        let text = script(ShellFragment::new().code("echo ran; printf %s").word(value)).expect("no NUL");
+        let text = render_script(ShellFragment::new().code("echo ran; printf %s").word(value)).expect("no NUL");
         let bytes = &text.as_bytes()[..at.index(text.len())];
         for shell in SHELLS {
-            prop_assert_eq!(run(shell, bytes), b"");
+            prop_assert_eq!(run_shell(shell, bytes), b"");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 /// The file with the last run that each recipient was notified of.
-const TOLD: &str = "told.json";
+const NOTIFIED_FILE: &str = "told.json";
 
 /// The history of one cluster's drift.
 #[derive(Clone, Debug)]
@@ -37,14 +37,14 @@ impl NotifyLock {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn remember<T: Serialize>(&self, told: &T) -> Result<(), StoreError> {
-        self.log.replace(TOLD, told)
+    pub fn save_notified<T: Serialize>(&self, told: &T) -> Result<(), StoreError> {
+        self.log.replace_file(NOTIFIED_FILE, told)
     }
 }
 
 impl StateStore {
     /// Returns the history of the cluster's drift.
-    pub fn drift(&self) -> DriftLog {
+    pub fn drift_log(&self) -> DriftLog {
         DriftLog { path: self.root().join("drift") }
     }
 }
@@ -58,10 +58,10 @@ impl DriftLog {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn turn(&self) -> Result<DriftLogLock<'_>, StoreError> {
+    pub fn lock_for_append(&self) -> Result<DriftLogLock<'_>, StoreError> {
         let failed = |source| StoreError { path: self.path.clone(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(failed)?;
-        let lock = open(&self.path.join(".lock")).map_err(failed)?;
+        let lock = open_for_append(&self.path.join(".lock")).map_err(failed)?;
         lock.lock().map_err(failed)?;
         Ok(DriftLogLock { log: self, _lock: lock })
     }
@@ -71,9 +71,9 @@ impl DriftLog {
     ///
     /// # Errors
     /// The folder or a file exists and cannot be read.
-    pub fn lines(&self, days: Option<usize>) -> Result<Vec<String>, StoreError> {
+    pub fn read_lines(&self, days: Option<usize>) -> Result<Vec<String>, StoreError> {
         let failed = |source| StoreError { path: self.path.clone(), source };
-        let files = self.files().map_err(failed)?;
+        let files = self.list_files().map_err(failed)?;
         let first = days.map_or(0, |days| files.len().saturating_sub(days));
         let mut lines = Vec::new();
         for file in &files[first..] {
@@ -87,15 +87,15 @@ impl DriftLog {
     ///
     /// # Errors
     /// The file exists and cannot be read.
-    pub fn told(&self) -> Result<Option<String>, StoreError> {
-        self.text(TOLD)
+    pub fn read_notified(&self) -> Result<Option<String>, StoreError> {
+        self.read_file(NOTIFIED_FILE)
     }
 
     /// Returns the text of another file in the folder; `None` if it does not exist.
     ///
     /// # Errors
     /// The file exists and cannot be read.
-    pub fn text(&self, name: &str) -> Result<Option<String>, StoreError> {
+    pub fn read_file(&self, name: &str) -> Result<Option<String>, StoreError> {
         let path = self.path.join(name);
         match fs_err::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
@@ -108,14 +108,14 @@ impl DriftLog {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn telling(&self) -> Result<NotifyLock, StoreError> {
+    pub fn lock_for_notify(&self) -> Result<NotifyLock, StoreError> {
         let failed = |source| StoreError { path: self.path.clone(), source };
-        let lock = open(&self.path.join(".telling")).map_err(failed)?;
+        let lock = open_for_append(&self.path.join(".telling")).map_err(failed)?;
         lock.lock().map_err(failed)?;
         Ok(NotifyLock { log: self.clone(), _lock: lock })
     }
 
-    fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
+    fn replace_file<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
         let path = self.path.join(name);
         let failed = |source: std::io::Error| StoreError { path: path.clone(), source };
         let text = serde_json::to_string(value).map_err(|error| failed(error.into()))?;
@@ -126,7 +126,7 @@ impl DriftLog {
     }
 
     /// Returns the names of the files, oldest first.
-    fn files(&self) -> std::io::Result<Vec<String>> {
+    fn list_files(&self) -> std::io::Result<Vec<String>> {
         let entries = match self.path.read_dir_utf8() {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -135,7 +135,7 @@ impl DriftLog {
         let mut files = Vec::new();
         for entry in entries {
             let name = entry?.file_name().to_owned();
-            if day(&name).is_some() {
+            if parse_day(&name).is_some() {
                 files.push(name);
             }
         }
@@ -145,22 +145,22 @@ impl DriftLog {
 }
 
 /// Returns the day of a history file.
-fn day(name: &str) -> Option<&str> {
+fn parse_day(name: &str) -> Option<&str> {
     let day = name.strip_suffix(".ndjson")?;
     day.parse::<jiff::civil::Date>().is_ok().then_some(day)
 }
 
-fn open(path: &Utf8Path) -> std::io::Result<File> {
+fn open_for_append(path: &Utf8Path) -> std::io::Result<File> {
     std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
 }
 
 impl DriftLogLock<'_> {
     /// Returns whether an entry of `today` (`2026-11-21`) would be the first of its file.
-    pub fn begins(&self, today: &str) -> bool {
-        !self.file(today).metadata().is_ok_and(|about| about.len() > 0)
+    pub fn is_first_of_day(&self, today: &str) -> bool {
+        !self.file_path(today).metadata().is_ok_and(|about| about.len() > 0)
     }
 
-    fn file(&self, today: &str) -> Utf8PathBuf {
+    fn file_path(&self, today: &str) -> Utf8PathBuf {
         self.log.path.join(format!("{today}.ndjson"))
     }
 
@@ -168,11 +168,11 @@ impl DriftLogLock<'_> {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn append(&self, today: &str, line: &str) -> Result<(), StoreError> {
-        let path = self.file(today);
+    pub fn append_line(&self, today: &str, line: &str) -> Result<(), StoreError> {
+        let path = self.file_path(today);
         let failed = |source| StoreError { path: path.clone(), source };
-        let mut file = open(&path).map_err(failed)?;
-        let cut = is_cut(&mut file).map_err(failed)?;
+        let mut file = open_for_append(&path).map_err(failed)?;
+        let cut = ends_mid_line(&mut file).map_err(failed)?;
         let text = format!("{}{line}\n", if cut { "\n" } else { "" });
         file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(failed)
     }
@@ -181,18 +181,18 @@ impl DriftLogLock<'_> {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
-        self.log.replace(name, value)
+    pub fn replace_file<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
+        self.log.replace_file(name, value)
     }
 
     /// Removes files of days before `oldest` (`2026-08-23`).
     ///
     /// # Errors
     /// The folder cannot be read, or a file cannot be removed.
-    pub fn forget(&self, oldest: &str) -> Result<(), StoreError> {
+    pub fn remove_older(&self, oldest: &str) -> Result<(), StoreError> {
         let failed = |source| StoreError { path: self.log.path.clone(), source };
-        for name in self.log.files().map_err(failed)? {
-            if day(&name).is_some_and(|day| day < oldest) {
+        for name in self.log.list_files().map_err(failed)? {
+            if parse_day(&name).is_some_and(|day| day < oldest) {
                 fs_err::remove_file(self.log.path.join(name)).map_err(failed)?;
             }
         }
@@ -201,7 +201,7 @@ impl DriftLogLock<'_> {
 }
 
 /// Returns whether a file ends in the middle of a line.
-fn is_cut(file: &mut File) -> std::io::Result<bool> {
+fn ends_mid_line(file: &mut File) -> std::io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(false);
     }
@@ -215,56 +215,56 @@ fn is_cut(file: &mut File) -> std::io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn log(dir: &tempfile::TempDir) -> DriftLog {
-        StateStore::new(Utf8Path::from_path(dir.path()).unwrap(), "c").drift()
+    fn open_test_log(dir: &tempfile::TempDir) -> DriftLog {
+        StateStore::new(Utf8Path::from_path(dir.path()).unwrap(), "c").drift_log()
     }
 
     #[test]
     fn lines_come_back_in_order_and_old_days_go() {
         let dir = tempfile::tempdir().unwrap();
-        let log = log(&dir);
-        assert_eq!(log.lines(None).unwrap(), [""; 0]);
-        let turn = log.turn().unwrap();
-        assert!(turn.begins("2026-11-20"));
+        let log = open_test_log(&dir);
+        assert_eq!(log.read_lines(None).unwrap(), [""; 0]);
+        let turn = log.lock_for_append().unwrap();
+        assert!(turn.is_first_of_day("2026-11-20"));
         for (day, line) in [("2026-11-20", "a"), ("2026-11-20", "b"), ("2026-11-21", "c"), ("2026-11-22", "d")] {
-            turn.append(day, line).unwrap();
+            turn.append_line(day, line).unwrap();
         }
-        assert!(!turn.begins("2026-11-20"));
-        assert_eq!(log.lines(None).unwrap(), ["a", "b", "c", "d"]);
-        assert_eq!(log.lines(Some(2)).unwrap(), ["c", "d"]);
-        turn.forget("2026-11-21").unwrap();
-        assert_eq!(log.lines(None).unwrap(), ["c", "d"]);
+        assert!(!turn.is_first_of_day("2026-11-20"));
+        assert_eq!(log.read_lines(None).unwrap(), ["a", "b", "c", "d"]);
+        assert_eq!(log.read_lines(Some(2)).unwrap(), ["c", "d"]);
+        turn.remove_older("2026-11-21").unwrap();
+        assert_eq!(log.read_lines(None).unwrap(), ["c", "d"]);
     }
 
     #[test]
     fn the_line_of_a_killed_run_spoils_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let log = log(&dir);
-        let turn = log.turn().unwrap();
-        turn.append("2026-11-21", "whole").unwrap();
+        let log = open_test_log(&dir);
+        let turn = log.lock_for_append().unwrap();
+        turn.append_line("2026-11-21", "whole").unwrap();
         let path = log.path().join("2026-11-21.ndjson");
         std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"ha").unwrap();
-        assert_eq!(log.lines(None).unwrap(), ["whole", "{\"ha"]);
-        turn.append("2026-11-21", "next").unwrap();
-        assert_eq!(log.lines(None).unwrap(), ["whole", "{\"ha", "next"]);
+        assert_eq!(log.read_lines(None).unwrap(), ["whole", "{\"ha"]);
+        turn.append_line("2026-11-21", "next").unwrap();
+        assert_eq!(log.read_lines(None).unwrap(), ["whole", "{\"ha", "next"]);
     }
 
     #[test]
     fn many_write_beside_each_other_and_others_read() {
         let dir = tempfile::tempdir().unwrap();
-        let log = log(&dir);
+        let log = open_test_log(&dir);
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let log = &log;
                 scope.spawn(move || {
                     for n in 0..25 {
-                        log.turn().unwrap().append("2026-11-21", &format!("{writer} {n}")).unwrap();
-                        log.lines(None).unwrap();
+                        log.lock_for_append().unwrap().append_line("2026-11-21", &format!("{writer} {n}")).unwrap();
+                        log.read_lines(None).unwrap();
                     }
                 });
             }
         });
-        let lines = log.lines(None).unwrap();
+        let lines = log.read_lines(None).unwrap();
         assert_eq!(lines.len(), 100);
         assert!(lines.iter().all(|line| line.split(' ').count() == 2), "{lines:?}");
     }

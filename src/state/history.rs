@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The format version of `run.json`; see `schemas/run.json`.
-pub const VERSION: u32 = 1;
+pub const RUN_VERSION: u32 = 1;
 
 /// The author, time and origin of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,11 +38,11 @@ pub struct RunFolder {
 ///
 /// # Errors
 /// The folder exists and cannot be read.
-pub fn runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
+pub fn list_runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
     let mut found = Vec::new();
-    for cluster in folders(state)? {
-        for path in folders(&cluster.join("runs"))? {
-            let (cluster, run) = (name(&cluster), name(&path));
+    for cluster in list_folders(state)? {
+        for path in list_folders(&cluster.join("runs"))? {
+            let (cluster, run) = (folder_name(&cluster), folder_name(&path));
             found.push(RunFolder { cluster, run, path });
         }
     }
@@ -56,11 +56,11 @@ pub fn runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
     Ok(found)
 }
 
-fn name(path: &Utf8Path) -> String {
+fn folder_name(path: &Utf8Path) -> String {
     path.file_name().unwrap_or_default().to_owned()
 }
 
-fn folders(of: &Utf8Path) -> std::io::Result<Vec<Utf8PathBuf>> {
+fn list_folders(of: &Utf8Path) -> std::io::Result<Vec<Utf8PathBuf>> {
     let entries = match of.read_dir_utf8() {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -81,19 +81,19 @@ impl RunFolder {
     ///
     /// # Errors
     /// The file exists and cannot be read.
-    pub fn info(&self) -> Result<RunInfo, String> {
-        let Some(text) = self.text("run.json")? else { return Ok(self.nameless()) };
+    pub fn read_info(&self) -> Result<RunInfo, String> {
+        let Some(text) = self.read_file("run.json")? else { return Ok(self.info_from_name()) };
         let info: RunInfo = serde_json::from_str(&text).map_err(|error| format!("`run.json` is invalid: {error}"))?;
         match info.version {
-            VERSION => Ok(info),
-            other => Err(format!("`run.json` has version {other}; this forge supports version {VERSION}")),
+            RUN_VERSION => Ok(info),
+            other => Err(format!("`run.json` has version {other}; this forge supports version {RUN_VERSION}")),
         }
     }
 
-    fn nameless(&self) -> RunInfo {
+    fn info_from_name(&self) -> RunInfo {
         let began = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", self.run.split('-').next().unwrap_or(""));
         RunInfo {
-            version: VERSION,
+            version: RUN_VERSION,
             run: self.run.clone(),
             verb: "apply".to_owned(),
             cluster: self.cluster.clone(),
@@ -106,7 +106,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// The file exists and cannot be read.
-    pub fn text(&self, name: &str) -> Result<Option<String>, String> {
+    pub fn read_file(&self, name: &str) -> Result<Option<String>, String> {
         let path = self.path.join(name);
         match fs_err::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
@@ -124,13 +124,13 @@ mod tests {
     fn runs_come_newest_first_and_a_missing_folder_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let state = Utf8Path::from_path(dir.path()).unwrap();
-        assert_eq!(runs(&state.join("gone")).unwrap(), []);
+        assert_eq!(list_runs(&state.join("gone")).unwrap(), []);
         for run in ["b/runs/20260102T000000-aaaa", "a/runs/20260103T000000-aaaa", "a/runs/20260101T000000-ffff"] {
             std::fs::create_dir_all(state.join(run)).unwrap();
         }
-        let found = runs(state).unwrap();
+        let found = list_runs(state).unwrap();
         let names: Vec<_> = found.iter().map(|run| (run.cluster.as_str(), &run.run[..8])).collect();
         assert_eq!(names, [("a", "20260103"), ("b", "20260102"), ("a", "20260101")]);
-        assert_eq!(found[0].info().unwrap().began, "2026-01-03T00:00:00Z");
+        assert_eq!(found[0].read_info().unwrap().began, "2026-01-03T00:00:00Z");
     }
 }

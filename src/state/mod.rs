@@ -6,6 +6,9 @@ mod record;
 mod store;
 
 pub use drift::{DriftLog, DriftLogLock, NotifyLock};
-pub use history::{RunFolder, RunInfo, VERSION as RUN_VERSION, runs};
-pub use record::{APPLIED_DIR, FormerIdentity, RecordIdentity, RecordedStart, STATE_DIR, StepRecord, prepare, write};
+pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
+pub use record::{
+    APPLIED_DIR, FormerIdentity, RecordIdentity, RecordedStart, STATE_DIR, StepRecord, build_prepare_script,
+    build_records_script,
+};
 pub use store::{RunJournal, StateStore, StoreError};

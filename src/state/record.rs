@@ -15,7 +15,7 @@ pub const STATE_DIR: &str = "/var/lib/forge";
 pub const APPLIED_DIR: &str = "/var/lib/forge/applied";
 
 /// The format version of a record; see `schemas/record.json`.
-const VERSION: u32 = 1;
+const RECORD_VERSION: u32 = 1;
 
 /// The record of the last verified apply of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +92,7 @@ impl StepRecord {
     /// Builds the record of a step whose result was just verified.
     pub fn new(cluster: &str, id: &StepId, kind: &str, title: &str, digest: String, value: Option<Value>) -> Self {
         Self {
-            version: VERSION,
+            version: RECORD_VERSION,
             cluster: Some(cluster.to_owned()),
             absent: false,
             step: id.to_string(),
@@ -119,7 +119,7 @@ impl StepRecord {
 
 /// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex. Runs once
 /// per apply, under the lock.
-pub fn prepare() -> ShellFragment {
+pub fn build_prepare_script() -> ShellFragment {
     ShellFragment::new().code(
         r#"
 umask 077
@@ -137,7 +137,7 @@ od -An -v -tx1 /var/lib/forge/key | tr -d ' \n'
 
 /// Returns the script that writes `records`, each atomically. It removes a record's old file without the cluster's name
 /// once the new one exists.
-pub fn write(records: &[(StepId, StepRecord)]) -> ShellFragment {
+pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
     let helper = ShellFragment::new().code(
         r#"
 forge_record() {
@@ -174,7 +174,7 @@ mod tests {
     fn a_record_survives_the_way_to_the_host() {
         let id = StepId::new("r", "it's $(here)\n");
         let record = StepRecord::new("lab", &id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
-        let script = write(&[(id.clone(), record.clone())]).render(&SecretStore::default()).unwrap();
+        let script = build_records_script(&[(id.clone(), record.clone())]).render(&SecretStore::default()).unwrap();
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(id.old_record_name()), "{}").unwrap();
         let text = script.expose_secret().replace("/var/lib/forge/applied", dir.path().to_str().unwrap());

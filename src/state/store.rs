@@ -37,7 +37,7 @@ impl StateStore {
     ///
     /// # Errors
     /// The folder cannot be created.
-    pub fn begin(&self, run: &str) -> Result<RunJournal, StoreError> {
+    pub fn create_run(&self, run: &str) -> Result<RunJournal, StoreError> {
         let path = self.root.join("runs").join(run);
         let failed = |source| StoreError { path: path.clone(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
@@ -64,7 +64,7 @@ impl RunJournal {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn append<T: Serialize>(&mut self, entry: &T) -> Result<(), StoreError> {
+    pub fn append_entry<T: Serialize>(&mut self, entry: &T) -> Result<(), StoreError> {
         let failed = |source: std::io::Error| StoreError { path: self.path.clone(), source };
         let mut line = serde_json::to_string(entry).map_err(|e| failed(e.into()))?;
         line.push('\n');
@@ -75,7 +75,7 @@ impl RunJournal {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<Utf8PathBuf, StoreError> {
+    pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<Utf8PathBuf, StoreError> {
         let target = self.path.join(name);
         let failed = |source: std::io::Error| StoreError { path: target.clone(), source };
         let text = serde_json::to_string_pretty(value).map_err(|e| failed(e.into()))?;
@@ -100,9 +100,9 @@ mod tests {
     fn a_journal_is_lines_of_json() {
         let dir = tempfile::tempdir().unwrap();
         let store = StateStore::new(Utf8Path::from_path(dir.path()).unwrap(), "c");
-        let mut run = store.begin("r1").unwrap();
-        run.append(&serde_json::json!({"a": "x\ny"})).unwrap();
-        run.append(&serde_json::json!({"b": 1})).unwrap();
+        let mut run = store.create_run("r1").unwrap();
+        run.append_entry(&serde_json::json!({"a": "x\ny"})).unwrap();
+        run.append_entry(&serde_json::json!({"b": 1})).unwrap();
         let text = std::fs::read_to_string(run.path().join("journal.ndjson")).unwrap();
         assert_eq!(text.lines().count(), 2);
     }

@@ -40,7 +40,7 @@ macro_rules! own_path {
     };
 }
 
-const READING: &str = concat!(
+const READING_WRAPPER: &str = concat!(
     own_path!(),
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s; s=$?; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
@@ -49,7 +49,7 @@ const READING: &str = concat!(
 /// `$2` token, `$3` lock. The act lock is taken before the owner is read: a process that takes the writer lock writes
 /// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
 /// not inherit the act lock; otherwise a daemon would hold it forever.
-const ACTING: &str = concat!(
+const ACTING_WRAPPER: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
@@ -60,7 +60,7 @@ const ACTING: &str = concat!(
 );
 
 /// Like [`ACTING`], except for how the script runs: `read` consumes no byte after the line.
-const RECEIVING: &str = concat!(
+const RECEIVING_WRAPPER: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
@@ -80,7 +80,7 @@ const RECEIVING: &str = concat!(
 /// its token; so is one left by a run that has ended, identified by that run's process. The token in the arguments
 /// proves that the process is the holder. If systemctl fails, every transient unit of forge that is still loaded counts
 /// as running.
-pub(super) const LOCKING: &str = concat!(
+pub(super) const LOCKING_WRAPPER: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"say() { printf '\001%s<%s\n%s\001%s>0.' "$m" "$1" "$2" "$m"; exit 0; }; "#,
@@ -132,7 +132,7 @@ impl ShellWrapper<'_> {
     ///
     /// # Errors
     /// The owner text contains a NUL byte.
-    pub(super) fn command(
+    pub(super) fn build_command(
         &self,
         mark: &ScriptToken,
         via: RootAccess<'_>,
@@ -145,20 +145,24 @@ impl ShellWrapper<'_> {
                 ShellFragment::new().code(SUDO).code(" -S -p").word(prompt).code(" -- /bin/sh -c")
             }
         };
-        let whole = start.word(self.code()).word("forge").word(mark.as_str()).then(self.arguments(paths));
+        let whole = start
+            .word(self.wrapper_code())
+            .word("forge")
+            .word(mark.as_str())
+            .append_fragment(self.wrapper_arguments(paths));
         Ok(whole.render(&SecretStore::default())?.expose_secret().to_owned())
     }
 
-    fn code(&self) -> &'static str {
+    fn wrapper_code(&self) -> &'static str {
         match self {
-            ShellWrapper::Reading => READING,
-            ShellWrapper::Acting { .. } => ACTING,
-            ShellWrapper::Receiving { .. } => RECEIVING,
-            ShellWrapper::Locking { .. } => LOCKING,
+            ShellWrapper::Reading => READING_WRAPPER,
+            ShellWrapper::Acting { .. } => ACTING_WRAPPER,
+            ShellWrapper::Receiving { .. } => RECEIVING_WRAPPER,
+            ShellWrapper::Locking { .. } => LOCKING_WRAPPER,
         }
     }
 
-    fn arguments(&self, paths: &HostPaths) -> ShellFragment {
+    fn wrapper_arguments(&self, paths: &HostPaths) -> ShellFragment {
         let none = ShellFragment::new();
         match self {
             ShellWrapper::Reading => none,
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     /// Returns every command, with an owner text that contains all characters that a shell may interpret.
-    fn commands() -> Vec<String> {
+    fn list_commands() -> Vec<String> {
         let (mark, token) = (ScriptToken::new("MK"), ScriptToken::new("TK"));
         let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\n";
         let locking = ShellWrapper::Locking { token: &token, owner, ours: "", earlier: "", ended: "h b n 1 2" };
@@ -193,14 +197,15 @@ mod tests {
             locking,
         ];
         let vias = [RootAccess::Direct, RootAccess::SudoNoPassword, RootAccess::SudoPrompt("forge-t:")];
-        let all = boots.iter().flat_map(|boot| vias.iter().map(|via| boot.command(&mark, *via, &HostPaths::default())));
+        let all =
+            boots.iter().flat_map(|boot| vias.iter().map(|via| boot.build_command(&mark, *via, &HostPaths::default())));
         all.map(Result::unwrap).collect()
     }
 
     /// Text that csh and fish interpret even between single quotes.
     #[test]
     fn commands_survive_any_login_shell() {
-        for command in commands() {
+        for command in list_commands() {
             let bad = ["\n", "!", r"\\", r"\'"].map(|text| command.replace(r"'\''", "").contains(text));
             assert_eq!(bad, [false; 4], "{command}");
         }
@@ -209,7 +214,7 @@ mod tests {
     /// The login's PATH may start with a folder of another user.
     #[test]
     fn no_program_is_looked_up_in_the_path_of_the_login() {
-        for command in commands() {
+        for command in list_commands() {
             let (before, _) = command.split_once("PATH=").unwrap();
             let start = before.split(' ').collect::<Vec<_>>();
             let own =
@@ -230,14 +235,15 @@ mod tests {
 
     #[test]
     fn the_lease_is_what_it_is_said_to_be() {
-        assert!(LOCKING.contains(&format!("timeout {LEASE_S} sh")));
+        assert!(LOCKING_WRAPPER.contains(&format!("timeout {LEASE_S} sh")));
     }
 
     #[test]
     fn sudo_gets_its_prompt_as_one_word() {
         let mark = ScriptToken::new("MK");
-        let command =
-            ShellWrapper::Reading.command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default()).unwrap();
+        let command = ShellWrapper::Reading
+            .build_command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default())
+            .unwrap();
         let (env, sudo) = command.split_once(" sudo ").unwrap();
         assert!(env.starts_with("exec /usr/bin/env LC_ALL=C PATH=/usr/local/sbin:"), "{command}");
         assert!(sudo.starts_with("-H -S -p 'forge-t:' -- /bin/sh -c 'm=$1;"), "{command}");

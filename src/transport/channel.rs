@@ -26,7 +26,7 @@ enum ChannelProcess {
 
 impl CommandChannel {
     /// Starts `command` on the master connection.
-    pub(super) async fn ssh(master: Arc<openssh::Session>, command: &str) -> Result<Self, openssh::Error> {
+    pub(super) async fn open_ssh(master: Arc<openssh::Session>, command: &str) -> Result<Self, openssh::Error> {
         let mut child = master
             .arc_raw_command(command)
             .stdin(openssh::Stdio::piped())
@@ -50,7 +50,7 @@ impl CommandChannel {
 
     /// Starts `command` with this machine's `sh` and a minimal environment: forge's own may contain secrets of the
     /// controller.
-    pub(super) fn local(command: &str) -> Result<Self, TransportError> {
+    pub(super) fn open_local(command: &str) -> Result<Self, TransportError> {
         let mut start = tokio::process::Command::new("/bin/sh");
         start.arg("-c").arg(command).env_clear();
         start.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -60,11 +60,11 @@ impl CommandChannel {
                 start.env(name, value);
             }
         }
-        Self::process(start, "/bin/sh", None)
+        Self::spawn_process(start, "/bin/sh", None)
     }
 
     /// Starts a program that runs a shell on its stdin; `command` is the first line it reads.
-    pub(super) fn program(
+    pub(super) fn open_program(
         argv: &[String],
         command: &str,
         surroundings: &ProgramEnvironment,
@@ -77,11 +77,11 @@ impl CommandChannel {
         };
         let mut start = tokio::process::Command::new(name);
         start.args(arguments);
-        surroundings.withhold(&mut start);
-        Self::process(start, name, Some(format!("{command}\n")))
+        surroundings.remove_secrets(&mut start);
+        Self::spawn_process(start, name, Some(format!("{command}\n")))
     }
 
-    pub(super) fn process(
+    pub(super) fn spawn_process(
         mut start: tokio::process::Command,
         name: &str,
         preface: Option<String>,
@@ -108,7 +108,7 @@ impl CommandChannel {
     }
 
     /// Kills the process group of a process on this machine; remote processes cannot be killed from here.
-    pub(super) fn kill(&mut self) {
+    pub(super) fn kill_process_group(&mut self) {
         let ChannelProcess::Process(child) = &self.owner else { return };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
@@ -118,7 +118,7 @@ impl CommandChannel {
     }
 
     /// Waits until the process on this machine has exited, so that it leaves no zombie; does nothing for ssh.
-    pub(super) async fn reap(&mut self) {
+    pub(super) async fn wait_for_exit(&mut self) {
         if let ChannelProcess::Process(child) = &mut self.owner {
             let _ = tokio::time::timeout(std::time::Duration::from_millis(500), child.wait()).await;
         }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const PATH_CAP: usize = 70;
 /// Minimum age of leftovers: younger folders may belong to a run that is connecting.
 const LEFTOVER_AGE: Duration = Duration::from_secs(120);
-const PREFIX: &str = "s";
+const DIR_PREFIX: &str = "s";
 /// Prefix of the sockets of persistent connections.
 const KEPT: &str = "k";
 
@@ -31,20 +31,20 @@ pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
 }
 
 /// Creates the folder if it does not exist, and checks that no other user can access it.
-pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
+pub(super) fn prepare_control_dir(dir: &Utf8Path) -> Result<(), TransportError> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(unusable(dir, &error.to_string()));
+            return Err(unusable_dir_error(dir, &error.to_string()));
         }
         _ => {}
     }
-    let found = fs::symlink_metadata(dir).map_err(|error| unusable(dir, &error.to_string()))?;
+    let found = fs::symlink_metadata(dir).map_err(|error| unusable_dir_error(dir, &error.to_string()))?;
     let ours = found.uid() == rustix::process::getuid().as_raw();
     match (found.is_dir(), ours, found.mode() & 0o077) {
         (true, true, 0) => Ok(()),
-        (false, ..) => Err(unusable(dir, "not a directory")),
-        (_, false, _) => Err(unusable(dir, "it belongs to another user")),
-        _ => Err(unusable(dir, "other users can access it")),
+        (false, ..) => Err(unusable_dir_error(dir, "not a directory")),
+        (_, false, _) => Err(unusable_dir_error(dir, "it belongs to another user")),
+        _ => Err(unusable_dir_error(dir, "other users can access it")),
     }
 }
 
@@ -53,35 +53,38 @@ pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
 /// # Errors
 /// It cannot be created, or other users can access it.
 pub fn check_control_dir(dir: &Utf8Path) -> Result<(), TransportError> {
-    prepare(dir)
+    prepare_control_dir(dir)
 }
 
-fn unusable(dir: &Utf8Path, why: &str) -> TransportError {
+fn unusable_dir_error(dir: &Utf8Path, why: &str) -> TransportError {
     TransportError::new(TransportErrorKind::Controller, format!("cannot keep control sockets in `{dir}`: {why}"))
         .hint(format!("remove `{dir}`, or set XDG_RUNTIME_DIR to a directory that belongs to you"))
 }
 
 /// Creates a fresh folder for one connection; its name's prefix identifies leftovers.
-pub(super) fn fresh(dir: &Utf8Path) -> Result<TempDir, TransportError> {
-    tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir).map_err(|error| unusable(dir, &error.to_string()))
+pub(super) fn create_connection_dir(dir: &Utf8Path) -> Result<TempDir, TransportError> {
+    tempfile::Builder::new()
+        .prefix(DIR_PREFIX)
+        .tempdir_in(dir)
+        .map_err(|error| unusable_dir_error(dir, &error.to_string()))
 }
 
 /// Removes leftovers of dead connections, once per folder and process: a run opens many connections.
-pub(super) fn clean_once(dir: &Utf8Path) {
+pub(super) fn clean_leftovers_once(dir: &Utf8Path) {
     static CLEANED: Mutex<BTreeSet<Utf8PathBuf>> = Mutex::new(BTreeSet::new());
     if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned()) {
-        clean(dir);
+        clean_leftovers(dir);
     }
 }
 
-fn clean(dir: &Utf8Path) {
+fn clean_leftovers(dir: &Utf8Path) {
     let Ok(entries) = fs_err::read_dir(dir) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         // Another run may be cleaning at the same time; the second finds nothing.
-        if name.starts_with(PREFIX) && is_old(&path) && UnixStream::connect(path.join("master")).is_err() {
+        if name.starts_with(DIR_PREFIX) && is_old(&path) && UnixStream::connect(path.join("master")).is_err() {
             let _ = fs::remove_dir_all(&path);
-        } else if is_kept_name(&name) && is_dead_socket(&path) {
+        } else if is_kept_socket_name(&name) && is_dead_socket(&path) {
             let _ = fs_err::remove_file(&path);
         }
     }
@@ -97,7 +100,7 @@ fn is_dead_socket(path: &std::path::Path) -> bool {
 }
 
 /// Reports whether [`kept_socket`] creates such names.
-fn is_kept_name(name: &str) -> bool {
+fn is_kept_socket_name(name: &str) -> bool {
     let digest = name.strip_prefix(KEPT).unwrap_or_default();
     digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -108,12 +111,12 @@ fn is_old(path: &std::path::Path) -> bool {
 }
 
 /// Returns the socket path of a persistent connection to `target`; the same target gives the same path.
-pub(super) fn kept_socket(target: &ConnectionTarget) -> Utf8PathBuf {
+pub(super) fn kept_socket_path(target: &ConnectionTarget) -> Utf8PathBuf {
     let ConnectionTarget { address, user, port, identity, config, known_hosts, jump, host_key, .. } = target;
     let text = format!("{:?}", (address, user, port, identity, config, known_hosts, jump, host_key));
     let digest = Sha256::digest(text.as_bytes());
     let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    target.sockets().join(format!("{KEPT}{name}"))
+    target.socket_folder().join(format!("{KEPT}{name}"))
 }
 
 #[cfg(test)]
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn temporary() -> (TempDir, Utf8PathBuf) {
+    fn temporary_dir() -> (TempDir, Utf8PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
         (folder, path)
@@ -129,26 +132,26 @@ mod tests {
 
     #[test]
     fn the_folder_is_private() {
-        let (_folder, path) = temporary();
+        let (_folder, path) = temporary_dir();
         let dir = path.join("forge");
-        prepare(&dir).unwrap();
-        prepare(&dir).unwrap();
+        prepare_control_dir(&dir).unwrap();
+        prepare_control_dir(&dir).unwrap();
         assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700);
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
-        let error = prepare(&dir).unwrap_err();
+        let error = prepare_control_dir(&dir).unwrap_err();
         assert_eq!(error.message, format!("cannot keep control sockets in `{dir}`: other users can access it"));
     }
 
     #[test]
     fn a_link_in_its_place_is_refused() {
-        let (_folder, path) = temporary();
+        let (_folder, path) = temporary_dir();
         std::os::unix::fs::symlink("/tmp", path.join("forge")).unwrap();
-        assert!(prepare(&path.join("forge")).unwrap_err().message.ends_with("not a directory"));
+        assert!(prepare_control_dir(&path.join("forge")).unwrap_err().message.ends_with("not a directory"));
     }
 
     #[test]
     fn old_leftovers_go_and_live_ones_stay() {
-        let (_folder, path) = temporary();
+        let (_folder, path) = temporary_dir();
         let (dead, live, young) = (path.join("sdead"), path.join("slive"), path.join("syoung"));
         for dir in [&dead, &live, &young] {
             fs::create_dir(dir).unwrap();
@@ -158,19 +161,19 @@ mod tests {
         for dir in [&dead, &live] {
             fs::File::open(dir).unwrap().set_modified(long_ago).unwrap();
         }
-        clean(&path);
+        clean_leftovers(&path);
         assert_eq!((dead.exists(), live.exists(), young.exists()), (false, true, true));
     }
 
     #[test]
     fn sockets_of_kept_connections_that_died_go() {
-        let (_folder, path) = temporary();
+        let (_folder, path) = temporary_dir();
         let target = |address: &str| ConnectionTarget {
             address: address.into(),
             control_dir: path.clone(),
             ..ConnectionTarget::default()
         };
-        let (dead, live) = (kept_socket(&target("a")), kept_socket(&target("b")));
+        let (dead, live) = (kept_socket_path(&target("a")), kept_socket_path(&target("b")));
         let (foreign, file) = (path.join("keys"), path.join("k0123456789ab"));
         let bind = |at: &Utf8PathBuf| std::os::unix::net::UnixListener::bind(at).unwrap();
         drop((bind(&dead), bind(&foreign)));
@@ -181,9 +184,9 @@ mod tests {
             let touched = std::process::Command::new("touch").args(["-d", &format!("@{past}"), at.as_str()]).status();
             assert!(touched.unwrap().success());
         }
-        let young = kept_socket(&target("c"));
+        let young = kept_socket_path(&target("c"));
         drop(bind(&young));
-        clean(&path);
+        clean_leftovers(&path);
         let there = [&dead, &live, &foreign, &file, &young].map(|at| at.exists());
         assert_eq!(there, [false, true, true, true, true]);
     }
@@ -193,7 +196,7 @@ mod tests {
         let tmp = format!("/tmp/forge-{}", rustix::process::getuid().as_raw());
         assert_eq!(control_dir(None), tmp);
         assert_eq!(control_dir(Some(Utf8Path::new("/nonexistent"))), tmp);
-        let (_folder, path) = temporary();
+        let (_folder, path) = temporary_dir();
         assert_eq!(control_dir(Some(&path)), path.join("forge"));
         let long = path.join("x".repeat(80));
         fs::create_dir(&long).unwrap();

@@ -14,29 +14,29 @@ pub(super) struct SshFailureLogs<'a> {
 
 /// Returns why `ssh` did not connect. Errors of a jump host take precedence over those of the connection through it,
 /// which only sees that no data arrives.
-pub(super) fn explain(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
-    TransportError { address: Some(target.address.clone()), ..told(failure, target) }
+pub(super) fn diagnose_failure(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
+    TransportError { address: Some(target.address.clone()), ..classify_failure(failure, target) }
 }
 
-fn told(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
+fn classify_failure(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
     let said = failure.log;
-    match find(said).unwrap_or(TransportErrorKind::Connect) {
+    match find_error_kind(said).unwrap_or(TransportErrorKind::Connect) {
         TransportErrorKind::Dropped | TransportErrorKind::ConnectTimeout | TransportErrorKind::Connect
             if !failure.jumps.trim().is_empty() =>
         {
-            jump(failure.jumps, target)
+            jump_error(failure.jumps, target)
         }
-        TransportErrorKind::Dropped if said.contains(NO_PEER) => proxy(target).said(said.as_bytes()),
-        kind => worded(kind, said, target).said(said.as_bytes()),
+        TransportErrorKind::Dropped if said.contains(NO_PEER) => proxy_error(target).with_output(said.as_bytes()),
+        kind => describe_error(kind, said, target).with_output(said.as_bytes()),
     }
 }
 
 /// ssh's name for the peer when it connects through a proxy command.
 const NO_PEER: &str = "UNKNOWN port 65535";
 
-fn jump(said: &str, target: &ConnectionTarget) -> TransportError {
-    let inner = find(said).unwrap_or(TransportErrorKind::Connect);
-    let words = worded(inner, said, target);
+fn jump_error(said: &str, target: &ConnectionTarget) -> TransportError {
+    let inner = find_error_kind(said).unwrap_or(TransportErrorKind::Connect);
+    let words = describe_error(inner, said, target);
     let why = match inner {
         TransportErrorKind::HostKeyUnknown | TransportErrorKind::HostKeyChanged => words.message,
         TransportErrorKind::Auth => "no key was accepted".to_owned(),
@@ -50,18 +50,18 @@ fn jump(said: &str, target: &ConnectionTarget) -> TransportError {
     let mut error = TransportError::new(TransportErrorKind::Jump, message);
     error.hint = words.hint.filter(|_| inner != TransportErrorKind::Dns && inner != TransportErrorKind::Refused);
     error.retryable = words.retryable;
-    error.said(said.as_bytes())
+    error.with_output(said.as_bytes())
 }
 
 /// The error of a `ProxyJump` or `ProxyCommand` in the user's configuration, whose output ssh does not pass on.
-fn proxy(target: &ConnectionTarget) -> TransportError {
+fn proxy_error(target: &ConnectionTarget) -> TransportError {
     let message = format!("the proxy on the way to `{}` closed the connection", target.address);
     TransportError::new(TransportErrorKind::Jump, message)
-        .hint(format!("run `ssh {} true` to see its error output", word(&target.address)))
+        .hint(format!("run `ssh {} true` to see its error output", quote_word(&target.address)))
 }
 
 /// Error texts of OpenSSH 7.6 to 10, the most specific first: a log may contain several.
-const SAYINGS: &[(&str, TransportErrorKind)] = &[
+const SSH_MESSAGES: &[(&str, TransportErrorKind)] = &[
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", TransportErrorKind::HostKeyChanged),
     ("REVOKED HOST KEY DETECTED", TransportErrorKind::HostKeyChanged),
     ("host key is known for", TransportErrorKind::HostKeyUnknown),
@@ -92,16 +92,16 @@ const SAYINGS: &[(&str, TransportErrorKind)] = &[
     ("Broken pipe", TransportErrorKind::Dropped),
 ];
 
-fn find(said: &str) -> Option<TransportErrorKind> {
-    SAYINGS.iter().find(|(saying, _)| said.contains(saying)).map(|(_, kind)| *kind)
+fn find_error_kind(said: &str) -> Option<TransportErrorKind> {
+    SSH_MESSAGES.iter().find(|(saying, _)| said.contains(saying)).map(|(_, kind)| *kind)
 }
 
-fn worded(kind: TransportErrorKind, said: &str, target: &ConnectionTarget) -> TransportError {
+fn describe_error(kind: TransportErrorKind, said: &str, target: &ConnectionTarget) -> TransportError {
     let new = |message: String| TransportError::new(kind, message);
     let address = &target.address;
     match kind {
-        TransportErrorKind::HostKeyUnknown => unknown_key(said, target),
-        TransportErrorKind::HostKeyChanged => changed_key(said, target),
+        TransportErrorKind::HostKeyUnknown => unknown_key_error(said, target),
+        TransportErrorKind::HostKeyChanged => changed_key_error(said, target),
         TransportErrorKind::Auth => new(format!("the host accepted no key of {}", target.user_name()))
             .hint("add the public key to the user's `authorized_keys`, load the key into the agent, or name it as `connect.identity`"),
         TransportErrorKind::Dns => {
@@ -110,10 +110,10 @@ fn worded(kind: TransportErrorKind, said: &str, target: &ConnectionTarget) -> Tr
             error.retryable = said.contains("Temporary failure");
             error
         }
-        TransportErrorKind::Refused => new(format!("`{address}` refused the connection: nothing listens on port {}", port(target)))
+        TransportErrorKind::Refused => new(format!("`{address}` refused the connection: nothing listens on port {}", format_port(target)))
             .hint("check that sshd is running there, and check `connect.port`"),
         TransportErrorKind::NoRoute => new(format!("no route to `{address}`")),
-        TransportErrorKind::ConnectTimeout => timed_out(target),
+        TransportErrorKind::ConnectTimeout => connect_timeout_error(target),
         TransportErrorKind::SshConfig => new("`ssh` rejected its configuration".to_owned())
             .hint(format!("run `ssh {address} true` to see its error output")),
         TransportErrorKind::Dropped => new(format!("`{address}` closed the connection before the login"))
@@ -123,7 +123,7 @@ fn worded(kind: TransportErrorKind, said: &str, target: &ConnectionTarget) -> Tr
 }
 
 /// Returns the error for a connection that timed out.
-pub(super) fn timed_out(target: &ConnectionTarget) -> TransportError {
+pub(super) fn connect_timeout_error(target: &ConnectionTarget) -> TransportError {
     let seconds = target.connect_timeout().as_secs_f64();
     TransportError::new(
         TransportErrorKind::ConnectTimeout,
@@ -131,18 +131,18 @@ pub(super) fn timed_out(target: &ConnectionTarget) -> TransportError {
     )
 }
 
-fn port(target: &ConnectionTarget) -> String {
+fn format_port(target: &ConnectionTarget) -> String {
     target.port.map_or_else(|| "22 (or the one in ~/.ssh/config)".to_owned(), |port| port.to_string())
 }
 
 /// Parses `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
-fn unknown_key(said: &str, target: &ConnectionTarget) -> TransportError {
-    let name = between(said, "host key is known for ", " and you").unwrap_or(&target.address);
-    let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| word(file.as_str()));
+fn unknown_key_error(said: &str, target: &ConnectionTarget) -> TransportError {
+    let name = text_between(said, "host key is known for ", " and you").unwrap_or(&target.address);
+    let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| quote_word(file.as_str()));
     let bare = name.trim_start_matches('[').split(']').next().unwrap_or(name);
     let behind = target.jump.first().is_some_and(|first| JumpHost::parse(first).host != bare);
     let add = match behind {
-        false => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
+        false => format!("ssh-keyscan {} >> {file}", keyscan_arguments(name)),
         true => format!("ssh -J {} {}", target.jump.join(","), target.address),
     };
     TransportError::new(TransportErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"))
@@ -150,7 +150,7 @@ fn unknown_key(said: &str, target: &ConnectionTarget) -> TransportError {
 }
 
 /// Converts `[10.0.0.1]:2222` to `-p 2222 10.0.0.1` for ssh-keyscan.
-fn keyscan_name(name: &str) -> String {
+fn keyscan_arguments(name: &str) -> String {
     match name.strip_prefix('[').and_then(|inner| inner.split_once("]:")) {
         Some((host, port)) => format!("-p {port} {host}"),
         None => name.to_owned(),
@@ -158,8 +158,8 @@ fn keyscan_name(name: &str) -> String {
 }
 
 /// Parses `Offending ED25519 key in /root/.ssh/known_hosts:3` and `Host key for [10.0.0.1]:2222 has changed and …`.
-fn changed_key(said: &str, target: &ConnectionTarget) -> TransportError {
-    let name = between(said, "Host key for ", " has changed").unwrap_or(&target.address);
+fn changed_key_error(said: &str, target: &ConnectionTarget) -> TransportError {
+    let name = text_between(said, "Host key for ", " has changed").unwrap_or(&target.address);
     let new = |message| TransportError::new(TransportErrorKind::HostKeyChanged, message);
     let offending = said.lines().find_map(|line| {
         let place = line.strip_prefix("Offending ")?.split_once(" in ")?.1.trim_end();
@@ -167,17 +167,17 @@ fn changed_key(said: &str, target: &ConnectionTarget) -> TransportError {
     });
     match offending {
         Some((file, line)) => new(format!("the host key of `{name}` has changed: line {line} of `{file}` has a different key"))
-            .hint(format!("if the host was reinstalled, remove the old key with `ssh-keygen -f {} -R {}`; otherwise this may be a man-in-the-middle attack", word(file), word(name))),
+            .hint(format!("if the host was reinstalled, remove the old key with `ssh-keygen -f {} -R {}`; otherwise this may be a man-in-the-middle attack", quote_word(file), quote_word(name))),
         None => new(format!("the host key of `{name}` has changed or is revoked")),
     }
 }
 
 /// Returns `text` quoted as one word of a command that a person copies.
-fn word(text: &str) -> String {
+fn quote_word(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
-fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+fn text_between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let rest = &text[text.find(before)? + before.len()..];
     Some(&rest[..rest.find(after)?])
 }
@@ -186,11 +186,11 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn explained(log: &str, jumps: &str) -> TransportError {
+    fn diagnose_logs(log: &str, jumps: &str) -> TransportError {
         let jump = if jumps.is_empty() { vec![] } else { vec!["me@bastion".to_owned(), "inner".to_owned()] };
         let target =
             ConnectionTarget { address: "n1".into(), user: Some("root".into()), jump, ..ConnectionTarget::default() };
-        explain(&SshFailureLogs { log, jumps }, &target)
+        diagnose_failure(&SshFailureLogs { log, jumps }, &target)
     }
 
     /// Recorded from OpenSSH 9.2 on Debian 12.
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_changed_key_names_its_line() {
-        let error = explained(CHANGED, "");
+        let error = diagnose_logs(CHANGED, "");
         assert_eq!(error.kind, TransportErrorKind::HostKeyChanged);
         assert_eq!(
             error.message,
@@ -220,7 +220,7 @@ mod tests {
     fn an_unknown_key_says_how_to_take_it() {
         let log = "No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.\r\n\
                    Host key verification failed.\r\n";
-        let error = explained(log, "");
+        let error = diagnose_logs(log, "");
         assert_eq!((error.kind, error.retryable), (TransportErrorKind::HostKeyUnknown, false));
         assert_eq!(error.message, "unknown host key of `[10.0.0.1]:2222`");
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
             ("something new\r\n", K::Connect, false),
         ];
         for (said, kind, retryable) in cases {
-            let error = explained(said, "");
+            let error = diagnose_logs(said, "");
             assert_eq!((error.kind, error.retryable), (kind, retryable), "{said}");
             assert_eq!(error.said.unwrap().raw(), said.trim());
         }
@@ -275,21 +275,21 @@ mod tests {
     #[test]
     fn a_jump_speaks_before_the_connection_through_it() {
         let log = "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n";
-        let error = explained(log, "me@bastion: Permission denied (publickey).\r\n");
+        let error = diagnose_logs(log, "me@bastion: Permission denied (publickey).\r\n");
         assert_eq!((error.kind, error.retryable), (TransportErrorKind::Jump, false));
         assert_eq!(error.message, "the connection through jump host `me@bastion,inner` failed: no key was accepted");
         let error =
-            explained(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
+            diagnose_logs(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
         assert_eq!(
             error.message,
             "the connection through jump host `me@bastion,inner` failed: unknown host key of `bastion`"
         );
         assert!(error.hint.unwrap().contains("`ssh-keyscan bastion >> ~/.ssh/known_hosts`"));
         let error =
-            explained(log, "No ED25519 host key is known for inner and you have requested strict checking.\r\n");
+            diagnose_logs(log, "No ED25519 host key is known for inner and you have requested strict checking.\r\n");
         assert!(error.hint.unwrap().contains("`ssh -J me@bastion,inner n1`"));
-        assert_eq!(explained(log, "").message, "the proxy on the way to `n1` closed the connection");
+        assert_eq!(diagnose_logs(log, "").message, "the proxy on the way to `n1` closed the connection");
         let refused = "root@n1: Permission denied (publickey).\r\n";
-        assert_eq!(explained(refused, "some warning").kind, TransportErrorKind::Auth);
+        assert_eq!(diagnose_logs(refused, "some warning").kind, TransportErrorKind::Auth);
     }
 }

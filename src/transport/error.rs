@@ -95,7 +95,7 @@ impl TransportError {
             hint: None,
             said: None,
             address: None,
-            retryable: kind.passes(),
+            retryable: kind.is_transient(),
             sent_anything: false,
         }
     }
@@ -105,13 +105,13 @@ impl TransportError {
         self
     }
 
-    pub(super) fn said(mut self, text: &[u8]) -> Self {
+    pub(super) fn with_output(mut self, text: &[u8]) -> Self {
         let text = text.trim_ascii();
         self.said = (!text.is_empty()).then(|| UntrustedText::from_bytes(text));
         self
     }
 
-    pub(super) fn sent(mut self, sent_anything: bool) -> Self {
+    pub(super) fn with_sent(mut self, sent_anything: bool) -> Self {
         self.sent_anything = sent_anything;
         self
     }
@@ -140,7 +140,7 @@ impl TransportError {
 
 impl TransportErrorKind {
     /// Reports whether failures of this kind are transient.
-    fn passes(self) -> bool {
+    fn is_transient(self) -> bool {
         matches!(
             self,
             Self::Refused | Self::NoRoute | Self::ConnectTimeout | Self::Dropped | Self::LinkLost | Self::Channel

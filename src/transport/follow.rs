@@ -1,7 +1,7 @@
 //! Follows a long step: its growing log and its status, over as many connections as needed.
 
-use super::long::{folder, log};
-use super::reader::backoff_for;
+use super::long::{step_folder, step_log_path};
+use super::reader::backoff_within;
 use super::{HostReader, HostWriter, LockError, TransportError, TransportErrorKind, UnitName, random};
 use crate::model::SecretStore;
 use crate::script::{ShellFragment, ShellScript};
@@ -21,13 +21,13 @@ pub struct LongStepEnd {
 pub type LogSink<'a> = &'a mut (dyn FnMut(u64, &[u8]) + Send);
 
 /// How long a host may be unreachable before following is given up.
-const PATIENCE: Duration = Duration::from_secs(300);
+const UNREACHABLE_LIMIT: Duration = Duration::from_secs(300);
 /// Maximum bytes of the log per round trip.
-const PIECE_CAP: u64 = 256 * 1024;
+const LOG_PIECE_CAP: u64 = 256 * 1024;
 /// Half seconds that one look waits on the host for news.
-const TURNS: u64 = 20;
+const POLL_TURNS: u64 = 20;
 /// Timeout of one look.
-const LOOK_LIMIT: Duration = Duration::from_secs(60);
+const POLL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Delay before the next look if the host cannot report whether the step is running.
 const DOUBT_PAUSE: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 /// bytes of the log. `alive` is `no` only if both the step's lock and systemd say so; a failing systemctl decides
 /// nothing. Liveness is read before the result: a step that ends between the two reads is then seen as ended, not as
 /// gone.
-pub(super) const LOOK: &str = r#"i=0
+pub(super) const POLL_SCRIPT: &str = r#"i=0
 while :; do
   a=no
   [ ! -e "$1/alive" ] || flock -n -s "$1/alive" true || a=yes
@@ -108,7 +108,7 @@ impl HostReader {
     /// The host stays unreachable, or does not report for five minutes whether the step is running;
     /// [`LongGone`](ErrorKind::LongGone) if the step ended without a status, because the host rebooted or it was
     /// killed.
-    pub async fn follow(
+    pub async fn follow_long_step(
         &self,
         unit: &UnitName,
         from: u64,
@@ -118,9 +118,9 @@ impl HostReader {
         let mut offset = from;
         let mut doubt: Option<Instant> = None;
         loop {
-            let once = || self.look(unit, offset, secrets);
-            let stdout = once.retry(backoff_for(PATIENCE)).when(may_look_again).await?;
-            let look = LongStepPoll::parse(&stdout).ok_or_else(garbled)?;
+            let once = || self.poll_long_step(unit, offset, secrets);
+            let stdout = once.retry(backoff_within(UNREACHABLE_LIMIT)).when(can_poll_again).await?;
+            let look = LongStepPoll::parse(&stdout).ok_or_else(garbled_answer_error)?;
             if !look.piece.is_empty() {
                 offset += look.piece.len() as u64;
                 sink(offset, look.piece);
@@ -128,31 +128,36 @@ impl HostReader {
             match look {
                 LongStepPoll { size, .. } if size > offset => {}
                 LongStepPoll { result: Some(status), size, .. } => return Ok(LongStepEnd { status, log_size: size }),
-                LongStepPoll { life: LongStepState::Over, .. } => return Err(gone(unit)),
+                LongStepPoll { life: LongStepState::Over, .. } => return Err(lost_step_error(unit)),
                 LongStepPoll { life: LongStepState::Running, .. } => doubt = None,
                 LongStepPoll { life: LongStepState::Unknown, .. }
-                    if doubt.get_or_insert_with(Instant::now).elapsed() > PATIENCE =>
+                    if doubt.get_or_insert_with(Instant::now).elapsed() > UNREACHABLE_LIMIT =>
                 {
-                    return Err(undecided(unit));
+                    return Err(undecided_step_error(unit));
                 }
                 LongStepPoll { life: LongStepState::Unknown, .. } => tokio::time::sleep(DOUBT_PAUSE).await,
             }
         }
     }
 
-    async fn look(&self, unit: &UnitName, offset: u64, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
+    async fn poll_long_step(
+        &self,
+        unit: &UnitName,
+        offset: u64,
+        secrets: &SecretStore,
+    ) -> Result<Vec<u8>, TransportError> {
         let paths = &self.session().target().paths;
         let body = ShellFragment::new()
             .code("set --")
-            .word(folder(paths, unit))
-            .word(log(paths, unit))
+            .word(step_folder(paths, unit))
+            .word(step_log_path(paths, unit))
             .number(offset)
             .word(unit.as_str())
-            .number(PIECE_CAP)
-            .number(TURNS)
+            .number(LOG_PIECE_CAP)
+            .number(POLL_TURNS)
             .code("\n")
-            .code(LOOK);
-        self.read(&ShellScript { body, token: random::token()?, limit: LOOK_LIMIT }, secrets).await
+            .code(POLL_SCRIPT);
+        self.run_read_only(&ShellScript { body, token: random::random_token()?, limit: POLL_LIMIT }, secrets).await
     }
 }
 
@@ -161,7 +166,7 @@ impl HostWriter {
     ///
     /// # Errors
     /// Those of [`Reader::follow`] and [`Reader::lock`].
-    pub async fn follow(
+    pub async fn follow_long_step(
         &mut self,
         unit: &UnitName,
         from: u64,
@@ -169,32 +174,32 @@ impl HostWriter {
         sink: LogSink<'_>,
     ) -> Result<LongStepEnd, LockError> {
         let before = self.session().generation();
-        let end = self.reader().follow(unit, from, secrets, sink).await?;
+        let end = self.reader().follow_long_step(unit, from, secrets, sink).await?;
         if self.is_lock_lost() || self.session().generation() != before {
-            self.relock(Some(unit)).await?;
+            self.reacquire_lock(Some(unit)).await?;
         }
         Ok(end)
     }
 }
 
 /// Reports whether to look again. A look that timed out shows that the host is slow; it says nothing about the step.
-fn may_look_again(error: &TransportError) -> bool {
+fn can_poll_again(error: &TransportError) -> bool {
     error.retryable || error.kind == TransportErrorKind::Timeout
 }
 
-fn garbled() -> TransportError {
-    TransportError::new(TransportErrorKind::Garbled, "invalid answer from the host about a long step").sent(true)
+fn garbled_answer_error() -> TransportError {
+    TransportError::new(TransportErrorKind::Garbled, "invalid answer from the host about a long step").with_sent(true)
 }
 
-fn undecided(unit: &UnitName) -> TransportError {
+fn undecided_step_error(unit: &UnitName) -> TransportError {
     let message = format!("the host does not report whether the unit `{unit}` is running: `systemctl show` failed");
-    TransportError::new(TransportErrorKind::LongGone, message).hint("check systemd on the host").sent(true)
+    TransportError::new(TransportErrorKind::LongGone, message).hint("check systemd on the host").with_sent(true)
 }
 
-fn gone(unit: &UnitName) -> TransportError {
+fn lost_step_error(unit: &UnitName) -> TransportError {
     TransportError::new(TransportErrorKind::LongGone, format!("the unit `{unit}` ended without a result"))
         .hint("the host rebooted, or the unit was killed; the step's log is kept on the host")
-        .sent(true)
+        .with_sent(true)
 }
 
 #[cfg(test)]

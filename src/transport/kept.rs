@@ -26,7 +26,7 @@ impl OutputBuffer {
         match self.keep {
             OutputLimit::All(cap) if self.bytes.len() + bytes.len() > cap => return false,
             OutputLimit::Tail(cap) if self.bytes.len() + bytes.len() > 2 * cap => {
-                self.trim(cap.saturating_sub(bytes.len()))
+                self.trim_to(cap.saturating_sub(bytes.len()))
             }
             _ => {}
         }
@@ -34,7 +34,7 @@ impl OutputBuffer {
         true
     }
 
-    fn trim(&mut self, cap: usize) {
+    fn trim_to(&mut self, cap: usize) {
         let excess = self.bytes.len().saturating_sub(cap);
         self.bytes.drain(..excess);
         self.dropped += excess as u64;
@@ -45,9 +45,9 @@ impl OutputBuffer {
     }
 
     /// Takes the kept bytes and the number of bytes dropped before them.
-    pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
+    pub(super) fn take_bytes(&mut self) -> (Vec<u8>, u64) {
         if let OutputLimit::Tail(cap) = self.keep {
-            self.trim(cap);
+            self.trim_to(cap);
         }
         (std::mem::take(&mut self.bytes), std::mem::take(&mut self.dropped))
     }
@@ -63,7 +63,7 @@ mod tests {
         for part in ["abc", "defghijklmnop", "q", "rs"] {
             assert!(kept.push(part.as_bytes()));
         }
-        assert_eq!(kept.take(), (b"pqrs".to_vec(), 15));
+        assert_eq!(kept.take_bytes(), (b"pqrs".to_vec(), 15));
     }
 
     #[test]
@@ -71,6 +71,6 @@ mod tests {
         let mut kept = OutputBuffer::new(OutputLimit::All(4));
         assert!(kept.push(b"abcd"));
         assert!(!kept.push(b"e"));
-        assert_eq!(kept.take(), (b"abcd".to_vec(), 0));
+        assert_eq!(kept.take_bytes(), (b"abcd".to_vec(), 0));
     }
 }

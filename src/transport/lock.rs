@@ -33,7 +33,7 @@ pub struct LockOwner {
 
 impl LockOwner {
     /// Returns one `key: value` per line; control characters become `?`, so that a value cannot forge a line.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let clean = |text: &str| text.replace(char::is_control, "?");
         let by = format!("{}@{} (pid {})", clean(&self.user), clean(&self.controller), self.pid);
         let process = self.process.as_ref().map(|mark| format!("process: {mark}\n")).unwrap_or_default();
@@ -43,13 +43,13 @@ impl LockOwner {
 
     /// Returns the process that an owner text names, if it ran on this machine and has ended: it cannot release the
     /// lock itself.
-    pub fn ended_process(text: &UntrustedText) -> Option<ProcessMark> {
+    pub fn find_ended_process(text: &UntrustedText) -> Option<ProcessMark> {
         let mark = text.raw().lines().find_map(|line| ProcessMark::parse(line.strip_prefix("process: ")?))?;
         mark.has_ended().then_some(mark)
     }
 
     /// Formats the output of [`text`](Self::text) as one line for people; other text is joined into one line unchanged.
-    pub fn told(text: &UntrustedText) -> UntrustedText {
+    pub fn describe_owner(text: &UntrustedText) -> UntrustedText {
         let of = |key: &str| text.raw().lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
         match (of("run"), of("by"), of("since"), of("what")) {
             (Some(run), Some(by), Some(since), Some(what)) => {
@@ -79,9 +79,9 @@ pub enum LockError {
 }
 
 /// Timeout of taking the lock.
-const LIMIT: Duration = Duration::from_secs(60);
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(60);
 /// How long releasing it may take before forge goes on.
-const RELEASE: Duration = Duration::from_secs(3);
+const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum bytes of owner text read.
 const OWNER_CAP: usize = 64 * 1024;
 
@@ -96,51 +96,51 @@ pub(super) struct HeldLock {
 impl HeldLock {
     /// Takes the lock. `ours` is a long step of this run; `earlier` is the token of a hold that this run lost. A hold
     /// of a run of this machine that has ended is taken over: its host has not noticed yet that the run is gone.
-    pub(super) async fn take(
+    pub(super) async fn acquire_lock(
         session: &TransportSession,
         owner: &LockOwner,
         ours: Option<&UnitName>,
         earlier: Option<&ScriptToken>,
     ) -> Result<Self, LockError> {
-        match Self::ask(session, owner, ours, earlier, None).await {
-            Err(LockError::Held { owner: other }) => match LockOwner::ended_process(&other) {
-                Some(ended) => Self::ask(session, owner, ours, earlier, Some(ended)).await,
+        match Self::request_lock(session, owner, ours, earlier, None).await {
+            Err(LockError::Held { owner: other }) => match LockOwner::find_ended_process(&other) {
+                Some(ended) => Self::request_lock(session, owner, ours, earlier, Some(ended)).await,
                 None => Err(LockError::Held { owner: other }),
             },
             answer => answer,
         }
     }
 
-    async fn ask(
+    async fn request_lock(
         session: &TransportSession,
         owner: &LockOwner,
         ours: Option<&UnitName>,
         earlier: Option<&ScriptToken>,
         ended: Option<ProcessMark>,
     ) -> Result<Self, LockError> {
-        let token = random::token()?;
+        let token = random::random_token()?;
         let boot = ShellWrapper::Locking {
             token: &token,
-            owner: &owner.text(),
+            owner: &owner.to_text(),
             ours: ours.map_or("", UnitName::as_str),
             earlier: earlier.map_or("", ScriptToken::as_str),
             ended: &ended.map(|mark| mark.to_string()).unwrap_or_default(),
         };
-        let mut talk = session.talk(boot, OutputLimit::Tail(OWNER_CAP), None).await?;
-        match talk.until(LIMIT, |talk| talk.heard().starts_with(b"got\n")).await {
-            None => Ok(Self::keep(token, talk)),
-            Some(ConversationEnd::Finished(finished)) => Err(refusal(&finished, session.target())),
-            Some(ending) => match session.judge(ending, LIMIT).await {
-                Ok(finished) => Err(refusal(&finished, session.target())),
+        let mut talk = session.start_conversation(boot, OutputLimit::Tail(OWNER_CAP), None).await?;
+        match talk.run_until(ACQUIRE_LIMIT, |talk| talk.stdout_so_far().starts_with(b"got\n")).await {
+            None => Ok(Self::start_heartbeat(token, talk)),
+            Some(ConversationEnd::Finished(finished)) => Err(parse_refusal(&finished, session.target())),
+            Some(ending) => match session.interpret_ending(ending, ACQUIRE_LIMIT).await {
+                Ok(finished) => Err(parse_refusal(&finished, session.target())),
                 Err(error) => Err(error.into()),
             },
         }
     }
 
-    fn keep(token: ScriptToken, talk: ShellConversation<'static>) -> Self {
+    fn start_heartbeat(token: ScriptToken, talk: ShellConversation<'static>) -> Self {
         let lost = Arc::new(AtomicBool::new(false));
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(beat(talk, stopped, lost.clone()));
+        let task = tokio::spawn(send_heartbeats(talk, stopped, lost.clone()));
         Self { token, lost, stop, task }
     }
 
@@ -150,7 +150,7 @@ impl HeldLock {
     }
 
     /// Releases the lock and waits until the host has done so, or a few seconds.
-    pub(super) async fn release(self) {
+    pub(super) async fn release_lock(self) {
         drop(self.stop);
         // The task ends by itself within its own limit; if it panicked, nothing is left to do.
         let _ = self.task.await;
@@ -158,13 +158,17 @@ impl HeldLock {
 }
 
 /// Sends heartbeats until stopped, or until the channel ends.
-async fn beat(mut talk: ShellConversation<'static>, mut stopped: oneshot::Receiver<()>, lost: Arc<AtomicBool>) {
+async fn send_heartbeats(
+    mut talk: ShellConversation<'static>,
+    mut stopped: oneshot::Receiver<()>,
+    lost: Arc<AtomicBool>,
+) {
     let pause = Duration::from_secs(LEASE_S / 4);
     loop {
         tokio::select! {
-            _ = &mut stopped => return talk.hang_up(RELEASE).await,
-            ending = talk.until(pause, |_| false) => match ending {
-                Some(ConversationEnd::TimedOut) | None => talk.beat(),
+            _ = &mut stopped => return talk.hang_up(RELEASE_LIMIT).await,
+            ending = talk.run_until(pause, |_| false) => match ending {
+                Some(ConversationEnd::TimedOut) | None => talk.send_heartbeat(),
                 Some(_) => return lost.store(true, Ordering::Relaxed),
             },
         }
@@ -172,23 +176,23 @@ async fn beat(mut talk: ShellConversation<'static>, mut stopped: oneshot::Receiv
 }
 
 /// Parses the wrapper's `WORD\nTEXT`.
-fn refusal(finished: &ScriptOutput, target: &ConnectionTarget) -> LockError {
+fn parse_refusal(finished: &ScriptOutput, target: &ConnectionTarget) -> LockError {
     let text = String::from_utf8_lossy(&finished.stdout);
     let (word, rest) = text.split_once('\n').unwrap_or((&text, ""));
     match word {
         "held" => LockError::Held { owner: rest.into() },
         "acting" => LockError::Acting { owner: rest.into() },
         "unit" => LockError::Units { units: rest.lines().map(UntrustedText::from).collect() },
-        "foreign" => foreign(rest, &target.paths.lock).into(),
+        "foreign" => foreign_lock_error(rest, &target.paths.lock).into(),
         _ => TransportError::new(TransportErrorKind::Garbled, "invalid answer from the host about the writer lock")
-            .said(&finished.stderr)
+            .with_output(&finished.stderr)
             .into(),
     }
 }
 
 /// Returns the error for a lock file of another user: one that forge logged in as before it became root, or a person.
 /// `found` is `link`, or the file type and owner from `stat`.
-fn foreign(found: &str, lock: &str) -> TransportError {
+fn foreign_lock_error(found: &str, lock: &str) -> TransportError {
     let plain = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     let owner = found.trim().rsplit_once(" by ").filter(|(what, _)| what.starts_with("regular"));
     let (what, work) = match owner.map(|(_, name)| name).filter(plain) {
@@ -206,7 +210,7 @@ mod tests {
     #[test]
     fn a_foreign_lock_says_whose_it_is_and_what_to_do() {
         let told = |found: &str| {
-            let error = foreign(found, "/run/lock/forge");
+            let error = foreign_lock_error(found, "/run/lock/forge");
             (error.message, error.hint.unwrap())
         };
         let (message, hint) = told("regular file by plain\n");
@@ -226,8 +230,8 @@ mod tests {
         let text =
             "run: 20261121T093015-4f2a\nby: root@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply x.yaml";
         let told = "`forge apply x.yaml` by root@c1 (pid 7), since 2026-11-21T09:30:15Z, run 20261121T093015-4f2a";
-        assert_eq!(LockOwner::told(&text.into()).raw(), told);
-        assert_eq!(LockOwner::told(&"made\n\n by hand ".into()).raw(), "made, by hand");
+        assert_eq!(LockOwner::describe_owner(&text.into()).raw(), told);
+        assert_eq!(LockOwner::describe_owner(&"made\n\n by hand ".into()).raw(), "made, by hand");
     }
 
     #[test]
@@ -242,13 +246,13 @@ mod tests {
             what: "forge apply".into(),
         };
         assert_eq!(
-            owner.text(),
+            owner.to_text(),
             "run: 20261121T093015-4f2a\nby: eve?run: x@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply\n"
         );
-        assert_eq!(LockOwner::ended_process(&owner.text().into()), None);
-        let process = ProcessMark::own();
+        assert_eq!(LockOwner::find_ended_process(&owner.to_text().into()), None);
+        let process = ProcessMark::current_process();
         assert!(process.is_some());
-        let text = LockOwner { process, ..owner }.text();
-        assert_eq!(LockOwner::ended_process(&text.as_str().into()), None, "it lives: {text}");
+        let text = LockOwner { process, ..owner }.to_text();
+        assert_eq!(LockOwner::find_ended_process(&text.as_str().into()), None, "it lives: {text}");
     }
 }

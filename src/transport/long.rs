@@ -36,7 +36,7 @@ impl UnitName {
     }
 
     /// Returns the run that started the unit, if the unit is for `step`.
-    pub fn run_for(&self, step: &StepId) -> Option<&str> {
+    pub fn run_name_for(&self, step: &StepId) -> Option<&str> {
         let own = Self::new("", step);
         let (end, digest) = (own.0.strip_prefix("forge-")?, "-123456".len());
         let end = &end[..end.len() - digest];
@@ -75,14 +75,14 @@ pub enum LongStepStart {
 /// Timeout of starting.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Printed on stdout if the unit existed before.
-const ALREADY: &str = "already\n";
+const ALREADY_STARTED: &str = "already\n";
 
 /// Runs the step and saves its status. `$1` folder, `$2` log, `$3` limit, `$4` set if the lock is inherited.
 /// Holds `alive` locked on descriptor 9 until the result is written, so a step whose lock is free and that has no
 /// result did not end by itself. The step's own processes do not inherit the lock; otherwise a daemon that the step
 /// starts would hold it forever.
 /// The result is written under another name and renamed, so that no reader sees half of it.
-pub(super) const RUNNER: &str = r#"umask 077
+pub(super) const RUNNER_SCRIPT: &str = r#"umask 077
 [ -n "${4-}" ] || { exec 9<>"$1/alive" && flock 9; }
 echo "$$" >"$1/pid"
 timeout -k 30 "$3" sh "$1/script" </dev/null >>"$2" 2>&1 9>&-
@@ -99,7 +99,7 @@ printf '%s\n' "$s" >"$1/result.new" && mv -f "$1/result.new" "$1/result"
 /// however late the process is scheduled. systemd-run (`--service-type=exec`) returns once the unit is active, and the
 /// unit stays active until the runner ends. If systemd-run fails, its job may still be queued on a slow host: only a
 /// unit that is known not to run is given up.
-pub(super) const START: &str = r#"mkdir -p "${1%/*}" "${2%/*}" || exit 1
+pub(super) const START_SCRIPT: &str = r#"mkdir -p "${1%/*}" "${2%/*}" || exit 1
 chmod 700 "${1%/*}" || exit 1
 if [ -d "$1" ]; then
   if [ -e "$1/started" ]; then printf 'already\n'; exit 0; fi
@@ -129,33 +129,33 @@ const PRELUDE: &str = "exec </dev/null\nset -u\numask 077\n\
 
 impl LongStep {
     /// Returns the acting script that starts the step.
-    fn start(&self, paths: &HostPaths) -> ShellScript {
+    fn start_script(&self, paths: &HostPaths) -> ShellScript {
         let step = ShellFragment::new()
             .code("forge_main() {\n")
             .code(PRELUDE)
-            .then(self.body.clone())
+            .append_fragment(self.body.clone())
             .code("\n}\nforge_main")
             .word(self.token.as_str())
             .code("\n");
         let body = ShellFragment::new()
             .code("set --")
-            .word(folder(paths, &self.unit))
-            .word(log(paths, &self.unit))
+            .word(step_folder(paths, &self.unit))
+            .word(step_log_path(paths, &self.unit))
             .number(self.limit.as_secs().max(1))
             .word(self.unit.as_str())
-            .nested(step)
-            .word(RUNNER)
+            .nested_word(step)
+            .word(RUNNER_SCRIPT)
             .code("\n")
-            .code(START);
+            .code(START_SCRIPT);
         ShellScript { body, token: self.token.clone(), limit: START_LIMIT }
     }
 }
 
-pub(super) fn folder(paths: &HostPaths, unit: &UnitName) -> String {
+pub(super) fn step_folder(paths: &HostPaths, unit: &UnitName) -> String {
     format!("{}/{unit}", paths.run)
 }
 
-pub(super) fn log(paths: &HostPaths, unit: &UnitName) -> String {
+pub(super) fn step_log_path(paths: &HostPaths, unit: &UnitName) -> String {
     format!("{}/{unit}.log", paths.log)
 }
 
@@ -165,18 +165,22 @@ impl HostWriter {
     ///
     /// # Errors
     /// Those of [`Writer::act`], and [`LongStart`](ErrorKind::LongStart) if the host cannot start it.
-    pub async fn start_long(&self, step: &LongStep, secrets: &SecretStore) -> Result<LongStepStart, TransportError> {
-        let script = step.start(&self.session().target().paths);
-        let done = self.act(&script, secrets, None).await?;
-        match (done.status, done.stdout == ALREADY.as_bytes()) {
+    pub async fn start_long_step(
+        &self,
+        step: &LongStep,
+        secrets: &SecretStore,
+    ) -> Result<LongStepStart, TransportError> {
+        let script = step.start_script(&self.session().target().paths);
+        let done = self.run_acting_script(&script, secrets, None).await?;
+        match (done.status, done.stdout == ALREADY_STARTED.as_bytes()) {
             (0, true) => Ok(LongStepStart::Already),
             (0, false) => Ok(LongStepStart::New),
             (status, _) => Err(TransportError::new(
                 TransportErrorKind::LongStart,
                 format!("the host could not start the unit `{}`: exit status {status}", step.unit),
             )
-            .said(&done.stderr)
-            .sent(true)),
+            .with_output(&done.stderr)
+            .with_sent(true)),
         }
     }
 
@@ -184,16 +188,16 @@ impl HostWriter {
     ///
     /// # Errors
     /// Those of [`Writer::act`].
-    pub async fn forget_long(
+    pub async fn forget_long_step(
         &self,
         unit: &UnitName,
         token: &ScriptToken,
         secrets: &SecretStore,
     ) -> Result<(), TransportError> {
-        let folder = folder(&self.session().target().paths, unit);
+        let folder = step_folder(&self.session().target().paths, unit);
         let body = ShellFragment::new().code("set --").word(folder).code("\n[ ! -e \"$1/result\" ] || rm -rf \"$1\"\n");
         let script = ShellScript { body, token: token.clone(), limit: START_LIMIT };
-        self.act(&script, secrets, None).await.map(drop)
+        self.run_acting_script(&script, secrets, None).await.map(drop)
     }
 }
 
@@ -208,9 +212,9 @@ mod tests {
         assert_ne!(name, UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install: rm -rf /")));
         assert_eq!(UnitName::parse(name.as_str()), Some(name.clone()));
         let step = StepId::new("web", "install; rm -rf /");
-        assert_eq!(name.run_for(&step), Some("20261121T093015-4f2a"));
-        assert_eq!(name.run_for(&StepId::new("web", "install: rm -rf /")), None);
-        assert_eq!(UnitName("forge-x".into()).run_for(&step), None);
+        assert_eq!(name.run_name_for(&step), Some("20261121T093015-4f2a"));
+        assert_eq!(name.run_name_for(&StepId::new("web", "install: rm -rf /")), None);
+        assert_eq!(UnitName("forge-x".into()).run_name_for(&step), None);
         assert_eq!(UnitName::parse("forge-../x"), None);
         assert_eq!(UnitName::parse("ssh"), None);
     }

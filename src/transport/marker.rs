@@ -44,27 +44,27 @@ impl MarkerScanner {
         Self { mark, held: Vec::new(), begun: false, ended: false }
     }
 
-    pub(super) fn begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.begun
     }
 
-    pub(super) fn ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Appends the next bytes of the stream and returns the completed pieces.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<StreamPiece> {
+    pub(super) fn feed_bytes(&mut self, bytes: &[u8]) -> Vec<StreamPiece> {
         let mut pieces = Vec::new();
         self.held.extend_from_slice(bytes);
         while !self.ended && !self.held.is_empty() {
-            match self.find() {
-                MarkerMatch::Nothing => self.emit(self.held.len(), &mut pieces),
+            match self.find_marker() {
+                MarkerMatch::Nothing => self.emit_held(self.held.len(), &mut pieces),
                 MarkerMatch::Maybe(at) => {
-                    self.emit(at, &mut pieces);
+                    self.emit_held(at, &mut pieces);
                     break;
                 }
                 MarkerMatch::Mark(start, end, piece) => {
-                    self.emit(start, &mut pieces);
+                    self.emit_held(start, &mut pieces);
                     self.held.drain(..end - start);
                     self.begun |= piece == StreamPiece::Begin;
                     self.ended = piece != StreamPiece::Begin;
@@ -76,22 +76,22 @@ impl MarkerScanner {
     }
 
     /// Returns the buffered rest at the end of the stream.
-    pub(super) fn finish(&mut self) -> Vec<StreamPiece> {
+    pub(super) fn finish_stream(&mut self) -> Vec<StreamPiece> {
         let mut pieces = Vec::new();
         if !self.ended {
-            self.emit(self.held.len(), &mut pieces);
+            self.emit_held(self.held.len(), &mut pieces);
         }
         pieces
     }
 
-    fn emit(&mut self, count: usize, pieces: &mut Vec<StreamPiece>) {
+    fn emit_held(&mut self, count: usize, pieces: &mut Vec<StreamPiece>) {
         if count > 0 {
             let bytes = self.held.drain(..count).collect();
             pieces.push(if self.begun { StreamPiece::Data(bytes) } else { StreamPiece::Noise(bytes) });
         }
     }
 
-    fn find(&self) -> MarkerMatch {
+    fn find_marker(&self) -> MarkerMatch {
         let mut from = 0;
         while let Some(offset) = self.held[from..].iter().position(|byte| *byte == 1) {
             let at = from + offset;
@@ -142,7 +142,7 @@ mod tests {
 
     const STREAM: &[u8] = b"motd\x01\x01M\x01MK<a\x01b\x01MKc\0\xff\x01MK>12.junk";
 
-    fn joined(pieces: Vec<StreamPiece>) -> Vec<StreamPiece> {
+    fn join_pieces(pieces: Vec<StreamPiece>) -> Vec<StreamPiece> {
         let mut out: Vec<StreamPiece> = Vec::new();
         for piece in pieces {
             match (out.last_mut(), piece) {
@@ -154,7 +154,7 @@ mod tests {
         out
     }
 
-    fn expected() -> Vec<StreamPiece> {
+    fn expected_pieces() -> Vec<StreamPiece> {
         vec![
             StreamPiece::Noise(b"motd\x01\x01M".to_vec()),
             StreamPiece::Begin,
@@ -168,11 +168,11 @@ mod tests {
         for cut in 0..STREAM.len() {
             for second in cut..STREAM.len() {
                 let mut scanner = MarkerScanner::new("MK");
-                let mut pieces = scanner.feed(&STREAM[..cut]);
-                pieces.extend(scanner.feed(&STREAM[cut..second]));
-                pieces.extend(scanner.feed(&STREAM[second..]));
-                pieces.extend(scanner.finish());
-                assert_eq!(joined(pieces), expected(), "cut at {cut} and {second}");
+                let mut pieces = scanner.feed_bytes(&STREAM[..cut]);
+                pieces.extend(scanner.feed_bytes(&STREAM[cut..second]));
+                pieces.extend(scanner.feed_bytes(&STREAM[second..]));
+                pieces.extend(scanner.finish_stream());
+                assert_eq!(join_pieces(pieces), expected_pieces(), "cut at {cut} and {second}");
             }
         }
     }
@@ -180,15 +180,15 @@ mod tests {
     #[test]
     fn a_stream_without_end_keeps_its_last_bytes() {
         let mut scanner = MarkerScanner::new("MK");
-        let mut pieces = scanner.feed(b"\x01MK<data\x01MK>1");
-        assert!(scanner.begun() && !scanner.ended());
-        pieces.extend(scanner.finish());
-        assert_eq!(joined(pieces), vec![StreamPiece::Begin, StreamPiece::Data(b"data\x01MK>1".to_vec())]);
+        let mut pieces = scanner.feed_bytes(b"\x01MK<data\x01MK>1");
+        assert!(scanner.has_begun() && !scanner.has_ended());
+        pieces.extend(scanner.finish_stream());
+        assert_eq!(join_pieces(pieces), vec![StreamPiece::Begin, StreamPiece::Data(b"data\x01MK>1".to_vec())]);
     }
 
     #[test]
     fn a_refusal_carries_its_word() {
         let mut scanner = MarkerScanner::new("MK");
-        assert_eq!(scanner.feed(b"\x01MK!lost."), vec![StreamPiece::Refused("lost".to_owned())]);
+        assert_eq!(scanner.feed_bytes(b"\x01MK!lost."), vec![StreamPiece::Refused("lost".to_owned())]);
     }
 }

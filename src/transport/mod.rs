@@ -45,13 +45,11 @@ pub use lock::{LockError, LockOwner};
 pub use long::{LongStep, LongStepStart, UnitName};
 pub use payload::{FilePayload, PayloadProgress};
 pub use process::ProcessMark;
-pub use random::token;
+pub use random::random_token;
 pub use reader::{HostReader, ProbeSession};
-pub use sandbox::{
-    BOARDS, HardwareBoard, Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes,
-};
-pub use session::{TransportSession, open};
-pub use signature::{NAMESPACE, SignatureError, sign, verify};
+pub use sandbox::{BOARDS, HardwareBoard, Sandbox, enter_sandbox, list_sandboxes, reset_sandbox, sandbox_folder};
+pub use session::{TransportSession, open_session};
+pub use signature::{NAMESPACE, SignatureError, sign_bytes, verify_signature};
 pub use ssh::ssh_version;
 pub use surroundings::{ProgramEnvironment, SSH_VARIABLES};
 pub use talk::{OutputChunk, OutputSink, ScriptOutput};

@@ -19,7 +19,7 @@ pub(super) struct StdinQueue {
 
 impl StdinQueue {
     /// Queues data other than the script: the wrapper's command, a password.
-    pub(super) fn push(&mut self, text: SecretString) {
+    pub(super) fn push_text(&mut self, text: SecretString) {
         self.parts.push_back((text, false));
     }
 
@@ -35,7 +35,7 @@ impl StdinQueue {
     }
 
     /// Reports whether any byte of the script was written.
-    pub(super) fn sent_script(&self) -> bool {
+    pub(super) fn has_sent_script(&self) -> bool {
         self.sent_script
     }
 
@@ -51,10 +51,13 @@ impl StdinQueue {
     }
 
     /// Writes once, or closes `stdin` if everything is written. Cancel-safe.
-    pub(super) async fn pump(&mut self, stdin: &mut Option<Box<dyn AsyncWrite + Send + Unpin>>) -> io::Result<()> {
+    pub(super) async fn write_next(
+        &mut self,
+        stdin: &mut Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    ) -> io::Result<()> {
         if let (true, true, Some(payload), Some(pipe)) =
             (self.parts.is_empty(), self.close, &mut self.payload, stdin.as_mut())
-            && payload.pump(pipe).await?
+            && payload.write_next(pipe).await?
         {
             return Ok(());
         }

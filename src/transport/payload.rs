@@ -35,7 +35,7 @@ impl FilePayload {
 
     /// Returns all remaining bytes.
     #[cfg(test)]
-    pub(crate) async fn rest(mut self) -> Vec<u8> {
+    pub(crate) async fn read_rest(mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.file.read_to_end(&mut rest).await.unwrap();
         (self.sent)(self.done + rest.len() as u64);
@@ -44,7 +44,7 @@ impl FilePayload {
 
     /// Writes once; returns `false` when everything is written. Cancel-safe: a cancelled read stays in the file's own
     /// buffer.
-    pub(super) async fn pump(&mut self, pipe: &mut (dyn AsyncWrite + Send + Unpin)) -> io::Result<bool> {
+    pub(super) async fn write_next(&mut self, pipe: &mut (dyn AsyncWrite + Send + Unpin)) -> io::Result<bool> {
         if self.at == self.buffer.len() {
             let mut next = vec![0; CHUNK];
             let count = self.file.read(&mut next).await?;

@@ -22,10 +22,16 @@ pub struct ProcessMark {
 impl ProcessMark {
     /// Returns the mark of this process; `None` if the system does not provide enough data, so that no run assumes it
     /// has ended.
-    pub fn own() -> Option<Self> {
+    pub fn current_process() -> Option<Self> {
         let pid = std::process::id();
         let machine = rustix::system::uname().nodename().to_string_lossy().replace(char::is_whitespace, "-");
-        Some(Self { machine, boot: boot()?, namespace: namespace()?, pid, started: started(pid)? })
+        Some(Self {
+            machine,
+            boot: read_boot_id()?,
+            namespace: read_pid_namespace()?,
+            pid,
+            started: read_start_time(pid)?,
+        })
     }
 
     /// Parses the output of [`Display`](fmt::Display).
@@ -38,14 +44,14 @@ impl ProcessMark {
     /// Reports whether the process ran on this machine, in a PID namespace that this process sees, and has ended.
     /// Undecidable cases count as running: `/proc` may hide a process of another user, but a signal still finds it.
     pub fn has_ended(&self) -> bool {
-        let Some(own) = Self::own() else { return false };
+        let Some(own) = Self::current_process() else { return false };
         if (&self.machine, &self.boot, &self.namespace) != (&own.machine, &own.boot, &own.namespace) {
             return false;
         }
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
         match test_kill_process(pid) {
             Err(Errno::SRCH) => true,
-            _ => started(self.pid).is_some_and(|started| started != self.started),
+            _ => read_start_time(self.pid).is_some_and(|started| started != self.started),
         }
     }
 }
@@ -56,16 +62,16 @@ impl fmt::Display for ProcessMark {
     }
 }
 
-fn boot() -> Option<String> {
+fn read_boot_id() -> Option<String> {
     fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|text| text.trim().to_owned())
 }
 
-fn namespace() -> Option<String> {
+fn read_pid_namespace() -> Option<String> {
     Some(fs_err::read_link("/proc/self/ns/pid").ok()?.to_str()?.to_owned())
 }
 
 /// Returns the start time of a process in clock ticks since the boot; `None` if it does not exist or is hidden.
-pub(super) fn started(pid: u32) -> Option<String> {
+pub(super) fn read_start_time(pid: u32) -> Option<String> {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in the second field may contain spaces and parentheses; field 22 is the 20th after it.
     stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
@@ -77,7 +83,7 @@ mod tests {
 
     #[test]
     fn only_a_process_of_this_machine_is_known_to_have_ended() {
-        let own = ProcessMark::own().unwrap();
+        let own = ProcessMark::current_process().unwrap();
         assert_eq!(ProcessMark::parse(&own.to_string()), Some(own.clone()));
         assert!(!own.has_ended());
         let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -2,9 +2,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test may start programs and wait")]
 
-use super::boot::LOCKING;
-use super::follow::{LOOK, LongStepPoll, LongStepState};
-use super::long::{RUNNER, START};
+use super::boot::LOCKING_WRAPPER;
+use super::follow::{LongStepPoll, LongStepState, POLL_SCRIPT};
+use super::long::{RUNNER_SCRIPT, START_SCRIPT};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ impl SlowHost {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn sh(&self, code: &str, arguments: &[&str]) -> Output {
+    fn run_shell(&self, code: &str, arguments: &[&str]) -> Output {
         let code = code.replace("/run/systemd/system", &self.path("systemd"));
         let code = code.replace("/run/systemd/transient", &self.path("transient"));
         let mut sh = Command::new("/bin/sh");
@@ -46,30 +46,30 @@ impl SlowHost {
         sh.env("PATH", format!("{}:{PROGRAMS}", self.path("bin"))).output().unwrap()
     }
 
-    fn start(&self, step: &str) -> Output {
+    fn start_step(&self, step: &str) -> Output {
         let (run, log) = (self.path(&format!("run/{UNIT}")), self.path("log/x.log"));
-        self.sh(START, &[&run, &log, "20", UNIT, step, RUNNER])
+        self.run_shell(START_SCRIPT, &[&run, &log, "20", UNIT, step, RUNNER_SCRIPT])
     }
 
-    fn started(&self, step: &str) {
-        let done = self.start(step);
+    fn start_step_successfully(&self, step: &str) {
+        let done = self.start_step(step);
         assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
     }
 
     /// Looks once, without waiting for news.
-    fn look(&self) -> (LongStepState, Option<i32>) {
+    fn poll_step(&self) -> (LongStepState, Option<i32>) {
         let (run, log) = (self.path(&format!("run/{UNIT}")), self.path("log/x.log"));
-        let done = self.sh(LOOK, &[&run, &log, "999", UNIT, "999", "0"]);
+        let done = self.run_shell(POLL_SCRIPT, &[&run, &log, "999", UNIT, "999", "0"]);
         let look = LongStepPoll::parse(&done.stdout).unwrap_or_else(|| panic!("{done:?}"));
         (look.life, look.result)
     }
 
     /// Looks repeatedly until there is a result; fails if the step is reported as gone before that.
     #[track_caller]
-    fn ended(&self) -> i32 {
+    fn wait_for_status(&self) -> i32 {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
-            match self.look() {
+            match self.poll_step() {
                 (_, Some(status)) => return status,
                 (LongStepState::Over, None) => panic!("gone without a result after {:?}", began.elapsed()),
                 _ => std::thread::sleep(Duration::from_millis(20)),
@@ -79,9 +79,9 @@ impl SlowHost {
     }
 
     /// Returns the answer to another run that requests the lock.
-    fn lock(&self) -> String {
+    fn request_lock(&self) -> String {
         let arguments = ["MARK", "token", &self.path("lock/forge"), "run: r2", "", &self.path("run"), "", ""];
-        String::from_utf8(self.sh(LOCKING, &arguments).stdout).unwrap()
+        String::from_utf8(self.run_shell(LOCKING_WRAPPER, &arguments).stdout).unwrap()
     }
 }
 
@@ -90,30 +90,30 @@ const HELD_BY_STEP: &str = "\u{1}MARK<unit\nforge-r1-test\u{1}MARK>0.";
 #[test]
 fn a_step_whose_process_is_late_is_running() {
     let host = SlowHost::new(false, &[("setsid", "sleep 1; exec /usr/bin/setsid \"$@\"")]);
-    host.started("exit 3");
-    assert_eq!(host.look(), (LongStepState::Running, None));
-    assert_eq!(host.lock(), HELD_BY_STEP);
-    assert_eq!(host.ended(), 3);
-    assert!(host.lock().contains("<got\n"));
+    host.start_step_successfully("exit 3");
+    assert_eq!(host.poll_step(), (LongStepState::Running, None));
+    assert_eq!(host.request_lock(), HELD_BY_STEP);
+    assert_eq!(host.wait_for_status(), 3);
+    assert!(host.request_lock().contains("<got\n"));
 }
 
 #[test]
 fn a_step_whose_result_is_late_is_running() {
     let host =
         SlowHost::new(false, &[("rm", "sleep 0.5; exec /bin/rm \"$@\""), ("mv", "sleep 0.5; exec /bin/mv \"$@\"")]);
-    host.started("exit 4");
-    assert_eq!(host.ended(), 4);
+    host.start_step_successfully("exit 4");
+    assert_eq!(host.wait_for_status(), 4);
 }
 
 #[test]
 fn a_step_that_was_killed_is_gone_though_its_child_lives() {
     let host = SlowHost::new(false, &[]);
-    host.started("sleep 2 & kill -9 \"$(cat \"${0%/*}/pid\")\"; sleep 2");
+    host.start_step_successfully("sleep 2 & kill -9 \"$(cat \"${0%/*}/pid\")\"; sleep 2");
     let began = Instant::now();
-    while host.look() == (LongStepState::Running, None) {
+    while host.poll_step() == (LongStepState::Running, None) {
         assert!(began.elapsed() < Duration::from_secs(2), "its children hold the lock");
     }
-    assert_eq!(host.look(), (LongStepState::Over, None));
+    assert_eq!(host.poll_step(), (LongStepState::Over, None));
 }
 
 /// `systemd-run` returns once the unit is active; the runner is scheduled later.
@@ -129,20 +129,20 @@ const ALIVE: (&str, &str) = (
 #[test]
 fn a_unit_whose_runner_is_late_is_running() {
     let host = SlowHost::new(true, &[LATE_UNIT, ALIVE]);
-    host.started("exit 5");
-    assert_eq!(host.look(), (LongStepState::Running, None));
-    assert_eq!(host.ended(), 5);
+    host.start_step_successfully("exit 5");
+    assert_eq!(host.poll_step(), (LongStepState::Running, None));
+    assert_eq!(host.wait_for_status(), 5);
 }
 
 #[test]
 fn a_systemctl_that_fails_says_nothing_of_the_step() {
     let host = SlowHost::new(true, &[LATE_UNIT, ("systemctl", "echo 'Failed to connect to bus' >&2; exit 1")]);
-    host.started("exit 6");
-    assert_eq!(host.look(), (LongStepState::Unknown, None));
+    host.start_step_successfully("exit 6");
+    assert_eq!(host.poll_step(), (LongStepState::Unknown, None));
     fs_err::create_dir(host.path("transient")).unwrap();
     fs_err::write(host.path(&format!("transient/{UNIT}.service")), "").unwrap();
-    assert_eq!(host.lock(), HELD_BY_STEP);
-    assert_eq!(host.ended(), 6);
+    assert_eq!(host.request_lock(), HELD_BY_STEP);
+    assert_eq!(host.wait_for_status(), 6);
 }
 
 /// systemd-run stops waiting while its job is queued, and the unit starts anyway.
@@ -150,11 +150,11 @@ fn a_systemctl_that_fails_says_nothing_of_the_step() {
 fn a_unit_that_started_late_is_not_called_failed() {
     let late = format!("{}\nexit 1", LATE_UNIT.1);
     let host = SlowHost::new(true, &[("systemd-run", &late), ALIVE]);
-    host.started("exit 7");
-    assert_eq!(host.ended(), 7);
+    host.start_step_successfully("exit 7");
+    assert_eq!(host.wait_for_status(), 7);
     let host =
         SlowHost::new(true, &[("systemd-run", "echo 'no such property' >&2; exit 1"), ("systemctl", "echo inactive")]);
-    let done = host.start("exit 8");
+    let done = host.start_step("exit 8");
     assert_eq!((done.status.code(), String::from_utf8_lossy(&done.stderr).as_ref()), (Some(1), "no such property\n"));
     assert!(!std::path::Path::new(&host.path(&format!("run/{UNIT}"))).exists());
 }

@@ -7,7 +7,7 @@ use crate::script::ScriptToken;
 ///
 /// # Errors
 /// The operating system does not provide random bytes.
-pub fn token() -> Result<ScriptToken, TransportError> {
+pub fn random_token() -> Result<ScriptToken, TransportError> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         TransportError::new(TransportErrorKind::Controller, format!("cannot read random bytes: {error}"))
@@ -19,7 +19,7 @@ pub fn token() -> Result<ScriptToken, TransportError> {
 mod tests {
     #[test]
     fn tokens_are_32_hex_digits_and_differ() {
-        let (a, b) = (super::token().unwrap(), super::token().unwrap());
+        let (a, b) = (super::random_token().unwrap(), super::random_token().unwrap());
         assert_eq!(a.as_str().len(), 32);
         assert!(a.as_str().bytes().all(|c| c.is_ascii_hexdigit()));
         assert_ne!(a, b);

@@ -30,8 +30,12 @@ impl ProbeSession {
     ///
     /// # Errors
     /// Those of [`Reader::observe`].
-    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
-        self.0.observe(asked, secrets).await
+    pub async fn observe_host(
+        &self,
+        asked: &CompiledProbes,
+        secrets: &SecretStore,
+    ) -> Result<Observation, TransportError> {
+        self.0.observe_host(asked, secrets).await
     }
 
     pub async fn close(self) {
@@ -57,29 +61,39 @@ impl HostReader {
     ///
     /// # Errors
     /// The transport failed each time, or permanently; the answer is garbled or too large.
-    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    pub async fn observe_host(
+        &self,
+        asked: &CompiledProbes,
+        secrets: &SecretStore,
+    ) -> Result<Observation, TransportError> {
         let once = || self.observe_once(asked, secrets);
-        once.retry(backoff(RETRIES)).when(|error: &TransportError| error.retryable).await
+        once.retry(retry_backoff(RETRIES)).when(|error: &TransportError| error.retryable).await
     }
 
     async fn observe_once(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
-        let device = async { Ok::<_, TransportError>(self.device(asked.device.as_ref(), secrets).await) };
-        let (stdout, device) = tokio::try_join!(self.read(&asked.script, secrets), device)?;
-        probe::parse(asked, &stdout, device.as_deref()).map_err(|error| match error {
-            FrameError::Cut => session::lost().sent(true),
-            FrameError::Malformed(_) => TransportError::new(TransportErrorKind::Garbled, error.to_string()).sent(true),
+        let device = async { Ok::<_, TransportError>(self.run_device_script(asked.device.as_ref(), secrets).await) };
+        let (stdout, device) = tokio::try_join!(self.run_read_only(&asked.script, secrets), device)?;
+        probe::parse_output(asked, &stdout, device.as_deref()).map_err(|error| match error {
+            FrameError::Cut => session::link_lost_error().with_sent(true),
+            FrameError::Malformed(_) => {
+                TransportError::new(TransportErrorKind::Garbled, error.to_string()).with_sent(true)
+            }
         })
     }
 
     /// Runs a read-only script and returns its stdout.
-    pub(super) async fn read(&self, script: &ShellScript, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
+    pub(super) async fn run_read_only(
+        &self,
+        script: &ShellScript,
+        secrets: &SecretStore,
+    ) -> Result<Vec<u8>, TransportError> {
         let ask =
             ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
-        Ok(self.0.ask(ask, script, secrets, None).await?.stdout)
+        Ok(self.0.run_request(ask, script, secrets, None).await?.stdout)
     }
 
     /// Runs the device script and returns its output, complete or not.
-    async fn device(&self, script: Option<&ShellScript>, secrets: &SecretStore) -> Option<Vec<u8>> {
+    async fn run_device_script(&self, script: Option<&ShellScript>, secrets: &SecretStore) -> Option<Vec<u8>> {
         let script = script?;
         let mut heard = Vec::new();
         let mut sink = |chunk: OutputChunk<'_>| {
@@ -89,7 +103,7 @@ impl HostReader {
         };
         let ask =
             ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
-        if let Err(error) = self.0.ask(ask, script, secrets, Some(&mut sink)).await {
+        if let Err(error) = self.0.run_request(ask, script, secrets, Some(&mut sink)).await {
             tracing::debug!(host = %self.0.host(), kind = ?error.kind, "device probes broke off");
         }
         Some(heard)
@@ -97,12 +111,12 @@ impl HostReader {
 }
 
 /// Returns delays like [`backoff`], for a total of `total`.
-pub(super) fn backoff_for(total: Duration) -> ExponentialBuilder {
-    backoff(usize::MAX).with_total_delay(Some(total))
+pub(super) fn backoff_within(total: Duration) -> ExponentialBuilder {
+    retry_backoff(usize::MAX).with_total_delay(Some(total))
 }
 
 /// Returns delays of about 0.5 s, 1 s … with jitter, so that many hosts do not come back at once.
-pub(super) fn backoff(times: usize) -> ExponentialBuilder {
+pub(super) fn retry_backoff(times: usize) -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(500))
         .with_max_delay(Duration::from_secs(15))

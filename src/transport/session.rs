@@ -21,9 +21,9 @@ use tokio::sync::{Mutex, Semaphore};
 
 /// Maximum channels that a session holds open. sshd allows ten by default (`MaxSessions`); the writer lock takes one of
 /// these.
-const CHANNELS: usize = 4;
+const MAX_CHANNELS: usize = 4;
 /// Bytes kept of each output stream of a script whose output is not parsed.
-const TAIL: usize = 1024 * 1024;
+const OUTPUT_TAIL: usize = 1024 * 1024;
 
 /// A connection to one host. Cheap to clone; all clones share the connection.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ pub(super) struct ScriptRequest<'a> {
 ///
 /// # Errors
 /// Every way in which a login fails, distinguished by [`ErrorKind`]. Nothing was run on the host.
-pub async fn open(
+pub async fn open_session(
     host: &HostName,
     target: &ConnectionTarget,
     secrets: &SecretStore,
@@ -79,10 +79,10 @@ pub async fn open(
         }
     };
     let password = match &target.sudo {
-        ConnectionSudo::Password(placeholder) => Some(secrets.reveal(placeholder)),
+        ConnectionSudo::Password(placeholder) => Some(secrets.reveal_placeholders(placeholder)),
         ConnectionSudo::None | ConnectionSudo::NoPassword => None,
     };
-    let channels = Arc::new(Semaphore::new(CHANNELS));
+    let channels = Arc::new(Semaphore::new(MAX_CHANNELS));
     let proof = Mutex::new(SudoPasswordState::Untried);
     Ok(TransportSession(Arc::new(SessionInner {
         host: host.clone(),
@@ -108,68 +108,69 @@ impl TransportSession {
     /// # Errors
     /// The connection or sudo failed, or the script exceeded its limit. A script that fails is not an error: check its
     /// status.
-    pub async fn run(
+    pub async fn run_script(
         &self,
         script: &ShellScript,
         secrets: &SecretStore,
         sink: Option<OutputSink<'_>>,
     ) -> Result<ScriptOutput, TransportError> {
-        let ask = ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::Tail(TAIL), limit: script.limit };
-        self.ask(ask, script, secrets, sink).await
+        let ask =
+            ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::Tail(OUTPUT_TAIL), limit: script.limit };
+        self.run_request(ask, script, secrets, sink).await
     }
 
     /// Runs a script with the options in `ask`.
-    pub(super) async fn ask(
+    pub(super) async fn run_request(
         &self,
         ask: ScriptRequest<'_>,
         script: &ShellScript,
         secrets: &SecretStore,
         sink: Option<OutputSink<'_>>,
     ) -> Result<ScriptOutput, TransportError> {
-        let text = script.text(secrets).map_err(unsendable)?;
-        let mut talk = self.talk(ask.boot, ask.keep, sink).await?;
-        talk.send(text, self.0.target.sudo != ConnectionSudo::None);
-        let (ending, sent) = talk.finish(ask.limit).await;
-        self.judge(ending, ask.limit).await.map_err(|error| error.sent(sent))
+        let text = script.render_text(secrets).map_err(unsendable_script_error)?;
+        let mut talk = self.start_conversation(ask.boot, ask.keep, sink).await?;
+        talk.send_script(text, self.0.target.sudo != ConnectionSudo::None);
+        let (ending, sent) = talk.run_to_end(ask.limit).await;
+        self.interpret_ending(ending, ask.limit).await.map_err(|error| error.with_sent(sent))
     }
 
     /// Runs a script with the options in `ask`, followed by a file.
-    pub(super) async fn ask_with(
+    pub(super) async fn run_request_with_payload(
         &self,
         ask: ScriptRequest<'_>,
         script: &ShellScript,
         payload: FilePayload,
         secrets: &SecretStore,
     ) -> Result<ScriptOutput, TransportError> {
-        let text = script.text(secrets).map_err(unsendable)?;
+        let text = script.render_text(secrets).map_err(unsendable_script_error)?;
         let line = base64::engine::general_purpose::STANDARD.encode(text.expose_secret());
-        let mut talk = self.talk(ask.boot, ask.keep, None).await?;
-        talk.send(SecretString::from(line + "\n"), true);
-        talk.send_behind(payload);
-        let (ending, sent) = talk.finish(ask.limit).await;
-        self.judge(ending, ask.limit).await.map_err(|error| error.sent(sent))
+        let mut talk = self.start_conversation(ask.boot, ask.keep, None).await?;
+        talk.send_script(SecretString::from(line + "\n"), true);
+        talk.send_payload(payload);
+        let (ending, sent) = talk.run_to_end(ask.limit).await;
+        self.interpret_ending(ending, ask.limit).await.map_err(|error| error.with_sent(sent))
     }
 
     /// Starts the wrapper of a script.
-    pub(super) async fn talk<'s>(
+    pub(super) async fn start_conversation<'s>(
         &self,
         boot: ShellWrapper<'_>,
         keep: OutputLimit,
         sink: Option<OutputSink<'s>>,
     ) -> Result<ShellConversation<'s>, TransportError> {
         if self.0.password.is_none() {
-            return self.start(boot, keep, sink).await;
+            return self.start_shell(boot, keep, sink).await;
         }
         let mut proof = self.0.proof.lock().await;
         match &*proof {
             SudoPasswordState::Good => {
                 drop(proof);
-                self.start(boot, keep, sink).await
+                self.start_shell(boot, keep, sink).await
             }
             SudoPasswordState::Bad(error) => Err(error.clone()),
             SudoPasswordState::Untried => {
-                let mut talk = self.start(boot, keep, sink).await?;
-                *proof = self.prove(&mut talk).await?;
+                let mut talk = self.start_shell(boot, keep, sink).await?;
+                *proof = self.check_password(&mut talk).await?;
                 match &*proof {
                     SudoPasswordState::Bad(error) => Err(error.clone()),
                     SudoPasswordState::Good | SudoPasswordState::Untried => Ok(talk),
@@ -179,11 +180,11 @@ impl TransportSession {
     }
 
     /// Waits until the sudo password is accepted or rejected. Failures unrelated to the password are errors.
-    async fn prove(&self, talk: &mut ShellConversation<'_>) -> Result<SudoPasswordState, TransportError> {
-        let Some(ending) = talk.until(START_LIMIT, ShellConversation::begun).await else {
+    async fn check_password(&self, talk: &mut ShellConversation<'_>) -> Result<SudoPasswordState, TransportError> {
+        let Some(ending) = talk.run_until(START_LIMIT, ShellConversation::has_begun).await else {
             return Ok(SudoPasswordState::Good);
         };
-        match self.judge(ending, START_LIMIT).await {
+        match self.interpret_ending(ending, START_LIMIT).await {
             Err(error) if error.kind == TransportErrorKind::SudoPassword => Ok(SudoPasswordState::Bad(error)),
             Err(error) => Err(error),
             Ok(_) => Err(TransportError::new(
@@ -193,16 +194,16 @@ impl TransportSession {
         }
     }
 
-    async fn start<'s>(
+    async fn start_shell<'s>(
         &self,
         boot: ShellWrapper<'_>,
         keep: OutputLimit,
         sink: Option<OutputSink<'s>>,
     ) -> Result<ShellConversation<'s>, TransportError> {
-        let mark = random::token()?;
+        let mark = random::random_token()?;
         let answer = match &self.0.password {
             Some(password) => {
-                let prompt = format!("forge-{}:", random::token()?.as_str());
+                let prompt = format!("forge-{}:", random::random_token()?.as_str());
                 Some(PromptAnswer { prompt, password: password.clone() })
             }
             None => None,
@@ -212,55 +213,59 @@ impl TransportSession {
             (ConnectionSudo::NoPassword, None) => RootAccess::SudoNoPassword,
             (ConnectionSudo::None | ConnectionSudo::Password(_), None) => RootAccess::Direct,
         };
-        let command = boot.command(&mark, via, &self.0.target.paths).map_err(unsendable)?;
-        let channel = self.channel(&command).await?;
+        let command = boot.build_command(&mark, via, &self.0.target.paths).map_err(unsendable_script_error)?;
+        let channel = self.open_channel(&command).await?;
         let mut talk = ShellConversation::new(channel, &mark, keep, sink);
-        talk.answer(answer);
+        talk.set_prompt_answer(answer);
         Ok(talk)
     }
 
-    async fn channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
+    async fn open_channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
         // The semaphore is never closed, so acquiring it cannot fail.
         let permit = self.0.channels.clone().acquire_owned().await.ok();
         let mut channel = match &self.0.carrier {
-            SessionCarrier::Ssh(link) => link.channel(&self.0.host, &self.0.target, command).await?,
-            SessionCarrier::Local => CommandChannel::local(command)?,
-            SessionCarrier::Command(argv) => CommandChannel::program(argv, command, &self.0.target.surroundings)?,
-            SessionCarrier::Sandbox(holder) => holder.channel(command)?,
+            SessionCarrier::Ssh(link) => link.open_channel(&self.0.host, &self.0.target, command).await?,
+            SessionCarrier::Local => CommandChannel::open_local(command)?,
+            SessionCarrier::Command(argv) => CommandChannel::open_program(argv, command, &self.0.target.surroundings)?,
+            SessionCarrier::Sandbox(holder) => holder.open_channel(command)?,
         };
         channel.permit = permit;
         Ok(channel)
     }
 
     /// Converts an ending into a result.
-    pub(super) async fn judge(&self, ending: ConversationEnd, limit: Duration) -> Result<ScriptOutput, TransportError> {
+    pub(super) async fn interpret_ending(
+        &self,
+        ending: ConversationEnd,
+        limit: Duration,
+    ) -> Result<ScriptOutput, TransportError> {
         if let Some(error) = ending.plain_error(limit) {
             return Err(error);
         }
         match ending {
             ConversationEnd::Finished(finished) => Ok(finished),
-            ConversationEnd::Refused(word) => Err(refused(&word, &self.0.target)),
-            ConversationEnd::Prompted => Err(sudo::wrong_password(&self.0.target)),
-            ConversationEnd::NoStart(cut) => Err(self.no_shell(&cut)),
-            ConversationEnd::Cut(cut) => Err(self.cut(&cut).await),
+            ConversationEnd::Refused(word) => Err(refusal_error(&word, &self.0.target)),
+            ConversationEnd::Prompted => Err(sudo::wrong_password_error(&self.0.target)),
+            ConversationEnd::NoStart(cut) => Err(self.no_shell_error(&cut)),
+            ConversationEnd::Cut(cut) => Err(self.explain_cut(&cut).await),
             ConversationEnd::TimedOut | ConversationEnd::TooLarge => unreachable!("has a plain error"),
         }
     }
 
-    async fn cut(&self, cut: &BrokenConversation) -> TransportError {
+    async fn explain_cut(&self, cut: &BrokenConversation) -> TransportError {
         if let SessionCarrier::Ssh(link) = &self.0.carrier
             && !link.is_alive().await
         {
-            return lost().said(&cut.said);
+            return link_lost_error().with_output(&cut.said);
         }
         match cut.begun {
             true => TransportError::new(TransportErrorKind::Killed, "the script's shell was killed on the host")
-                .said(&cut.said),
-            false => self.no_shell(cut),
+                .with_output(&cut.said),
+            false => self.no_shell_error(cut),
         }
     }
 
-    fn no_shell(&self, cut: &BrokenConversation) -> TransportError {
+    fn no_shell_error(&self, cut: &BrokenConversation) -> TransportError {
         let (why, hint) = match &self.0.carrier {
             SessionCarrier::Ssh(_) | SessionCarrier::Local => (
                 format!("no shell started for {}", self.0.target.user_name()),
@@ -274,8 +279,8 @@ impl TransportSession {
                 ("cannot enter the sandbox".to_owned(), "run `forge sandbox reset`; the next run creates it again")
             }
         };
-        sudo::refusal(&cut.said, &self.0.target)
-            .unwrap_or_else(|| TransportError::new(TransportErrorKind::Shell, why).hint(hint).said(&cut.said))
+        sudo::find_sudo_refusal(&cut.said, &self.0.target)
+            .unwrap_or_else(|| TransportError::new(TransportErrorKind::Shell, why).hint(hint).with_output(&cut.said))
     }
 
     /// Reconnects if the connection is lost.
@@ -295,12 +300,12 @@ impl TransportSession {
     /// # Errors
     /// The session does not use ssh, or its connection is lost. The first connection shows whether the host permits
     /// forwarding.
-    pub async fn forward(&self, to: (&str, u16)) -> Result<Option<SocketAddr>, TransportError> {
+    pub async fn forward_port(&self, to: (&str, u16)) -> Result<Option<SocketAddr>, TransportError> {
         match &self.0.carrier {
             SessionCarrier::Local => Ok(None),
             SessionCarrier::Ssh(link) => {
-                let here = free_port()?;
-                link.forward(&self.0.host, &self.0.target, here, to).await?;
+                let here = find_free_port()?;
+                link.forward_port(&self.0.host, &self.0.target, here, to).await?;
                 Ok(Some(here))
             }
             SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => {
@@ -337,23 +342,23 @@ impl std::fmt::Debug for TransportSession {
 }
 
 /// Returns a free port of this machine's loopback address.
-fn free_port() -> Result<SocketAddr, TransportError> {
+fn find_free_port() -> Result<SocketAddr, TransportError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     bound.map_err(|error| {
         TransportError::new(TransportErrorKind::Controller, format!("no free port on this machine: {error}"))
     })
 }
 
-pub(super) fn lost() -> TransportError {
+pub(super) fn link_lost_error() -> TransportError {
     TransportError::new(TransportErrorKind::LinkLost, "the connection to the host was lost")
 }
 
-fn unsendable(error: crate::script::FragmentError) -> TransportError {
+fn unsendable_script_error(error: crate::script::FragmentError) -> TransportError {
     TransportError::new(TransportErrorKind::Script, error.to_string())
 }
 
 /// Converts the wrapper's refusal into an error.
-fn refused(word: &str, target: &ConnectionTarget) -> TransportError {
+fn refusal_error(word: &str, target: &ConnectionTarget) -> TransportError {
     let lock = &target.paths.lock;
     match word {
         "acting" => TransportError::new(

@@ -23,12 +23,12 @@ pub struct SignatureError {
 ///
 /// # Errors
 /// `ssh-keygen` is not installed, or it cannot sign.
-pub async fn sign(bytes: &[u8], key: &Utf8Path) -> Result<Vec<u8>, SignatureError> {
-    let said = keygen(&["sign", "-n", NAMESPACE, "-f", key.as_str()], bytes).await?;
+pub async fn sign_bytes(bytes: &[u8], key: &Utf8Path) -> Result<Vec<u8>, SignatureError> {
+    let said = run_ssh_keygen(&["sign", "-n", NAMESPACE, "-f", key.as_str()], bytes).await?;
     match said.status.success() && said.stdout.starts_with(b"-----BEGIN SSH SIGNATURE-----") {
         true => Ok(said.stdout),
         false => Err(SignatureError {
-            why: format!("cannot sign with `{key}`: {}", said.why()),
+            why: format!("cannot sign with `{key}`: {}", said.failure_reason()),
             hint: "name a private key, or a public key whose private part is in `ssh-agent`".to_owned(),
         }),
     }
@@ -38,22 +38,26 @@ pub async fn sign(bytes: &[u8], key: &Utf8Path) -> Result<Vec<u8>, SignatureErro
 ///
 /// # Errors
 /// The signature is for other bytes or another purpose, is broken, or its signer is not in the list.
-pub async fn verify(bytes: &[u8], signature: &Utf8Path, allowed: &Utf8Path) -> Result<String, SignatureError> {
+pub async fn verify_signature(
+    bytes: &[u8],
+    signature: &Utf8Path,
+    allowed: &Utf8Path,
+) -> Result<String, SignatureError> {
     let (signature, allowed) = (signature.as_str(), allowed.as_str());
-    let found = keygen(&["find-principals", "-s", signature, "-f", allowed], b"").await?;
+    let found = run_ssh_keygen(&["find-principals", "-s", signature, "-f", allowed], b"").await?;
     let principals = String::from_utf8_lossy(&found.stdout).into_owned();
     let Some(principal) = principals.lines().next().filter(|_| found.status.success()) else {
         return Err(SignatureError {
-            why: format!("no signer in `{allowed}` matches the signature `{signature}`: {}", found.why()),
+            why: format!("no signer in `{allowed}` matches the signature `{signature}`: {}", found.failure_reason()),
             hint: "have a listed signer sign it with `forge sign`, or add the signer's key to the list".to_owned(),
         });
     };
     let arguments = ["verify", "-n", NAMESPACE, "-I", principal, "-s", signature, "-f", allowed];
-    let said = keygen(&arguments, bytes).await?;
+    let said = run_ssh_keygen(&arguments, bytes).await?;
     match said.status.success() {
         true => Ok(principal.to_owned()),
         false => Err(SignatureError {
-            why: format!("the signature `{signature}` of `{principal}` is invalid: {}", said.why()),
+            why: format!("the signature `{signature}` of `{principal}` is invalid: {}", said.failure_reason()),
             hint:
                 "the plan was changed after it was signed, or signed for another purpose: review it and sign it again"
                     .to_owned(),
@@ -70,7 +74,7 @@ struct KeygenOutput {
 
 impl KeygenOutput {
     /// Returns the last non-empty line; `ssh-keygen` reports a failed verification on stdout.
-    fn why(&self) -> String {
+    fn failure_reason(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let all = format!("{}\n{}", text(&self.stdout), text(&self.stderr));
         let last = all.lines().rev().find(|line| !line.trim().is_empty());
@@ -78,13 +82,13 @@ impl KeygenOutput {
     }
 }
 
-async fn keygen(arguments: &[&str], input: &[u8]) -> Result<KeygenOutput, SignatureError> {
+async fn run_ssh_keygen(arguments: &[&str], input: &[u8]) -> Result<KeygenOutput, SignatureError> {
     let failed = |error: std::io::Error| SignatureError {
         why: format!("cannot run `ssh-keygen`: {error}"),
         hint: "install the OpenSSH client, version 8.2 or later".to_owned(),
     };
     let mut command = Command::new("ssh-keygen");
-    ProgramEnvironment::default().give_ssh(&mut command);
+    ProgramEnvironment::default().set_ssh_variables(&mut command);
     command.arg("-Y").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {

@@ -2,8 +2,8 @@
 
 use super::arguments::{self, MasterFiles};
 use super::channel::CommandChannel;
-use super::diagnose::{SshFailureLogs, explain, timed_out};
-use super::reader::backoff;
+use super::diagnose::{SshFailureLogs, connect_timeout_error, diagnose_failure};
+use super::reader::retry_backoff;
 use super::user_config::find_timeouts;
 use super::{ConnectionTarget, TransportError, TransportErrorKind, control};
 use crate::model::HostName;
@@ -42,10 +42,10 @@ pub(super) struct SshConnection {
 impl SshConnection {
     /// Logs in, or reuses a persistent connection.
     pub(super) async fn connect(host: &HostName, target: &ConnectionTarget) -> Result<Self, TransportError> {
-        control::prepare(&target.sockets())?;
-        control::clean_once(&target.sockets());
+        control::prepare_control_dir(&target.socket_folder())?;
+        control::clean_leftovers_once(&target.socket_folder());
         let link = Self { master: Mutex::new(None), generation: AtomicU64::new(0) };
-        link.master(host, target).await?;
+        link.ensure_master(host, target).await?;
         Ok(link)
     }
 
@@ -55,15 +55,15 @@ impl SshConnection {
     }
 
     /// Returns the connection; connects if there is none.
-    async fn master(&self, host: &HostName, target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
+    async fn ensure_master(&self, host: &HostName, target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
         let mut slot = self.master.lock().await;
         if let Some(master) = slot.as_ref() {
             return Ok(master.clone());
         }
         let started = std::time::Instant::now();
-        let once = || connect(target);
+        let once = || connect_master(target);
         let dropped = |error: &TransportError| error.kind == TransportErrorKind::Dropped;
-        let master = once.retry(backoff(DROP_RETRIES)).when(dropped).await?;
+        let master = once.retry(retry_backoff(DROP_RETRIES)).when(dropped).await?;
         tracing::debug!(%host, ms = started.elapsed().as_millis(), "connected");
         self.generation.fetch_add(1, Ordering::Relaxed);
         *slot = Some(master.clone());
@@ -71,7 +71,7 @@ impl SshConnection {
     }
 
     /// Drops a lost connection, unless another task has replaced it in the meantime.
-    async fn forget(&self, gone: &SshMaster) {
+    async fn forget_master(&self, gone: &SshMaster) {
         let mut slot = self.master.lock().await;
         if slot.as_ref().is_some_and(|master| Arc::ptr_eq(master, gone)) {
             *slot = None;
@@ -79,44 +79,44 @@ impl SshConnection {
     }
 
     /// Starts a command. Reconnects once if the connection is lost: nothing was sent on it yet.
-    pub(super) async fn channel(
+    pub(super) async fn open_channel(
         &self,
         host: &HostName,
         target: &ConnectionTarget,
         command: &str,
     ) -> Result<CommandChannel, TransportError> {
         for _ in 0..2 {
-            let master = self.master(host, target).await?;
+            let master = self.ensure_master(host, target).await?;
             match tokio::time::timeout(
                 target.connect_timeout() + SOCKET_LIMIT,
-                CommandChannel::ssh(master.clone(), command),
+                CommandChannel::open_ssh(master.clone(), command),
             )
             .await
             {
                 Ok(Ok(channel)) => return Ok(channel),
-                Ok(Err(openssh::Error::Disconnected)) => self.forget(&master).await,
-                Ok(Err(error)) if alive(&master).await => return Err(no_channel(&error)),
-                Ok(Err(_)) => self.forget(&master).await,
-                Err(_) => return Err(super::session::lost()),
+                Ok(Err(openssh::Error::Disconnected)) => self.forget_master(&master).await,
+                Ok(Err(error)) if is_master_alive(&master).await => return Err(no_channel_error(&error)),
+                Ok(Err(_)) => self.forget_master(&master).await,
+                Err(_) => return Err(super::session::link_lost_error()),
             }
         }
-        Err(super::session::lost())
+        Err(super::session::link_lost_error())
     }
 
     /// Forwards connections to `here` on this machine through the host to `to`.
-    pub(super) async fn forward(
+    pub(super) async fn forward_port(
         &self,
         host: &HostName,
         target: &ConnectionTarget,
         here: SocketAddr,
         to: (&str, u16),
     ) -> Result<(), TransportError> {
-        let master = self.master(host, target).await?;
+        let master = self.ensure_master(host, target).await?;
         let there = openssh::Socket::TcpSocket { host: to.0.into(), port: to.1 };
         let asked = master.request_port_forward(openssh::ForwardType::Local, here, there);
         match tokio::time::timeout(SOCKET_LIMIT, asked).await {
-            Ok(answer) => answer.map_err(|error| no_forward(&error)),
-            Err(_) => Err(super::session::lost()),
+            Ok(answer) => answer.map_err(|error| no_forward_error(&error)),
+            Err(_) => Err(super::session::link_lost_error()),
         }
     }
 
@@ -124,17 +124,17 @@ impl SshConnection {
     pub(super) async fn is_alive(&self) -> bool {
         let master = self.master.lock().await.clone();
         match master {
-            Some(master) => alive(&master).await,
+            Some(master) => is_master_alive(&master).await,
             None => false,
         }
     }
 
     /// Reconnects if the connection is lost.
     pub(super) async fn reconnect(&self, host: &HostName, target: &ConnectionTarget) -> Result<(), TransportError> {
-        let master = self.master(host, target).await?;
-        if !alive(&master).await {
-            self.forget(&master).await;
-            self.master(host, target).await?;
+        let master = self.ensure_master(host, target).await?;
+        if !is_master_alive(&master).await {
+            self.forget_master(&master).await;
+            self.ensure_master(host, target).await?;
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl SshConnection {
         let Some(master) = self.master.lock().await.take() else { return };
         if target.keep.is_zero() {
             // `ssh -O exit` also closes channels on which a probe hangs; openssh's own close waits for them.
-            let mut exit = ssh_program("ssh", target);
+            let mut exit = ssh_command("ssh", target);
             exit.arg("-F")
                 .arg("/dev/null")
                 .arg("-O")
@@ -159,87 +159,90 @@ impl SshConnection {
     }
 }
 
-async fn alive(master: &SshMaster) -> bool {
+async fn is_master_alive(master: &SshMaster) -> bool {
     tokio::time::timeout(SOCKET_LIMIT, master.check()).await.is_ok_and(|checked| checked.is_ok())
 }
 
-fn no_channel(error: &openssh::Error) -> TransportError {
+fn no_channel_error(error: &openssh::Error) -> TransportError {
     TransportError::new(TransportErrorKind::Channel, "the host refused to open another channel on the connection")
         .hint("set `MaxSessions` in the host's sshd_config to 5 or more")
-        .said(source_text(error).as_bytes())
+        .with_output(format_error_chain(error).as_bytes())
 }
 
-fn no_forward(error: &openssh::Error) -> TransportError {
+fn no_forward_error(error: &openssh::Error) -> TransportError {
     TransportError::new(TransportErrorKind::Channel, "ssh could not forward a port of this machine")
-        .said(source_text(error).as_bytes())
+        .with_output(format_error_chain(error).as_bytes())
 }
 
-fn source_text(error: &dyn std::error::Error) -> String {
+fn format_error_chain(error: &dyn std::error::Error) -> String {
     match error.source() {
-        Some(source) => format!("{error}: {}", source_text(source)),
+        Some(source) => format!("{error}: {}", format_error_chain(source)),
         None => error.to_string(),
     }
 }
 
 /// Reuses a persistent connection, or makes one.
-async fn connect(target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
+async fn connect_master(target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
     if target.keep.is_zero() {
-        let folder = launch(target, IDLE_S).await?;
+        let folder = launch_master(target, IDLE_S).await?;
         return Ok(Arc::new(openssh::Session::new_native_mux(folder)));
     }
-    let kept = control::kept_socket(target);
-    let resumed = resume(&kept);
-    if alive(&resumed).await {
+    let kept = control::kept_socket_path(target);
+    let resumed = resume_master(&kept);
+    if is_master_alive(&resumed).await {
         return Ok(resumed);
     }
-    let folder = launch(target, target.keep.as_secs().max(1)).await?;
+    let folder = launch_master(target, target.keep.as_secs().max(1)).await?;
     // A socket works under a new name too; the folder is removed with the log.
     fs_err::rename(folder.path().join("master"), &kept).map_err(|error| {
         TransportError::new(TransportErrorKind::Controller, format!("cannot keep the connection as `{kept}`: {error}"))
     })?;
-    Ok(resume(&kept))
+    Ok(resume_master(&kept))
 }
 
-fn resume(socket: &Utf8Path) -> SshMaster {
+fn resume_master(socket: &Utf8Path) -> SshMaster {
     Arc::new(openssh::Session::resume_mux(socket.as_std_path().into(), None))
 }
 
 /// Starts a master. When this returns, the master has logged in and runs in the background.
-async fn launch(target: &ConnectionTarget, idle_s: u64) -> Result<TempDir, TransportError> {
-    let folder = control::fresh(&target.sockets())?;
+async fn launch_master(target: &ConnectionTarget, idle_s: u64) -> Result<TempDir, TransportError> {
+    let folder = control::create_connection_dir(&target.socket_folder())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let files = MasterFiles { socket: at("master"), log: at("log"), jump_log: at("jump") };
     let timeouts = find_timeouts(target).await;
-    let mut ssh = ssh_program("ssh", target);
+    let mut ssh = ssh_command("ssh", target);
     // Its own process group: Ctrl-C in forge's terminal must not cut connections.
-    ssh.args(arguments::master(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
+    ssh.args(arguments::master_arguments(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
     // ssh writes some errors to stderr instead of its log: both go to the same file.
-    let log =
-        File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
+    let log = File::options()
+        .append(true)
+        .create(true)
+        .open(&files.log)
+        .map_err(|error| unwritable_log_error(&files.log, &error))?;
     ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let limit = timeouts.longest();
+    let limit = timeouts.longest_timeout();
     let status = match tokio::time::timeout(limit + Duration::from_secs(1), ssh.status()).await {
-        Ok(status) => status.map_err(|error| no_ssh(&error))?,
+        Ok(status) => status.map_err(|error| no_ssh_error(&error))?,
         Err(_) => {
-            let said = [read(&files.log), read(&files.jump_log)].concat();
-            return Err(timed_out(&limited(target, limit)).said(said.as_bytes()));
+            let said = [read_log(&files.log), read_log(&files.jump_log)].concat();
+            return Err(connect_timeout_error(&with_timeout(target, limit)).with_output(said.as_bytes()));
         }
     };
     match status.success() {
         true => Ok(folder),
-        false => Err(failed(status, &files, &limited(target, timeouts.host)).await),
+        false => Err(login_error(status, &files, &with_timeout(target, timeouts.host)).await),
     }
 }
 
 /// Returns `target` with the effective timeout, for errors that name it.
-fn limited(target: &ConnectionTarget, timeout: Duration) -> ConnectionTarget {
+fn with_timeout(target: &ConnectionTarget, timeout: Duration) -> ConnectionTarget {
     ConnectionTarget { timeout, ..target.clone() }
 }
 
 /// Returns a command for a program of OpenSSH.
-pub(super) fn ssh_program(name: &str, target: &ConnectionTarget) -> Command {
+pub(super) fn ssh_command(name: &str, target: &ConnectionTarget) -> Command {
     let mut command = Command::new(name);
-    target.surroundings.give_ssh(&mut command);
+    target.surroundings.set_ssh_variables(&mut command);
     command
 }
 
@@ -248,29 +251,29 @@ pub(super) fn ssh_program(name: &str, target: &ConnectionTarget) -> Command {
 /// # Errors
 /// `ssh` is not installed or does not answer.
 pub async fn ssh_version() -> Result<String, TransportError> {
-    let mut ssh = ssh_program("ssh", &ConnectionTarget::default());
+    let mut ssh = ssh_command("ssh", &ConnectionTarget::default());
     ssh.arg("-V").stdin(Stdio::null()).kill_on_drop(true);
     let answer = tokio::time::timeout(SOCKET_LIMIT, ssh.output()).await;
     let silent = |_| TransportError::new(TransportErrorKind::Controller, "`ssh -V` did not answer");
-    let output = answer.map_err(silent)?.map_err(|error| no_ssh(&error))?;
+    let output = answer.map_err(silent)?.map_err(|error| no_ssh_error(&error))?;
     let said = [output.stderr, output.stdout].concat();
     Ok(String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned())
 }
 
-fn unwritable(path: &str, error: &std::io::Error) -> TransportError {
+fn unwritable_log_error(path: &str, error: &std::io::Error) -> TransportError {
     TransportError::new(TransportErrorKind::Controller, format!("cannot write `{path}`: {error}"))
 }
 
-fn no_ssh(error: &std::io::Error) -> TransportError {
+fn no_ssh_error(error: &std::io::Error) -> TransportError {
     TransportError::new(TransportErrorKind::Controller, format!("cannot run `ssh`: {error}"))
         .hint("install the OpenSSH client")
 }
 
-async fn failed(status: ExitStatus, files: &MasterFiles, target: &ConnectionTarget) -> TransportError {
-    let (log, jumps) = (read(&files.log), read(&files.jump_log));
-    let error = explain(&SshFailureLogs { log: &log, jumps: &jumps }, target);
+async fn login_error(status: ExitStatus, files: &MasterFiles, target: &ConnectionTarget) -> TransportError {
+    let (log, jumps) = (read_log(&files.log), read_log(&files.jump_log));
+    let error = diagnose_failure(&SshFailureLogs { log: &log, jumps: &jumps }, target);
     match error.kind {
-        TransportErrorKind::Auth => key_trouble(target).await.unwrap_or(error),
+        TransportErrorKind::Auth => find_key_problem(target).await.unwrap_or(error),
         TransportErrorKind::Connect if status.signal().is_some() => {
             TransportError::new(TransportErrorKind::Connect, "`ssh` was killed before it connected")
         }
@@ -279,7 +282,7 @@ async fn failed(status: ExitStatus, files: &MasterFiles, target: &ConnectionTarg
 }
 
 /// Reads the start of a log; empty if there is no log.
-fn read(path: &str) -> String {
+fn read_log(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = fs_err::File::open(path) {
         let _ = file.take(LOG_CAP).read_to_end(&mut bytes);
@@ -288,13 +291,13 @@ fn read(path: &str) -> String {
 }
 
 /// Finds a local reason for a refused login: a key that is missing, unreadable or encrypted.
-async fn key_trouble(target: &ConnectionTarget) -> Option<TransportError> {
+async fn find_key_problem(target: &ConnectionTarget) -> Option<TransportError> {
     let identity = target.identity.as_ref()?;
     if let Err(error) = std::fs::OpenOptions::new().read(true).open(identity) {
         let words = format!("the key `{identity}` cannot be read: {error}");
         return Some(TransportError::new(TransportErrorKind::Auth, words).hint("check `connect.identity`"));
     }
-    let mut test = ssh_program("ssh-keygen", target);
+    let mut test = ssh_command("ssh-keygen", target);
     test.args(["-y", "-P", "", "-f", identity.as_str()]).stdin(Stdio::null());
     let said = tokio::time::timeout(SOCKET_LIMIT, test.output()).await.ok()?.ok()?;
     let said = String::from_utf8_lossy(&said.stderr).into_owned();

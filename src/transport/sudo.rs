@@ -4,18 +4,18 @@ use super::{ConnectionSudo, ConnectionTarget, TransportError, TransportErrorKind
 
 /// Returns why sudo did not start a shell, from the output before one would have started; `None` if the output does not
 /// look like sudo's.
-pub(super) fn refusal(said: &[u8], target: &ConnectionTarget) -> Option<TransportError> {
+pub(super) fn find_sudo_refusal(said: &[u8], target: &ConnectionTarget) -> Option<TransportError> {
     if target.sudo == ConnectionSudo::None {
         return None;
     }
     let text = String::from_utf8_lossy(said);
-    let found = SAYINGS.iter().find(|(saying, _)| text.contains(saying)).map(|(_, why)| *why)?;
-    Some(error(found, target).said(said))
+    let found = SUDO_MESSAGES.iter().find(|(saying, _)| text.contains(saying)).map(|(_, why)| *why)?;
+    Some(refusal_error(found, target).with_output(said))
 }
 
 /// Returns the error for a password that was requested twice.
-pub(super) fn wrong_password(target: &ConnectionTarget) -> TransportError {
-    error(SudoRefusal::WrongPassword, target)
+pub(super) fn wrong_password_error(target: &ConnectionTarget) -> TransportError {
+    refusal_error(SudoRefusal::WrongPassword, target)
 }
 
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ enum SudoRefusal {
 }
 
 /// Error texts of sudo 1.8 to 1.9 and sudo-rs 0.2 under `LC_ALL=C`, the most specific first.
-const SAYINGS: &[(&str, SudoRefusal)] = &[
+const SUDO_MESSAGES: &[(&str, SudoRefusal)] = &[
     ("incorrect password attempt", SudoRefusal::WrongPassword),
     ("incorrect authentication attempt", SudoRefusal::WrongPassword),
     ("Sorry, try again", SudoRefusal::WrongPassword),
@@ -55,7 +55,7 @@ const SAYINGS: &[(&str, SudoRefusal)] = &[
     ("effective uid is not 0", SudoRefusal::Missing),
 ];
 
-fn error(why: SudoRefusal, target: &ConnectionTarget) -> TransportError {
+fn refusal_error(why: SudoRefusal, target: &ConnectionTarget) -> TransportError {
     let user = target.user_name();
     let (kind, message, hint) = match why {
         SudoRefusal::WrongPassword => (
@@ -96,13 +96,13 @@ fn error(why: SudoRefusal, target: &ConnectionTarget) -> TransportError {
 mod tests {
     use super::*;
 
-    fn kind_of(said: &str) -> Option<(TransportErrorKind, String)> {
+    fn refusal_kind(said: &str) -> Option<(TransportErrorKind, String)> {
         let target = ConnectionTarget {
             user: Some("admin".into()),
             sudo: ConnectionSudo::NoPassword,
             ..ConnectionTarget::default()
         };
-        refusal(said.as_bytes(), &target).map(|error| (error.kind, error.message))
+        find_sudo_refusal(said.as_bytes(), &target).map(|error| (error.kind, error.message))
     }
 
     #[test]
@@ -135,13 +135,13 @@ mod tests {
             ("env: sudo: No such file or directory\n", K::SudoMissing, "the host has no working sudo"),
         ];
         for (said, kind, message) in cases {
-            assert_eq!(kind_of(said), Some((kind, message.to_owned())), "{said}");
+            assert_eq!(refusal_kind(said), Some((kind, message.to_owned())), "{said}");
         }
-        assert_eq!(kind_of("bash: line 1: fortune: command not found\n"), None);
+        assert_eq!(refusal_kind("bash: line 1: fortune: command not found\n"), None);
     }
 
     #[test]
     fn without_sudo_nothing_is_sudos_fault() {
-        assert_eq!(refusal(b"sudo: a password is required", &ConnectionTarget::default()), None);
+        assert_eq!(find_sudo_refusal(b"sudo: a password is required", &ConnectionTarget::default()), None);
     }
 }

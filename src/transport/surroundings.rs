@@ -45,13 +45,13 @@ pub struct ProgramEnvironment {
 impl ProgramEnvironment {
     /// Passes to a program of OpenSSH only the variables that it needs. A persistent master outlives forge, and every
     /// user who may inspect it can read its environment.
-    pub(super) fn give_ssh(&self, command: &mut Command) {
+    pub(super) fn set_ssh_variables(&self, command: &mut Command) {
         command.env_clear();
         command.envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| self.is_for_ssh(name))));
     }
 
     /// Removes secrets from the environment of a program that the user named; it may need any other variable.
-    pub fn withhold(&self, command: &mut Command) {
+    pub fn remove_secrets(&self, command: &mut Command) {
         self.withheld.iter().for_each(|name| {
             command.env_remove(name);
         });
@@ -60,11 +60,11 @@ impl ProgramEnvironment {
     fn is_for_ssh(&self, name: &str) -> bool {
         let own = SSH_VARIABLES.iter().copied();
         let mut patterns = own.chain(self.more.iter().map(String::as_str));
-        !self.withheld.contains(name) && patterns.any(|pattern| fits(pattern, name))
+        !self.withheld.contains(name) && patterns.any(|pattern| matches_pattern(pattern, name))
     }
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == pattern,

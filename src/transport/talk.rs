@@ -108,8 +108,8 @@ impl OutputStream {
     }
 
     /// Reports whether no more data is expected.
-    fn done(&self) -> bool {
-        self.eof || self.scanner.ended()
+    fn is_done(&self) -> bool {
+        self.eof || self.scanner.has_ended()
     }
 }
 
@@ -122,7 +122,7 @@ impl<'s> ShellConversation<'s> {
     ) -> Self {
         let mut outbox = StdinQueue::default();
         if let Some(preface) = channel.preface.take() {
-            outbox.push(SecretString::from(preface));
+            outbox.push_text(SecretString::from(preface));
         }
         Self {
             channel,
@@ -139,58 +139,62 @@ impl<'s> ShellConversation<'s> {
     }
 
     /// Sends `script` at once, or when the wrapper is ready if another program reads stdin before it.
-    pub(super) fn send(&mut self, script: SecretString, when_ready: bool) {
-        match !self.begun() && (when_ready || self.outbox.has_work()) {
+    pub(super) fn send_script(&mut self, script: SecretString, when_ready: bool) {
+        match !self.has_begun() && (when_ready || self.outbox.has_work()) {
             true => self.script = Some(script),
             false => self.outbox.push_script(script),
         }
     }
 
     /// Sends a file after the script.
-    pub(super) fn send_behind(&mut self, payload: FilePayload) {
+    pub(super) fn send_payload(&mut self, payload: FilePayload) {
         self.outbox.push_payload(payload);
     }
 
     /// Answers the first prompt.
-    pub(super) fn answer(&mut self, answer: Option<PromptAnswer>) {
+    pub(super) fn set_prompt_answer(&mut self, answer: Option<PromptAnswer>) {
         self.answer = answer;
     }
 
     /// Runs the dialogue to its end, for at most `limit`.
-    pub(super) async fn finish(mut self, limit: Duration) -> (ConversationEnd, bool) {
-        let ending = self.until(limit, |_| false).await.unwrap_or(ConversationEnd::TimedOut);
+    pub(super) async fn run_to_end(mut self, limit: Duration) -> (ConversationEnd, bool) {
+        let ending = self.run_until(limit, |_| false).await.unwrap_or(ConversationEnd::TimedOut);
         if matches!(ending, ConversationEnd::TimedOut | ConversationEnd::TooLarge) {
-            self.channel.kill();
+            self.channel.kill_process_group();
         }
-        self.channel.reap().await;
-        (ending, self.outbox.sent_script())
+        self.channel.wait_for_exit().await;
+        (ending, self.outbox.has_sent_script())
     }
 
     /// Writes a line that is ignored, as a heartbeat.
-    pub(super) fn beat(&mut self) {
-        self.outbox.push(SecretString::from("\n".to_owned()));
+    pub(super) fn send_heartbeat(&mut self) {
+        self.outbox.push_text(SecretString::from("\n".to_owned()));
     }
 
     /// Closes stdin and waits at most `limit` until the other side ends.
     pub(super) async fn hang_up(mut self, limit: Duration) {
         self.outbox.clear();
         self.channel.stdin = None;
-        let _ = self.until(limit, |_| false).await;
-        self.channel.reap().await;
+        let _ = self.run_until(limit, |_| false).await;
+        self.channel.wait_for_exit().await;
     }
 
     /// Reports whether the script's shell has started.
-    pub(super) fn begun(&self) -> bool {
-        self.out.scanner.begun()
+    pub(super) fn has_begun(&self) -> bool {
+        self.out.scanner.has_begun()
     }
 
     /// Returns the stdout kept so far.
-    pub(super) fn heard(&self) -> &[u8] {
+    pub(super) fn stdout_so_far(&self) -> &[u8] {
         self.out.kept.bytes()
     }
 
     /// Runs the dialogue until `enough` returns true; returns `None` then, or how the dialogue ended before that.
-    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Self) -> bool) -> Option<ConversationEnd> {
+    pub(super) async fn run_until(
+        &mut self,
+        limit: Duration,
+        enough: impl Fn(&Self) -> bool,
+    ) -> Option<ConversationEnd> {
         let started = Instant::now();
         let mut lag = None;
         loop {
@@ -200,41 +204,41 @@ impl<'s> ShellConversation<'s> {
             if enough(self) {
                 return None;
             }
-            if self.out.done() && lag.is_none() {
+            if self.out.is_done() && lag.is_none() {
                 lag = Some(Instant::now() + STDERR_LAG);
             }
-            if self.out.done() && self.err.done() {
-                return Some(self.conclude());
+            if self.out.is_done() && self.err.is_done() {
+                return Some(self.build_ending());
             }
-            let deadline = self.deadline(started, limit, lag);
-            if tokio::time::timeout_at(deadline, self.step()).await.is_err() {
-                return Some(self.late(lag.is_some()));
+            let deadline = self.next_deadline(started, limit, lag);
+            if tokio::time::timeout_at(deadline, self.transfer_once()).await.is_err() {
+                return Some(self.handle_deadline(lag.is_some()));
             }
         }
     }
 
-    fn deadline(&self, started: Instant, limit: Duration, lag: Option<Instant>) -> Instant {
-        let begun = self.begun();
+    fn next_deadline(&self, started: Instant, limit: Duration, lag: Option<Instant>) -> Instant {
+        let begun = self.has_begun();
         lag.unwrap_or(started + if begun { limit } else { limit.min(START_LIMIT) })
     }
 
     /// Returns the ending for a deadline that passed without data.
-    fn late(&mut self, lagging: bool) -> ConversationEnd {
-        match (lagging, self.out.scanner.begun()) {
-            (true, _) => self.conclude(),
+    fn handle_deadline(&mut self, lagging: bool) -> ConversationEnd {
+        match (lagging, self.out.scanner.has_begun()) {
+            (true, _) => self.build_ending(),
             (false, true) => ConversationEnd::TimedOut,
-            (false, false) => ConversationEnd::NoStart(self.cut()),
+            (false, false) => ConversationEnd::NoStart(self.build_cut()),
         }
     }
 
     /// Performs the first I/O operation that is ready: a read or a write.
-    async fn step(&mut self) {
-        let (out_open, err_open) = (!self.out.done(), !self.err.done());
+    async fn transfer_once(&mut self) {
+        let (out_open, err_open) = (!self.out.is_done(), !self.err.is_done());
         let has_work = self.outbox.has_work();
         tokio::select! {
-            read = read(&mut self.channel.stdout, &mut self.out.buffer), if out_open => self.heard_out(read),
-            read = read(&mut self.channel.stderr, &mut self.err.buffer), if err_open => self.heard_err(read),
-            wrote = self.outbox.pump(&mut self.channel.stdin), if has_work => if wrote.is_err() {
+            read = read_or_end(&mut self.channel.stdout, &mut self.out.buffer), if out_open => self.handle_stdout(read),
+            read = read_or_end(&mut self.channel.stderr, &mut self.err.buffer), if err_open => self.handle_stderr(read),
+            wrote = self.outbox.write_next(&mut self.channel.stdin), if has_work => if wrote.is_err() {
                 // The reader of stdin is gone; the output says why.
                 self.outbox.clear();
                 self.channel.stdin = None;
@@ -242,46 +246,46 @@ impl<'s> ShellConversation<'s> {
         }
     }
 
-    fn heard_out(&mut self, count: usize) {
+    fn handle_stdout(&mut self, count: usize) {
         self.out.eof = count == 0;
         let pieces = match count {
-            0 => self.out.scanner.finish(),
-            _ => self.out.scanner.feed(&self.out.buffer[..count]),
+            0 => self.out.scanner.finish_stream(),
+            _ => self.out.scanner.feed_bytes(&self.out.buffer[..count]),
         };
         for piece in pieces {
             match piece {
                 StreamPiece::Noise(bytes) => drop(self.out.noise.push(&bytes)),
-                StreamPiece::Begin => self.release(),
-                StreamPiece::Data(bytes) => self.keep_out(&bytes),
+                StreamPiece::Begin => self.release_script(),
+                StreamPiece::Data(bytes) => self.keep_stdout(&bytes),
                 StreamPiece::End(status) => self.status = Some(status),
                 StreamPiece::Refused(word) => self.ending = Some(ConversationEnd::Refused(word)),
             }
         }
     }
 
-    fn heard_err(&mut self, count: usize) {
+    fn handle_stderr(&mut self, count: usize) {
         self.err.eof = count == 0;
         let pieces = match count {
-            0 => self.err.scanner.finish(),
-            _ => self.err.scanner.feed(&self.err.buffer[..count]),
+            0 => self.err.scanner.finish_stream(),
+            _ => self.err.scanner.feed_bytes(&self.err.buffer[..count]),
         };
         for piece in pieces {
             match piece {
-                StreamPiece::Noise(bytes) => self.noise_err(&bytes),
-                StreamPiece::Data(bytes) => self.keep_err(&bytes),
+                StreamPiece::Noise(bytes) => self.handle_stderr_noise(&bytes),
+                StreamPiece::Data(bytes) => self.keep_stderr(&bytes),
                 StreamPiece::Begin | StreamPiece::End(_) | StreamPiece::Refused(_) => {}
             }
         }
     }
 
     /// The wrapper is ready: from now on, only it reads stdin.
-    fn release(&mut self) {
+    fn release_script(&mut self) {
         if let Some(script) = self.script.take() {
             self.outbox.push_script(script);
         }
     }
 
-    fn keep_out(&mut self, bytes: &[u8]) {
+    fn keep_stdout(&mut self, bytes: &[u8]) {
         if let Some(sink) = &mut self.sink {
             sink(OutputChunk::Stdout(bytes));
         }
@@ -290,7 +294,7 @@ impl<'s> ShellConversation<'s> {
         }
     }
 
-    fn keep_err(&mut self, bytes: &[u8]) {
+    fn keep_stderr(&mut self, bytes: &[u8]) {
         if let Some(sink) = &mut self.sink {
             sink(OutputChunk::Stderr(bytes));
         }
@@ -300,50 +304,50 @@ impl<'s> ShellConversation<'s> {
     }
 
     /// Searches for the prompt. Only the first one is answered: a second one means that the password is wrong.
-    fn noise_err(&mut self, bytes: &[u8]) {
+    fn handle_stderr_noise(&mut self, bytes: &[u8]) {
         self.err.noise.push(bytes);
         let Some(answer) = &self.answer else { return };
-        if self.out.scanner.begun() || self.err.heard.len() > NOISE_CAP {
+        if self.out.scanner.has_begun() || self.err.heard.len() > NOISE_CAP {
             return;
         }
         self.err.heard.extend_from_slice(bytes);
         let prompt = answer.prompt.as_bytes();
         let seen = self.err.heard.windows(prompt.len()).filter(|window| *window == prompt).count();
         if self.prompts == 0 && seen > 0 {
-            self.outbox.push(line(&answer.password));
+            self.outbox.push_text(password_line(&answer.password));
         } else if seen > 1 {
             self.ending = Some(ConversationEnd::Prompted);
         }
         self.prompts = seen;
     }
 
-    fn conclude(&mut self) -> ConversationEnd {
+    fn build_ending(&mut self) -> ConversationEnd {
         match self.status {
-            None => ConversationEnd::Cut(self.cut()),
+            None => ConversationEnd::Cut(self.build_cut()),
             Some(status) => {
-                let (stdout, dropped_out) = self.out.kept.take();
-                let (stderr, dropped_err) = self.err.kept.take();
+                let (stdout, dropped_out) = self.out.kept.take_bytes();
+                let (stderr, dropped_err) = self.err.kept.take_bytes();
                 ConversationEnd::Finished(ScriptOutput { status, stdout, stderr, dropped: dropped_out + dropped_err })
             }
         }
     }
 
-    fn cut(&mut self) -> BrokenConversation {
-        let begun = self.out.scanner.begun();
+    fn build_cut(&mut self) -> BrokenConversation {
+        let begun = self.out.scanner.has_begun();
         let said = match begun {
-            true => self.err.kept.take().0,
-            false => [self.out.noise.take().0, self.err.noise.take().0].concat(),
+            true => self.err.kept.take_bytes().0,
+            false => [self.out.noise.take_bytes().0, self.err.noise.take_bytes().0].concat(),
         };
         BrokenConversation { begun, said }
     }
 }
 
 /// A read error on a pipe is treated as its end.
-async fn read(from: &mut (dyn AsyncRead + Send + Unpin), buffer: &mut [u8]) -> usize {
+async fn read_or_end(from: &mut (dyn AsyncRead + Send + Unpin), buffer: &mut [u8]) -> usize {
     from.read(buffer).await.unwrap_or(0)
 }
 
-fn line(password: &SecretString) -> SecretString {
+fn password_line(password: &SecretString) -> SecretString {
     use secrecy::ExposeSecret;
     SecretString::from(format!("{}\n", password.expose_secret()))
 }

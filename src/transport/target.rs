@@ -61,7 +61,7 @@ impl ConnectionTarget {
     }
 
     /// Returns the folder of control sockets.
-    pub(super) fn sockets(&self) -> Utf8PathBuf {
+    pub(super) fn socket_folder(&self) -> Utf8PathBuf {
         match self.control_dir.as_str() {
             "" => super::control_dir(None),
             _ => self.control_dir.clone(),

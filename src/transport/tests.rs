@@ -5,7 +5,7 @@ use crate::model::{HostName, SecretStore};
 use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use std::time::Duration;
 
-fn script(code: &'static str) -> ShellScript {
+fn build_script(code: &'static str) -> ShellScript {
     ShellScript {
         body: ShellFragment::new().code(code),
         token: ScriptToken::new("tok"),
@@ -14,7 +14,7 @@ fn script(code: &'static str) -> ShellScript {
 }
 
 /// A target with its own lock and folders.
-fn target(folder: &tempfile::TempDir) -> ConnectionTarget {
+fn local_target(folder: &tempfile::TempDir) -> ConnectionTarget {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     ConnectionTarget {
         kind: ConnectionKind::Local,
@@ -25,7 +25,7 @@ fn target(folder: &tempfile::TempDir) -> ConnectionTarget {
 
 /// Waits for other tests that take a host's lock, where systemd runs: units belong to the machine, whatever folder a
 /// test uses, so a long step of one test would keep the others from taking their lock.
-fn alone() -> Option<std::fs::File> {
+fn lock_test_host() -> Option<std::fs::File> {
     std::path::Path::new("/run/systemd/system").is_dir().then(|| {
         let name = format!("forge-transport-tests-{}.lock", rustix::process::getuid().as_raw());
         let file = fs_err::File::create(std::env::temp_dir().join(name)).unwrap().into_file();
@@ -34,15 +34,15 @@ fn alone() -> Option<std::fs::File> {
     })
 }
 
-async fn session(target: &ConnectionTarget) -> TransportSession {
-    open(&HostName::new("here"), target, &SecretStore::default()).await.unwrap()
+async fn open_test_session(target: &ConnectionTarget) -> TransportSession {
+    open_session(&HostName::new("here"), target, &SecretStore::default()).await.unwrap()
 }
 
-async fn run(target: &ConnectionTarget, code: &'static str) -> Result<ScriptOutput, TransportError> {
-    session(target).await.run(&script(code), &SecretStore::default(), None).await
+async fn run_code(target: &ConnectionTarget, code: &'static str) -> Result<ScriptOutput, TransportError> {
+    open_test_session(target).await.run_script(&build_script(code), &SecretStore::default(), None).await
 }
 
-fn owner(run: &str) -> LockOwner {
+fn lock_owner(run: &str) -> LockOwner {
     LockOwner {
         run: run.into(),
         user: "me".into(),
@@ -54,16 +54,16 @@ fn owner(run: &str) -> LockOwner {
     }
 }
 
-fn carriers(folder: &tempfile::TempDir) -> [ConnectionTarget; 2] {
+fn carrier_targets(folder: &tempfile::TempDir) -> [ConnectionTarget; 2] {
     let command = ConnectionKind::Command(vec!["env".into(), "sh".into()]);
-    [target(folder), ConnectionTarget { kind: command, ..target(folder) }]
+    [local_target(folder), ConnectionTarget { kind: command, ..local_target(folder) }]
 }
 
 #[tokio::test]
 async fn output_and_status_are_exact() {
     let folder = tempfile::tempdir().unwrap();
-    for target in carriers(&folder) {
-        let done = run(&target, r"printf 'a\001\000\377'; printf err >&2; exit 7").await.unwrap();
+    for target in carrier_targets(&folder) {
+        let done = run_code(&target, r"printf 'a\001\000\377'; printf err >&2; exit 7").await.unwrap();
         assert_eq!(
             done,
             ScriptOutput { status: 7, stdout: b"a\x01\0\xff".to_vec(), stderr: b"err".to_vec(), dropped: 0 }
@@ -75,10 +75,10 @@ async fn output_and_status_are_exact() {
 async fn a_script_of_5_mb_arrives_whole() {
     let folder = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
-    for target in carriers(&folder) {
+    for target in carrier_targets(&folder) {
         let body = ShellFragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d | sha256sum");
-        let script = ShellScript { body, ..script("") };
-        let done = session(&target).await.run(&script, &SecretStore::default(), None).await.unwrap();
+        let script = ShellScript { body, ..build_script("") };
+        let done = open_test_session(&target).await.run_script(&script, &SecretStore::default(), None).await.unwrap();
         let digest = <sha2::Sha256 as sha2::Digest>::digest(&bytes);
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(String::from_utf8(done.stdout).unwrap(), format!("{hex}  -\n"));
@@ -89,7 +89,7 @@ async fn a_script_of_5_mb_arrives_whole() {
 async fn a_background_process_that_keeps_stdout_open_does_not_hold_the_script_up() {
     let folder = tempfile::tempdir().unwrap();
     let started = std::time::Instant::now();
-    let done = run(&target(&folder), "sleep 30 & echo started").await.unwrap();
+    let done = run_code(&local_target(&folder), "sleep 30 & echo started").await.unwrap();
     assert_eq!(done.stdout, b"started\n");
     assert!(started.elapsed() < Duration::from_secs(10));
 }
@@ -97,8 +97,12 @@ async fn a_background_process_that_keeps_stdout_open_does_not_hold_the_script_up
 #[tokio::test]
 async fn a_script_that_does_not_end_is_a_timeout() {
     let folder = tempfile::tempdir().unwrap();
-    let slow = ShellScript { limit: Duration::from_millis(300), ..script("sleep 30") };
-    let error = session(&target(&folder)).await.run(&slow, &SecretStore::default(), None).await.unwrap_err();
+    let slow = ShellScript { limit: Duration::from_millis(300), ..build_script("sleep 30") };
+    let error = open_test_session(&local_target(&folder))
+        .await
+        .run_script(&slow, &SecretStore::default(), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::Timeout);
     assert_eq!(error.message, "the script timed out after 0.3 s");
     assert!(error.sent_anything && !error.retryable);
@@ -107,9 +111,9 @@ async fn a_script_that_does_not_end_is_a_timeout() {
 #[tokio::test]
 async fn a_killed_wrapper_is_not_a_status() {
     let folder = tempfile::tempdir().unwrap();
-    let error = run(&target(&folder), "echo why >&2; kill -9 $PPID; sleep 1").await.unwrap_err();
+    let error = run_code(&local_target(&folder), "echo why >&2; kill -9 $PPID; sleep 1").await.unwrap_err();
     assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Killed, true));
-    let done = run(&target(&folder), "kill -9 $$").await.unwrap();
+    let done = run_code(&local_target(&folder), "kill -9 $$").await.unwrap();
     assert_eq!(done.status, 137);
 }
 
@@ -118,45 +122,51 @@ async fn a_program_that_gives_no_shell_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let with = |argv: &[&str]| ConnectionTarget {
         kind: ConnectionKind::Command(argv.iter().map(|a| (*a).into()).collect()),
-        ..target(&folder)
+        ..local_target(&folder)
     };
-    let error = run(&with(&["/nonexistent/x"]), "true").await.unwrap_err();
+    let error = run_code(&with(&["/nonexistent/x"]), "true").await.unwrap_err();
     assert_eq!(error.message, "cannot run `/nonexistent/x`: No such file or directory (os error 2)");
-    let error = run(&with(&["sh", "-c", "echo no such container >&2"]), "true").await.unwrap_err();
+    let error = run_code(&with(&["sh", "-c", "echo no such container >&2"]), "true").await.unwrap_err();
     assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Shell, false));
     assert_eq!(error.said.unwrap().raw(), "no such container");
 }
 
 #[tokio::test]
 async fn the_lock_is_one_writers() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let reader = HostReader::new(session(&target(&folder)).await);
-    let first = reader.lock(&owner("r1"), None).await.unwrap();
-    let other = HostReader::new(session(&target(&folder)).await);
-    match other.lock(&owner("r2"), None).await {
-        Err(LockError::Held { owner: text }) => assert_eq!(text.raw(), owner("r1").text().trim_end()),
+    let reader = HostReader::new(open_test_session(&local_target(&folder)).await);
+    let first = reader.acquire_lock(&lock_owner("r1"), None).await.unwrap();
+    let other = HostReader::new(open_test_session(&local_target(&folder)).await);
+    match other.acquire_lock(&lock_owner("r2"), None).await {
+        Err(LockError::Held { owner: text }) => assert_eq!(text.raw(), lock_owner("r1").to_text().trim_end()),
         other => panic!("the lock was given twice: {:?}", other.err()),
     }
-    assert_eq!(first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
-    first.unlock().await;
-    assert!(other.lock(&owner("r2"), None).await.is_ok());
+    assert_eq!(
+        first.run_acting_script(&build_script("echo did"), &SecretStore::default(), None).await.unwrap().stdout,
+        b"did\n"
+    );
+    first.release_lock().await;
+    assert!(other.acquire_lock(&lock_owner("r2"), None).await.is_ok());
 }
 
 /// Its host has not noticed yet that the run is gone.
 #[tokio::test]
 async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
-    let own = ProcessMark::own().unwrap();
+    let own = ProcessMark::current_process().unwrap();
     let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
-    let left = HostReader::new(session(&target(&folder)).await);
-    let next = HostReader::new(session(&target(&folder)).await);
-    let first = left.lock(&LockOwner { process: ended, ..owner("r1") }, None).await.unwrap();
-    let second = next.lock(&LockOwner { process: Some(own), ..owner("r2") }, None).await.unwrap();
-    let error = first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap_err();
+    let left = HostReader::new(open_test_session(&local_target(&folder)).await);
+    let next = HostReader::new(open_test_session(&local_target(&folder)).await);
+    let first = left.acquire_lock(&LockOwner { process: ended, ..lock_owner("r1") }, None).await.unwrap();
+    let second = next.acquire_lock(&LockOwner { process: Some(own), ..lock_owner("r2") }, None).await.unwrap();
+    let error = first.run_acting_script(&build_script("echo did"), &SecretStore::default(), None).await.unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::LockLost);
-    assert_eq!(second.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
-    match left.lock(&owner("r3"), None).await {
+    assert_eq!(
+        second.run_acting_script(&build_script("echo did"), &SecretStore::default(), None).await.unwrap().stdout,
+        b"did\n"
+    );
+    match left.acquire_lock(&lock_owner("r3"), None).await {
         Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: r2\n"), "{owner:?}"),
         other => panic!("taken from a run that lives: {:?}", other.err()),
     }
@@ -164,42 +174,44 @@ async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
 
 #[tokio::test]
 async fn acting_without_the_lock_runs_nothing() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let target = target(&folder);
-    let reader = HostReader::new(session(&target).await);
-    let writer = reader.lock(&owner("r1"), None).await.unwrap();
+    let target = local_target(&folder);
+    let reader = HostReader::new(open_test_session(&target).await);
+    let writer = reader.acquire_lock(&lock_owner("r1"), None).await.unwrap();
     std::fs::write(&target.paths.lock, "somebody else\n1\n").unwrap();
     let touch = ShellFragment::new().code("touch").word(folder.path().join("touched").to_str().unwrap());
-    let error =
-        writer.act(&ShellScript { body: touch, ..script("") }, &SecretStore::default(), None).await.unwrap_err();
+    let error = writer
+        .run_acting_script(&ShellScript { body: touch, ..build_script("") }, &SecretStore::default(), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::LockLost);
     assert!(!folder.path().join("touched").exists());
 }
 
 #[tokio::test]
 async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let target = target(&folder);
-    let reader = HostReader::new(session(&target).await);
-    let writer = reader.lock(&owner("r1"), None).await.unwrap();
-    let slow = ShellScript { limit: Duration::from_secs(1), ..script("trap '' TERM; sleep 2") };
-    let error = writer.act(&slow, &SecretStore::default(), None).await.unwrap_err();
+    let target = local_target(&folder);
+    let reader = HostReader::new(open_test_session(&target).await);
+    let writer = reader.acquire_lock(&lock_owner("r1"), None).await.unwrap();
+    let slow = ShellScript { limit: Duration::from_secs(1), ..build_script("trap '' TERM; sleep 2") };
+    let error = writer.run_acting_script(&slow, &SecretStore::default(), None).await.unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::Timeout);
     drop(writer);
 }
 
 #[tokio::test]
 async fn a_lock_that_is_a_link_is_refused() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let target = target(&folder);
+    let target = local_target(&folder);
     std::fs::create_dir(folder.path().join("lock")).unwrap();
     std::fs::write(folder.path().join("victim"), "precious").unwrap();
     std::os::unix::fs::symlink(folder.path().join("victim"), &target.paths.lock).unwrap();
-    let reader = HostReader::new(session(&target).await);
-    match reader.lock(&owner("r1"), None).await {
+    let reader = HostReader::new(open_test_session(&target).await);
+    match reader.acquire_lock(&lock_owner("r1"), None).await {
         Err(LockError::Transport(error)) => {
             assert_eq!(error.kind, TransportErrorKind::LockForeign);
             let what = "on the host is not a regular file of the user that forge runs as";
@@ -212,7 +224,7 @@ async fn a_lock_that_is_a_link_is_refused() {
 
 #[tokio::test]
 async fn a_hanging_device_leaves_the_rest_known() {
-    use crate::probe::{FactSnippet, Probe, ProbeReading, compile};
+    use crate::probe::{FactSnippet, Probe, ProbeReading, compile_probes};
     let folder = tempfile::tempdir().unwrap();
     let snippet = |name, snippet, device| FactSnippet { name, snippet, timeout_s: 1, device, quick: false };
     let facts = [
@@ -221,9 +233,9 @@ async fn a_hanging_device_leaves_the_rest_known() {
         snippet("second", "trap '' TERM; sleep 20 & wait; sleep 20", true),
     ];
     let probes = facts.iter().map(|fact| Probe::Fact { name: fact.name.into() }).collect();
-    let asked = compile(&probes, &facts, token().unwrap(), None);
-    let reader = HostReader::new(session(&target(&folder)).await);
-    let seen = reader.observe(&asked, &SecretStore::default()).await.unwrap();
+    let asked = compile_probes(&probes, &facts, random_token().unwrap(), None);
+    let reader = HostReader::new(open_test_session(&local_target(&folder)).await);
+    let seen = reader.observe_host(&asked, &SecretStore::default()).await.unwrap();
     let said = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {
         Ok(ProbeReading::Output(output)) => Ok(output.stdout.raw().to_owned()),
         Ok(_) => panic!("another reading"),
@@ -234,7 +246,7 @@ async fn a_hanging_device_leaves_the_rest_known() {
     assert_eq!(said("second"), Err("timed out after 1 s".to_owned()));
 }
 
-fn long(code: &'static str, step: &str) -> LongStep {
+fn build_long_step(code: &'static str, step: &str) -> LongStep {
     LongStep {
         unit: UnitName::new("r1", &crate::model::StepId::new("test", step)),
         body: ShellFragment::new().code(code),
@@ -244,31 +256,35 @@ fn long(code: &'static str, step: &str) -> LongStep {
 }
 
 /// Follows a step; returns its log and how it ended.
-async fn follow(reader: &HostReader, unit: &UnitName, from: u64) -> (Vec<u8>, Result<LongStepEnd, TransportError>) {
+async fn follow_to_end(
+    reader: &HostReader,
+    unit: &UnitName,
+    from: u64,
+) -> (Vec<u8>, Result<LongStepEnd, TransportError>) {
     let mut heard = Vec::new();
     let mut sink = |_: u64, bytes: &[u8]| heard.extend_from_slice(bytes);
-    let end = reader.follow(unit, from, &SecretStore::default(), &mut sink).await;
+    let end = reader.follow_long_step(unit, from, &SecretStore::default(), &mut sink).await;
     (heard, end)
 }
 
 #[tokio::test]
 async fn a_long_step_outlives_its_writer() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let target = target(&folder);
-    let writer = HostReader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
+    let target = local_target(&folder);
+    let writer = HostReader::new(open_test_session(&target).await).acquire_lock(&lock_owner("r1"), None).await.unwrap();
     let mut secrets = SecretStore::default();
     let placeholder = secrets.insert("p", "hunter2".to_owned().into());
-    let mut step = long("echo one; sleep 4; echo two >&2; return 3", "sleep");
-    step.body = ShellFragment::new().code(":").word(placeholder.0).code("\n").then(step.body);
-    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), LongStepStart::New);
-    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), LongStepStart::Already);
+    let mut step = build_long_step("echo one; sleep 4; echo two >&2; return 3", "sleep");
+    step.body = ShellFragment::new().code(":").word(placeholder.0).code("\n").append_fragment(step.body);
+    assert_eq!(writer.start_long_step(&step, &secrets).await.unwrap(), LongStepStart::New);
+    assert_eq!(writer.start_long_step(&step, &secrets).await.unwrap(), LongStepStart::Already);
     let kept = folder.path().join("run").join(step.unit.as_str());
     drop(writer);
 
-    let reader = HostReader::new(session(&target).await);
+    let reader = HostReader::new(open_test_session(&target).await);
     for _ in 0..20 {
-        match reader.lock(&owner("r2"), None).await {
+        match reader.acquire_lock(&lock_owner("r2"), None).await {
             Err(LockError::Units { units }) => {
                 assert_eq!(units, [step.unit.as_str().into()]);
                 break;
@@ -277,24 +293,24 @@ async fn a_long_step_outlives_its_writer() {
             other => panic!("a running long step is a holder: {:?}", other.err()),
         }
     }
-    let mut writer = reader.lock(&owner("r2"), Some(&step.unit)).await.unwrap();
-    let (heard, end) = follow(&reader, &step.unit, 2).await;
+    let mut writer = reader.acquire_lock(&lock_owner("r2"), Some(&step.unit)).await.unwrap();
+    let (heard, end) = follow_to_end(&reader, &step.unit, 2).await;
     assert_eq!((heard.as_slice(), end.unwrap()), (&b"e\ntwo\n"[..], LongStepEnd { status: 3, log_size: 8 }));
     assert!(!kept.join("script").exists(), "the script with its secret is gone");
-    writer.relock(None).await.unwrap();
-    writer.forget_long(&step.unit, &ScriptToken::new("tok"), &secrets).await.unwrap();
+    writer.reacquire_lock(None).await.unwrap();
+    writer.forget_long_step(&step.unit, &ScriptToken::new("tok"), &secrets).await.unwrap();
     assert!(!kept.exists());
 }
 
 #[tokio::test]
 async fn a_long_step_without_result_is_gone() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let target = target(&folder);
-    let writer = HostReader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
-    let step = long("echo dying; kill -9 $(cat \"${0%/*}/pid\"); sleep 5", "dies");
-    writer.start_long(&step, &SecretStore::default()).await.unwrap();
-    let (heard, end) = follow(writer.reader(), &step.unit, 0).await;
+    let target = local_target(&folder);
+    let writer = HostReader::new(open_test_session(&target).await).acquire_lock(&lock_owner("r1"), None).await.unwrap();
+    let step = build_long_step("echo dying; kill -9 $(cat \"${0%/*}/pid\"); sleep 5", "dies");
+    writer.start_long_step(&step, &SecretStore::default()).await.unwrap();
+    let (heard, end) = follow_to_end(writer.reader(), &step.unit, 0).await;
     assert_eq!(heard, b"dying\n");
     let error = end.unwrap_err();
     assert_eq!((error.kind, error.retryable), (TransportErrorKind::LongGone, false));
@@ -303,11 +319,14 @@ async fn a_long_step_without_result_is_gone() {
 
 #[tokio::test]
 async fn a_long_step_that_outlives_its_limit_is_stopped() {
-    let _alone = alone();
+    let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
-    let writer = HostReader::new(session(&target(&folder)).await).lock(&owner("r1"), None).await.unwrap();
-    let step = LongStep { limit: Duration::from_secs(1), ..long("sleep 60", "slow") };
-    writer.start_long(&step, &SecretStore::default()).await.unwrap();
-    let (_, end) = follow(writer.reader(), &step.unit, 0).await;
+    let writer = HostReader::new(open_test_session(&local_target(&folder)).await)
+        .acquire_lock(&lock_owner("r1"), None)
+        .await
+        .unwrap();
+    let step = LongStep { limit: Duration::from_secs(1), ..build_long_step("sleep 60", "slow") };
+    writer.start_long_step(&step, &SecretStore::default()).await.unwrap();
+    let (_, end) = follow_to_end(writer.reader(), &step.unit, 0).await;
     assert_eq!(end.unwrap().status, 124);
 }

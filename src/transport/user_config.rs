@@ -2,12 +2,12 @@
 
 use super::ConnectionTarget;
 use super::arguments::JumpHost;
-use super::ssh::ssh_program;
+use super::ssh::ssh_command;
 use std::process::Stdio;
 use std::time::Duration;
 
 /// Timeout of `ssh -G`; `Match exec` and canonical names can delay it.
-const LIMIT: Duration = Duration::from_secs(10);
+const QUERY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Connect timeouts, and whether the user sets the keepalive.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub(super) struct ConnectTimeouts {
 
 impl ConnectTimeouts {
     /// Returns the longest of the timeouts.
-    pub(super) fn longest(&self) -> Duration {
+    pub(super) fn longest_timeout(&self) -> Duration {
         self.jumps.iter().copied().fold(self.host, Duration::max)
     }
 }
@@ -41,12 +41,14 @@ struct UserSettings {
 /// that users other than its owner may write (`/dev/null`, say), though not as `-F`, and resolves relative paths of the
 /// system's file in `~/.ssh`. So forge queries ssh.
 pub(super) async fn find_timeouts(target: &ConnectionTarget) -> ConnectTimeouts {
-    let host = ask(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address).await;
+    let host =
+        query_ssh_config(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address)
+            .await;
     let mut jumps = Vec::new();
     for jump in &target.jump {
         jumps.push(find_jump_timeout(target, &JumpHost::parse(jump)).await);
     }
-    ConnectTimeouts { host: effective(target, host), jumps, own_keepalive: host.keepalive.is_some() }
+    ConnectTimeouts { host: effective_timeout(target, host), jumps, own_keepalive: host.keepalive.is_some() }
 }
 
 async fn find_jump_timeout(target: &ConnectionTarget, jump: &JumpHost<'_>) -> Duration {
@@ -54,10 +56,10 @@ async fn find_jump_timeout(target: &ConnectionTarget, jump: &JumpHost<'_>) -> Du
     if !target.timeout.is_zero() {
         return target.timeout;
     }
-    effective(target, ask(target, jump.user, jump.port.map(str::to_owned), jump.host).await)
+    effective_timeout(target, query_ssh_config(target, jump.user, jump.port.map(str::to_owned), jump.host).await)
 }
 
-fn effective(target: &ConnectionTarget, user: UserSettings) -> Duration {
+fn effective_timeout(target: &ConnectionTarget, user: UserSettings) -> Duration {
     match (target.timeout.is_zero(), user.connect) {
         (true, Some(own)) => own,
         _ => target.connect_timeout(),
@@ -66,8 +68,13 @@ fn effective(target: &ConnectionTarget, user: UserSettings) -> Duration {
 
 /// Queries ssh for its effective configuration. No answer counts as unset: the login that follows uses the same
 /// configuration and reports its errors.
-async fn ask(target: &ConnectionTarget, user: Option<&str>, port: Option<String>, address: &str) -> UserSettings {
-    let mut ssh = ssh_program("ssh", target);
+async fn query_ssh_config(
+    target: &ConnectionTarget,
+    user: Option<&str>,
+    port: Option<String>,
+    address: &str,
+) -> UserSettings {
+    let mut ssh = ssh_command("ssh", target);
     if let Some(config) = &target.config {
         ssh.arg("-F").arg(config);
     }
@@ -80,8 +87,8 @@ async fn ask(target: &ConnectionTarget, user: Option<&str>, port: Option<String>
         ssh.args(["-p", port]);
     });
     ssh.args(["--", address]).stdin(Stdio::null()).kill_on_drop(true);
-    match tokio::time::timeout(LIMIT, ssh.output()).await {
-        Ok(Ok(answer)) if answer.status.success() => parse(&String::from_utf8_lossy(&answer.stdout)),
+    match tokio::time::timeout(QUERY_LIMIT, ssh.output()).await {
+        Ok(Ok(answer)) if answer.status.success() => parse_ssh_config(&String::from_utf8_lossy(&answer.stdout)),
         _ => {
             tracing::debug!(address, "`ssh -G` gave no answer");
             UserSettings::default()
@@ -90,7 +97,7 @@ async fn ask(target: &ConnectionTarget, user: Option<&str>, port: Option<String>
 }
 
 /// Parses the output of `ssh -G`. It also prints ssh's own defaults, `none` and 0: they count as unset.
-fn parse(answer: &str) -> UserSettings {
+fn parse_ssh_config(answer: &str) -> UserSettings {
     let seconds = |key: &str| {
         let value = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
         value.trim().parse().ok().filter(|seconds: &u64| *seconds > 0)
@@ -108,12 +115,14 @@ mod tests {
     #[test]
     fn defaults_of_ssh_count_as_silence() {
         let said = |connect: &str, alive: &str| {
-            parse(&format!("user root\nconnecttimeout {connect}\nserveralivecountmax 3\nserveraliveinterval {alive}\n"))
+            parse_ssh_config(&format!(
+                "user root\nconnecttimeout {connect}\nserveralivecountmax 3\nserveraliveinterval {alive}\n"
+            ))
         };
         assert_eq!(said("none", "0"), UserSettings::default());
         assert_eq!(said("0", "0"), UserSettings::default());
         assert_eq!(said("77", "5"), UserSettings { connect: Some(Duration::from_secs(77)), keepalive: Some(5) });
-        assert_eq!(parse(""), UserSettings::default());
+        assert_eq!(parse_ssh_config(""), UserSettings::default());
     }
 
     /// Queries this machine's ssh. The file is writable by other users, which ssh accepts with `-F`.
@@ -150,7 +159,7 @@ mod tests {
         let through = ConnectionTarget { jump: vec!["a".into(), "me@b:2".into(), "slow".into()], ..target("plain") };
         let found = find_timeouts(&through).await;
         assert_eq!(found, times(15, &[15, 33, 77], false));
-        assert_eq!(found.longest(), seconds(77));
+        assert_eq!(found.longest_timeout(), seconds(77));
         assert_eq!(
             find_timeouts(&ConnectionTarget { timeout: seconds(4), ..through }).await,
             times(4, &[4, 4, 4], false)

@@ -12,7 +12,7 @@ use crate::probe::{CompiledProbes, Observation};
 use crate::script::ShellScript;
 
 /// Bytes kept of each output stream of an acting script.
-const TAIL: usize = 1024 * 1024;
+const OUTPUT_TAIL: usize = 1024 * 1024;
 
 /// A [`Reader`] that took the host's writer lock. Only it runs acting scripts.
 pub struct HostWriter {
@@ -27,8 +27,8 @@ impl HostReader {
     /// # Errors
     /// Another run holds the lock, or a script or long step of an earlier run is still running; or the transport
     /// failed.
-    pub async fn lock(&self, owner: &LockOwner, ours: Option<&UnitName>) -> Result<HostWriter, LockError> {
-        let hold = HeldLock::take(self.session(), owner, ours, None).await?;
+    pub async fn acquire_lock(&self, owner: &LockOwner, ours: Option<&UnitName>) -> Result<HostWriter, LockError> {
+        let hold = HeldLock::acquire_lock(self.session(), owner, ours, None).await?;
         Ok(HostWriter { reader: self.clone(), owner: owner.clone(), hold })
     }
 }
@@ -46,8 +46,12 @@ impl HostWriter {
     ///
     /// # Errors
     /// Those of [`Reader::observe`].
-    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
-        self.reader.observe(asked, secrets).await
+    pub async fn observe_host(
+        &self,
+        asked: &CompiledProbes,
+        secrets: &SecretStore,
+    ) -> Result<Observation, TransportError> {
+        self.reader.observe_host(asked, secrets).await
     }
 
     /// Runs an acting script, once. The host first checks that this run still holds the lock and that no other script
@@ -57,30 +61,30 @@ impl HostWriter {
     /// Those of [`Session::run`], [`LockLost`](super::ErrorKind::LockLost) and
     /// [`StillActing`](super::ErrorKind::StillActing). It is never retried: after an error whose `sent_anything` is
     /// set, only a new observation shows how far the script got.
-    pub async fn act(
+    pub async fn run_acting_script(
         &self,
         script: &ShellScript,
         secrets: &SecretStore,
         sink: Option<OutputSink<'_>>,
     ) -> Result<ScriptOutput, TransportError> {
         let boot = ShellWrapper::Acting { token: &self.hold.token };
-        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(TAIL), limit: script.limit };
-        self.session().ask(ask, script, secrets, sink).await
+        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(OUTPUT_TAIL), limit: script.limit };
+        self.session().run_request(ask, script, secrets, sink).await
     }
 
     /// Like [`act`](Self::act), with a file after the script, which reads it as its descriptor 7.
     ///
     /// # Errors
     /// Those of [`act`](Self::act).
-    pub async fn send(
+    pub async fn run_with_payload(
         &self,
         script: &ShellScript,
         payload: FilePayload,
         secrets: &SecretStore,
     ) -> Result<ScriptOutput, TransportError> {
         let boot = ShellWrapper::Receiving { token: &self.hold.token };
-        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(TAIL), limit: script.limit };
-        self.session().ask_with(ask, script, payload, secrets).await
+        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(OUTPUT_TAIL), limit: script.limit };
+        self.session().run_request_with_payload(ask, script, payload, secrets).await
     }
 
     /// Reports whether the channel that holds the lock is known to be gone; if so, call [`relock`](Self::relock).
@@ -92,14 +96,14 @@ impl HostWriter {
     ///
     /// # Errors
     /// Those of [`Reader::lock`]. Changes on the host in the meantime must be observed.
-    pub async fn relock(&mut self, ours: Option<&UnitName>) -> Result<(), LockError> {
-        self.hold = HeldLock::take(self.session(), &self.owner, ours, Some(&self.hold.token)).await?;
+    pub async fn reacquire_lock(&mut self, ours: Option<&UnitName>) -> Result<(), LockError> {
+        self.hold = HeldLock::acquire_lock(self.session(), &self.owner, ours, Some(&self.hold.token)).await?;
         Ok(())
     }
 
     /// Releases the lock.
-    pub async fn unlock(self) -> HostReader {
-        self.hold.release().await;
+    pub async fn release_lock(self) -> HostReader {
+        self.hold.release_lock().await;
         self.reader
     }
 }

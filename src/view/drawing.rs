@@ -5,76 +5,79 @@ use crate::config::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart};
 use std::io::{self, Write};
 
 /// Writes the chart for Graphviz. Edges between whole recipes connect their boxes.
-pub fn dot(chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "digraph {} {{", dot_text(&chart.cluster))?;
+pub fn write_dot(chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "digraph {} {{", quote_dot(&chart.cluster))?;
     writeln!(out, "  compound=true; rankdir=LR; node [shape=box];")?;
-    for (at, recipe) in recipes(chart).iter().enumerate() {
-        writeln!(out, "  subgraph cluster_{at} {{\n    label={};", dot_text(recipe))?;
-        for (index, step) in of_recipe(chart, recipe) {
-            writeln!(out, "    s{index} [label={}];", dot_text(&label(step).join("\n")))?;
+    for (at, recipe) in list_recipes(chart).iter().enumerate() {
+        writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quote_dot(recipe))?;
+        for (index, step) in steps_of_recipe(chart, recipe) {
+            writeln!(out, "    s{index} [label={}];", quote_dot(&step_label(step).join("\n")))?;
         }
         writeln!(out, "  }}")?;
     }
-    chart.edges.iter().try_for_each(|edge| dot_edge(chart, edge, out))?;
+    chart.edges.iter().try_for_each(|edge| write_dot_edge(chart, edge, out))?;
     writeln!(out, "}}")
 }
 
-fn dot_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
-    let (Some(from), Some(to)) = (last(chart, &edge.from), first(chart, &edge.to)) else { return Ok(()) };
+fn write_dot_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
+    let (Some(from), Some(to)) = (last_step_index(chart, &edge.from), first_step_index(chart, &edge.to)) else {
+        return Ok(());
+    };
     let mut attributes = match edge.why {
         "order" => vec!["style=dotted".to_owned()],
-        "after" => vec![format!("label={}, style=dashed", dot_text(&words(edge)))],
-        "barrier" => vec![format!("label={}, style=bold", dot_text(&words(edge)))],
-        _ => vec![format!("label={}", dot_text(&words(edge)))],
+        "after" => vec![format!("label={}, style=dashed", quote_dot(&edge_label(edge)))],
+        "barrier" => vec![format!("label={}, style=bold", quote_dot(&edge_label(edge)))],
+        _ => vec![format!("label={}", quote_dot(&edge_label(edge)))],
     };
-    attributes.extend(cluster(chart, &edge.from).map(|at| format!("ltail=cluster_{at}")));
-    attributes.extend(cluster(chart, &edge.to).map(|at| format!("lhead=cluster_{at}")));
+    attributes.extend(recipe_box_index(chart, &edge.from).map(|at| format!("ltail=cluster_{at}")));
+    attributes.extend(recipe_box_index(chart, &edge.to).map(|at| format!("lhead=cluster_{at}")));
     writeln!(out, "  s{from} -> s{to} [{}];", attributes.join(", "))
 }
 
 /// Returns a quoted DOT string.
-fn dot_text(text: &str) -> String {
-    let lines: Vec<String> = text.split('\n').map(|line| escape::line(line).replace('\\', "\\\\")).collect();
+fn quote_dot(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(|line| escape::escape_line(line).replace('\\', "\\\\")).collect();
     format!("\"{}\"", lines.join("\\n").replace('"', "\\\""))
 }
 
 /// Writes the chart as a Mermaid flowchart.
-pub fn mermaid(chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_mermaid(chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "flowchart LR")?;
-    for (at, recipe) in recipes(chart).iter().enumerate() {
-        writeln!(out, "  subgraph r{at}[\"{}\"]", mermaid_text(recipe))?;
-        for (index, step) in of_recipe(chart, recipe) {
-            let lines: Vec<String> = label(step).iter().map(|line| mermaid_text(line)).collect();
+    for (at, recipe) in list_recipes(chart).iter().enumerate() {
+        writeln!(out, "  subgraph r{at}[\"{}\"]", escape_mermaid(recipe))?;
+        for (index, step) in steps_of_recipe(chart, recipe) {
+            let lines: Vec<String> = step_label(step).iter().map(|line| escape_mermaid(line)).collect();
             writeln!(out, "    s{index}[\"{}\"]", lines.join("<br/>"))?;
         }
         writeln!(out, "  end")?;
     }
-    chart.edges.iter().try_for_each(|edge| mermaid_edge(chart, edge, out))
+    chart.edges.iter().try_for_each(|edge| write_mermaid_edge(chart, edge, out))
 }
 
-fn mermaid_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
-    let end = |end: &ChartEndpoint, step: Option<usize>| match cluster(chart, end) {
+fn write_mermaid_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
+    let end = |end: &ChartEndpoint, step: Option<usize>| match recipe_box_index(chart, end) {
         Some(at) => Some(format!("r{at}")),
         None => step.map(|at| format!("s{at}")),
     };
-    let (from, to) = (end(&edge.from, last(chart, &edge.from)), end(&edge.to, first(chart, &edge.to)));
+    let (from, to) =
+        (end(&edge.from, last_step_index(chart, &edge.from)), end(&edge.to, first_step_index(chart, &edge.to)));
     let (Some(from), Some(to)) = (from, to) else { return Ok(()) };
     match edge.why {
         "order" => writeln!(out, "  {from} --> {to}"),
-        "after" => writeln!(out, "  {from} -.->|\"{}\"| {to}", mermaid_text(&words(edge))),
-        "barrier" => writeln!(out, "  {from} ==>|\"{}\"| {to}", mermaid_text(&words(edge))),
-        _ => writeln!(out, "  {from} -->|\"{}\"| {to}", mermaid_text(&words(edge))),
+        "after" => writeln!(out, "  {from} -.->|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
+        "barrier" => writeln!(out, "  {from} ==>|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
+        _ => writeln!(out, "  {from} -->|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
     }
 }
 
 /// Escapes text for a quoted label: everything special to Mermaid or its Markdown becomes an entity.
-fn mermaid_text(text: &str) -> String {
+fn escape_mermaid(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || c == ' ' || c == '/' || c == '_';
     let one = |c: char| if plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) };
-    escape::line(text).chars().map(one).collect()
+    escape::escape_line(text).chars().map(one).collect()
 }
 
-fn recipes(chart: &DependencyChart) -> Vec<&str> {
+fn list_recipes(chart: &DependencyChart) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for step in &chart.steps {
         if !names.contains(&step.recipe.as_str()) {
@@ -84,36 +87,36 @@ fn recipes(chart: &DependencyChart) -> Vec<&str> {
     names
 }
 
-fn of_recipe<'c>(chart: &'c DependencyChart, recipe: &'c str) -> impl Iterator<Item = (usize, &'c ChartStep)> {
+fn steps_of_recipe<'c>(chart: &'c DependencyChart, recipe: &'c str) -> impl Iterator<Item = (usize, &'c ChartStep)> {
     chart.steps.iter().enumerate().filter(move |(_, step)| step.recipe == recipe)
 }
 
 /// Returns the lines of a label: name, kind and other traits.
-fn label(step: &ChartStep) -> Vec<String> {
-    let mut lines = vec![step.step.clone(), super::words::step_traits(step).join(", ")];
+fn step_label(step: &ChartStep) -> Vec<String> {
+    let mut lines = vec![step.step.clone(), super::words::list_step_traits(step).join(", ")];
     if !step.effective_by.is_empty() {
-        lines.push(format!("effective by {}", super::words::either(&step.effective_by)));
+        lines.push(format!("effective by {}", super::words::join_with_or(&step.effective_by)));
     }
     lines
 }
 
-fn words(edge: &ChartEdge) -> String {
+fn edge_label(edge: &ChartEdge) -> String {
     let least = edge.least.as_ref().map_or_else(String::new, |least| format!(" on {least} of the selected hosts"));
     let why = if edge.why == "barrier" { "needs" } else { edge.why };
     format!("{why} {}{least}", edge.phase.name())
 }
 
 /// Returns the box of an end that is a whole recipe.
-fn cluster(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
-    end.step.is_none().then(|| recipes(chart).iter().position(|recipe| *recipe == end.recipe)).flatten()
+fn recipe_box_index(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
+    end.step.is_none().then(|| list_recipes(chart).iter().position(|recipe| *recipe == end.recipe)).flatten()
 }
 
-fn first(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
-    chart.steps.iter().position(|step| end.holds(step))
+fn first_step_index(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
+    chart.steps.iter().position(|step| end.contains_step(step))
 }
 
-fn last(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
-    chart.steps.iter().rposition(|step| end.holds(step))
+fn last_step_index(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
+    chart.steps.iter().rposition(|step| end.contains_step(step))
 }
 
 #[cfg(test)]
@@ -122,8 +125,8 @@ mod tests {
 
     #[test]
     fn labels_cannot_leave_their_quotes() {
-        assert_eq!(dot_text("a\"b\\c\nd"), r#""a\"b\\c\nd""#);
-        assert_eq!(dot_text("\u{1b}[2J"), r#""\\x1b[2J""#);
-        assert_eq!(mermaid_text("a\"]<b>`#1. x-y"), "a#34;#93;#60;b#62;#96;#35;1#46; x#45;y");
+        assert_eq!(quote_dot("a\"b\\c\nd"), r#""a\"b\\c\nd""#);
+        assert_eq!(quote_dot("\u{1b}[2J"), r#""\\x1b[2J""#);
+        assert_eq!(escape_mermaid("a\"]<b>`#1. x-y"), "a#34;#93;#60;b#62;#96;#35;1#46; x#45;y");
     }
 }

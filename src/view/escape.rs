@@ -8,52 +8,52 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Escapes `text` for a single line: line breaks and tabs are shown as `\n` and `\t`.
-pub fn line(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c == '\n' || c == '\t' || hidden(c))
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    escape_chars(text, |c| c == '\n' || c == '\t' || is_hidden_char(c))
 }
 
 /// Escapes one line of a block like [`line`], but keeps tabs.
-pub fn block_line(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c == '\n' || hidden(c))
+pub fn escape_block_line(text: &str) -> Cow<'_, str> {
+    escape_chars(text, |c| c == '\n' || is_hidden_char(c))
 }
 
 /// Returns the escaped lines of a block. Trailing empty lines are omitted.
-pub fn block(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
-    text.trim_end_matches('\n').split('\n').map(block_line)
+pub fn escape_block(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    text.trim_end_matches('\n').split('\n').map(escape_block_line)
 }
 
 /// Escapes `text` for a single line, cut after `limit` characters, with the number of omitted characters.
-pub fn short(text: &str, limit: usize) -> String {
-    let masked = mask(text);
+pub fn escape_truncated(text: &str, limit: usize) -> String {
+    let masked = mask_secrets(text);
     match masked.char_indices().nth(limit) {
-        None => line(&masked).into_owned(),
+        None => escape_line(&masked).into_owned(),
         Some((cut, _)) => {
             let left_out = masked[cut..].chars().count();
-            format!("{}… ({left_out} more characters)", line(&masked[..cut]))
+            format!("{}… ({left_out} more characters)", escape_line(&masked[..cut]))
         }
     }
 }
 
 /// Escapes a value for a single line, cut like [`short`]. An empty value is shown as [`EMPTY`], so that sentences have
 /// no gaps.
-pub fn value(text: &str, limit: usize) -> String {
+pub fn escape_value(text: &str, limit: usize) -> String {
     match text.is_empty() {
-        true => EMPTY.to_owned(),
-        false => short(text, limit),
+        true => EMPTY_VALUE.to_owned(),
+        false => escape_truncated(text, limit),
     }
 }
 
 /// The text shown for an empty value.
-pub const EMPTY: &str = "(empty)";
+pub const EMPTY_VALUE: &str = "(empty)";
 
 /// Escapes untrusted text for a single line.
-pub fn text(text: &UntrustedText) -> Cow<'_, str> {
-    line(text.raw())
+pub fn escape_untrusted(text: &UntrustedText) -> Cow<'_, str> {
+    escape_line(text.raw())
 }
 
 /// Reports whether a character acts on a terminal, reorders text or is invisible. Line feed and tab are not included:
 /// callers decide whether to keep them.
-pub fn hidden(c: char) -> bool {
+pub fn is_hidden_char(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         c if c.is_control() => true,
@@ -70,15 +70,15 @@ pub fn hidden(c: char) -> bool {
     }
 }
 
-fn escape(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let masked = mask(text);
+fn escape_chars(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let masked = mask_secrets(text);
     if !masked.chars().any(&acts) {
         return masked;
     }
     let mut out = String::with_capacity(masked.len() + 16);
     for c in masked.chars() {
         match acts(c) {
-            true => push(&mut out, c),
+            true => push_escaped_char(&mut out, c),
             false => out.push(c),
         }
     }
@@ -86,14 +86,14 @@ fn escape(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Replaces placeholders of secrets by their names.
-fn mask(text: &str) -> Cow<'_, str> {
-    match SecretStore::mentions(text) {
-        true => Cow::Owned(SecretStore::mask(text)),
+fn mask_secrets(text: &str) -> Cow<'_, str> {
+    match SecretStore::has_placeholder(text) {
+        true => Cow::Owned(SecretStore::mask_placeholders(text)),
         false => Cow::Borrowed(text),
     }
 }
 
-fn push(out: &mut String, c: char) {
+fn push_escaped_char(out: &mut String, c: char) {
     // Writing to a `String` cannot fail.
     let _ = match c {
         '\n' => write!(out, "\\n"),
@@ -136,31 +136,31 @@ pub(crate) mod tests {
     #[test]
     fn nothing_that_acts_is_left_in_a_line() {
         for (raw, shown) in HOSTILE {
-            assert_eq!(line(raw), *shown);
-            assert!(!line(raw).chars().any(|c| hidden(c) || c == '\n' || c == '\t'), "{raw:?}");
+            assert_eq!(escape_line(raw), *shown);
+            assert!(!escape_line(raw).chars().any(|c| is_hidden_char(c) || c == '\n' || c == '\t'), "{raw:?}");
         }
     }
 
     #[test]
     fn a_block_keeps_its_lines_and_tabs() {
-        let lines: Vec<_> = block("a\tb\n\u{1b}[31m\r\n\n\n").collect();
+        let lines: Vec<_> = escape_block("a\tb\n\u{1b}[31m\r\n\n\n").collect();
         assert_eq!(lines, ["a\tb", "\\x1b[31m\\r"]);
-        assert_eq!(block("").collect::<Vec<_>>(), [""]);
+        assert_eq!(escape_block("").collect::<Vec<_>>(), [""]);
     }
 
     #[test]
     fn long_text_is_cut_with_a_count() {
-        assert_eq!(short("abcdef", 6), "abcdef");
-        assert_eq!(short("ab\ndef", 3), "ab\\n… (3 more characters)");
+        assert_eq!(escape_truncated("abcdef", 6), "abcdef");
+        assert_eq!(escape_truncated("ab\ndef", 3), "ab\\n… (3 more characters)");
     }
 
     #[test]
     fn a_cut_never_splits_a_placeholder() {
-        assert_eq!(short("x\u{e000}forge-secret:pw\u{e001}", 4), "x(se… (8 more characters)");
+        assert_eq!(escape_truncated("x\u{e000}forge-secret:pw\u{e001}", 4), "x(se… (8 more characters)");
     }
 
     #[test]
     fn text_without_anything_hidden_is_not_copied() {
-        assert!(matches!(line("plain"), Cow::Borrowed(_)));
+        assert!(matches!(escape_line("plain"), Cow::Borrowed(_)));
     }
 }

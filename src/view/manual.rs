@@ -1,6 +1,6 @@
 //! The built-in documentation: an installed `forge` shows every page that it mentions.
 
-use crate::resource::{kind, kinds, reference};
+use crate::resource::{all_kinds, find_kind, reference};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write;
@@ -33,11 +33,11 @@ const TOPICS: &[(&str, &str, &str)] = &[
 ];
 
 /// The topic that lists all kinds.
-const KINDS: &str = "kinds";
+const KINDS_TOPIC: &str = "kinds";
 const KINDS_FOLDER: &str = "reference/kinds";
 
 /// Returns the page of a topic or a kind, by its name or by its path in the repository (`docs/rollout.md`).
-pub fn manual_page(name: &str) -> Option<ManualPage> {
+pub fn find_manual_page(name: &str) -> Option<ManualPage> {
     let file = name.strip_prefix("docs/").map(|path| path.split('#').next().unwrap_or_default().trim_end_matches('/'));
     let topic = TOPICS.iter().find(|(topic, path, _)| file.map_or(*topic == name, |file| *path == file));
     if let Some((topic, _, text)) = topic {
@@ -45,31 +45,31 @@ pub fn manual_page(name: &str) -> Option<ManualPage> {
     }
     let inner = file.and_then(|file| file.strip_prefix(KINDS_FOLDER));
     match (file, inner) {
-        (None, _) if name == KINDS => Some(list_of_kinds()),
-        (None, _) => kind_page(name),
-        (Some(_), Some("" | "/README.md")) => Some(list_of_kinds()),
-        (Some(_), Some(inner)) => kind_page(inner.strip_prefix('/')?.strip_suffix(".md")?),
+        (None, _) if name == KINDS_TOPIC => Some(kind_list_page()),
+        (None, _) => find_kind_page(name),
+        (Some(_), Some("" | "/README.md")) => Some(kind_list_page()),
+        (Some(_), Some(inner)) => find_kind_page(inner.strip_prefix('/')?.strip_suffix(".md")?),
         (Some(_), None) => None,
     }
 }
 
 /// Returns the names of all pages.
-pub fn manual_topics() -> impl Iterator<Item = &'static str> {
+pub fn list_manual_topics() -> impl Iterator<Item = &'static str> {
     let topics = TOPICS.iter().map(|(topic, ..)| *topic);
-    topics.chain([KINDS]).chain(kinds().iter().map(|kind| kind.name))
+    topics.chain([KINDS_TOPIC]).chain(all_kinds().iter().map(|kind| kind.name))
 }
 
-fn kind_page(name: &str) -> Option<ManualPage> {
-    kind(name).map(|kind| ManualPage { topic: kind.name.to_owned(), text: reference::markdown(kind) })
+fn find_kind_page(name: &str) -> Option<ManualPage> {
+    find_kind(name).map(|kind| ManualPage { topic: kind.name.to_owned(), text: reference::render_kind_page(kind) })
 }
 
-fn list_of_kinds() -> ManualPage {
+fn kind_list_page() -> ManualPage {
     let mut text = String::from("# Kinds\n\nThe resource kinds of steps. Run `forge explain KIND` for details.\n\n");
-    for kind in kinds() {
+    for kind in all_kinds() {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "- `{}`: {}", kind.name, kind.summary);
     }
-    ManualPage { topic: KINDS.to_owned(), text }
+    ManualPage { topic: KINDS_TOPIC.to_owned(), text }
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn pages_are_found_by_topic_kind_and_path() {
-        let topic = |name: &str| manual_page(name).map(|page| page.topic);
+        let topic = |name: &str| find_manual_page(name).map(|page| page.topic);
         for (name, expected) in [
             ("rollout", "rollout"),
             ("docs/rollout.md", "rollout"),
@@ -91,6 +91,6 @@ mod tests {
             assert_eq!(topic(name).as_deref(), Some(expected), "{name}");
         }
         assert_eq!((topic("docs/file.md"), topic("nothing"), topic("docs/nothing.md")), (None, None, None));
-        assert!(manual_page("file").is_some_and(|page| page.text.starts_with("# `file`")));
+        assert!(find_manual_page("file").is_some_and(|page| page.text.starts_with("# `file`")));
     }
 }

@@ -24,13 +24,13 @@ mod text;
 mod validation;
 mod words;
 
-pub use drawing::{dot, mermaid};
+pub use drawing::{write_dot, write_mermaid};
 pub use init::{InitResult, RecipeFile};
-pub use json::{JsonWriter, drift_messages, save};
-pub use manual::{ManualPage, manual_page, manual_topics};
+pub use json::{JsonWriter, drift_messages, write_saved_plan};
+pub use manual::{ManualPage, find_manual_page, list_manual_topics};
 pub use text::TextWriter;
 pub use validation::{CheckedInventory, InventorySize, ValidationResult};
-pub use words::{count, places, size, took};
+pub use words::{format_count, format_duration, format_host_count, format_size};
 
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::Code;
@@ -61,15 +61,15 @@ pub struct SandboxList {
 /// Writes the result of a verb in one format. `exit` is the exit code of the process.
 pub trait ResultWriter {
     /// Writes a plan.
-    fn plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the container images that a plan needs.
-    fn images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the report of a run.
-    fn report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the facts of hosts.
-    fn facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the values that differ from the majority of similar hosts.
-    fn outliers(
+    fn write_outliers(
         &self,
         seen: &[ObservedHost],
         outliers: &OutlierReport,
@@ -77,39 +77,39 @@ pub trait ResultWriter {
         out: &mut dyn Write,
     ) -> io::Result<()>;
     /// Writes the list of sandboxes, or of ended sandboxes.
-    fn sandboxes(&self, sandboxes: &SandboxList, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_sandboxes(&self, sandboxes: &SandboxList, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of validating inventories.
-    fn validation(&self, validation: &ValidationResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_validation(&self, validation: &ValidationResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the dependency graph.
-    fn graph(&self, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()>;
+    fn write_graph(&self, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the list of recipes.
-    fn recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()>;
+    fn write_recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()>;
     /// Writes the declarations of a recipe.
-    fn recipe(&self, page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()>;
+    fn write_recipe(&self, page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the origin of a value.
-    fn values(&self, pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()>;
+    fn write_values(&self, pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()>;
     /// Writes the description of a step.
-    fn step(&self, page: &StepExplanation, out: &mut dyn Write) -> io::Result<()>;
+    fn write_step(&self, page: &StepExplanation, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the explanation of an error code.
-    fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()>;
+    fn write_error_code(&self, code: Code, out: &mut dyn Write) -> io::Result<()>;
     /// Writes a page of the documentation.
-    fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()>;
+    fn write_manual_page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the list of past runs.
-    fn runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()>;
+    fn write_runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of a past run.
-    fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()>;
+    fn write_run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the differences between two runs.
-    fn comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()>;
+    fn write_comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `doctor`.
-    fn doctor(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_checkup(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the detected drift.
-    fn drift(&self, drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_drift(&self, drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the drift history.
-    fn drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()>;
+    fn write_drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `exec`.
-    fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `fetch`.
-    fn fetch(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `init`.
-    fn init(&self, init: &InitResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    fn write_init_result(&self, init: &InitResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
 }

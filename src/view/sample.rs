@@ -48,11 +48,11 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
     }
 }
 
-pub fn ok(name: &str) -> StepPlan {
+pub fn unchanged_step(name: &str) -> StepPlan {
     step(name, "file", &format!("/etc/{name}"), StepVerdict::Ok, "content, owner and mode match")
 }
 
-pub fn motd() -> StepPlan {
+pub fn motd_step() -> StepPlan {
     let mut content = AttributeChange::new("content", None, None);
     content.diff = Some("@@ -1,2 +1,2 @@\n-old\tline\n+new\tline\n same\n".into());
     StepPlan {
@@ -61,7 +61,7 @@ pub fn motd() -> StepPlan {
     }
 }
 
-pub fn nginx() -> StepPlan {
+pub fn nginx_step() -> StepPlan {
     StepPlan {
         changes: vec![AttributeChange::new("version", None, Some("1.22.1-9"))],
         disruption: DisruptionClass::D1,
@@ -69,12 +69,12 @@ pub fn nginx() -> StepPlan {
     }
 }
 
-pub fn secret() -> StepPlan {
+pub fn secret_step() -> StepPlan {
     let change = AttributeChange { secret: true, ..AttributeChange::new("content", Some("hunter2"), Some("hunter3")) };
     StepPlan { changes: vec![change], ..step("token", "file", "/etc/token", StepVerdict::Change, "content differs") }
 }
 
-pub fn predicted() -> StepPlan {
+pub fn predicted_step() -> StepPlan {
     let envelope = PredictedEffects {
         foresight: Default::default(),
         until: "base/nginx has run".into(),
@@ -93,14 +93,14 @@ pub fn predicted() -> StepPlan {
     }
 }
 
-pub fn gone() -> StepPlan {
+pub fn removed_step() -> StepPlan {
     StepPlan {
         changes: vec![AttributeChange::new("exists", Some("file"), None)],
         ..step("legacy", "file", "/etc/legacy.conf", StepVerdict::Change, "exists")
     }
 }
 
-pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
+pub fn observed_host(name: &str, steps: Vec<StepPlan>) -> HostPlan {
     HostPlan {
         host: host(name),
         reach: HostReachability::Observed,
@@ -113,16 +113,16 @@ pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
     }
 }
 
-pub fn silent(name: &str, why: &str) -> HostPlan {
+pub fn unreachable_host(name: &str, why: &str) -> HostPlan {
     let why = UnreachableReason::new(why, Some("check that the host is up and its address is right".into()));
-    HostPlan { reach: HostReachability::Unreachable(why), ..observed(name, Vec::new()) }
+    HostPlan { reach: HostReachability::Unreachable(why), ..observed_host(name, Vec::new()) }
 }
 
-pub fn left(step: &str, kind: &str, title: &str, applied: bool) -> UndeclaredResource {
+pub fn left_behind(step: &str, kind: &str, title: &str, applied: bool) -> UndeclaredResource {
     UndeclaredResource { step: step.into(), kind: kind.into(), title: title.into(), applied }
 }
 
-pub fn verify(name: &str, verdict: StepVerdict, reason: &str) -> VerifyPlan {
+pub fn verify_plan(name: &str, verdict: StepVerdict, reason: &str) -> VerifyPlan {
     VerifyPlan {
         recipe: "base".into(),
         name: name.into(),
@@ -149,26 +149,27 @@ pub fn plan(hosts: Vec<HostPlan>) -> Plan {
 
 /// Returns a plan with every section: nine equal hosts, a different one and an unreachable one.
 pub fn rich_plan() -> Plan {
-    let changing = || vec![ok("hosts"), motd(), nginx(), predicted(), secret(), gone()];
-    let mut hosts: Vec<_> = (2..=10).map(|n| observed(&format!("gpu{n:02}"), changing())).collect();
-    hosts.iter_mut().for_each(|host| host.verify.push(verify("page answers", StepVerdict::Pending, "")));
-    let mut odd = observed("gpu01", odd_steps());
+    let changing =
+        || vec![unchanged_step("hosts"), motd_step(), nginx_step(), predicted_step(), secret_step(), removed_step()];
+    let mut hosts: Vec<_> = (2..=10).map(|n| observed_host(&format!("gpu{n:02}"), changing())).collect();
+    hosts.iter_mut().for_each(|host| host.verify.push(verify_plan("page answers", StepVerdict::Pending, "")));
+    let mut odd = observed_host("gpu01", odd_steps());
     odd.verify = vec![
-        verify("page answers", StepVerdict::Change, "exit status 7"),
-        verify("GSP is off", StepVerdict::Unknown, "timed out after 10 s"),
+        verify_plan("page answers", StepVerdict::Change, "exit status 7"),
+        verify_plan("GSP is off", StepVerdict::Unknown, "timed out after 10 s"),
     ];
-    odd.undeclared = vec![left("old/agent", "package", "agent", false)];
+    odd.undeclared = vec![left_behind("old/agent", "package", "agent", false)];
     odd.warnings = vec![HostWarning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
-    hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
+    hosts.push(unreachable_host("gpu11", "connection refused by 10.0.0.11 port 22"));
     plan(hosts)
 }
 
 fn odd_steps() -> Vec<StepPlan> {
     let blocked = |name, class, why| step(name, "command", name, StepVerdict::Blocked(class), why);
     vec![
-        ok("hosts"),
-        StepPlan { waits_for: Some("base/repo".into()), ..nginx() },
+        unchanged_step("hosts"),
+        StepPlan { waits_for: Some("base/repo".into()), ..nginx_step() },
         step("repo", "file", "/etc/apt/sources.list.d/x.list", StepVerdict::Unknown, "permission denied"),
         step("gsp", "file", "/etc/modprobe.d/gsp.conf", StepVerdict::Pending, "loaded with another value"),
         blocked("fabric", BlockClass::Hardware, "no NVSwitch found"),
@@ -197,7 +198,7 @@ pub fn hostile_plan(text: &str) -> Plan {
         place: text.into(),
         ..step(text, text, text, verdict, text)
     };
-    let mut first = observed(
+    let mut first = observed_host(
         text,
         vec![
             hostile(StepVerdict::Change),
@@ -208,11 +209,11 @@ pub fn hostile_plan(text: &str) -> Plan {
     );
     first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(StepVerdict::Change) });
     let check = Some(CheckRun { command: text.into(), status: 1, output: text.into() });
-    first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify(text, StepVerdict::Change, text) }];
-    first.undeclared = vec![left(text, text, text, true)];
+    first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify_plan(text, StepVerdict::Change, text) }];
+    first.undeclared = vec![left_behind(text, text, text, true)];
     first.warnings = vec![HostWarning { why: text.into(), hint: None }];
     let why = UnreachableReason::new(text, texts());
-    let second = HostPlan { reach: HostReachability::Unreachable(why), ..observed(text, Vec::new()) };
+    let second = HostPlan { reach: HostReachability::Unreachable(why), ..observed_host(text, Vec::new()) };
     Plan {
         simulated: Vec::new(),
         cluster: text.into(),
@@ -264,7 +265,7 @@ pub fn verify_report(name: &str, result: VerifyResult) -> VerifyReport {
 
 /// Returns a host report whose outcome follows from its steps and verifications.
 pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
-    let outcome = HostReport::outcome_of(&steps, &verify);
+    let outcome = HostReport::compute_outcome(&steps, &verify);
     HostReport {
         host: host(name),
         outcome,
@@ -279,7 +280,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
     }
 }
 
-pub fn ended(name: &str, outcome: HostOutcome, reason: &str) -> HostReport {
+pub fn ended_host_report(name: &str, outcome: HostOutcome, reason: &str) -> HostReport {
     HostReport {
         outcome,
         reason: reason.into(),
@@ -288,7 +289,7 @@ pub fn ended(name: &str, outcome: HostOutcome, reason: &str) -> HostReport {
     }
 }
 
-pub fn failure() -> StepResult {
+pub fn failed_result() -> StepResult {
     StepResult::Failed {
         failure: StepFailure {
             artifact: false,
@@ -300,7 +301,7 @@ pub fn failure() -> StepResult {
     }
 }
 
-pub fn because(text: &str) -> UntrustedText {
+pub fn untrusted_text(text: &str) -> UntrustedText {
     text.into()
 }
 
@@ -309,26 +310,29 @@ pub fn rich_report() -> RunReport {
     let fails = || {
         vec![
             step_report("banner", StepResult::Changed),
-            step_report("nginx", failure()),
-            step_report("page", StepResult::Skipped { reason: because("needs `base/nginx`") }),
+            step_report("nginx", failed_result()),
+            step_report("page", StepResult::Skipped { reason: untrusted_text("needs `base/nginx`") }),
         ]
     };
     let odd = vec![
-        step_report("a", StepResult::AlreadyOk { reason: because("matches") }),
-        step_report("b", StepResult::Pending { reason: because("waits for a reboot") }),
+        step_report("a", StepResult::AlreadyOk { reason: untrusted_text("matches") }),
+        step_report("b", StepResult::Pending { reason: untrusted_text("waits for a reboot") }),
         step_report(
             "c",
-            StepResult::Blocked { class: BlockClass::Busy, reason: because("pid 4711 (python3) holds /dev/nvidia0") },
+            StepResult::Blocked {
+                class: BlockClass::Busy,
+                reason: untrusted_text("pid 4711 (python3) holds /dev/nvidia0"),
+            },
         ),
-        step_report("d", StepResult::Unknown { reason: because("timed out after 10 s") }),
-        step_report("e", StepResult::Stale { reason: because("`content` changed since the plan") }),
-        step_report("f", StepResult::NotApplicable { reason: because("`when` is false") }),
+        step_report("d", StepResult::Unknown { reason: untrusted_text("timed out after 10 s") }),
+        step_report("e", StepResult::Stale { reason: untrusted_text("`content` changed since the plan") }),
+        step_report("f", StepResult::NotApplicable { reason: untrusted_text("`when` is false") }),
         step_report("g", StepResult::Cancelled),
     ];
     let unproven = vec![
-        verify_report("page answers", VerifyResult::Failed { reason: because("exit status 7") }),
-        verify_report("GSP is off", VerifyResult::Unknown { reason: because("timed out after 10 s") }),
-        verify_report("fabric is up", VerifyResult::Skipped { reason: because("`base` failed") }),
+        verify_report("page answers", VerifyResult::Failed { reason: untrusted_text("exit status 7") }),
+        verify_report("GSP is off", VerifyResult::Unknown { reason: untrusted_text("timed out after 10 s") }),
+        verify_report("fabric is up", VerifyResult::Skipped { reason: untrusted_text("`base` failed") }),
         verify_report("held", VerifyResult::Held),
     ];
     report(
@@ -342,9 +346,13 @@ pub fn rich_report() -> RunReport {
             host_report("node-02", fails(), Vec::new()),
             host_report("node-03", fails(), Vec::new()),
             host_report("node-04", odd, unproven),
-            ended("node-05", HostOutcome::Unreachable, "no route to host"),
-            ended("node-06", HostOutcome::Locked, "held by root@ci-7 since 09:30, run 20261121T093015-4f2a"),
-            ended("node-07", HostOutcome::Cancelled, "the run was stopped before this host started"),
+            ended_host_report("node-05", HostOutcome::Unreachable, "no route to host"),
+            ended_host_report(
+                "node-06",
+                HostOutcome::Locked,
+                "held by root@ci-7 since 09:30, run 20261121T093015-4f2a",
+            ),
+            ended_host_report("node-07", HostOutcome::Cancelled, "the run was stopped before this host started"),
         ],
     )
 }
@@ -379,7 +387,7 @@ pub fn hostile_report(text: &str) -> RunReport {
     };
     let mut first = host_report(text, steps.to_vec(), vec![verify]);
     first.reason = text.into();
-    let mut second = ended(text, HostOutcome::Unreachable, text);
+    let mut second = ended_host_report(text, HostOutcome::Unreachable, text);
     second.hint = Some(text.into());
     RunReport {
         simulated: Vec::new(),
@@ -392,7 +400,7 @@ pub fn hostile_report(text: &str) -> RunReport {
 }
 
 /// Returns a report in which every host prints the words of the command.
-pub fn exec(command: &ExecCommand, hosts: &[HostName]) -> ExecReport {
+pub fn exec_report(command: &ExecCommand, hosts: &[HostName]) -> ExecReport {
     let text = match command {
         ExecCommand::Shell(text) => text.clone(),
         ExecCommand::Words(words) => words.join(" "),
@@ -413,7 +421,7 @@ pub fn exec(command: &ExecCommand, hosts: &[HostName]) -> ExecReport {
 }
 
 /// Returns a checkup in which no host has free disk space.
-pub fn checkup(hosts: &[HostName]) -> DoctorReport {
+pub fn full_disk_checkup(hosts: &[HostName]) -> DoctorReport {
     let full = || DoctorFinding {
         check: "room",
         weight: DoctorSeverity::Problem,

@@ -5,7 +5,7 @@ use crate::drift::{DriftHistory, DriftHistoryEntry, DriftNotice, DriftReport};
 use crate::engine::{Event, Recording, RunReport, SavedPlan};
 use crate::model::Value;
 use crate::plan::Plan;
-use crate::resource::{kinds, schema::kind_schema};
+use crate::resource::{all_kinds, schema::kind_schema};
 use crate::state::{RunInfo, StepRecord};
 use crate::view::json::{DriftMessage, document_schema};
 use crate::{config, resource};
@@ -28,7 +28,7 @@ enum SchemaSource {
 }
 
 /// Lists the schemas of files, then those of kinds.
-pub fn all() -> impl Iterator<Item = PublishedSchema> {
+pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
     let files: [(&'static str, &'static str, SchemaBuilder); 16] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
@@ -61,7 +61,7 @@ pub fn all() -> impl Iterator<Item = PublishedSchema> {
         file: format!("{name}.json"),
         make: SchemaSource::By(make),
     });
-    files.chain(kinds().iter().map(|kind| PublishedSchema {
+    files.chain(all_kinds().iter().map(|kind| PublishedSchema {
         name: kind.name,
         what: kind.summary,
         file: format!("kinds/{}.json", kind.name),
@@ -70,13 +70,13 @@ pub fn all() -> impl Iterator<Item = PublishedSchema> {
 }
 
 /// Returns the schema with a name.
-pub fn find(name: &str) -> Option<PublishedSchema> {
-    all().find(|schema| schema.name == name)
+pub fn find_schema(name: &str) -> Option<PublishedSchema> {
+    list_schemas().find(|schema| schema.name == name)
 }
 
 impl PublishedSchema {
     /// Returns the schema itself.
-    pub fn value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         match self.make {
             SchemaSource::By(make) => make(),
             SchemaSource::Kind(kind) => kind_schema(kind),
@@ -85,6 +85,6 @@ impl PublishedSchema {
 }
 
 /// Returns the text of the schema file.
-pub fn text(schema: &PublishedSchema) -> String {
-    format!("{:#}\n", schema.value())
+pub fn render_schema(schema: &PublishedSchema) -> String {
+    format!("{:#}\n", schema.to_value())
 }

@@ -2,60 +2,60 @@
 //!
 //! The text parses to the original values: strings that look like a number, a boolean or another type are quoted.
 
-use super::fold::fold;
+use super::fold::fold_names;
 use crate::config::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
 use crate::model::Value;
 use indexmap::IndexMap;
 use std::fmt::Write as _;
 
 /// The starter recipe next to a new inventory.
-pub const RECIPE: &str = include_str!("starting/hello.yaml");
+pub const STARTER_RECIPE: &str = include_str!("starting/hello.yaml");
 
 /// Returns the text of an inventory. `from` is the file it is created from.
-pub fn inventory(starting: &StarterInventory, from: Option<&str>) -> String {
-    let mut out = head(from);
-    line(&mut out, 0, &format!("cluster: {}", scalar(&starting.cluster)));
-    out.push_str(CONNECT);
+pub fn render_inventory(starting: &StarterInventory, from: Option<&str>) -> String {
+    let mut out = header_comment(from);
+    push_line(&mut out, 0, &format!("cluster: {}", yaml_scalar(&starting.cluster)));
+    out.push_str(CONNECT_EXAMPLE);
     out.push_str("\nhosts:\n");
-    hosts(&mut out, &starting.hosts);
-    groups(&mut out, &starting.groups);
-    out.push_str(if from.is_some() { APPLY_LATER } else { APPLY });
+    push_hosts(&mut out, &starting.hosts);
+    push_groups(&mut out, &starting.groups);
+    out.push_str(if from.is_some() { APPLY_EXAMPLE } else { APPLY_SECTION });
     out
 }
 
-fn head(from: Option<&str>) -> String {
+fn header_comment(from: Option<&str>) -> String {
     match from {
         // A line break in a file name must not end the comment.
-        Some(from) => format!("# Created from {} by `forge init --from-ansible`.\n", scalar(from)),
+        Some(from) => format!("# Created from {} by `forge init --from-ansible`.\n", yaml_scalar(from)),
         None => "# Created by `forge init`. `forge validate` checks it without contacting a host.\n".to_owned(),
     }
 }
 
-const CONNECT: &str = "
+const CONNECT_EXAMPLE: &str = "
 # Connection settings. Groups and hosts can override them. `~/.ssh/config` applies too.
 # connect: { user: root, identity: ~/.ssh/id_ed25519 }
 # connect: { user: admin, sudo: true }
 ";
 
-const APPLY: &str = "
+const APPLY_SECTION: &str = "
 # Recipes to apply, and their hosts. The recipe `NAME` is the file recipes/NAME.yaml.
 apply:
   - { recipe: hello, on: all }
 ";
 
-const APPLY_LATER: &str = "
+const APPLY_EXAMPLE: &str = "
 # Recipes to apply, and their hosts. The recipe `NAME` is the file recipes/NAME.yaml.
 # apply:
 #   - { recipe: hello, on: all }
 ";
 
-fn line(out: &mut String, indent: usize, text: &str) {
+fn push_line(out: &mut String, indent: usize, text: &str) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(out, "{:indent$}{text}", "");
 }
 
 /// Writes hosts. Consecutive hosts with equal settings share a line. Hosts with an address and ranges have their own.
-fn hosts(out: &mut String, hosts: &IndexMap<String, StarterHost>) {
+fn push_hosts(out: &mut String, hosts: &IndexMap<String, StarterHost>) {
     let mut runs: Vec<(Vec<&str>, &StarterHost)> = Vec::new();
     for (name, host) in hosts {
         let joins = |names: &[&str], last: &StarterHost| {
@@ -71,26 +71,26 @@ fn hosts(out: &mut String, hosts: &IndexMap<String, StarterHost>) {
     }
     for (names, host) in runs {
         if let [range] = names.as_slice() {
-            one_host(out, range, host);
+            push_host(out, range, host);
             continue;
         }
-        fold(names).split(',').for_each(|pattern| one_host(out, pattern, host));
+        fold_names(names).split(',').for_each(|pattern| push_host(out, pattern, host));
     }
 }
 
-fn one_host(out: &mut String, pattern: &str, host: &StarterHost) {
+fn push_host(out: &mut String, pattern: &str, host: &StarterHost) {
     if *host == StarterHost::default() {
-        return line(out, 2, &format!("{}: {{}}", key(pattern)));
+        return push_line(out, 2, &format!("{}: {{}}", block_key(pattern)));
     }
-    line(out, 2, &format!("{}:", key(pattern)));
+    push_line(out, 2, &format!("{}:", block_key(pattern)));
     if let Some(address) = &host.address {
-        line(out, 4, &format!("address: {}", scalar(address)));
+        push_line(out, 4, &format!("address: {}", yaml_scalar(address)));
     }
-    connect(out, &host.connect);
-    vars(out, &host.vars);
+    push_connect(out, &host.connect);
+    push_vars(out, &host.vars);
 }
 
-fn groups(out: &mut String, groups: &IndexMap<String, StarterGroup>) {
+fn push_groups(out: &mut String, groups: &IndexMap<String, StarterGroup>) {
     if groups.is_empty() {
         out.push_str("\n# groups:\n#   gpu: { hosts: [\"gpu*\"], vars: { rack: a } }\n");
         return;
@@ -98,69 +98,69 @@ fn groups(out: &mut String, groups: &IndexMap<String, StarterGroup>) {
     out.push_str("\ngroups:\n");
     for (name, group) in groups {
         if *group == StarterGroup::default() {
-            line(out, 2, &format!("{}: {{}}", key(name)));
+            push_line(out, 2, &format!("{}: {{}}", block_key(name)));
             continue;
         }
-        line(out, 2, &format!("{}:", key(name)));
-        list(out, "hosts", &folded(&group.hosts));
-        list(out, "groups", &group.groups);
-        connect(out, &group.connect);
-        vars(out, &group.vars);
+        push_line(out, 2, &format!("{}:", block_key(name)));
+        push_list(out, "hosts", &fold_patterns(&group.hosts));
+        push_list(out, "groups", &group.groups);
+        push_connect(out, &group.connect);
+        push_vars(out, &group.vars);
     }
 }
 
-fn folded(names: &[String]) -> Vec<String> {
-    let text = fold(names.iter().map(String::as_str));
+fn fold_patterns(names: &[String]) -> Vec<String> {
+    let text = fold_names(names.iter().map(String::as_str));
     text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-fn list(out: &mut String, name: &str, items: &[String]) {
+fn push_list(out: &mut String, name: &str, items: &[String]) {
     if !items.is_empty() {
-        let items: Vec<String> = items.iter().map(|item| scalar(item)).collect();
-        line(out, 4, &format!("{name}: [{}]", items.join(", ")));
+        let items: Vec<String> = items.iter().map(|item| yaml_scalar(item)).collect();
+        push_line(out, 4, &format!("{name}: [{}]", items.join(", ")));
     }
 }
 
-fn connect(out: &mut String, settings: &StarterConnect) {
+fn push_connect(out: &mut String, settings: &StarterConnect) {
     if settings.is_empty() {
         return;
     }
-    let settings: Vec<String> = settings.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();
-    line(out, 4, &format!("connect: {{ {} }}", settings.join(", ")));
+    let settings: Vec<String> = settings.iter().map(|(key, value)| format!("{key}: {}", flow_value(value))).collect();
+    push_line(out, 4, &format!("connect: {{ {} }}", settings.join(", ")));
 }
 
-fn vars(out: &mut String, vars: &IndexMap<String, Value>) {
+fn push_vars(out: &mut String, vars: &IndexMap<String, Value>) {
     if vars.is_empty() {
         return;
     }
-    line(out, 4, "vars:");
-    vars.iter().for_each(|(name, value)| entry(out, 6, &format!("{}:", key(name)), value));
+    push_line(out, 4, "vars:");
+    vars.iter().for_each(|(name, value)| push_value(out, 6, &format!("{}:", block_key(name)), value));
 }
 
 /// Writes `lead` and a value after or below it.
-fn entry(out: &mut String, indent: usize, lead: &str, value: &Value) {
+fn push_value(out: &mut String, indent: usize, lead: &str, value: &Value) {
     match value {
         Value::Object(map) if !map.is_empty() => {
-            line(out, indent, lead);
-            map.iter().for_each(|(name, value)| entry(out, indent + 2, &format!("{}:", key(name)), value));
+            push_line(out, indent, lead);
+            map.iter().for_each(|(name, value)| push_value(out, indent + 2, &format!("{}:", block_key(name)), value));
         }
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-            line(out, indent, lead);
-            items.iter().for_each(|item| line(out, indent + 2, &format!("- {}", flow(item))));
+            push_line(out, indent, lead);
+            items.iter().for_each(|item| push_line(out, indent + 2, &format!("- {}", flow_value(item))));
         }
-        value => line(out, indent, &format!("{lead} {}", flow(value))),
+        value => push_line(out, indent, &format!("{lead} {}", flow_value(value))),
     }
 }
 
 /// Returns a value as one line of YAML.
-fn flow(value: &Value) -> String {
+fn flow_value(value: &Value) -> String {
     match value {
-        Value::String(text) => scalar(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::String(text) => yaml_scalar(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(flow_value).collect::<Vec<_>>().join(", ")),
         Value::Object(map) if map.is_empty() => "{}".to_owned(),
         Value::Object(map) => {
             let entries: Vec<String> =
-                map.iter().map(|(name, value)| format!("{}: {}", scalar(name), flow(value))).collect();
+                map.iter().map(|(name, value)| format!("{}: {}", yaml_scalar(name), flow_value(value))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
         other => other.to_string(),
@@ -168,33 +168,33 @@ fn flow(value: &Value) -> String {
 }
 
 /// Returns a key of a block mapping. Ranges need no quotes there.
-fn key(text: &str) -> String {
+fn block_key(text: &str) -> String {
     let range = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '[' | ']' | ':');
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
     match starts && text.contains('[') && text.chars().all(range) && !text.ends_with(':') {
         true => text.to_owned(),
-        false => scalar(text),
+        false => yaml_scalar(text),
     }
 }
 
 /// Returns text as a scalar, quoted unless every YAML reader parses it as the same string.
-fn scalar(text: &str) -> String {
+fn yaml_scalar(text: &str) -> String {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '@' | '+' | ' ');
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_')) || text.starts_with("~/");
     let rest = text.strip_prefix('~').unwrap_or(text);
-    match first && rest.chars().all(inner) && !text.ends_with(' ') && !is_word(text) {
+    match first && rest.chars().all(inner) && !text.ends_with(' ') && !is_reserved_word(text) {
         true => text.to_owned(),
-        false => quoted(text),
+        false => quote_scalar(text),
     }
 }
 
 /// Reports whether some YAML reader parses a word as a boolean or null.
-fn is_word(text: &str) -> bool {
+fn is_reserved_word(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
     WORDS.contains(&text.to_ascii_lowercase().as_str())
 }
 
-fn quoted(text: &str) -> String {
+fn quote_scalar(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
         // Writing to a `String` cannot fail.
@@ -202,7 +202,7 @@ fn quoted(text: &str) -> String {
             '"' | '\\' => write!(out, "\\{c}"),
             '\n' => write!(out, "\\n"),
             '\t' => write!(out, "\\t"),
-            c if super::escape::hidden(c) => write!(out, "\\U{:08x}", u32::from(c)),
+            c if super::escape::is_hidden_char(c) => write!(out, "\\U{:08x}", u32::from(c)),
             c => write!(out, "{c}"),
         };
     }

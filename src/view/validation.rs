@@ -31,9 +31,9 @@ pub struct InventorySize {
 
 impl InventorySize {
     /// Counts the declared items of a project.
-    pub fn of(project: &crate::config::Project) -> Self {
+    pub fn from_project(project: &crate::config::Project) -> Self {
         Self {
-            hosts: project.machines().count(),
+            hosts: project.machine_names().count(),
             recipes: project.recipes.len(),
             steps: project.recipes.values().map(|recipe| recipe.steps.len()).sum(),
         }
@@ -42,13 +42,13 @@ impl InventorySize {
 
 impl ValidationResult {
     /// Returns the total number of errors.
-    pub fn errors(&self) -> usize {
-        self.inventories.iter().map(|checked| checked.diags.errors()).sum()
+    pub fn count_errors(&self) -> usize {
+        self.inventories.iter().map(|checked| checked.diags.count_errors()).sum()
     }
 
     /// Returns the total number of warnings.
-    pub fn warnings(&self) -> usize {
+    pub fn count_warnings(&self) -> usize {
         let all: usize = self.inventories.iter().map(|checked| checked.diags.0.len()).sum();
-        all - self.errors()
+        all - self.count_errors()
     }
 }

@@ -73,22 +73,22 @@ fn acting(page: &str) -> Vec<String> {
 fn a_hostile_host_is_text_in_every_format() {
     let Some(mut chrome) = chrome::start() else { return };
     let hostile = hostile();
-    let shown = escape::line(HOSTILE).into_owned();
+    let shown = escape::escape_line(HOSTILE).into_owned();
     let exit = hostile.exit_code();
     assert_eq!(exit, ExitCode::Unreachable);
-    let coloured = text(&|out| TextWriter::default().drift(&hostile, exit, out));
+    let coloured = text(&|out| TextWriter::default().write_drift(&hostile, exit, out));
     let formats = [
         ("text", anstream::adapter::strip_str(&coloured).to_string()),
-        ("json", text(&|out| JsonWriter.drift(&hostile, exit, out))),
+        ("json", text(&|out| JsonWriter.write_drift(&hostile, exit, out))),
         ("ndjson", text(&|out| view::drift_messages(&hostile, exit, out))),
-        ("markdown", sample::written(&hostile, drift::markdown)),
-        ("junit", sample::written(&hostile, drift::junit)),
-        ("sarif", sample::written(&hostile, drift::sarif)),
-        ("prometheus", sample::written(&hostile, drift::prometheus)),
-        ("html", sample::written(&hostile, drift::html)),
+        ("markdown", sample::written(&hostile, drift::write_markdown)),
+        ("junit", sample::written(&hostile, drift::write_junit)),
+        ("sarif", sample::written(&hostile, drift::write_sarif)),
+        ("prometheus", sample::written(&hostile, drift::write_prometheus)),
+        ("html", sample::written(&hostile, drift::write_html)),
     ];
     for (format, text) in &formats {
-        let acts: Vec<char> = text.chars().filter(|c| escape::hidden(*c)).collect();
+        let acts: Vec<char> = text.chars().filter(|c| escape::is_hidden_char(*c)).collect();
         assert!(acts.is_empty(), "{format}: {acts:?}");
     }
     let of = |name: &str| formats.iter().find(|(format, _)| *format == name).unwrap().1.as_str();
@@ -135,7 +135,7 @@ fn a_hostile_host_is_text_in_every_format() {
     chrome.evaluate("new Promise((done) => setTimeout(done, 50))");
     assert_eq!(chrome.evaluate("document.querySelectorAll('.e:not([hidden])').length"), 3);
     let everything = chrome.text("document.body.innerText");
-    let acts: Vec<char> = everything.chars().filter(|c| escape::hidden(*c)).collect();
+    let acts: Vec<char> = everything.chars().filter(|c| escape::is_hidden_char(*c)).collect();
     assert!(acts.is_empty(), "in text that the script shows: {acts:?}");
     assert_eq!(chrome.troubles(), [""; 0]);
     chrome.picture("hostile");

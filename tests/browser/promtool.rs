@@ -2,7 +2,7 @@
 
 use super::sample;
 use forge::model::HostName;
-use forge::view::drift::prometheus;
+use forge::view::drift::write_prometheus;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,10 @@ pub fn check_metrics(text: &str) -> Option<String> {
 
 #[test]
 fn the_text_file_is_one() {
-    let Some(said) = check_metrics(&sample::written(&sample::rich(), prometheus)) else { return };
+    let Some(said) = check_metrics(&sample::written(&sample::rich(), write_prometheus)) else { return };
     assert_eq!(said, "");
     assert_eq!(
-        check_metrics(&sample::written(&sample::drift(&[], vec![]), prometheus)).as_deref(),
+        check_metrics(&sample::written(&sample::drift(&[], vec![]), write_prometheus)).as_deref(),
         Some(""),
         "a file without findings must be valid, too"
     );
@@ -71,7 +71,7 @@ fn rules_and_dashboard_name_only_what_is_written() {
     let mut api = drift.hosts[0].clone();
     api.host = HostName::new(HostName::CLUSTER);
     drift.hosts.push(api);
-    let written = named(&sample::written(&drift, prometheus));
+    let written = named(&sample::written(&drift, write_prometheus));
     for file in ["prometheus/forge-drift.rules.yaml", "grafana/forge-drift.json"] {
         let used = named(&std::fs::read_to_string(deploy(file)).unwrap());
         assert!(!used.is_empty(), "{file}");

@@ -1,7 +1,7 @@
 //! Sample drift documents, built from JSON: the published format.
 
 use forge::drift::{DriftReport, DriftRunSummary};
-use forge::view::drift::{DriftReportInput, html};
+use forge::view::drift::{DriftReportInput, write_html};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -90,6 +90,6 @@ pub fn written(drift: &DriftReport, writer: Writer) -> String {
 /// Writes the page into a folder.
 pub fn page(folder: &Path, drift: &DriftReport) -> PathBuf {
     let path = folder.join("drift.html");
-    std::fs::write(&path, written(drift, html)).unwrap();
+    std::fs::write(&path, written(drift, write_html)).unwrap();
     path
 }

@@ -49,7 +49,7 @@ fn like(known: &Value, at: usize) -> Value {
     if at.is_multiple_of(2) {
         // The digest and the content of the file: one line more than declared.
         let content = |more: &str| format!("greeting=hello\n{more}\n");
-        let digest = |more: &str| forge::model::hex(&Sha256::digest(content(more)));
+        let digest = |more: &str| forge::model::to_hex(&Sha256::digest(content(more)));
         let body = |more: &str| STANDARD.encode(content(more));
         assert!(text.contains(&body("x")) == text.contains(&digest("x")), "the recording has changed");
         text = text.replace(&digest("x"), &digest(&name)).replace(&body("x"), &body(&name));

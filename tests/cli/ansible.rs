@@ -86,7 +86,8 @@ fn render_by_ansible(bin: &Path, inventory: &Path, host: &str, name: &str) -> Va
 fn by_forge(path: &Path) -> Truth {
     use forge::config::{LoadOptions, SudoMode, TransportKind};
     let path = camino::Utf8Path::from_path(path).unwrap();
-    let (project, diags, _) = forge::config::load(path, &LoadOptions { trust: false, embedded: &[], env: &|_| None });
+    let (project, diags, _) =
+        forge::config::load_project(path, &LoadOptions { trust: false, embedded: &[], env: &|_| None });
     let project = project.unwrap_or_else(|| panic!("{diags:?}"));
     let mut truth = Truth::default();
     for (name, host) in &project.hosts {

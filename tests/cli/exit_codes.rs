@@ -31,11 +31,11 @@ fn the_order_is_the_contracts() {
 fn of_any_two_the_worse_one_wins_in_either_order() {
     for (at, worse) in ExitCode::WORST_FIRST.into_iter().enumerate() {
         for better in ExitCode::WORST_FIRST.into_iter().skip(at) {
-            assert_eq!(ExitCode::worst([worse, better]), worse);
-            assert_eq!(ExitCode::worst([better, worse]), worse);
+            assert_eq!(ExitCode::pick_worst([worse, better]), worse);
+            assert_eq!(ExitCode::pick_worst([better, worse]), worse);
         }
     }
-    assert_eq!(ExitCode::worst([]), ExitCode::Done);
+    assert_eq!(ExitCode::pick_worst([]), ExitCode::Done);
 }
 
 /// Calls `check` with every subset of `all`.
@@ -76,7 +76,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
 }
 
 fn added_up(steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
-    ended(HostReport::outcome_of(&steps, &verify), steps, verify)
+    ended(HostReport::compute_outcome(&steps, &verify), steps, verify)
 }
 
 fn failure() -> StepFailure {

@@ -47,7 +47,7 @@ fn a_kept_plan_is_shown_as_plan_printed_it_and_is_private() {
     let mode = std::fs::metadata(place.path().join("plan.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let saved = SavedPlan::parse(&place.read("plan.json")).unwrap();
-    assert!(saved.is_whole());
+    assert!(saved.is_unaltered());
     let inputs: Vec<&str> = saved.inputs.iter().map(|input| input.path.as_str()).collect();
     assert_eq!(inputs, ["files/x", "inventory.yaml", "recipes/r.yaml"]);
     assert_eq!(saved.inputs[0].sha256, "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
@@ -57,7 +57,7 @@ fn a_kept_plan_is_shown_as_plan_printed_it_and_is_private() {
 
 #[test]
 fn the_file_is_as_its_schema_says() {
-    let schema = forge::view::schemas::find("saved-plan").unwrap().value();
+    let schema = forge::view::schemas::find_schema("saved-plan").unwrap().to_value();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let value: serde_json::Value = serde_json::from_str(&kept().read("plan.json")).unwrap();
     let mistakes: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
@@ -111,10 +111,10 @@ fn an_altered_plan_is_refused_with_and_without_its_digest() {
     let said = refused(&place, &[]);
     assert!(said.contains("exit 65\n") && said.contains("altered after it was saved: digest mismatch"), "{said}");
 
-    let sealed = SavedPlan::parse(&text).unwrap().sealed();
-    assert!(sealed.is_whole());
+    let sealed = SavedPlan::parse(&text).unwrap().with_digest();
+    assert!(sealed.is_unaltered());
     let mut out = Vec::new();
-    forge::view::save(&sealed, &mut out).unwrap();
+    forge::view::write_saved_plan(&sealed, &mut out).unwrap();
     let place = place.file("plan.json", std::str::from_utf8(&out).unwrap());
     let said = refused(&place, &[]);
     insta::assert_snapshot!(said);

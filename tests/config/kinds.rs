@@ -2,7 +2,7 @@
 
 use camino::Utf8Path;
 use forge::config::{self, ExpansionInputs, ExpansionState, ExportedValues, FactSource, LoadOptions, StepExpander};
-use forge::resource::{self, kinds};
+use forge::resource::{self, all_kinds};
 
 /// Returns the text of a recipe with these steps.
 fn recipe(steps: &str) -> String {
@@ -21,10 +21,10 @@ fn the_example_of_every_kind_is_taken() {
     std::fs::write(root.join("inventory.yaml"), INVENTORY).unwrap();
     std::fs::write(root.join("kubeconfig"), "").unwrap();
     let env = |name: &str| (name == "TOKEN").then(|| "hunter2".to_owned());
-    for kind in kinds() {
+    for kind in all_kinds() {
         std::fs::write(root.join("recipes/example.yaml"), recipe(kind.example)).unwrap();
         let options = LoadOptions { trust: false, embedded: &[], env: &env };
-        let (project, diags, sources) = config::load(&root.join("inventory.yaml"), &options);
+        let (project, diags, sources) = config::load_project(&root.join("inventory.yaml"), &options);
         assert!(diags.0.is_empty(), "{}:\n{}", kind.name, super::rendered(&diags, &sources, root));
         let project = project.unwrap();
         let expander = StepExpander::new(&project);
@@ -34,7 +34,7 @@ fn the_example_of_every_kind_is_taken() {
         let mut found = 0;
         for (host, instance) in built {
             for step in &instance.recipe.steps {
-                for turn in expander.expand(&project.hosts[host], instance, step, &known).iter() {
+                for turn in expander.expand_step(&project.hosts[host], instance, step, &known).iter() {
                     let ExpansionState::Resource(resource) = &turn.state else {
                         panic!("{}: {:?}", kind.name, turn.state)
                     };
@@ -49,8 +49,8 @@ fn the_example_of_every_kind_is_taken() {
 
 #[test]
 fn the_page_of_every_kind_begins_with_its_example() {
-    for kind in kinds() {
+    for kind in all_kinds() {
         let head = format!("# `{}`\n\n{}\n\n```yaml\n{}```\n", kind.name, kind.summary, kind.example);
-        assert!(resource::reference::markdown(kind).starts_with(&head), "{}", kind.name);
+        assert!(resource::reference::render_kind_page(kind).starts_with(&head), "{}", kind.name);
     }
 }

@@ -6,7 +6,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 fn validator(name: &str) -> Validator {
-    jsonschema::validator_for(&schemas::find(name).unwrap().value()).unwrap()
+    jsonschema::validator_for(&schemas::find_schema(name).unwrap().to_value()).unwrap()
 }
 
 /// Parses YAML like an editor does. Returns `None` for invalid YAML, which is not checked.
@@ -109,8 +109,8 @@ fn mistakes_of_shape_are_mistakes_for_an_editor_too() {
 /// Every published schema is a valid JSON Schema.
 #[test]
 fn every_published_schema_is_one() {
-    for schema in schemas::all() {
-        let value = schema.value();
+    for schema in schemas::list_schemas() {
+        let value = schema.to_value();
         assert!(jsonschema::meta::is_valid(&value), "{}", schema.name);
     }
 }

@@ -6,7 +6,7 @@ use forge::model::{HostName, SecretStore, StepId};
 use forge::script::{ScriptToken, ShellFragment, ShellScript};
 use forge::transport::{
     ConnectionSudo, ConnectionTarget, HostKeyCheck, HostReader, LockError, LockOwner, LongStep, LongStepStart,
-    ScriptOutput, TransportError, TransportErrorKind, TransportSession, UnitName, open,
+    ScriptOutput, TransportError, TransportErrorKind, TransportSession, UnitName, open_session,
 };
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -39,11 +39,11 @@ fn code(code: &'static str) -> ShellScript {
 }
 
 async fn connect(target: &ConnectionTarget) -> Result<TransportSession, TransportError> {
-    open(&HostName::new("h"), target, &SecretStore::default()).await
+    open_session(&HostName::new("h"), target, &SecretStore::default()).await
 }
 
 async fn run(session: &TransportSession, text: &'static str) -> Result<ScriptOutput, TransportError> {
-    session.run(&code(text), &SecretStore::default(), None).await
+    session.run_script(&code(text), &SecretStore::default(), None).await
 }
 
 /// Connects, runs and returns stdout.
@@ -238,11 +238,11 @@ async fn sudo_gives_root_or_says_why_not() {
     assert_eq!(output(&as_user("deploy", ConnectionSudo::None), "id -un").await.unwrap(), "deploy\n");
 
     let (secrets, sudo) = with_password(PASSWORD);
-    let session = open(&host, &as_user("admin", sudo.clone()), &secrets).await.unwrap();
+    let session = open_session(&host, &as_user("admin", sudo.clone()), &secrets).await.unwrap();
     // The password is not in any process's arguments or environment while a script runs.
     let look = "id -un; cat >/dev/null; for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do \
                 tr '\\0' ' ' <$f 2>/dev/null | grep -l 'correct[ ]horse' ; done";
-    let done = session.run(&code(look), &secrets, None).await.unwrap();
+    let done = session.run_script(&code(look), &secrets, None).await.unwrap();
     assert_eq!(String::from_utf8(done.stdout).unwrap(), "root\n");
     assert_eq!(String::from_utf8(done.stderr).unwrap(), "", "sudo's prompt or lecture is in the script's output");
 
@@ -254,7 +254,7 @@ async fn sudo_gives_root_or_says_why_not() {
             heard.extend_from_slice(bytes);
         }
     };
-    let done = session.run(&large, &secrets, Some(&mut sink)).await.unwrap();
+    let done = session.run_script(&large, &secrets, Some(&mut sink)).await.unwrap();
     assert_eq!((done.status, heard == bytes), (5, true));
     assert_eq!(done.dropped as usize + done.stdout.len(), bytes.len());
 
@@ -281,14 +281,19 @@ async fn sudo_gives_root_or_says_why_not() {
         ),
     ];
     for (target, secrets, kind, message) in cases {
-        let error = open(&host, &target, secrets).await.unwrap().run(&code("id"), secrets, None).await.unwrap_err();
+        let error = open_session(&host, &target, secrets)
+            .await
+            .unwrap()
+            .run_script(&code("id"), secrets, None)
+            .await
+            .unwrap_err();
         assert_eq!((error.kind, error.message.as_str(), error.sent_anything), (kind, message, false), "{error:?}");
     }
 
-    let session = open(&host, &as_user("admin", wrong_sudo.clone()), &wrong).await.unwrap();
+    let session = open_session(&host, &as_user("admin", wrong_sudo.clone()), &wrong).await.unwrap();
     nodes[0].must("journalctl --rotate -q; journalctl --vacuum-time=1s -q; sleep 1");
     let id = code("id");
-    let both = tokio::join!(session.run(&id, &wrong, None), session.run(&id, &wrong, None));
+    let both = tokio::join!(session.run_script(&id, &wrong, None), session.run_script(&id, &wrong, None));
     assert!(both.0.is_err_and(|e| e.kind == TransportErrorKind::SudoPassword) && both.1.is_err());
     let failures =
         nodes[0].must("sleep 1; journalctl -q --no-pager | grep -c 'sudo:auth.*authentication failure'; true");
@@ -296,16 +301,16 @@ async fn sudo_gives_root_or_says_why_not() {
 
     nodes[0].must("echo 'plain:correct horse' | chpasswd");
     let (secrets, sudo) = with_password(PASSWORD);
-    let plain = open(&host, &as_user("plain", sudo.clone()), &secrets).await.unwrap();
-    let error = plain.run(&code("id"), &secrets, None).await.unwrap_err();
+    let plain = open_session(&host, &as_user("plain", sudo.clone()), &secrets).await.unwrap();
+    let error = plain.run_script(&code("id"), &secrets, None).await.unwrap_err();
     assert_eq!(error.message, "sudo does not allow `plain` to become root", "{error:?}");
 
     let (secrets, sudo) = with_password(PASSWORD);
-    let reader = HostReader::new(open(&host, &as_user("admin", sudo), &secrets).await.unwrap());
-    let writer = reader.lock(&owner("r1"), None).await.unwrap();
-    let done = writer.act(&code("id -un"), &secrets, None).await.unwrap();
+    let reader = HostReader::new(open_session(&host, &as_user("admin", sudo), &secrets).await.unwrap());
+    let writer = reader.acquire_lock(&owner("r1"), None).await.unwrap();
+    let done = writer.run_acting_script(&code("id -un"), &secrets, None).await.unwrap();
     assert_eq!(done.stdout, b"root\n");
-    writer.unlock().await;
+    writer.release_lock().await;
     assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
 
     nodes[0].must("mv /usr/bin/sudo /usr/bin/sudo.gone");
@@ -327,10 +332,10 @@ async fn noise_of_login_shells_is_not_output() {
         let session = connect(&ConnectionTarget { sudo, ..target(&nodes[0], user, &folder) }).await.unwrap();
         let done = run(&session, "printf out; printf err >&2").await.unwrap();
         assert_eq!((done.stdout.as_slice(), done.stderr.as_slice()), (&b"out"[..], &b"err"[..]), "{user}");
-        let writer = HostReader::new(session).lock(&owner("r1"), None).await.unwrap();
-        let done = writer.act(&code("id -un"), &SecretStore::default(), None).await.unwrap();
+        let writer = HostReader::new(session).acquire_lock(&owner("r1"), None).await.unwrap();
+        let done = writer.run_acting_script(&code("id -un"), &SecretStore::default(), None).await.unwrap();
         assert_eq!(done.stdout, b"root\n", "{user}");
-        writer.unlock().await;
+        writer.release_lock().await;
     }
     assert!(!nodes[0].exists("/srv/planted/ran"), "{}", nodes[0].must("cat /srv/planted/ran"));
 }
@@ -402,13 +407,14 @@ async fn an_observation_survives_a_dropped_link() {
         env: Vec::new(),
         timeout_s: Some(20),
     };
-    let asked = forge::probe::compile(&[probe.clone()].into(), &[], forge::transport::token().unwrap(), None);
+    let asked =
+        forge::probe::compile_probes(&[probe.clone()].into(), &[], forge::transport::random_token().unwrap(), None);
     let cut = async {
         tokio::time::sleep(Duration::from_millis(1000)).await;
         nodes[0].must(CUT);
     };
     let secrets = SecretStore::default();
-    let (seen, ()) = tokio::join!(reader.observe(&asked, &secrets), cut);
+    let (seen, ()) = tokio::join!(reader.observe_host(&asked, &secrets), cut);
     assert!(seen.unwrap().get(&probe).is_ok());
     assert_eq!(reader.session().generation(), 2);
 }
@@ -428,9 +434,13 @@ async fn helper_that_holds_the_lock() {
         ..ConnectionTarget::default()
     };
     let reader = HostReader::new(connect(&target).await.unwrap());
-    let writer = reader.lock(&owner("killed"), None).await.unwrap();
+    let writer = reader.acquire_lock(&owner("killed"), None).await.unwrap();
     writer
-        .act(&code("touch /tmp/acting; sleep 3; touch /tmp/acted; sleep 30"), &SecretStore::default(), None)
+        .run_acting_script(
+            &code("touch /tmp/acting; sleep 3; touch /tmp/acted; sleep 30"),
+            &SecretStore::default(),
+            None,
+        )
         .await
         .unwrap();
 }
@@ -453,7 +463,7 @@ async fn a_killed_controller_gives_the_lock_up() {
         .unwrap();
     let reader = HostReader::new(connect(&target).await.unwrap());
     nodes[0].until_exists("/tmp/acting");
-    match reader.lock(&owner("other"), None).await {
+    match reader.acquire_lock(&owner("other"), None).await {
         Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: killed\nby: me@c1"), "{owner:?}"),
         other => panic!("{:?}", other.err()),
     }
@@ -462,20 +472,20 @@ async fn a_killed_controller_gives_the_lock_up() {
     tokio::time::sleep(Duration::from_millis(1000)).await;
     // The lock is free, but its script is still running: no other run may write yet.
     assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
-    match reader.lock(&owner("other"), None).await {
+    match reader.acquire_lock(&owner("other"), None).await {
         Err(LockError::Acting { owner }) => assert!(owner.raw().starts_with("run: killed\n"), "{owner:?}"),
         other => panic!("{:?}", other.err()),
     }
     nodes[0].must("pkill -x sleep; sleep 0.5; pkill -x sleep; true");
-    let mut writer = reader.lock(&owner("other"), None).await;
+    let mut writer = reader.acquire_lock(&owner("other"), None).await;
     for _ in 0..20 {
         if writer.is_ok() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
-        writer = reader.lock(&owner("other"), None).await;
+        writer = reader.acquire_lock(&owner("other"), None).await;
     }
-    writer.unwrap().act(&code("true"), &SecretStore::default(), None).await.unwrap();
+    writer.unwrap().run_acting_script(&code("true"), &SecretStore::default(), None).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -484,17 +494,17 @@ async fn a_lock_of_ours_on_a_dead_link_is_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
     let reader = HostReader::new(connect(&target).await.unwrap());
-    let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
+    let mut writer = reader.acquire_lock(&owner("r1"), None).await.unwrap();
     // The local end of the connection dies and the host does not notice.
     nodes[0].must("pkill -STOP -f '^sshd: root'");
     local("pkill", &["-KILL", "-f", &format!("ssh -M -N -f -S {}", target.control_dir)]);
     let other = HostReader::new(connect(&target).await.unwrap());
-    assert!(matches!(other.lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
+    assert!(matches!(other.acquire_lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(writer.is_lock_lost());
-    writer.relock(None).await.unwrap();
-    writer.act(&code("true"), &SecretStore::default(), None).await.unwrap();
-    assert!(matches!(other.lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
+    writer.reacquire_lock(None).await.unwrap();
+    writer.run_acting_script(&code("true"), &SecretStore::default(), None).await.unwrap();
+    assert!(matches!(other.acquire_lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
     drop(writer);
 }
 
@@ -514,9 +524,9 @@ async fn a_long_step_survives_a_dropped_link() {
     let target = target(&nodes[0], "root", &folder);
     let secrets = SecretStore::default();
     let reader = HostReader::new(connect(&target).await.unwrap());
-    let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
+    let mut writer = reader.acquire_lock(&owner("r1"), None).await.unwrap();
     let step = long("i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done; exit 9", "count");
-    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), LongStepStart::New);
+    assert_eq!(writer.start_long_step(&step, &secrets).await.unwrap(), LongStepStart::New);
     assert_eq!(nodes[0].must(&format!("systemctl is-active {}.service", step.unit)), "active");
     assert_eq!(nodes[0].must("stat -c %a /run/forge /var/lib/forge/log"), "700\n700");
 
@@ -526,26 +536,26 @@ async fn a_long_step_survives_a_dropped_link() {
         tokio::time::sleep(Duration::from_millis(1000)).await;
         nodes[0].must(CUT);
     };
-    let (end, ()) = tokio::join!(writer.follow(&step.unit, 0, &secrets, &mut sink), cut);
+    let (end, ()) = tokio::join!(writer.follow_long_step(&step.unit, 0, &secrets, &mut sink), cut);
     assert_eq!(end.unwrap().status, 9);
     let expected: String = (1..=30).map(|i| format!("line {i}\n")).collect();
     assert_eq!(String::from_utf8(heard).unwrap(), expected);
-    writer.act(&code("true"), &secrets, None).await.unwrap();
+    writer.run_acting_script(&code("true"), &secrets, None).await.unwrap();
     assert_eq!(nodes[0].read(&format!("/var/lib/forge/log/{}.log", step.unit)), expected.as_bytes());
-    writer.forget_long(&step.unit, &step.token, &secrets).await.unwrap();
+    writer.forget_long_step(&step.unit, &step.token, &secrets).await.unwrap();
     assert_eq!(nodes[0].must("ls /run/forge"), "");
 
     // The next run finds a unit that the previous run left running, and one that the host lost.
     let step = long("sleep 30", "left");
-    writer.start_long(&step, &secrets).await.unwrap();
-    writer.unlock().await;
-    match reader.lock(&owner("r2"), None).await {
+    writer.start_long_step(&step, &secrets).await.unwrap();
+    writer.release_lock().await;
+    match reader.acquire_lock(&owner("r2"), None).await {
         Err(LockError::Units { units }) => assert_eq!(units[0].raw(), step.unit.as_str()),
         other => panic!("{:?}", other.err()),
     }
-    drop(reader.lock(&owner("r2"), Some(&step.unit)).await.unwrap());
+    drop(reader.acquire_lock(&owner("r2"), Some(&step.unit)).await.unwrap());
     nodes[0].must("systemctl reboot || true");
-    let error = reader.follow(&step.unit, 0, &secrets, &mut |_, _| {}).await.unwrap_err();
+    let error = reader.follow_long_step(&step.unit, 0, &secrets, &mut |_, _| {}).await.unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::LongGone, "{error:?}");
 }
 
@@ -591,8 +601,8 @@ async fn the_lock_is_not_touched_by_who_is_not_root() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (host, secrets) = (HostName::new(&nodes[0].name), SecretStore::default());
-    let session = open(&host, &target(&nodes[0], "plain", &folder), &secrets).await.unwrap();
-    let error = match HostReader::new(session).lock(&owner("r1"), None).await {
+    let session = open_session(&host, &target(&nodes[0], "plain", &folder), &secrets).await.unwrap();
+    let error = match HostReader::new(session).acquire_lock(&owner("r1"), None).await {
         Err(LockError::Transport(error)) => error,
         other => panic!("{:?}", other.err()),
     };

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 fn dashboard() -> Value {
-    let (_, recipe) = shipped::RECIPES.iter().find(|(name, _)| *name == "dcgm-monitoring").unwrap();
+    let (_, recipe) = shipped::BUILTIN_RECIPES.iter().find(|(name, _)| *name == "dcgm-monitoring").unwrap();
     let text = recipe.split("{%- raw %}").nth(1).and_then(|rest| rest.split("{%- endraw %}").next()).unwrap();
     serde_json::from_str(text).unwrap()
 }

@@ -27,14 +27,14 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<ObservedHost> {
         .map(|(host, own)| match own {
             Value::String(_) => {
                 let why = UnreachableReason::new("connection refused", Some("is sshd running".into()));
-                ObservedHost::unreachable(host, why)
+                ObservedHost::from_unreachable(host, why)
             }
             _ => {
                 let all = merged(&answers["all"], own);
                 let mut observation = Observation::default();
                 observation.insert(Probe::Records, Ok(ProbeReading::Records(records(&all))));
                 observation.insert(Probe::Account, Ok(ProbeReading::Account(account(&all))));
-                let mut seen = ObservedHost::observed(host, observation, 1);
+                let mut seen = ObservedHost::from_observation(host, observation, 1);
                 seen.facts = facts(&all);
                 seen
             }
@@ -49,7 +49,8 @@ pub fn look(ground: PlanContext<'_>, seen: &mut ObservedHost, answers: &Value) {
     }
     let all = merged(&answers["all"], &answers["hosts"][seen.host.as_str()]);
     let name = seen.host.clone();
-    let probes = plan::demand(&HostContext::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
+    let probes =
+        plan::collect_probes(&HostContext::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
     let mut observation = Observation::default();
     // Facts were given with the host.
     let given = |probe: &Probe| {
@@ -59,7 +60,7 @@ pub fn look(ground: PlanContext<'_>, seen: &mut ObservedHost, answers: &Value) {
         let answer = answer(&probe, &all);
         observation.insert(probe, answer);
     }
-    seen.update(observation);
+    seen.merge_observation(observation);
 }
 
 fn merged(all: &Value, own: &Value) -> Map<String, Value> {
@@ -69,8 +70,9 @@ fn merged(all: &Value, own: &Value) -> Map<String, Value> {
 }
 
 fn facts(answers: &Map<String, Value>) -> Facts {
-    let mut facts: BTreeMap<_, _> =
-        forge::facts::names().map(|name| (name.to_owned(), Err(UnansweredReason::new("was not observed")))).collect();
+    let mut facts: BTreeMap<_, _> = forge::facts::fact_names()
+        .map(|name| (name.to_owned(), Err(UnansweredReason::new("was not observed"))))
+        .collect();
     for (name, value) in answers.iter().filter_map(|(key, value)| Some((key.strip_prefix("fact ")?, value))) {
         let value = unknown(value).map_or_else(|| Ok(value.clone()), Err);
         assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");

@@ -124,7 +124,7 @@ fn planned(recipes: &Recipes, numbers: &[u8]) -> (tempfile::TempDir, Project, Lo
 }
 
 fn position(host: &HostPlan, project: &Project, step: forge::graph::StepIndex) -> Option<usize> {
-    let id = project.graph.step(step);
+    let id = project.graph.step_id(step);
     host.steps.iter().position(|s| s.id.recipe == id.recipe && s.id.step == id.step)
 }
 
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn as_desired_everywhere_is_nothing_to_do(recipes in recipes()) {
         let (_folder, _, _, plan) = planned(&recipes, &[0]);
-        prop_assert!(plan.hosts.iter().all(|host| !host.changes() && host.steps.iter().all(|s| s.verdict == StepVerdict::Ok)));
+        prop_assert!(plan.hosts.iter().all(|host| !host.has_changes() && host.steps.iter().all(|s| s.verdict == StepVerdict::Ok)));
         prop_assert_eq!(plan.exit_code(true).code(), 0);
     }
 
@@ -153,7 +153,7 @@ proptest! {
         let (_folder, project, look, plan) = planned(&recipes, &numbers);
         for host in &plan.hosts {
             for step in &host.steps {
-                prop_assert!(!step.acts() || step.verdict == StepVerdict::Change);
+                prop_assert!(!step.will_run() || step.verdict == StepVerdict::Change);
                 prop_assert!(step.envelope.is_none() || step.verdict == StepVerdict::Change);
                 prop_assert!(step.waits_for.is_none() || !step.verdict.is_settled());
             }
@@ -162,10 +162,10 @@ proptest! {
                 let stuck = steps.iter().position(|s| {
                     s.waits_for.is_some() || matches!(s.verdict, StepVerdict::Unknown | StepVerdict::Blocked(_))
                 });
-                prop_assert!(stuck.is_none_or(|at| steps[at..].iter().all(|s| !s.acts())));
+                prop_assert!(stuck.is_none_or(|at| steps[at..].iter().all(|s| !s.will_run())));
             }
             for step in host.steps.iter().filter(|step| step.scope == StepScope::One) {
-                let index = project.graph.find(&step.id.recipe, &step.id.step).unwrap();
+                let index = project.graph.find_step(&step.id.recipe, &step.id.step).unwrap();
                 prop_assert!(look.chosen[&index].contains(&host.host));
             }
         }

@@ -28,7 +28,7 @@
 use super::{Case, Look, look, plan_of};
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, shipped};
-use forge::diag::{Code, DiagSeverity, render};
+use forge::diag::{Code, DiagSeverity, render_diag};
 use forge::plan::{self, Plan, PlanContext};
 use forge::probe::ProbeOutput;
 use serde_json::{Map, Value, json};
@@ -72,7 +72,8 @@ fn facts(case: &Value) -> Value {
 
 /// Parses a host's output for a fact like forge. The fact is unknown if it cannot be parsed.
 pub fn read(name: &str, text: &str) -> Value {
-    let fact = forge::facts::all().iter().find(|fact| fact.name == name).unwrap_or_else(|| panic!("no fact `{name}`"));
+    let fact =
+        forge::facts::all_facts().iter().find(|fact| fact.name == name).unwrap_or_else(|| panic!("no fact `{name}`"));
     let sample = |line: &str| match line.strip_prefix('<').and_then(|line| line.strip_suffix('>')) {
         Some(name) => std::fs::read_to_string(root().join("../samples").join(name)).unwrap(),
         None => format!("{line}\n"),
@@ -107,9 +108,9 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     }
     // JSON is YAML.
     std::fs::write(&path, serde_json::to_string_pretty(&inventory(recipe, case)).unwrap()).unwrap();
-    let options = LoadOptions { trust: false, embedded: shipped::RECIPES, env: &|_| None };
-    let (project, diags, sources) = config::load(&path, &options);
-    let said: Vec<String> = diags.0.iter().map(|diag| render(diag, &sources, false)).collect();
+    let options = LoadOptions { trust: false, embedded: shipped::BUILTIN_RECIPES, env: &|_| None };
+    let (project, diags, sources) = config::load_project(&path, &options);
+    let said: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect();
     let said = said.join("\n");
     // A valid case may have warnings of rules only.
     let mistaken = diags.0.iter().any(|diag| diag.severity == DiagSeverity::Error || diag.code != Code::RuleFailed);
@@ -167,13 +168,14 @@ fn gone(declared: &[Declared]) -> Vec<(String, Value)> {
     use forge::probe::ObjectId;
     let absent = declared.iter().filter(|own| own.desired["absent"] == true);
     let objects = absent.flat_map(|own| own.desired["objects"].as_array().into_iter().flatten());
-    let id = |object: &Value| ObjectId::of(object).or_else(|| ObjectId::of_claim(object["object"].as_str()?));
+    let id =
+        |object: &Value| ObjectId::from_object(object).or_else(|| ObjectId::from_claim(object["object"].as_str()?));
     objects.filter_map(id).map(|id| (format!("object {id}"), json!({ "live": null }))).collect()
 }
 
 /// Returns the API's answer for a workload that was proven in its declared form.
 fn proof(declared: &Declared) -> Option<(String, Value)> {
-    let id = forge::probe::ObjectId::of(&declared.desired["object"]).filter(|_| declared.kind == "job")?;
+    let id = forge::probe::ObjectId::from_object(&declared.desired["object"]).filter(|_| declared.kind == "job")?;
     let digest = format!("sha256:{}", super::host::sha256(&declared.desired.to_string()));
     let proven = json!({ "digest": digest, "time": "2026-11-21T10:00:00Z", "run": "r1", "said": "succeeded" });
     Some((format!("proof {id}"), json!({ "proven": proven })))
@@ -211,7 +213,7 @@ fn of_cluster(written: &Value) -> Map<String, Value> {
 }
 
 fn version(text: &str) -> Value {
-    let fact = forge::facts::of_cluster().iter().find(|fact| fact.name == "kubernetes_version").unwrap();
+    let fact = forge::facts::cluster_facts().iter().find(|fact| fact.name == "kubernetes_version").unwrap();
     (fact.parse)(&json!({ "gitVersion": text })).unwrap()
 }
 
@@ -272,11 +274,11 @@ fn declared(project: &Project, case: &Case, look: &Look) -> Vec<Declared> {
         look.seen.iter().map(|seen| plan::HostContext::new(ground, &seen.host, seen).unwrap()).collect();
     members
         .iter()
-        .flat_map(plan::HostContext::turns)
+        .flat_map(plan::HostContext::expand_local_steps)
         .filter_map(|turn| match &turn.expanded.state {
             ExpansionState::Resource(resource) => {
                 let (id, kind) = (turn.expanded.id.to_string(), turn.step.kind);
-                Some(Declared { id, kind, desired: resource.desired() })
+                Some(Declared { id, kind, desired: resource.desired_value() })
             }
             _ => None,
         })
@@ -656,7 +658,7 @@ pub fn cases(recipe: &str) -> Vec<Value> {
 /// Each case loads all recipes again: run as many in parallel as there are cores.
 #[test]
 fn every_recipe_has_its_proof() {
-    let (left, wrong) = (Mutex::new(shipped::RECIPES.iter()), Mutex::new(Vec::new()));
+    let (left, wrong) = (Mutex::new(shipped::BUILTIN_RECIPES.iter()), Mutex::new(Vec::new()));
     let next = || left.lock().unwrap().next();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -690,14 +692,14 @@ fn mistakes_of(recipe: &str) -> Vec<String> {
 #[test]
 fn every_row_of_fails_as_gives_its_cause() {
     let samples = yaml(&root().join("fails.yaml"));
-    let shelf = config::shelf();
+    let shelf = config::builtin_project();
     let mut wrong = Vec::new();
     for recipe in shelf.library.values() {
         let own = samples[&recipe.name].as_array().cloned().unwrap_or_default();
         let mut proven = BTreeSet::new();
         for sample in &own {
             let (said, part) = (sample["said"].as_str().unwrap(), sample["cause"].as_str().unwrap());
-            match recipe.fails_as.iter().position(|row| row.matches(said)) {
+            match recipe.fails_as.iter().position(|row| row.matches_output(said)) {
                 Some(row) if recipe.fails_as[row].cause.contains(part) => _ = proven.insert(row),
                 other => {
                     wrong.push(format!("{}: `{said}` gave {:?}", recipe.name, other.map(|row| &recipe.fails_as[row])))
@@ -724,9 +726,11 @@ fn a_built_in_recipe_that_is_only_mentioned_is_nobodys_mistake() {
         let path = root.join("inventory.yaml");
         let text = format!("cluster: lab\nhosts: [n1]\napply:\n  - {{ recipe: nvidia-driver, on: all }}\n{more}");
         std::fs::write(&path, text).unwrap();
-        let (_, diags, sources) =
-            config::load(&path, &LoadOptions { trust: false, embedded: shipped::RECIPES, env: &|_| None });
-        diags.0.iter().map(|diag| render(diag, &sources, false)).collect::<String>()
+        let (_, diags, sources) = config::load_project(
+            &path,
+            &LoadOptions { trust: false, embedded: shipped::BUILTIN_RECIPES, env: &|_| None },
+        );
+        diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect::<String>()
     };
     assert_eq!(said(""), "");
     let applied = said("  - { recipe: nvidia-gsp, on: all }\n");

@@ -72,7 +72,7 @@ fn measure(hosts: usize, kind: Kind) {
     let (seen, began, before) = (memory("VmRSS"), Instant::now(), busy());
     let plan = made.plan();
     let (wall, cpu, peak) = (began.elapsed().as_millis(), busy() - before, memory("VmHWM"));
-    let counts = plan.counts();
+    let counts = plan.count_steps();
     let (steps, name) = (RECIPES * STEPS, format!("{kind:?}").to_lowercase());
     println!(
         "{name:8} {hosts:>6} {steps:>6} {wall:>8} {cpu:>7} {seen:>9} {peak:>9} {:>8} {:>8} {:>8} {:>8}",

@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 
 /// Characters at which bash splits words; it replaces only the text after the last of them.
-const BREAKS: [char; 2] = [':', '='];
+const WORD_BREAKS: [char; 2] = [':', '='];
 
 /// The words before the cursor, and the word at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,18 +22,18 @@ impl CommandLine {
     pub fn new(shell: Shell, words: &[String], at: usize) -> Self {
         let mut words: Vec<String> = words.iter().take(at + 1).cloned().collect();
         words.resize(at + 1, String::new());
-        let words = if shell == Shell::Bash { joined(&words) } else { words };
+        let words = if shell == Shell::Bash { join_split_words(&words) } else { words };
         let (current, before) =
             words.split_last().map_or((String::new(), [].as_slice()), |(last, all)| (last.clone(), all));
         let quote = current.chars().next().filter(|c| shell == Shell::Bash && ['\'', '"'].contains(c));
         // zsh and fish pass words as the program would receive them.
-        let plain = |word: &String| if shell == Shell::Bash { unquoted(word) } else { word.clone() };
+        let plain = |word: &String| if shell == Shell::Bash { unquote_word(word) } else { word.clone() };
         Self { before: before.iter().skip(1).map(plain).collect(), current: plain(&current), shell, quote }
     }
 
     /// Returns the text that the shell inserts for a candidate of the whole word; `None` for a candidate that does not
     /// match or is unsafe in a prompt.
-    pub fn inserted(&self, candidate: &str, about: Option<&str>) -> Option<String> {
+    pub fn format_candidate(&self, candidate: &str, about: Option<&str>) -> Option<String> {
         if !candidate.starts_with(&self.current) || candidate.contains(char::is_control) {
             return None;
         }
@@ -42,10 +42,10 @@ impl CommandLine {
             (Shell::Bash, Some('\''), _) => Some(candidate.replace('\'', r"'\''")),
             // In double quotes a backslash before `!` is kept, and without one bash expands its history.
             (Shell::Bash, Some(_), _) if candidate.contains('!') => None,
-            (Shell::Bash, Some(_), _) => Some(escaped(candidate, |c| !r#"\$"`"#.contains(c))),
+            (Shell::Bash, Some(_), _) => Some(escape_word(candidate, |c| !r#"\$"`"#.contains(c))),
             (Shell::Bash, None, _) => {
-                let kept = self.current.rfind(BREAKS).map_or(0, |at| at + 1);
-                Some(escaped(&candidate[kept..], |c| {
+                let kept = self.current.rfind(WORD_BREAKS).map_or(0, |at| at + 1);
+                Some(escape_word(&candidate[kept..], |c| {
                     c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c) || !c.is_ascii()
                 }))
             }
@@ -56,8 +56,8 @@ impl CommandLine {
 }
 
 /// Joins the words that bash split at `:` and `=`, which are never separate words in a forge command line.
-fn joined(words: &[String]) -> Vec<String> {
-    let is_break = |word: &str| !word.is_empty() && word.chars().all(|c| BREAKS.contains(&c));
+fn join_split_words(words: &[String]) -> Vec<String> {
+    let is_break = |word: &str| !word.is_empty() && word.chars().all(|c| WORD_BREAKS.contains(&c));
     let mut all: Vec<String> = Vec::new();
     let mut open = false;
     for word in words {
@@ -71,7 +71,7 @@ fn joined(words: &[String]) -> Vec<String> {
 }
 
 /// Removes the quotes of a word without expanding its content.
-fn unquoted(word: &str) -> String {
+fn unquote_word(word: &str) -> String {
     let mut plain = String::new();
     let mut quote = None;
     let mut chars = word.chars();
@@ -87,7 +87,7 @@ fn unquoted(word: &str) -> String {
 }
 
 /// Escapes characters that are special to the shell.
-fn escaped(text: &str, is_plain: fn(char) -> bool) -> String {
+fn escape_word(text: &str, is_plain: fn(char) -> bool) -> String {
     text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
 }
 
@@ -95,44 +95,44 @@ fn escaped(text: &str, is_plain: fn(char) -> bool) -> String {
 mod tests {
     use super::*;
 
-    fn line(shell: Shell, words: &[&str], at: usize) -> CommandLine {
+    fn parse_line(shell: Shell, words: &[&str], at: usize) -> CommandLine {
         CommandLine::new(shell, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), at)
     }
 
     #[test]
     fn words_that_bash_took_apart_are_joined() {
-        let line = line(Shell::Bash, &["forge", "plan", "--on", "gpu", ":", "lo"], 5);
+        let line = parse_line(Shell::Bash, &["forge", "plan", "--on", "gpu", ":", "lo"], 5);
         assert_eq!(line.before, ["plan", "--on"]);
         assert_eq!(line.current, "gpu:lo");
-        assert_eq!(line.inserted("gpu:login", None).as_deref(), Some("login"));
-        assert_eq!(line.inserted("other", None), None);
-        let flag = self::line(Shell::Bash, &["forge", "plan", "--on", "="], 3);
-        assert_eq!((flag.current.as_str(), flag.inserted("--on=gpu", None).as_deref()), ("--on=", Some("gpu")));
+        assert_eq!(line.format_candidate("gpu:login", None).as_deref(), Some("login"));
+        assert_eq!(line.format_candidate("other", None), None);
+        let flag = self::parse_line(Shell::Bash, &["forge", "plan", "--on", "="], 3);
+        assert_eq!((flag.current.as_str(), flag.format_candidate("--on=gpu", None).as_deref()), ("--on=", Some("gpu")));
     }
 
     #[test]
     fn what_is_inserted_is_text_for_the_shell() {
-        let bash = line(Shell::Bash, &["forge", "plan", "--step", ""], 3);
-        assert_eq!(bash.inserted("web/reload now", None).as_deref(), Some("web/reload\\ now"));
-        assert_eq!(bash.inserted("a$(id)`id`", None).as_deref(), Some("a\\$\\(id\\)\\`id\\`"));
-        assert_eq!(bash.inserted("a\nb", None), None);
-        let typed = line(Shell::Bash, &["forge", "plan", "--step", "web/re\\ lo"], 3);
+        let bash = parse_line(Shell::Bash, &["forge", "plan", "--step", ""], 3);
+        assert_eq!(bash.format_candidate("web/reload now", None).as_deref(), Some("web/reload\\ now"));
+        assert_eq!(bash.format_candidate("a$(id)`id`", None).as_deref(), Some("a\\$\\(id\\)\\`id\\`"));
+        assert_eq!(bash.format_candidate("a\nb", None), None);
+        let typed = parse_line(Shell::Bash, &["forge", "plan", "--step", "web/re\\ lo"], 3);
         assert_eq!(typed.current, "web/re lo");
-        let quoted = line(Shell::Bash, &["forge", "plan", "--on", "'gpu:&ra"], 3);
-        assert_eq!(quoted.inserted("gpu:&rack_a", None).as_deref(), Some("gpu:&rack_a"));
+        let quoted = parse_line(Shell::Bash, &["forge", "plan", "--on", "'gpu:&ra"], 3);
+        assert_eq!(quoted.format_candidate("gpu:&rack_a", None).as_deref(), Some("gpu:&rack_a"));
         let hostile = "web/$(id>x) `id` 'a' \"b\" \\";
-        let within = |quote: &str| line(Shell::Bash, &["forge", "plan", "--step", &format!("{quote}web/")], 3);
-        assert_eq!(within("'").inserted(hostile, None).unwrap(), r#"web/$(id>x) `id` '\''a'\'' "b" \"#);
-        assert_eq!(within("\"").inserted(hostile, None).unwrap(), r#"web/\$(id>x) \`id\` 'a' \"b\" \\"#);
-        assert_eq!(within("\"").inserted("web/now!", None), None);
-        let fish = line(Shell::Fish, &["forge", "pl"], 1);
-        assert_eq!(fish.inserted("plan", Some("Show it")).as_deref(), Some("plan\tShow it"));
+        let within = |quote: &str| parse_line(Shell::Bash, &["forge", "plan", "--step", &format!("{quote}web/")], 3);
+        assert_eq!(within("'").format_candidate(hostile, None).unwrap(), r#"web/$(id>x) `id` '\''a'\'' "b" \"#);
+        assert_eq!(within("\"").format_candidate(hostile, None).unwrap(), r#"web/\$(id>x) \`id\` 'a' \"b\" \\"#);
+        assert_eq!(within("\"").format_candidate("web/now!", None), None);
+        let fish = parse_line(Shell::Fish, &["forge", "pl"], 1);
+        assert_eq!(fish.format_candidate("plan", Some("Show it")).as_deref(), Some("plan\tShow it"));
     }
 
     #[test]
     fn a_position_behind_the_last_word_begins_a_new_one() {
-        let line = line(Shell::Zsh, &["forge", "plan"], 2);
+        let line = parse_line(Shell::Zsh, &["forge", "plan"], 2);
         assert_eq!((line.before.as_slice(), line.current.as_str()), (["plan".to_owned()].as_slice(), ""));
-        assert_eq!(self::line(Shell::Bash, &[], 0).before, Vec::<String>::new());
+        assert_eq!(self::parse_line(Shell::Bash, &[], 0).before, Vec::<String>::new());
     }
 }

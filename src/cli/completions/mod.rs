@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// Time limit for candidates at a prompt; those not found by then are not offered.
-const PATIENCE: Duration = Duration::from_secs(2);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Print a completion script for a shell: verbs, flags, hosts, groups, steps, recipes and runs
 ///
@@ -36,17 +36,17 @@ pub struct CompletionsArgs {
     pub words: Vec<OsString>,
 }
 
-pub fn run<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs) -> VerbResult {
+pub fn run_completions<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let text = match args.complete {
-        None => script(args.shell),
-        Some(at) => candidates(cx, args, at).into_bytes(),
+        None => render_script(args.shell),
+        Some(at) => print_candidates(cx, args, at).into_bytes(),
     };
-    output.drawn(&|out| out.write_all(&text))?;
+    output.write_raw(&|out| out.write_all(&text))?;
     Ok(ExitCode::Done)
 }
 
-fn script(shell: Shell) -> Vec<u8> {
+fn render_script(shell: Shell) -> Vec<u8> {
     match shell {
         Shell::Bash => include_bytes!("forge.bash").to_vec(),
         Shell::Zsh => include_bytes!("forge.zsh").to_vec(),
@@ -54,20 +54,20 @@ fn script(shell: Shell) -> Vec<u8> {
         other => {
             // Generates into memory, because the generator panics on a closed pipe.
             let mut script = Vec::new();
-            clap_complete::generate(other, &mut super::command(), "forge", &mut script);
+            clap_complete::generate(other, &mut super::build_cli_command(), "forge", &mut script);
             script
         }
     }
 }
 
 /// Returns one candidate per line, or none if reading the inventory takes too long.
-fn candidates<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs, at: usize) -> String {
+fn print_candidates<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs, at: usize) -> String {
     let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let line = CommandLine::new(args.shell, &words, at);
     let environment = cx.environment.clone();
     let (send, receive) = mpsc::channel();
     // The thread is not joined; it ends with the process.
-    std::thread::spawn(move || send.send(values::candidates(&line, &environment)));
-    let found = receive.recv_timeout(PATIENCE).unwrap_or_default();
+    std::thread::spawn(move || send.send(values::complete_line(&line, &environment)));
+    let found = receive.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default();
     found.iter().map(|text| format!("{text}\n")).collect()
 }

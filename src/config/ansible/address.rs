@@ -7,16 +7,16 @@ const MAX: usize = 100_000;
 ///
 /// # Errors
 /// Why a range is invalid, as a lowercase fragment.
-pub(super) fn expand(pattern: &str) -> Result<(Vec<String>, Option<u16>), String> {
-    let (name, port) = match with_port(pattern) {
-        Some((name, port)) if is_host(name) => (name, Some(port)),
+pub(super) fn expand_pattern(pattern: &str) -> Result<(Vec<String>, Option<u16>), String> {
+    let (name, port) = match split_port(pattern) {
+        Some((name, port)) if is_host_name(name) => (name, Some(port)),
         _ => (pattern, None),
     };
-    Ok((ranges(name)?, port))
+    Ok((expand_ranges(name)?, port))
 }
 
 /// Splits `host:22` and `[host]:22`.
-fn with_port(pattern: &str) -> Option<(&str, u16)> {
+fn split_port(pattern: &str) -> Option<(&str, u16)> {
     let (name, port) = pattern.rsplit_once(':')?;
     if port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -24,14 +24,14 @@ fn with_port(pattern: &str) -> Option<(&str, u16)> {
     let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let name = match inner.filter(|inner| !inner.contains('[')) {
         Some(inner) => inner,
-        None if outside_of_ranges(name).contains([':', ']', '[']) => return None,
+        None if strip_ranges(name).contains([':', ']', '[']) => return None,
         None => name,
     };
     Some((name, port.parse().ok()?))
 }
 
 /// Returns the text without `[…]` parts.
-fn outside_of_ranges(name: &str) -> String {
+fn strip_ranges(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;
     while let Some(open) = rest.find('[') {
@@ -45,12 +45,12 @@ fn outside_of_ranges(name: &str) -> String {
 }
 
 /// Reports whether Ansible accepts the text as a host name or an address.
-fn is_host(name: &str) -> bool {
-    name.parse::<std::net::Ipv6Addr>().is_ok() || outside_labels(name).iter().all(|label| is_label(label))
+fn is_host_name(name: &str) -> bool {
+    name.parse::<std::net::Ipv6Addr>().is_ok() || split_labels(name).iter().all(|label| is_label(label))
 }
 
 /// Splits at dots outside ranges. A range counts as one digit.
-fn outside_labels(name: &str) -> Vec<String> {
+fn split_labels(name: &str) -> Vec<String> {
     let mut text = String::new();
     let mut rest = name;
     while let Some(open) = rest.find('[') {
@@ -81,12 +81,12 @@ fn is_label(label: &str) -> bool {
     first && label.chars().all(inner) && !label.ends_with(['_', '-'])
 }
 
-fn ranges(name: &str) -> Result<Vec<String>, String> {
+fn expand_ranges(name: &str) -> Result<Vec<String>, String> {
     let Some(open) = name.find('[') else { return Ok(vec![name.to_owned()]) };
     let close = name[open..].find(']').ok_or("a range is not closed")? + open;
     let (head, tail) = (&name[..open], &name[close + 1..]);
-    let tails = ranges(tail)?;
-    let values = values(&name[open + 1..close])?;
+    let tails = expand_ranges(tail)?;
+    let values = expand_range_values(&name[open + 1..close])?;
     match values.len().checked_mul(tails.len()) {
         Some(count) if count <= MAX => {}
         _ => return Err(format!("a pattern expands to at most {MAX} hosts")),
@@ -97,7 +97,7 @@ fn ranges(name: &str) -> Result<Vec<String>, String> {
 /// Letters in the order of Python's `string.ascii_letters`.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-fn values(inner: &str) -> Result<Vec<String>, String> {
+fn expand_range_values(inner: &str) -> Result<Vec<String>, String> {
     let wrong = || format!("`[{inner}]` is not a range");
     let parts: Vec<&str> = inner.split(':').collect();
     let (first, last, step) = match parts[..] {
@@ -149,16 +149,16 @@ mod tests {
             ("foo_:22", &["foo_:22"], None),
         ];
         for (pattern, names, port) in cases {
-            let (found, number) = expand(pattern).unwrap();
+            let (found, number) = expand_pattern(pattern).unwrap();
             assert_eq!(
                 (found.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), number),
                 (*names, *port),
                 "{pattern}"
             );
         }
-        assert_eq!(expand("n[1:").unwrap_err(), "a range is not closed");
-        assert_eq!(expand("n[01:100]").unwrap_err(), "`[01:100]` is padded with zeros at one end only");
-        assert_eq!(expand("n[x]").unwrap_err(), "`[x]` is not a range");
-        assert_eq!(expand("n[1:9999999]").unwrap_err(), "a pattern expands to at most 100000 hosts");
+        assert_eq!(expand_pattern("n[1:").unwrap_err(), "a range is not closed");
+        assert_eq!(expand_pattern("n[01:100]").unwrap_err(), "`[01:100]` is padded with zeros at one end only");
+        assert_eq!(expand_pattern("n[x]").unwrap_err(), "`[x]` is not a range");
+        assert_eq!(expand_pattern("n[1:9999999]").unwrap_err(), "a pattern expands to at most 100000 hosts");
     }
 }

@@ -1,7 +1,7 @@
 //! Converts an Ansible inventory to a forge inventory. Values stay at their groups if forge's precedence rules yield
 //! the same value for every host, and move to the hosts otherwise.
 
-use super::layers::{AnsibleLayer, AnsibleLayers, outer};
+use super::layers::{AnsibleLayer, AnsibleLayers, collect_outer_groups};
 use super::settings::SettingSlot;
 use super::{AnsibleImportLog, AnsibleInventory};
 use crate::config::inventory::{is_address, is_label};
@@ -11,14 +11,18 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Converts an inventory and lists the differences from Ansible.
-pub(super) fn convert(inventory: &AnsibleInventory, cluster: &str, reading: &mut AnsibleImportLog) -> StarterInventory {
+pub(super) fn convert_inventory(
+    inventory: &AnsibleInventory,
+    cluster: &str,
+    reading: &mut AnsibleImportLog,
+) -> StarterInventory {
     let mut layout = InventoryLayout::new(inventory, reading);
-    layout.spread(reading);
+    layout.spread_to_hosts(reading);
     let names = ConvertedNames::new(inventory, reading);
-    let hosts = one_per_machine(layout.hosts(&names), reading);
-    let groups = layout.groups(&names, &hosts);
+    let hosts = drop_duplicate_machines(layout.build_hosts(&names), reading);
+    let groups = layout.build_groups(&names, &hosts);
     if hosts.is_empty() {
-        reading.differs("the inventory has no hosts", "the inventory");
+        reading.record_difference("the inventory has no hosts", "the inventory");
     }
     StarterInventory { cluster: cluster.to_owned(), hosts, groups }
 }
@@ -35,18 +39,18 @@ struct InventoryLayout<'i> {
 impl<'i> InventoryLayout<'i> {
     fn new(inventory: &'i AnsibleInventory, reading: &mut AnsibleImportLog) -> Self {
         let layers = AnsibleLayers::new(inventory, reading);
-        let groups = inventory.groups.keys().map(|name| (name.clone(), layers.group(name))).collect();
-        let hosts = inventory.hosts.keys().map(|name| (name.clone(), layers.host(name))).collect();
-        Self { inventory, layers, outer: outer(inventory), groups, hosts }
+        let groups = inventory.groups.keys().map(|name| (name.clone(), layers.group_layer(name))).collect();
+        let hosts = inventory.hosts.keys().map(|name| (name.clone(), layers.host_layer(name))).collect();
+        Self { inventory, layers, outer: collect_outer_groups(inventory), groups, hosts }
     }
 
     /// Moves the slots that forge would resolve differently from Ansible to the hosts.
-    fn spread(&mut self, reading: &mut AnsibleImportLog) {
+    fn spread_to_hosts(&mut self, reading: &mut AnsibleImportLog) {
         let slots: BTreeSet<SettingSlot> = self.groups.values().flat_map(|layer| layer.keys().cloned()).collect();
         for slot in slots {
             let same = |host: &String| {
-                let resolved = self.resolved(host, &slot);
-                resolved.is_ok_and(|value| value.as_ref() == self.layers.effective(host, &slot))
+                let resolved = self.resolve_slot(host, &slot);
+                resolved.is_ok_and(|value| value.as_ref() == self.layers.effective_value(host, &slot))
             };
             if slot == SettingSlot::Address || !self.hosts.keys().all(same) {
                 self.move_to_hosts(&slot, reading);
@@ -56,9 +60,9 @@ impl<'i> InventoryLayout<'i> {
 
     /// Returns the value that forge resolves for a slot: the host's own, else that of the innermost groups. Fails if
     /// they disagree.
-    fn resolved(&self, host: &str, slot: &SettingSlot) -> Result<Option<Value>, ()> {
+    fn resolve_slot(&self, host: &str, slot: &SettingSlot) -> Result<Option<Value>, ()> {
         let all = "all".to_owned();
-        let groups = self.layers.groups_of(host).iter().chain(std::iter::once(&all));
+        let groups = self.layers.groups_of_host(host).iter().chain(std::iter::once(&all));
         let with: Vec<&String> = groups
             .filter(|name| self.groups.get(*name).is_some_and(|layer| layer.get(slot).is_some_and(Option::is_some)))
             .collect();
@@ -95,13 +99,13 @@ impl<'i> InventoryLayout<'i> {
             true => "stands at the hosts: its template reads variables that they have from elsewhere",
             false => "stands at the hosts: which of several groups wins follows other rules in forge",
         };
-        from.into_iter().for_each(|group| reading.differs(format!("{what} {why}"), format!("group {group}")));
+        from.into_iter().for_each(|group| reading.record_difference(format!("{what} {why}"), format!("group {group}")));
     }
 
-    fn hosts(&self, names: &ConvertedNames) -> IndexMap<String, StarterHost> {
+    fn build_hosts(&self, names: &ConvertedNames) -> IndexMap<String, StarterHost> {
         let one = |(name, layer): (&String, &AnsibleLayer)| {
-            let new = names.host(name);
-            let (connect, vars) = split(layer);
+            let new = names.host_name(name);
+            let (connect, vars) = split_layer(layer);
             let given = layer
                 .get(&SettingSlot::Address)
                 .cloned()
@@ -113,18 +117,22 @@ impl<'i> InventoryLayout<'i> {
         self.hosts.iter().map(one).collect()
     }
 
-    fn groups(&self, names: &ConvertedNames, hosts: &IndexMap<String, StarterHost>) -> IndexMap<String, StarterGroup> {
+    fn build_groups(
+        &self,
+        names: &ConvertedNames,
+        hosts: &IndexMap<String, StarterHost>,
+    ) -> IndexMap<String, StarterGroup> {
         let mut groups = IndexMap::new();
         for (name, group) in &self.inventory.groups {
-            let (connect, vars) = self.groups.get(name).map(split).unwrap_or_default();
+            let (connect, vars) = self.groups.get(name).map(split_layer).unwrap_or_default();
             let is_all = name == "all";
             let members: Vec<String> = group
                 .hosts
                 .iter()
-                .map(|host| names.host(host).to_owned())
+                .map(|host| names.host_name(host).to_owned())
                 .filter(|host| hosts.contains_key(host))
                 .collect();
-            let inner = group.children.iter().map(|child| names.group(child).to_owned());
+            let inner = group.children.iter().map(|child| names.group_name(child).to_owned());
             let starting = StarterGroup {
                 hosts: if is_all { Vec::new() } else { members },
                 groups: if is_all { Vec::new() } else { inner.collect() },
@@ -133,14 +141,14 @@ impl<'i> InventoryLayout<'i> {
             };
             let is_bare = starting == StarterGroup::default();
             if !(is_bare && matches!(name.as_str(), "all" | "ungrouped")) {
-                groups.insert(names.group(name).to_owned(), starting);
+                groups.insert(names.group_name(name).to_owned(), starting);
             }
         }
         groups
     }
 }
 
-fn split(layer: &AnsibleLayer) -> (StarterConnect, IndexMap<String, Value>) {
+fn split_layer(layer: &AnsibleLayer) -> (StarterConnect, IndexMap<String, Value>) {
     let (mut connect, mut vars) = (StarterConnect::new(), IndexMap::new());
     for (slot, value) in layer {
         match (slot, value) {
@@ -153,7 +161,7 @@ fn split(layer: &AnsibleLayer) -> (StarterConnect, IndexMap<String, Value>) {
 }
 
 /// Keeps one host per machine: forge rejects two names of one machine, as each would undo the changes of the other.
-fn one_per_machine(
+fn drop_duplicate_machines(
     hosts: IndexMap<String, StarterHost>,
     reading: &mut AnsibleImportLog,
 ) -> IndexMap<String, StarterHost> {
@@ -166,7 +174,7 @@ fn one_per_machine(
         match seen.get(&way).filter(|_| !is_local) {
             Some(first) => {
                 let what = format!("is skipped: it is the same machine as `{first}` (`{}`)", way.0);
-                reading.differs(what, format!("host {name}"));
+                reading.record_difference(what, format!("host {name}"));
             }
             None => {
                 if !is_local {
@@ -190,8 +198,8 @@ impl ConvertedNames {
         let mut taken: BTreeSet<String> = inventory.hosts.keys().chain(inventory.groups.keys()).cloned().collect();
         let mut hosts = HashMap::new();
         for name in inventory.hosts.keys().filter(|name| !is_label(name) || *name == "all") {
-            let new = free(name, "host-", &mut taken);
-            reading.differs(
+            let new = choose_free_name(name, "host-", &mut taken);
+            reading.record_difference(
                 format!("is renamed to `{new}`: names allow only letters, digits, `.`, `_` and `-`"),
                 format!("host {name}"),
             );
@@ -204,29 +212,29 @@ impl ConvertedNames {
                 continue;
             }
             let new = if both {
-                free(&format!("{name}_group"), "group-", &mut taken)
+                choose_free_name(&format!("{name}_group"), "group-", &mut taken)
             } else {
-                free(name, "group-", &mut taken)
+                choose_free_name(name, "group-", &mut taken)
             };
             let why =
                 if both { "a host has the same name" } else { "names allow only letters, digits, `.`, `_` and `-`" };
-            reading.differs(format!("is renamed to `{new}`: {why}"), format!("group {name}"));
+            reading.record_difference(format!("is renamed to `{new}`: {why}"), format!("group {name}"));
             groups.insert(name.clone(), new);
         }
         Self { hosts, groups }
     }
 
-    fn host<'n>(&'n self, name: &'n str) -> &'n str {
+    fn host_name<'n>(&'n self, name: &'n str) -> &'n str {
         self.hosts.get(name).map_or(name, String::as_str)
     }
 
-    fn group<'n>(&'n self, name: &'n str) -> &'n str {
+    fn group_name<'n>(&'n self, name: &'n str) -> &'n str {
         self.groups.get(name).map_or(name, String::as_str)
     }
 }
 
 /// Returns a name that is allowed and unused.
-fn free(name: &str, prefix: &str, taken: &mut BTreeSet<String>) -> String {
+fn choose_free_name(name: &str, prefix: &str, taken: &mut BTreeSet<String>) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let mut new: String = name.chars().take(100).map(|c| if fits(c) { c } else { '-' }).collect();
     if !is_label(&new) || new == "all" {

@@ -1,7 +1,7 @@
 //! Reads the files of an Ansible inventory: the inventory itself, `group_vars` and `host_vars`.
 
 use super::AnsibleImportLog;
-use crate::config::cx::{plain, read_text, unreadable};
+use crate::config::cx::{build_unreadable_diag, describe_io_error, read_text_file};
 use crate::diag::{Code, Diag, FileId};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) struct AnsibleFileSet {
 }
 
 /// Reads a file, or all files in a folder that Ansible treats as inventories.
-pub(super) fn read(path: &Utf8Path, reading: &mut AnsibleImportLog) -> AnsibleFileSet {
+pub(super) fn read_ansible_files(path: &Utf8Path, reading: &mut AnsibleImportLog) -> AnsibleFileSet {
     let is_folder = path.is_dir();
     let beside = match is_folder {
         true => path.to_owned(),
@@ -31,46 +31,46 @@ pub(super) fn read(path: &Utf8Path, reading: &mut AnsibleImportLog) -> AnsibleFi
     };
     let mut files = AnsibleFileSet::default();
     match is_folder {
-        true => folder(path, 0, &mut files.inventories, reading),
-        false => files.inventories.extend(text(path, reading)),
+        true => read_folder(path, 0, &mut files.inventories, reading),
+        false => files.inventories.extend(read_file(path, reading)),
     }
-    files.group_vars = vars(&beside.join("group_vars"), reading);
-    files.host_vars = vars(&beside.join("host_vars"), reading);
+    files.group_vars = read_vars_folder(&beside.join("group_vars"), reading);
+    files.host_vars = read_vars_folder(&beside.join("host_vars"), reading);
     files
 }
 
 /// Limit of nested folders.
-const DEPTH: usize = 16;
+const MAX_FOLDER_DEPTH: usize = 16;
 
 /// Extensions that Ansible ignores in an inventory folder: `INVENTORY_IGNORE_EXTS` of ansible-core 2.19. Earlier
 /// versions also ignored `.ini`.
-const IGNORED: [&str; 11] = ["pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rst", "orig", "cfg", "retry"];
+const IGNORED_EXTENSIONS: [&str; 11] = ["pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rst", "orig", "cfg", "retry"];
 
 /// Extensions of programs and libraries. Ansible warns that no inventory plugin can read them.
-const BINARY: [&str; 6] = ["pyd", "so", "dll", "exe", "o", "a"];
+const BINARY_EXTENSIONS: [&str; 6] = ["pyd", "so", "dll", "exe", "o", "a"];
 
-fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<AnsibleFile>, reading: &mut AnsibleImportLog) {
-    for entry in entries(path, reading) {
+fn read_folder(path: &Utf8Path, depth: usize, into: &mut Vec<AnsibleFile>, reading: &mut AnsibleImportLog) {
+    for entry in list_entries(path, reading) {
         let name = entry.file_name().unwrap_or_default();
         let ending = entry.extension().unwrap_or_default();
         if name.starts_with('.') || name.ends_with('~') || matches!(name, "group_vars" | "host_vars" | "vars_plugins") {
             continue;
         }
-        if IGNORED.contains(&ending) {
+        if IGNORED_EXTENSIONS.contains(&ending) {
             let what = format!("is skipped: Ansible ignores `.{ending}` files in an inventory folder");
-            reading.differs(what, entry.as_str());
-        } else if BINARY.contains(&ending) {
-            reading.differs("is skipped: it is a program or a library, not an inventory", entry.as_str());
-        } else if entry.is_dir() && depth < DEPTH {
-            folder(&entry, depth + 1, into, reading);
+            reading.record_difference(what, entry.as_str());
+        } else if BINARY_EXTENSIONS.contains(&ending) {
+            reading.record_difference("is skipped: it is a program or a library, not an inventory", entry.as_str());
+        } else if entry.is_dir() && depth < MAX_FOLDER_DEPTH {
+            read_folder(&entry, depth + 1, into, reading);
         } else {
-            into.extend(text(&entry, reading));
+            into.extend(read_file(&entry, reading));
         }
     }
 }
 
 /// Returns the sorted entries of a folder.
-fn entries(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<Utf8PathBuf> {
+fn list_entries(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<Utf8PathBuf> {
     let listed = path.read_dir_utf8().and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     match listed {
         Ok(entries) => {
@@ -79,77 +79,79 @@ fn entries(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<Utf8PathBuf> 
             paths
         }
         Err(error) => {
-            reading.wrong(unreadable(path.as_str(), &plain(&error), None));
+            reading.push_diag(build_unreadable_diag(path.as_str(), &describe_io_error(&error), None));
             Vec::new()
         }
     }
 }
 
 /// Reads files of variables: `NAME`, `NAME.yml`, `NAME.yaml`, `NAME.json`, or a folder `NAME` of such files.
-fn vars(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<(String, AnsibleFile)> {
+fn read_vars_folder(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<(String, AnsibleFile)> {
     if !path.is_dir() {
         return Vec::new();
     }
     let mut found = Vec::new();
-    for entry in entries(path, reading) {
+    for entry in list_entries(path, reading) {
         let is_vars = matches!(entry.extension(), None | Some("yml" | "yaml" | "json"));
         let name = entry.file_name().unwrap_or_default().to_owned();
         if entry.is_dir() {
-            inside(&name, &entry, 0, &mut found, reading);
-        } else if is_vars && !hidden(&name) {
+            read_vars_subfolder(&name, &entry, 0, &mut found, reading);
+        } else if is_vars && !is_hidden(&name) {
             let stem = [".yml", ".yaml", ".json"].iter().find_map(|ending| name.strip_suffix(ending));
             let of = stem.unwrap_or(&name).to_owned();
-            found.extend(text(&entry, reading).map(|text| (of, text)));
-        } else if entry.extension().is_some() && !hidden(&name) {
+            found.extend(read_file(&entry, reading).map(|text| (of, text)));
+        } else if entry.extension().is_some() && !is_hidden(&name) {
             // `group_vars/web.example`: the dot is part of the name.
-            found.extend(text(&entry, reading).map(|text| (name, text)));
+            found.extend(read_file(&entry, reading).map(|text| (name, text)));
         }
     }
     found
 }
 
-fn hidden(name: &str) -> bool {
+fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || name.ends_with('~')
 }
 
-fn inside(
+fn read_vars_subfolder(
     name: &str,
     path: &Utf8Path,
     depth: usize,
     found: &mut Vec<(String, AnsibleFile)>,
     reading: &mut AnsibleImportLog,
 ) {
-    for entry in entries(path, reading) {
+    for entry in list_entries(path, reading) {
         let file = entry.file_name().unwrap_or_default();
-        if hidden(file) {
+        if is_hidden(file) {
             continue;
         }
         match entry.is_dir() {
-            true if depth < DEPTH => inside(name, &entry, depth + 1, found, reading),
+            true if depth < MAX_FOLDER_DEPTH => read_vars_subfolder(name, &entry, depth + 1, found, reading),
             true => {}
             false if matches!(entry.extension(), None | Some("yml" | "yaml" | "json")) => {
-                found.extend(text(&entry, reading).map(|text| (name.to_owned(), text)));
+                found.extend(read_file(&entry, reading).map(|text| (name.to_owned(), text)));
             }
             false => {}
         }
     }
 }
 
-fn text(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Option<AnsibleFile> {
-    match read_text(path) {
+fn read_file(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Option<AnsibleFile> {
+    match read_text_file(path) {
         Ok(text) if text.starts_with("#!") => {
-            reading.wrong(program(path));
+            reading.push_diag(build_program_diag(path));
             None
         }
-        Ok(text) => Some(AnsibleFile { file: reading.sources.add(path, text.as_str()), path: path.to_owned(), text }),
+        Ok(text) => {
+            Some(AnsibleFile { file: reading.sources.add_file(path, text.as_str()), path: path.to_owned(), text })
+        }
         Err(why) => {
-            reading.wrong(unreadable(path.as_str(), &why, None));
+            reading.push_diag(build_unreadable_diag(path.as_str(), &why, None));
             None
         }
     }
 }
 
-fn program(path: &Utf8Path) -> Diag {
+fn build_program_diag(path: &Utf8Path) -> Diag {
     Diag::error(Code::BadValue, format!("`{path}` is a program; forge does not run inventory programs"))
         .hint(format!("save its output first: `ansible-inventory -i {path} --list --yaml --export > hosts.yaml`"))
 }

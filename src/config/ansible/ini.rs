@@ -19,7 +19,7 @@ enum PendingIniGroup {
 }
 
 /// Parses one file into `inventory`.
-pub(super) fn read(text: &AnsibleFile, inventory: &mut AnsibleInventory, reading: &mut AnsibleImportLog) {
+pub(super) fn read_ini_inventory(text: &AnsibleFile, inventory: &mut AnsibleInventory, reading: &mut AnsibleImportLog) {
     let mut reader = IniReader {
         text,
         inventory,
@@ -30,10 +30,10 @@ pub(super) fn read(text: &AnsibleFile, inventory: &mut AnsibleInventory, reading
     };
     let mut start = 0;
     for line in text.text.split_inclusive('\n') {
-        reader.line(line, start);
+        reader.read_line(line, start);
         start += line.len();
     }
-    reader.finish();
+    reader.report_pending();
 }
 
 struct IniReader<'r> {
@@ -46,45 +46,45 @@ struct IniReader<'r> {
 }
 
 impl IniReader<'_> {
-    fn line(&mut self, whole: &str, start: usize) {
+    fn read_line(&mut self, whole: &str, start: usize) {
         let line = whole.trim();
         if line.is_empty() || line.starts_with([';', '#']) {
             return;
         }
         let start = start + (whole.len() - whole.trim_start().len());
         let span = Span { file: self.text.file, start: start as u32, end: (start + line.len()) as u32 };
-        match section(line) {
-            Some((name, kind)) => self.section(name, kind, span),
+        match parse_section(line) {
+            Some((name, kind)) => self.open_section(name, kind, span),
             None if line.starts_with('[') && line.ends_with(']') => {
-                self.wrong(span, format!("`{line}` is not a valid section"))
-                    .hint("write `[group]`, `[group:children]` or `[group:vars]`");
+                self.report_with_hint(span, format!("`{line}` is not a valid section"))
+                    .set_hint("write `[group]`, `[group:children]` or `[group:vars]`");
             }
             None => match self.state {
-                IniSectionKind::Hosts => self.host(line, span),
-                IniSectionKind::Children => self.child(line, span),
-                IniSectionKind::Vars => self.var(line, span),
+                IniSectionKind::Hosts => self.read_host(line, span),
+                IniSectionKind::Children => self.read_child(line, span),
+                IniSectionKind::Vars => self.read_var(line, span),
             },
         }
     }
 
     /// Like [`Self::wrong`], without a hint.
-    fn refuse(&mut self, span: Span, why: impl Into<String>) {
-        self.wrong(span, why);
+    fn report_error(&mut self, span: Span, why: impl Into<String>) {
+        self.report_with_hint(span, why);
     }
 
-    fn wrong(&mut self, span: Span, message: impl Into<String>) -> IniDiagHint<'_> {
-        self.reading.wrong(Diag::error(Code::BadValue, message).at(span));
+    fn report_with_hint(&mut self, span: Span, message: impl Into<String>) -> IniDiagHint<'_> {
+        self.reading.push_diag(Diag::error(Code::BadValue, message).with_span(span));
         IniDiagHint(self.reading)
     }
 
-    fn section(&mut self, name: &str, kind: Option<&str>, span: Span) {
+    fn open_section(&mut self, name: &str, kind: Option<&str>, span: Span) {
         self.state = match kind {
             None | Some("hosts") => IniSectionKind::Hosts,
             Some("children") => IniSectionKind::Children,
             Some("vars") => IniSectionKind::Vars,
             Some(other) => {
-                self.wrong(span, format!("`[{name}:{other}]` is not a valid section"))
-                    .hint("write `[group]`, `[group:children]` or `[group:vars]`");
+                self.report_with_hint(span, format!("`[{name}:{other}]` is not a valid section"))
+                    .set_hint("write `[group]`, `[group:children]` or `[group:vars]`");
                 return;
             }
         };
@@ -96,50 +96,53 @@ impl IniReader<'_> {
             self.inventory.add_group(name);
         }
         if self.state != IniSectionKind::Vars {
-            self.declared(name);
+            self.nest_pending_group(name);
         }
     }
 
     /// Adds a declared group to the groups that referenced it before.
-    fn declared(&mut self, name: &str) {
+    fn nest_pending_group(&mut self, name: &str) {
         if let Some(PendingIniGroup::Children(span, outer)) = self.pending.shift_remove(name) {
             for outer in outer {
-                self.nest(&outer, name, span);
+                self.nest_group(&outer, name, span);
             }
         }
     }
 
-    fn nest(&mut self, outer: &str, inner: &str, span: Span) {
+    fn nest_group(&mut self, outer: &str, inner: &str, span: Span) {
         if !self.inventory.add_child(outer, inner) {
-            self.reading.wrong(
-                Diag::error(Code::GroupCycle, format!("groups `{outer}` and `{inner}` contain each other")).at(span),
+            self.reading.push_diag(
+                Diag::error(Code::GroupCycle, format!("groups `{outer}` and `{inner}` contain each other"))
+                    .with_span(span),
             );
         }
     }
 
-    fn host(&mut self, line: &str, span: Span) {
-        let words = match shlex::split(line) {
+    fn read_host(&mut self, line: &str, span: Span) {
+        let words = match shlex::split_words(line) {
             Ok(words) => words,
-            Err(why) => return self.refuse(span, why),
+            Err(why) => return self.report_error(span, why),
         };
         let Some((pattern, rest)) = words.split_first() else { return };
-        let (names, port) = match address::expand(pattern) {
+        let (names, port) = match address::expand_pattern(pattern) {
             Ok(found) => found,
             Err(why) => {
-                self.reading.wrong(Diag::error(Code::BadRange, format!("host `{pattern}`: {why}")).at(span));
+                self.reading.push_diag(Diag::error(Code::BadRange, format!("host `{pattern}`: {why}")).with_span(span));
                 return;
             }
         };
         if pattern.ends_with(':') || pattern == "---" {
-            self.wrong(span, format!("invalid host `{pattern}`")).hint("this looks like YAML: name the file `….yml`");
+            self.report_with_hint(span, format!("invalid host `{pattern}`"))
+                .set_hint("this looks like YAML: name the file `….yml`");
             return;
         }
         let mut vars = AnsibleVars::new();
         for word in rest {
             match word.split_once('=') {
-                Some((key, value)) => drop(vars.insert(key.to_owned(), self.value(key, value, span))),
+                Some((key, value)) => drop(vars.insert(key.to_owned(), self.parse_var(key, value, span))),
                 None => {
-                    return self.refuse(span, format!("expected `key=value` for host `{pattern}`, found `{word}`"));
+                    return self
+                        .report_error(span, format!("expected `key=value` for host `{pattern}`, found `{word}`"));
                 }
             }
         }
@@ -147,15 +150,15 @@ impl IniReader<'_> {
         self.inventory.add_hosts(&names, port, &vars, &group, span);
     }
 
-    fn child(&mut self, line: &str, span: Span) {
-        let Some(child) = name(line) else {
-            return self.refuse(span, format!("`{line}` is not a valid group name"));
+    fn read_child(&mut self, line: &str, span: Span) {
+        let Some(child) = parse_group_name(line) else {
+            return self.report_error(span, format!("`{line}` is not a valid group name"));
         };
         let outer = self.group.clone();
         if self.inventory.groups.contains_key(child)
             && !matches!(self.pending.get(child), Some(PendingIniGroup::Children(..)))
         {
-            return self.nest(&outer, child, span);
+            return self.nest_group(&outer, child, span);
         }
         match self.pending.get_mut(child) {
             Some(PendingIniGroup::Children(_, outers)) => outers.push(outer),
@@ -163,29 +166,29 @@ impl IniReader<'_> {
         }
     }
 
-    fn var(&mut self, line: &str, span: Span) {
+    fn read_var(&mut self, line: &str, span: Span) {
         let Some((key, value)) = line.split_once('=') else {
-            return self.refuse(span, format!("expected `key=value` for group `{}`, found `{line}`", self.group));
+            return self.report_error(span, format!("expected `key=value` for group `{}`, found `{line}`", self.group));
         };
-        let var = self.value(key.trim(), value.trim(), span);
+        let var = self.parse_var(key.trim(), value.trim(), span);
         let group = self.group.clone();
-        self.inventory.set(&group, key.trim(), var);
+        self.inventory.set_var(&group, key.trim(), var);
     }
 
-    fn value(&mut self, key: &str, text: &str, span: Span) -> AnsibleVar {
-        let (value, note) = literal::value(text);
+    fn parse_var(&mut self, key: &str, text: &str, span: Span) -> AnsibleVar {
+        let (value, note) = literal::parse_literal(text);
         if let Some(note) = note {
-            let place = self.reading.place(span);
-            self.reading.differs(format!("`{key}`: {note}"), place);
+            let place = self.reading.format_location(span);
+            self.reading.record_difference(format!("`{key}`: {note}"), place);
         }
         let value = match value {
-            AnsibleValue::Value(value) => AnsibleValue::of(value),
+            AnsibleValue::Value(value) => AnsibleValue::from_value(value),
             lost => lost,
         };
         AnsibleVar { value, span }
     }
 
-    fn finish(mut self) {
+    fn report_pending(mut self) {
         for (name, pending) in std::mem::take(&mut self.pending) {
             let (span, message) = match pending {
                 PendingIniGroup::Vars(span) => {
@@ -193,7 +196,7 @@ impl IniReader<'_> {
                 }
                 PendingIniGroup::Children(span, _) => (span, format!("group `{name}` is not declared")),
             };
-            self.wrong(span, message).hint(&format!("add a section `[{name}]`; it may be empty"));
+            self.report_with_hint(span, message).set_hint(&format!("add a section `[{name}]`; it may be empty"));
         }
     }
 }
@@ -202,7 +205,7 @@ impl IniReader<'_> {
 struct IniDiagHint<'r>(&'r mut AnsibleImportLog);
 
 impl IniDiagHint<'_> {
-    fn hint(self, hint: &str) {
+    fn set_hint(self, hint: &str) {
         if let Some(diag) = self.0.diags.0.last_mut() {
             diag.hint = Some(hint.to_owned());
         }
@@ -210,7 +213,7 @@ impl IniDiagHint<'_> {
 }
 
 /// Parses `[name]` or `[name:kind]` into name and kind.
-fn section(line: &str) -> Option<(&str, Option<&str>)> {
+fn parse_section(line: &str) -> Option<(&str, Option<&str>)> {
     let (inner, rest) = line.strip_prefix('[')?.split_once(']')?;
     let rest = rest.trim_start();
     if !(rest.is_empty() || rest.starts_with('#')) {
@@ -226,7 +229,7 @@ fn section(line: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// Parses a line that contains only a group name.
-fn name(line: &str) -> Option<&str> {
+fn parse_group_name(line: &str) -> Option<&str> {
     let end = line.find(|c: char| c.is_whitespace() || matches!(c, ':' | ']')).unwrap_or(line.len());
     let rest = line[end..].trim_start();
     (end > 0 && (rest.is_empty() || rest.starts_with('#'))).then(|| &line[..end])

@@ -1,6 +1,6 @@
 //! Computes the effective variables of each host by Ansible's precedence of layers.
 
-use super::settings::{SettingSlot, VarMeaning, meaning};
+use super::settings::{SettingSlot, VarMeaning, translate_var};
 use super::template::{self, NOT_CARRIED, TemplateBudget};
 use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
 use crate::diag::Span;
@@ -41,7 +41,8 @@ pub(super) struct AnsibleLayers {
 impl AnsibleLayers {
     /// Translates all variables and lists those that cannot be converted.
     pub fn new(inventory: &AnsibleInventory, reading: &mut AnsibleImportLog) -> Self {
-        let mut layer = |vars: Option<&AnsibleVars>| vars.map(|vars| layer(vars, reading)).unwrap_or_default();
+        let mut layer =
+            |vars: Option<&AnsibleVars>| vars.map(|vars| translate_layer(vars, reading)).unwrap_or_default();
         let of_group = |layer: &mut dyn FnMut(Option<&AnsibleVars>) -> WrittenLayer, name: &String| {
             let own = layer(inventory.groups.get(name).map(|group| &group.vars));
             (own, layer(inventory.group_files.get(name)))
@@ -54,27 +55,27 @@ impl AnsibleLayers {
         });
         let hosts = hosts.collect();
         let (effective, of_group) = (BTreeMap::new(), BTreeMap::new());
-        let mut layers = Self { groups, hosts, of_host: of_hosts(inventory), effective, of_group };
-        layers.resolve_all(reading);
+        let mut layers = Self { groups, hosts, of_host: rank_groups_of_hosts(inventory), effective, of_group };
+        layers.resolve_all_templates(reading);
         layers
     }
 
     /// Returns the values that a host itself sets. Its templates read its effective values.
-    pub fn host(&self, name: &str) -> AnsibleLayer {
+    pub fn host_layer(&self, name: &str) -> AnsibleLayer {
         let value = |slot: &SettingSlot, held: &LayerValue| match held {
             LayerValue::Value(value) => value.clone(),
-            LayerValue::Template(..) => self.effective(name, slot).cloned(),
+            LayerValue::Template(..) => self.effective_value(name, slot).cloned(),
         };
         let written = self.hosts.get(name).into_iter().flatten();
         written.map(|(slot, held)| (slot.clone(), value(slot, held))).collect()
     }
 
     /// Returns the values of a group by itself.
-    pub fn group(&self, name: &str) -> AnsibleLayer {
+    pub fn group_layer(&self, name: &str) -> AnsibleLayer {
         self.of_group.get(name).cloned().unwrap_or_default()
     }
 
-    fn written_of_group(&self, name: &str) -> WrittenLayer {
+    fn written_group_layer(&self, name: &str) -> WrittenLayer {
         let Some((own, files)) = self.groups.get(name) else { return WrittenLayer::new() };
         let mut written = own.clone();
         written.extend(files.clone());
@@ -89,12 +90,12 @@ impl AnsibleLayers {
 
     /// Resolves the templates of all hosts and groups, and lists the unresolved ones: a template that hosts use if it
     /// is unresolved on any host, any other template if it is unresolved in its own group.
-    fn resolve_all(&mut self, reading: &mut AnsibleImportLog) {
-        let mut budget = TemplateBudget::of_inventory();
+    fn resolve_all_templates(&mut self, reading: &mut AnsibleImportLog) {
+        let mut budget = TemplateBudget::for_inventory();
         let mut outcomes: HashMap<(String, Span), Option<&'static str>> = HashMap::new();
         let (mut effective, mut of_group) = (BTreeMap::new(), BTreeMap::new());
         for host in self.hosts.keys() {
-            let (layer, templates) = resolve(self.written_effective(host), &mut budget);
+            let (layer, templates) = resolve_layer(self.written_effective_layer(host), &mut budget);
             for (template, lost) in templates {
                 let known = outcomes.entry(template).or_insert(None);
                 *known = known.or(lost);
@@ -102,7 +103,7 @@ impl AnsibleLayers {
             effective.insert(host.clone(), layer);
         }
         for group in self.groups.keys() {
-            let (layer, templates) = resolve(self.written_of_group(group), &mut budget);
+            let (layer, templates) = resolve_layer(self.written_group_layer(group), &mut budget);
             for (template, lost) in templates {
                 outcomes.entry(template).or_insert(lost);
             }
@@ -110,12 +111,12 @@ impl AnsibleLayers {
         }
         (self.effective, self.of_group) = (effective, of_group);
         let lost = outcomes.into_iter().filter_map(|((name, span), lost)| Some((name, span, lost?)));
-        let lost: BTreeSet<_> = lost.map(|(name, span, why)| (name, reading.place(span), why)).collect();
-        lost.into_iter().for_each(|(name, place, why)| reading.differs(format!("`{name}` {why}"), place));
+        let lost: BTreeSet<_> = lost.map(|(name, span, why)| (name, reading.format_location(span), why)).collect();
+        lost.into_iter().for_each(|(name, place, why)| reading.record_difference(format!("`{name}` {why}"), place));
     }
 
     /// Returns the groups of a host except `all`, direct and indirect.
-    pub fn groups_of(&self, host: &str) -> &[String] {
+    pub fn groups_of_host(&self, host: &str) -> &[String] {
         self.of_host.get(host).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -125,14 +126,14 @@ impl AnsibleLayers {
     }
 
     /// Returns the effective value of a slot, if it can be converted.
-    pub fn effective(&self, host: &str, slot: &SettingSlot) -> Option<&Value> {
+    pub fn effective_value(&self, host: &str, slot: &SettingSlot) -> Option<&Value> {
         self.effective.get(host)?.get(slot)?.as_ref()
     }
 
     /// Merges the layers of a host. All group variables of the inventory itself come before those of `group_vars`, so
     /// `group_vars/all` overrides even the variables of an inner group in the inventory.
-    fn written_effective(&self, host: &str) -> WrittenLayer {
-        let groups = self.groups_of(host);
+    fn written_effective_layer(&self, host: &str) -> WrittenLayer {
+        let groups = self.groups_of_host(host);
         let mut layer = WrittenLayer::new();
         let all = "all".to_owned();
         let own = std::iter::once(&all).chain(groups).filter_map(|name| self.groups.get(name)).map(|(own, _)| own);
@@ -144,7 +145,7 @@ impl AnsibleLayers {
 }
 
 /// Resolves the templates of a layer from its own values, each once, after all templates that it reads.
-fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (AnsibleLayer, Vec<TemplateOutcome>) {
+fn resolve_layer(written: WrittenLayer, budget: &mut TemplateBudget) -> (AnsibleLayer, Vec<TemplateOutcome>) {
     let (mut layer, mut templates) = (AnsibleLayer::new(), Vec::new());
     for (slot, held) in written {
         let value = match held {
@@ -156,12 +157,12 @@ fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (AnsibleLayer,
         };
         layer.insert(slot, value);
     }
-    let (readers, mut missing) = references(&templates);
+    let (readers, mut missing) = index_references(&templates);
     let mut lost = vec![Some(NOT_CARRIED); templates.len()];
     let mut ready: VecDeque<usize> = (0..templates.len()).filter(|at| missing[*at] == 0).collect();
     while let Some(at) = ready.pop_front() {
         let (slot, name, var) = &templates[at];
-        match resolve_one(name, var, &layer, budget) {
+        match resolve_template_var(name, var, &layer, budget) {
             Ok(value) => {
                 layer.insert(slot.clone(), Some(value));
                 lost[at] = None;
@@ -184,7 +185,7 @@ fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (AnsibleLayer,
 }
 
 /// Returns the readers of each template, and the number of references that each template has to others.
-fn references(templates: &[(SettingSlot, String, AnsibleVar)]) -> (Vec<Vec<usize>>, Vec<usize>) {
+fn index_references(templates: &[(SettingSlot, String, AnsibleVar)]) -> (Vec<Vec<usize>>, Vec<usize>) {
     let place = |(at, (slot, ..)): (usize, &(SettingSlot, String, AnsibleVar))| match slot {
         SettingSlot::Var(name) => Some((name.clone(), at)),
         _ => None,
@@ -195,7 +196,7 @@ fn references(templates: &[(SettingSlot, String, AnsibleVar)]) -> (Vec<Vec<usize
     for (reader, (_, _, var)) in templates.iter().enumerate() {
         names.clear();
         if let AnsibleValue::Template(value) = &var.value {
-            template::names(value, &mut names);
+            template::collect_names(value, &mut names);
         }
         for read in names.iter().filter_map(|name| places.get(*name)) {
             readers[*read].push(reader);
@@ -205,30 +206,31 @@ fn references(templates: &[(SettingSlot, String, AnsibleVar)]) -> (Vec<Vec<usize
     (readers, missing)
 }
 
-fn resolve_one(
+fn resolve_template_var(
     name: &str,
     var: &AnsibleVar,
     layer: &AnsibleLayer,
     budget: &mut TemplateBudget,
 ) -> Result<Value, &'static str> {
     let AnsibleValue::Template(value) = &var.value else { return Err(NOT_CARRIED) };
-    let find = |name: &str| layer.get(&SettingSlot::Var(name.to_owned()))?.as_ref().filter(|value| !is_fraction(value));
-    let value = AnsibleValue::Value(template::resolve(value, &find, budget)?);
-    match meaning(name, &AnsibleVar { value, span: var.span }) {
+    let find =
+        |name: &str| layer.get(&SettingSlot::Var(name.to_owned()))?.as_ref().filter(|value| !may_be_fraction(value));
+    let value = AnsibleValue::Value(template::resolve_templates(value, &find, budget)?);
+    match translate_var(name, &AnsibleVar { value, span: var.span }) {
         VarMeaning::Is(_, Some(value)) => Ok(value),
         _ => Err(NOT_CARRIED),
     }
 }
 
 /// Reports whether a text may be a fraction, which forge keeps as typed and Ansible reformats.
-fn is_fraction(value: &Value) -> bool {
+fn may_be_fraction(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.parse::<i64>().is_err() && text.replace('_', "").parse::<f64>().is_ok())
 }
 
-fn layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> WrittenLayer {
+fn translate_layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> WrittenLayer {
     let mut layer = WrittenLayer::new();
     for (name, var) in vars {
-        match meaning(name, var) {
+        match translate_var(name, var) {
             // Of two names of the same setting, the newer one takes precedence.
             VarMeaning::Is(slot, _) if name.starts_with("ansible_ssh_") && layer.contains_key(&slot) => {}
             VarMeaning::Is(slot, value) => drop(layer.insert(slot, LayerValue::Value(value))),
@@ -236,10 +238,12 @@ fn layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> WrittenLayer {
                 layer.insert(slot, LayerValue::Template(name.clone(), var.clone()));
             }
             VarMeaning::Lost(slot, why) => {
-                reading.differs(format!("`{name}` {why}"), reading.place(var.span));
+                reading.record_difference(format!("`{name}` {why}"), reading.format_location(var.span));
                 layer.insert(slot, LayerValue::Value(None));
             }
-            VarMeaning::Nowhere(why) => reading.differs(format!("`{name}` {why}"), reading.place(var.span)),
+            VarMeaning::Nowhere(why) => {
+                reading.record_difference(format!("`{name}` {why}"), reading.format_location(var.span))
+            }
             VarMeaning::Anyway => {}
         }
     }
@@ -247,9 +251,9 @@ fn layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> WrittenLayer {
 }
 
 /// Sorts the groups of every host by depth, priority and name, the order in which Ansible merges them.
-fn of_hosts(inventory: &AnsibleInventory) -> BTreeMap<String, Vec<String>> {
-    let depths = depths(inventory);
-    let outer = outer(inventory);
+fn rank_groups_of_hosts(inventory: &AnsibleInventory) -> BTreeMap<String, Vec<String>> {
+    let depths = compute_depths(inventory);
+    let outer = collect_outer_groups(inventory);
     let mut of_host: BTreeMap<String, BTreeSet<(usize, i64, String)>> = BTreeMap::new();
     for (name, group) in &inventory.groups {
         let names = std::iter::once(name).chain(outer.get(name).into_iter().flatten()).filter(|name| *name != "all");
@@ -264,7 +268,7 @@ fn of_hosts(inventory: &AnsibleInventory) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Returns the length of the longest path from `all` to each group.
-fn depths(inventory: &AnsibleInventory) -> BTreeMap<String, usize> {
+fn compute_depths(inventory: &AnsibleInventory) -> BTreeMap<String, usize> {
     let mut depths: BTreeMap<String, usize> = inventory.groups.keys().map(|name| (name.clone(), 0)).collect();
     // Groups have no cycles, so as many rounds as there are groups are enough.
     for _ in 0..inventory.groups.len() {
@@ -285,7 +289,7 @@ fn depths(inventory: &AnsibleInventory) -> BTreeMap<String, usize> {
 }
 
 /// Returns the ancestors of every group.
-pub(super) fn outer(inventory: &AnsibleInventory) -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn collect_outer_groups(inventory: &AnsibleInventory) -> BTreeMap<String, BTreeSet<String>> {
     let mut outer: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for name in inventory.groups.keys() {
         let mut open = vec![name];
@@ -308,7 +312,8 @@ mod tests {
     use std::time::Instant;
 
     fn template(name: &str, value: Value) -> (SettingSlot, LayerValue) {
-        let var = AnsibleVar { value: AnsibleValue::of(value), span: Span { file: FileId(0), start: 0, end: 0 } };
+        let var =
+            AnsibleVar { value: AnsibleValue::from_value(value), span: Span { file: FileId(0), start: 0, end: 0 } };
         (SettingSlot::Var(name.to_owned()), LayerValue::Template(name.to_owned(), var))
     }
 
@@ -326,13 +331,13 @@ mod tests {
         };
         let began = Instant::now();
         let (layer, outcomes) =
-            resolve(chain(&|next| json!(format!("{{{{ a{next} }}}}"))), &mut TemplateBudget::of_inventory());
+            resolve_layer(chain(&|next| json!(format!("{{{{ a{next} }}}}"))), &mut TemplateBudget::for_inventory());
         assert_eq!((outcomes.len(), layer.len()), (LINKS, LINKS + 1));
         assert!(outcomes.iter().all(|(_, lost)| lost.is_none()));
         assert!(layer.values().all(|value| *value == Some(json!("x"))));
         // Each link adds a level: a value that nests too deeply is dropped, with every template that reads it.
         let (_, outcomes) =
-            resolve(chain(&|next| json!([format!("{{{{ a{next} }}}}")])), &mut TemplateBudget::of_inventory());
+            resolve_layer(chain(&|next| json!([format!("{{{{ a{next} }}}}")])), &mut TemplateBudget::for_inventory());
         let lost = |why| outcomes.iter().filter(|(_, lost)| *lost == why).count();
         assert_eq!((lost(None), lost(Some(template::TOO_DEEP)), lost(Some(NOT_CARRIED))), (55, 1, LINKS - 56));
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());

@@ -1,17 +1,17 @@
 //! Parses values of INI inventories: literals that Python's `ast.literal_eval` accepts, and plain text otherwise.
 
 use super::AnsibleValue;
-use super::resolve11::fraction;
+use super::resolve11::format_fraction_note;
 use crate::model::Value;
 
 /// Limit of nested brackets in Python's parser.
-const LEVELS: usize = 200;
+const MAX_BRACKET_LEVELS: usize = 200;
 
 /// Parses `text` into a value, with a note if forge represents it differently.
-pub(super) fn value(text: &str) -> (AnsibleValue, Option<String>) {
+pub(super) fn parse_literal(text: &str) -> (AnsibleValue, Option<String>) {
     let mut reader =
         PythonLiteralReader { rest: text.trim_start_matches([' ', '\t']), level: 0, note: None, lost: None };
-    match reader.whole() {
+    match reader.parse_whole() {
         Some(_) if reader.lost.is_some() => (AnsibleValue::Lost(reader.lost.unwrap_or_default()), None),
         Some(value) => (AnsibleValue::Value(value), reader.note),
         None => (AnsibleValue::Value(Value::from(text)), None),
@@ -28,37 +28,37 @@ struct PythonLiteralReader<'t> {
 }
 
 impl<'t> PythonLiteralReader<'t> {
-    fn whole(&mut self) -> Option<Value> {
-        let value = match self.value()? {
-            value if self.take(',') => self.tuple(value)?,
+    fn parse_whole(&mut self) -> Option<Value> {
+        let value = match self.parse_value()? {
+            value if self.take_char(',') => self.parse_tuple(value)?,
             value => value,
         };
-        self.blanks();
+        self.skip_blanks();
         (self.rest.is_empty() || self.rest.starts_with('#')).then_some(value)
     }
 
-    fn tuple(&mut self, first: Value) -> Option<Value> {
+    fn parse_tuple(&mut self, first: Value) -> Option<Value> {
         let mut items = vec![first];
-        while !self.at_end() {
-            items.push(self.value()?);
-            if !self.take(',') {
+        while !self.is_at_end() {
+            items.push(self.parse_value()?);
+            if !self.take_char(',') {
                 break;
             }
         }
         Some(Value::Array(items))
     }
 
-    fn at_end(&mut self) -> bool {
-        self.blanks();
+    fn is_at_end(&mut self) -> bool {
+        self.skip_blanks();
         self.rest.is_empty() || self.rest.starts_with('#')
     }
 
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\u{c}']);
     }
 
-    fn take(&mut self, c: char) -> bool {
-        self.blanks();
+    fn take_char(&mut self, c: char) -> bool {
+        self.skip_blanks();
         match self.rest.strip_prefix(c) {
             Some(rest) => {
                 self.rest = rest;
@@ -68,65 +68,65 @@ impl<'t> PythonLiteralReader<'t> {
         }
     }
 
-    fn value(&mut self) -> Option<Value> {
-        self.blanks();
+    fn parse_value(&mut self) -> Option<Value> {
+        self.skip_blanks();
         let first = self.rest.chars().next()?;
         let is_open = matches!(first, '[' | '(' | '{');
-        if is_open && self.level == LEVELS {
+        if is_open && self.level == MAX_BRACKET_LEVELS {
             return None;
         }
         // A failure ends parsing, so the level needs no reset.
         self.level += usize::from(is_open);
-        let value = self.value_at(first)?;
+        let value = self.parse_value_from(first)?;
         self.level -= usize::from(is_open);
         Some(value)
     }
 
-    fn value_at(&mut self, first: char) -> Option<Value> {
+    fn parse_value_from(&mut self, first: char) -> Option<Value> {
         match first {
-            '[' => self.list('[', ']').map(|(items, _)| Value::Array(items)),
-            '(' => self.list('(', ')').map(|(mut items, commas)| match (items.len(), commas) {
+            '[' => self.parse_list('[', ']').map(|(items, _)| Value::Array(items)),
+            '(' => self.parse_list('(', ')').map(|(mut items, commas)| match (items.len(), commas) {
                 (1, 0) => items.remove(0),
                 _ => Value::Array(items),
             }),
-            '{' => self.map(),
-            '+' | '-' | '.' | '0'..='9' => self.number(),
-            _ => self.string().or_else(|| self.word()),
+            '{' => self.parse_map(),
+            '+' | '-' | '.' | '0'..='9' => self.parse_number(),
+            _ => self.parse_string().or_else(|| self.parse_keyword()),
         }
     }
 
     /// Returns the items and the number of commas.
-    fn list(&mut self, open: char, close: char) -> Option<(Vec<Value>, usize)> {
-        self.take(open);
+    fn parse_list(&mut self, open: char, close: char) -> Option<(Vec<Value>, usize)> {
+        self.take_char(open);
         let (mut items, mut commas) = (Vec::new(), 0);
-        while !self.take(close) {
-            items.push(self.value()?);
-            match self.take(',') {
+        while !self.take_char(close) {
+            items.push(self.parse_value()?);
+            match self.take_char(',') {
                 true => commas += 1,
-                false if self.take(close) => break,
+                false if self.take_char(close) => break,
                 false => return None,
             }
         }
         Some((items, commas))
     }
 
-    fn map(&mut self) -> Option<Value> {
-        self.take('{');
+    fn parse_map(&mut self) -> Option<Value> {
+        self.take_char('{');
         let mut map = serde_json::Map::new();
-        while !self.take('}') {
-            let key = self.value()?;
-            match self.take(':') {
-                true => drop(map.insert(key_text(&key), self.value()?)),
+        while !self.take_char('}') {
+            let key = self.parse_value()?;
+            match self.take_char(':') {
+                true => drop(map.insert(format_key(&key), self.parse_value()?)),
                 false => self.lost = Some("is not converted: forge does not support Python sets".to_owned()),
             }
-            if !self.take(',') {
-                return self.take('}').then_some(Value::Object(map));
+            if !self.take_char(',') {
+                return self.take_char('}').then_some(Value::Object(map));
             }
         }
         Some(Value::Object(map))
     }
 
-    fn word(&mut self) -> Option<Value> {
+    fn parse_keyword(&mut self) -> Option<Value> {
         let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.rest.len());
         let value = match &self.rest[..end] {
             "True" => Value::Bool(true),
@@ -138,24 +138,24 @@ impl<'t> PythonLiteralReader<'t> {
         Some(value)
     }
 
-    fn number(&mut self) -> Option<Value> {
+    fn parse_number(&mut self) -> Option<Value> {
         let text = self.rest;
         let mut negative = false;
         while let Some(sign) = self.rest.chars().next().filter(|c| matches!(c, '+' | '-')) {
             negative ^= sign == '-';
             self.rest = self.rest[1..].trim_start_matches([' ', '\t']);
         }
-        let digits = number_length(self.rest);
+        let digits = scan_number_length(self.rest);
         let (number, rest) = self.rest.split_at(digits);
         let typed = &text[..text.len() - rest.len()];
         self.rest = rest;
         if number.is_empty() || rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.') {
             return None;
         }
-        match integer(number)? {
+        match parse_integer(number)? {
             Ok(value) => Some(Value::from(if negative { -value } else { value })),
             Err(UnsupportedNumber::Fraction) => {
-                self.note = Some(fraction(typed));
+                self.note = Some(format_fraction_note(typed));
                 Some(Value::from(typed))
             }
             Err(UnsupportedNumber::TooLarge) => {
@@ -166,12 +166,12 @@ impl<'t> PythonLiteralReader<'t> {
     }
 
     /// Parses adjacent strings, which Python concatenates.
-    fn string(&mut self) -> Option<Value> {
-        let mut text = self.one_string()?;
+    fn parse_string(&mut self) -> Option<Value> {
+        let mut text = self.parse_string_token()?;
         loop {
-            self.blanks();
+            self.skip_blanks();
             let before = self.rest;
-            match self.one_string() {
+            match self.parse_string_token() {
                 Some(more) => text.push_str(&more),
                 None if self.rest == before => return Some(Value::from(text)),
                 None => return None,
@@ -179,7 +179,7 @@ impl<'t> PythonLiteralReader<'t> {
         }
     }
 
-    fn one_string(&mut self) -> Option<String> {
+    fn parse_string_token(&mut self) -> Option<String> {
         let prefix = self.rest.find(['\'', '"']).filter(|at| *at <= 2)?;
         let kind = self.rest[..prefix].to_ascii_lowercase();
         if !matches!(kind.as_str(), "" | "r" | "u" | "b" | "br" | "rb") {
@@ -189,20 +189,20 @@ impl<'t> PythonLiteralReader<'t> {
         let triple = quote.repeat(3);
         let quote = if self.rest[prefix..].starts_with(&triple) { triple.as_str() } else { quote };
         let body = &self.rest[prefix + quote.len()..];
-        let end = closing(body, quote)?;
+        let end = find_closing_quote(body, quote)?;
         self.rest = &body[end + quote.len()..];
-        if kind.contains('r') { Some(body[..end].to_owned()) } else { unescape(&body[..end]) }
+        if kind.contains('r') { Some(body[..end].to_owned()) } else { unescape_string(&body[..end]) }
     }
 }
 
-fn key_text(key: &Value) -> String {
+fn format_key(key: &Value) -> String {
     match key {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
-fn closing(body: &str, quote: &str) -> Option<usize> {
+fn find_closing_quote(body: &str, quote: &str) -> Option<usize> {
     let mut at = 0;
     loop {
         let rest = &body[at..];
@@ -216,7 +216,7 @@ fn closing(body: &str, quote: &str) -> Option<usize> {
     }
 }
 
-fn unescape(body: &str) -> Option<String> {
+fn unescape_string(body: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = body;
     while let Some(at) = rest.find('\\') {
@@ -232,14 +232,14 @@ fn unescape(body: &str) -> Option<String> {
             'f' => out.push('\u{c}'),
             'v' => out.push('\u{b}'),
             '\\' | '\'' | '"' => out.push(code),
-            'x' => rest = numbered(rest, 2, 16, &mut out)?,
-            'u' => rest = numbered(rest, 4, 16, &mut out)?,
-            'U' => rest = numbered(rest, 8, 16, &mut out)?,
+            'x' => rest = push_char_code(rest, 2, 16, &mut out)?,
+            'u' => rest = push_char_code(rest, 4, 16, &mut out)?,
+            'U' => rest = push_char_code(rest, 8, 16, &mut out)?,
             'N' => return None,
             '0'..='7' => {
                 let octal = &body[body.len() - rest.len() - 1..];
                 let length = octal.bytes().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
-                rest = numbered(octal, length, 8, &mut out)?;
+                rest = push_char_code(octal, length, 8, &mut out)?;
             }
             other => out.extend(['\\', other]),
         }
@@ -248,14 +248,14 @@ fn unescape(body: &str) -> Option<String> {
     Some(out)
 }
 
-fn numbered<'r>(rest: &'r str, length: usize, radix: u32, out: &mut String) -> Option<&'r str> {
+fn push_char_code<'r>(rest: &'r str, length: usize, radix: u32, out: &mut String) -> Option<&'r str> {
     let digits = rest.get(..length)?;
     out.push(char::from_u32(u32::from_str_radix(digits, radix).ok()?)?);
     Some(&rest[length..])
 }
 
 /// Returns the length of the number at the start of `text`, in bytes.
-fn number_length(text: &str) -> usize {
+fn scan_number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let based = bytes.first() == Some(&b'0') && bytes.get(1).is_some_and(|b| b"xXoObB".contains(b));
     let mut at = if based { 2 } else { 0 };
@@ -279,28 +279,28 @@ enum UnsupportedNumber {
 }
 
 /// Parses an integer. Returns an error for a fraction or an integer that is too large, and `None` if Python rejects it.
-fn integer(text: &str) -> Option<Result<i64, UnsupportedNumber>> {
+fn parse_integer(text: &str) -> Option<Result<i64, UnsupportedNumber>> {
     let lower = text.to_ascii_lowercase();
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
         if let Some(digits) = lower.strip_prefix(prefix) {
-            let digits = grouped(digits.strip_prefix('_').unwrap_or(digits))?;
+            let digits = strip_underscores(digits.strip_prefix('_').unwrap_or(digits))?;
             return Some(i64::from_str_radix(&digits, radix).map_err(|_| UnsupportedNumber::TooLarge))
                 .filter(|_| digits.chars().all(|c| c.is_digit(radix)));
         }
     }
     if lower.contains(['.', 'e']) {
-        let plain: Vec<_> = lower.split(['.', 'e', '+', '-']).map(grouped).collect();
+        let plain: Vec<_> = lower.split(['.', 'e', '+', '-']).map(strip_underscores).collect();
         let sound = plain.iter().all(|part| part.is_some()) || lower.starts_with('.') || lower.contains('.');
         let parsed = sound && lower.replace('_', "").parse::<f64>().is_ok();
         return (parsed && !lower.contains("__")).then_some(Err(UnsupportedNumber::Fraction));
     }
-    let digits = grouped(&lower)?;
+    let digits = strip_underscores(&lower)?;
     let zeros = digits.len() > 1 && digits.starts_with('0') && digits.bytes().any(|b| b != b'0');
     (!zeros).then(|| digits.parse().map_err(|_| UnsupportedNumber::TooLarge))
 }
 
 /// Removes single underscores between digits. Returns `None` for any other underscore.
-fn grouped(text: &str) -> Option<String> {
+fn strip_underscores(text: &str) -> Option<String> {
     let odd = text.is_empty() || text.starts_with('_') || text.ends_with('_') || text.contains("__");
     (!odd).then(|| text.replace('_', ""))
 }
@@ -355,26 +355,26 @@ mod tests {
             ("22.", json!("22.")),
         ];
         for (text, expected) in cases {
-            assert_eq!(value(text).0, AnsibleValue::Value(expected), "{text}");
+            assert_eq!(parse_literal(text).0, AnsibleValue::Value(expected), "{text}");
         }
         assert_eq!(
-            value("1.5").1.as_deref(),
+            parse_literal("1.5").1.as_deref(),
             Some("`1.5` is a fraction in Ansible; forge does not support fractions and keeps the text")
         );
-        assert!(matches!(value("{1, 2}").0, AnsibleValue::Lost(_)));
+        assert!(matches!(parse_literal("{1, 2}").0, AnsibleValue::Lost(_)));
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(matches!(value(&nested(200)).0, AnsibleValue::Value(Value::Array(_))));
+        assert!(matches!(parse_literal(&nested(200)).0, AnsibleValue::Value(Value::Array(_))));
         // Python rejects deeper nesting, which makes it text. No text may overflow forge's stack.
         for text in [nested(201), "[".repeat(1_000_000), "{1:(".repeat(1_000_000)] {
-            assert_eq!(value(&text).0, AnsibleValue::Value(Value::from(text.as_str())));
+            assert_eq!(parse_literal(&text).0, AnsibleValue::Value(Value::from(text.as_str())));
         }
-        assert!(matches!(value("99999999999999999999").0, AnsibleValue::Lost(_)));
+        assert!(matches!(parse_literal("99999999999999999999").0, AnsibleValue::Lost(_)));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_a_panic(text in r#"[\[\]{}(),:'"\\rbuxN0-9._eE+\-# aTFé]{0,40}"#) {
-            value(&text);
+            parse_literal(&text);
         }
     }
 }

@@ -50,13 +50,13 @@ pub struct AnsibleConversion {
 
 /// Converts the inventory at `path`, a file or a folder, with the `group_vars` and `host_vars` next to it. `cluster` is
 /// the cluster name of the result.
-pub fn from_ansible(path: &Utf8Path, cluster: &str) -> AnsibleConversion {
+pub fn convert_ansible_inventory(path: &Utf8Path, cluster: &str) -> AnsibleConversion {
     let mut reading = AnsibleImportLog::default();
-    let files = files::read(path, &mut reading);
-    let inventory = sources::read(&files, &mut reading);
+    let files = files::read_ansible_files(path, &mut reading);
+    let inventory = sources::read_ansible_inventory(&files, &mut reading);
     let starting = match reading.diags.has_errors() {
         true => None,
-        false => Some(convert::convert(&inventory, cluster, &mut reading)),
+        false => Some(convert::convert_inventory(&inventory, cluster, &mut reading)),
     };
     AnsibleConversion { starting, differences: reading.differences, diags: reading.diags, sources: reading.sources }
 }
@@ -74,12 +74,12 @@ struct AnsibleImportLog {
 }
 
 impl AnsibleImportLog {
-    fn wrong(&mut self, diag: Diag) {
+    fn push_diag(&mut self, diag: Diag) {
         self.diags.0.push(diag);
     }
 
     /// Lists a difference. Equal differences are merged, with all their locations.
-    fn differs(&mut self, what: impl Into<String>, at: impl Into<String>) {
+    fn record_difference(&mut self, what: impl Into<String>, at: impl Into<String>) {
         let (what, at) = (what.into(), at.into());
         match self.listed.get_mut(&what) {
             Some((known, places)) => {
@@ -95,7 +95,7 @@ impl AnsibleImportLog {
     }
 
     /// Formats a location as `hosts.ini:12`.
-    fn place(&self, span: Span) -> String {
+    fn format_location(&self, span: Span) -> String {
         let find = || self.sources.text(span.file).match_indices('\n').map(|(at, _)| at).collect();
         let mut files = self.line_ends.borrow_mut();
         let ends: &Vec<usize> = files.entry(span.file).or_insert_with(find);
@@ -123,10 +123,10 @@ enum AnsibleValue {
 
 impl AnsibleValue {
     /// Classifies a parsed value.
-    fn of(value: Value) -> Self {
-        match unfit(&value) {
+    fn from_value(value: Value) -> Self {
+        match find_unsupported_reason(&value) {
             Some(why) => Self::Lost(why.to_owned()),
-            None if template::is_in(&value) => Self::Template(value),
+            None if template::has_template(&value) => Self::Template(value),
             None => Self::Value(value),
         }
     }
@@ -173,7 +173,7 @@ impl AnsibleInventory {
 
     /// Adds a group to another. Returns false if that would create a cycle.
     fn add_child(&mut self, outer: &str, inner: &str) -> bool {
-        if outer == inner || self.contains(inner, outer) {
+        if outer == inner || self.contains_group(inner, outer) {
             return false;
         }
         self.add_group(inner);
@@ -184,9 +184,9 @@ impl AnsibleInventory {
         true
     }
 
-    fn contains(&self, outer: &str, wanted: &str) -> bool {
+    fn contains_group(&self, outer: &str, wanted: &str) -> bool {
         let children = self.groups.get(outer).map(|group| group.children.as_slice()).unwrap_or_default();
-        children.iter().any(|child| child == wanted || self.contains(child, wanted))
+        children.iter().any(|child| child == wanted || self.contains_group(child, wanted))
     }
 
     /// Adds hosts with their variables to a group. A port applies only where the host is first mentioned.
@@ -202,16 +202,16 @@ impl AnsibleInventory {
                 members.push(name.clone());
             }
             for (key, var) in vars {
-                self.set(name, key, var.clone());
+                self.set_var(name, key, var.clone());
             }
         }
     }
 
     /// Sets a variable. A name of both a group and a host refers to the group, as in Ansible.
-    fn set(&mut self, of: &str, key: &str, var: AnsibleVar) {
+    fn set_var(&mut self, of: &str, key: &str, var: AnsibleVar) {
         if let Some(group) = self.groups.get_mut(of) {
             match (key, &var.value) {
-                ("ansible_group_priority", AnsibleValue::Value(value)) => group.priority = priority(value),
+                ("ansible_group_priority", AnsibleValue::Value(value)) => group.priority = parse_priority(value),
                 _ => drop(group.vars.insert(key.to_owned(), var)),
             }
         } else if let Some(host) = self.hosts.get_mut(of) {
@@ -220,7 +220,7 @@ impl AnsibleInventory {
     }
 
     /// Completes the inventory: groups without a parent join `all`, hosts without a group join `ungrouped`.
-    fn settle(&mut self) {
+    fn complete_groups(&mut self) {
         let names: Vec<String> = self.groups.keys().filter(|name| *name != "all").cloned().collect();
         for name in &names {
             if !self.groups.values().any(|group| group.children.contains(name)) {
@@ -240,18 +240,18 @@ impl AnsibleInventory {
     }
 }
 
-fn priority(value: &Value) -> i64 {
+fn parse_priority(value: &Value) -> i64 {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok()).unwrap_or(1)
 }
 
 /// Returns why a value, or any value in it, cannot be converted.
-fn unfit(value: &Value) -> Option<&'static str> {
+fn find_unsupported_reason(value: &Value) -> Option<&'static str> {
     match value {
         Value::String(text) if text.contains(['\0', '\u{e000}', '\u{e001}']) => {
             Some("contains a character that forge does not support")
         }
-        Value::Array(items) => items.iter().find_map(unfit),
-        Value::Object(map) => map.values().find_map(unfit),
+        Value::Array(items) => items.iter().find_map(find_unsupported_reason),
+        Value::Object(map) => map.values().find_map(find_unsupported_reason),
         _ => None,
     }
 }

@@ -3,11 +3,11 @@
 use crate::model::Value;
 
 /// Resolves a plain scalar. Returns a note if forge would read a different value from the same text.
-pub(super) fn plain(text: &str) -> (Value, Option<String>) {
-    if let Some(truth) = boolean(text) {
+pub(super) fn resolve_plain_scalar(text: &str) -> (Value, Option<String>) {
+    if let Some(truth) = parse_boolean(text) {
         return (Value::Bool(truth), None);
     }
-    match integer(text) {
+    match parse_integer(text) {
         Some(Some(number)) if number.to_string() == text => return (Value::from(number), None),
         Some(Some(number)) => {
             let note = format!("`{text}` is the number {number} in Ansible and is converted to it");
@@ -21,16 +21,16 @@ pub(super) fn plain(text: &str) -> (Value, Option<String>) {
         }
         None => {}
     }
-    let note = is_fraction(text).then(|| fraction(text));
+    let note = is_fraction(text).then(|| format_fraction_note(text));
     (Value::from(text), note)
 }
 
 /// Returns the note on a fraction.
-pub(super) fn fraction(text: &str) -> String {
+pub(super) fn format_fraction_note(text: &str) -> String {
     format!("`{text}` is a fraction in Ansible; forge does not support fractions and keeps the text")
 }
 
-fn boolean(text: &str) -> Option<bool> {
+fn parse_boolean(text: &str) -> Option<bool> {
     match text {
         "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Some(true),
         "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Some(false),
@@ -39,7 +39,7 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 /// Parses an integer in any notation. The inner `None` means that it is too large.
-fn integer(text: &str) -> Option<Option<i64>> {
+fn parse_integer(text: &str) -> Option<Option<i64>> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -53,13 +53,13 @@ fn integer(text: &str) -> Option<Option<i64>> {
         _ if digits.starts_with("0x") && all(&digits[2..], 16) => read(&digits[2..], 16),
         _ if digits.starts_with('0') && all(&digits[1..], 8) => read(digits, 8),
         _ if digits.starts_with(|c: char| matches!(c, '1'..='9')) && all(digits, 10) => read(digits, 10),
-        _ => return sexagesimal(digits).map(|value| Some(if negative { -value } else { value })),
+        _ => return parse_sexagesimal(digits).map(|value| Some(if negative { -value } else { value })),
     };
     Some(value.map(|value| if negative { -value } else { value }))
 }
 
 /// Parses a base-60 integer: `1:30` is 90.
-fn sexagesimal(digits: &str) -> Option<i64> {
+fn parse_sexagesimal(digits: &str) -> Option<i64> {
     let mut parts = digits.split(':');
     let first = parts.next().filter(|part| part.starts_with(|c: char| matches!(c, '1'..='9')))?;
     let first: i64 = first.replace('_', "").parse().ok()?;
@@ -110,17 +110,20 @@ mod tests {
             ("0", 0),
         ];
         for (text, number) in numbers {
-            assert_eq!(plain(text).0, json!(number), "{text}");
+            assert_eq!(resolve_plain_scalar(text).0, json!(number), "{text}");
         }
         let texts =
             ["0o17", "08", "1e3", "y", "n", "1.2.3", "1:99", "2024-01-01", "10.0.0.1", "x", "-", "+", ".", "1.5e3"];
         for text in texts {
-            assert_eq!(plain(text), (json!(text), None), "{text}");
+            assert_eq!(resolve_plain_scalar(text), (json!(text), None), "{text}");
         }
         for text in ["560.10", "1.", ".5", "1.0e+3", ".inf", "-.inf", "6_0.1"] {
-            assert_eq!(plain(text), (json!(text), Some(fraction(text))), "{text}");
+            assert_eq!(resolve_plain_scalar(text), (json!(text), Some(format_fraction_note(text))), "{text}");
         }
-        assert_eq!(plain("off"), (json!(false), None));
-        assert_eq!(plain("0644").1.as_deref(), Some("`0644` is the number 420 in Ansible and is converted to it"));
+        assert_eq!(resolve_plain_scalar("off"), (json!(false), None));
+        assert_eq!(
+            resolve_plain_scalar("0644").1.as_deref(),
+            Some("`0644` is the number 420 in Ansible and is converted to it")
+        );
     }
 }

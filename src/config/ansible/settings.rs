@@ -32,35 +32,37 @@ const SUDO_PASSWORD: &str =
     "is not converted: set the sudo password as `connect: { sudo: { password: { env: NAME } } }`";
 
 /// Returns the conversion of a variable.
-pub(super) fn meaning(name: &str, var: &AnsibleVar) -> VarMeaning {
+pub(super) fn translate_var(name: &str, var: &AnsibleVar) -> VarMeaning {
     match name {
-        "ansible_host" | "ansible_ssh_host" => text(var, SettingSlot::Address, is_address, "is not a valid address"),
+        "ansible_host" | "ansible_ssh_host" => {
+            translate_text(var, SettingSlot::Address, is_address, "is not a valid address")
+        }
         "ansible_user" | "ansible_ssh_user" => {
-            text(var, SettingSlot::Connect("user"), scalar::is_name, "is not a valid user name")
+            translate_text(var, SettingSlot::Connect("user"), scalar::is_name, "is not a valid user name")
         }
-        "ansible_port" | "ansible_ssh_port" => port(var),
+        "ansible_port" | "ansible_ssh_port" => translate_port(var),
         "ansible_ssh_private_key_file" | "ansible_private_key_file" => {
-            text(var, SettingSlot::Connect("identity"), is_path, "is not a valid path")
+            translate_text(var, SettingSlot::Connect("identity"), is_path, "is not a valid path")
         }
-        "ansible_connection" => connection(var),
-        "ansible_become" => truth(var),
-        "ansible_become_user" if is(var, "root") => VarMeaning::Anyway,
+        "ansible_connection" => translate_connection(var),
+        "ansible_become" => translate_become(var),
+        "ansible_become_user" if has_text(var, "root") => VarMeaning::Anyway,
         "ansible_become_user" => VarMeaning::Nowhere("is not converted: forge can become root only"),
-        "ansible_become_method" if is(var, "sudo") || is(var, "ansible.builtin.sudo") => VarMeaning::Anyway,
+        "ansible_become_method" if has_text(var, "sudo") || has_text(var, "ansible.builtin.sudo") => VarMeaning::Anyway,
         "ansible_become_method" => VarMeaning::Nowhere("is not converted: forge becomes root with sudo only"),
         "ansible_become_password" | "ansible_become_pass" | "ansible_sudo_pass" => VarMeaning::Nowhere(SUDO_PASSWORD),
         "ansible_password" | "ansible_ssh_pass" | "ansible_ssh_password" => VarMeaning::Nowhere(KEYS_ONLY),
         "ansible_python_interpreter" => VarMeaning::Nowhere("is not converted: forge does not need Python on hosts"),
-        "ansible_ssh_common_args" | "ansible_ssh_extra_args" => jump(var),
+        "ansible_ssh_common_args" | "ansible_ssh_extra_args" => translate_ssh_args(var),
         _ if name.starts_with("ansible_") => VarMeaning::Nowhere(NO_PLACE),
         _ if !is_identifier(name) => {
             VarMeaning::Nowhere("is not converted: variable names may contain only letters, digits and `_`")
         }
-        _ => plain(name, var),
+        _ => translate_plain_var(name, var),
     }
 }
 
-fn plain(name: &str, var: &AnsibleVar) -> VarMeaning {
+fn translate_plain_var(name: &str, var: &AnsibleVar) -> VarMeaning {
     let slot = SettingSlot::Var(name.to_owned());
     match &var.value {
         AnsibleValue::Value(value) => VarMeaning::Is(slot, Some(value.clone())),
@@ -69,12 +71,12 @@ fn plain(name: &str, var: &AnsibleVar) -> VarMeaning {
     }
 }
 
-fn is(var: &AnsibleVar, text: &str) -> bool {
+fn has_text(var: &AnsibleVar, text: &str) -> bool {
     var.value == AnsibleValue::Value(Value::from(text))
 }
 
 /// Returns the text of a string or a number.
-fn words(var: &AnsibleVar) -> Result<String, String> {
+fn to_scalar_text(var: &AnsibleVar) -> Result<String, String> {
     match &var.value {
         AnsibleValue::Value(Value::String(text)) => Ok(text.clone()),
         AnsibleValue::Value(value @ Value::Number(_)) => Ok(value.to_string()),
@@ -84,8 +86,8 @@ fn words(var: &AnsibleVar) -> Result<String, String> {
     }
 }
 
-fn text(var: &AnsibleVar, slot: SettingSlot, fits: fn(&str) -> bool, otherwise: &str) -> VarMeaning {
-    match words(var) {
+fn translate_text(var: &AnsibleVar, slot: SettingSlot, fits: fn(&str) -> bool, otherwise: &str) -> VarMeaning {
+    match to_scalar_text(var) {
         Ok(text) if fits(&text) => VarMeaning::Is(slot, Some(Value::from(text))),
         Ok(text) => VarMeaning::Lost(slot, format!("is not converted: `{text}` {otherwise}")),
         Err(why) => VarMeaning::Lost(slot, why),
@@ -96,18 +98,18 @@ fn is_path(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control)
 }
 
-fn port(var: &AnsibleVar) -> VarMeaning {
+fn translate_port(var: &AnsibleVar) -> VarMeaning {
     let slot = SettingSlot::Connect("port");
-    match words(var).map(|text| (text.trim().parse::<u16>(), text)) {
+    match to_scalar_text(var).map(|text| (text.trim().parse::<u16>(), text)) {
         Ok((Ok(number), _)) if number > 0 => VarMeaning::Is(slot, Some(Value::from(number))),
         Ok((_, text)) => VarMeaning::Lost(slot, format!("is not converted: `{text}` is not a valid port")),
         Err(why) => VarMeaning::Lost(slot, why),
     }
 }
 
-fn connection(var: &AnsibleVar) -> VarMeaning {
+fn translate_connection(var: &AnsibleVar) -> VarMeaning {
     let slot = SettingSlot::Connect("transport");
-    match words(var) {
+    match to_scalar_text(var) {
         Ok(text) => match text.strip_prefix("ansible.builtin.").unwrap_or(&text) {
             "ssh" | "smart" | "paramiko" | "paramiko_ssh" => VarMeaning::Is(slot, Some(Value::from("ssh"))),
             "local" => VarMeaning::Is(slot, Some(Value::from("local"))),
@@ -124,7 +126,7 @@ fn connection(var: &AnsibleVar) -> VarMeaning {
 }
 
 /// Parses a boolean like Ansible's options do.
-fn truth(var: &AnsibleVar) -> VarMeaning {
+fn translate_become(var: &AnsibleVar) -> VarMeaning {
     let slot = SettingSlot::Connect("sudo");
     let truth = match &var.value {
         AnsibleValue::Value(Value::Bool(truth)) => Ok(*truth),
@@ -145,9 +147,9 @@ fn truth(var: &AnsibleVar) -> VarMeaning {
 }
 
 /// Converts ssh arguments. Forge has a setting for jump hosts only.
-fn jump(var: &AnsibleVar) -> VarMeaning {
+fn translate_ssh_args(var: &AnsibleVar) -> VarMeaning {
     let slot = SettingSlot::Connect("jump");
-    let hops = match words(var) {
+    let hops = match to_scalar_text(var) {
         Ok(text) => match shlex::split(&text).unwrap_or_default().as_slice() {
             [] => return VarMeaning::Anyway,
             [option, hops] if option == "-J" => Some(hops.clone()),

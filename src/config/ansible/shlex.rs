@@ -5,7 +5,7 @@
 ///
 /// # Errors
 /// An unclosed quote or a trailing backslash, as a lowercase fragment.
-pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
+pub(super) fn split_words(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut chars = line.chars();
     let mut word: Option<String> = None;
@@ -13,7 +13,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
         match c {
             '#' => break,
             c if c.is_ascii_whitespace() => words.extend(word.take()),
-            '\'' | '"' => quoted(c, &mut chars, word.get_or_insert_default())?,
+            '\'' | '"' => take_quoted(c, &mut chars, word.get_or_insert_default())?,
             '\\' => {
                 let next = chars.next().ok_or("trailing backslash")?;
                 word.get_or_insert_default().push(next);
@@ -26,7 +26,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
 }
 
 /// Reads text up to the closing quote. A backslash escapes only in double quotes, and only `"` and itself.
-fn quoted(quote: char, chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), &'static str> {
+fn take_quoted(quote: char, chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), &'static str> {
     const OPEN: &str = "unclosed quote";
     loop {
         match chars.next().ok_or(OPEN)? {
@@ -61,9 +61,9 @@ mod tests {
             ("a ''", &["a", ""]),
         ];
         for (line, words) in cases {
-            assert_eq!(split(line).unwrap(), *words, "{line}");
+            assert_eq!(split_words(line).unwrap(), *words, "{line}");
         }
-        assert_eq!(split("a 'b").unwrap_err(), "unclosed quote");
-        assert_eq!(split("a b\\").unwrap_err(), "trailing backslash");
+        assert_eq!(split_words("a 'b").unwrap_err(), "unclosed quote");
+        assert_eq!(split_words("a b\\").unwrap_err(), "trailing backslash");
     }
 }

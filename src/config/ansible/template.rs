@@ -30,11 +30,11 @@ const RESERVED: [&str; 18] = [
 ];
 
 /// Reports whether a value contains a template.
-pub(super) fn is_in(value: &Value) -> bool {
+pub(super) fn has_template(value: &Value) -> bool {
     match value {
         Value::String(text) => scalar::is_template(text),
-        Value::Array(items) => items.iter().any(is_in),
-        Value::Object(map) => map.values().any(is_in),
+        Value::Array(items) => items.iter().any(has_template),
+        Value::Object(map) => map.values().any(has_template),
         _ => false,
     }
 }
@@ -45,11 +45,11 @@ pub(super) const TOO_DEEP: &str = "is not converted: its template expands to mor
 pub(super) const TOO_MUCH: &str = "is not converted: the inventory's templates expand to more than 64 MiB in total";
 
 /// Limit of the growth of one value over its source, in bytes.
-const VALUE_BYTES: usize = 1 << 20;
+const MAX_VALUE_GROWTH: usize = 1 << 20;
 /// Limit of the growth of all values, in bytes. Ten thousand hosts with hundreds of templates each stay far below.
-const INVENTORY_BYTES: usize = 64 << 20;
+const MAX_INVENTORY_GROWTH: usize = 64 << 20;
 /// Limit of nesting levels of a value. A forge inventory may have 64, including the levels around the value.
-const LEVELS: usize = 56;
+const MAX_VALUE_LEVELS: usize = 56;
 /// Bytes of a value in addition to its text.
 const NODE_BYTES: usize = 32;
 
@@ -60,8 +60,8 @@ pub(super) struct TemplateBudget {
 }
 
 impl TemplateBudget {
-    pub fn of_inventory() -> Self {
-        Self { left: INVENTORY_BYTES }
+    pub fn for_inventory() -> Self {
+        Self { left: MAX_INVENTORY_GROWTH }
     }
 }
 
@@ -75,7 +75,7 @@ struct ValueBudget<'b> {
 
 impl ValueBudget<'_> {
     /// Reserves bytes before they are allocated. A value that fails does not return its bytes: the attempt costs time.
-    fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), &'static str> {
         let more = bytes.saturating_sub(self.written);
         self.written = self.written.saturating_sub(bytes);
         self.growth = self.growth.checked_sub(more).ok_or(TOO_LARGE)?;
@@ -85,12 +85,12 @@ impl ValueBudget<'_> {
 
     /// Reserves the bytes of a copy of a value at a nesting level.
     fn take_value(&mut self, value: &Value, level: usize) -> Result<(), &'static str> {
-        is_within_levels(level)?;
-        self.take(own_bytes(value))?;
+        check_level(level)?;
+        self.take_bytes(count_own_bytes(value))?;
         match value {
             Value::Array(items) => items.iter().try_for_each(|item| self.take_value(item, level + 1)),
             Value::Object(map) => map.iter().try_for_each(|(key, value)| {
-                self.take(key.len())?;
+                self.take_bytes(key.len())?;
                 self.take_value(value, level + 1)
             }),
             _ => Ok(()),
@@ -98,37 +98,37 @@ impl ValueBudget<'_> {
     }
 }
 
-fn is_within_levels(level: usize) -> Result<(), &'static str> {
-    if level > LEVELS { Err(TOO_DEEP) } else { Ok(()) }
+fn check_level(level: usize) -> Result<(), &'static str> {
+    if level > MAX_VALUE_LEVELS { Err(TOO_DEEP) } else { Ok(()) }
 }
 
 /// Returns the bytes of a value without nested values.
-fn own_bytes(value: &Value) -> usize {
+fn count_own_bytes(value: &Value) -> usize {
     NODE_BYTES + value.as_str().map_or(0, str::len)
 }
 
 /// Returns the bytes of a value with nested values.
-fn written_bytes(value: &Value) -> usize {
+fn count_written_bytes(value: &Value) -> usize {
     let inner: usize = match value {
-        Value::Array(items) => items.iter().map(written_bytes).sum(),
-        Value::Object(map) => map.iter().map(|(key, value)| key.len() + written_bytes(value)).sum(),
+        Value::Array(items) => items.iter().map(count_written_bytes).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + count_written_bytes(value)).sum(),
         _ => 0,
     };
-    own_bytes(value) + inner
+    count_own_bytes(value) + inner
 }
 
 /// Collects the names that the templates of a value read, with duplicates.
-pub(super) fn names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
+pub(super) fn collect_names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
     match value {
         Value::String(text) if scalar::is_template(text) => {
-            let names = parse(text).into_iter().flatten().filter_map(|part| match part {
+            let names = parse_segments(text).into_iter().flatten().filter_map(|part| match part {
                 TemplateSegment::Name(name) => Some(name),
                 TemplateSegment::Text(_) => None,
             });
             into.extend(names);
         }
-        Value::Array(items) => items.iter().for_each(|item| names(item, into)),
-        Value::Object(map) => map.values().for_each(|value| names(value, into)),
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, into)),
+        Value::Object(map) => map.values().for_each(|value| collect_names(value, into)),
         _ => {}
     }
 }
@@ -137,16 +137,16 @@ pub(super) fn names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
 ///
 /// # Errors
 /// Why the value cannot be converted; the text follows the variable's name.
-pub(super) fn resolve<'v>(
+pub(super) fn resolve_templates<'v>(
     value: &Value,
     find: &dyn Fn(&str) -> Option<&'v Value>,
     budget: &mut TemplateBudget,
 ) -> Result<Value, &'static str> {
-    let mut room = ValueBudget { written: written_bytes(value), growth: VALUE_BYTES, budget };
-    resolve_at(value, 1, find, &mut room)
+    let mut room = ValueBudget { written: count_written_bytes(value), growth: MAX_VALUE_GROWTH, budget };
+    resolve_value(value, 1, find, &mut room)
 }
 
-fn resolve_at<'v>(
+fn resolve_value<'v>(
     value: &Value,
     level: usize,
     find: &dyn Fn(&str) -> Option<&'v Value>,
@@ -155,17 +155,21 @@ fn resolve_at<'v>(
     match value {
         Value::String(text) if scalar::is_template(text) => resolve_text(text, level, find, room),
         Value::Array(items) => {
-            is_within_levels(level)?;
-            room.take(own_bytes(value))?;
-            items.iter().map(|item| resolve_at(item, level + 1, find, room)).collect::<Result<_, _>>().map(Value::Array)
+            check_level(level)?;
+            room.take_bytes(count_own_bytes(value))?;
+            items
+                .iter()
+                .map(|item| resolve_value(item, level + 1, find, room))
+                .collect::<Result<_, _>>()
+                .map(Value::Array)
         }
         Value::Object(map) => {
-            is_within_levels(level)?;
-            room.take(own_bytes(value))?;
+            check_level(level)?;
+            room.take_bytes(count_own_bytes(value))?;
             let mut pairs = serde_json::Map::new();
             for (key, value) in map {
-                room.take(key.len())?;
-                pairs.insert(key.clone(), resolve_at(value, level + 1, find, room)?);
+                room.take_bytes(key.len())?;
+                pairs.insert(key.clone(), resolve_value(value, level + 1, find, room)?);
             }
             Ok(Value::Object(pairs))
         }
@@ -184,15 +188,15 @@ fn resolve_text<'v>(
     find: &dyn Fn(&str) -> Option<&'v Value>,
     room: &mut ValueBudget<'_>,
 ) -> Result<Value, &'static str> {
-    let parts = parse(text).ok_or(NOT_CARRIED)?;
+    let parts = parse_segments(text).ok_or(NOT_CARRIED)?;
     if let [TemplateSegment::Name(name)] = parts.as_slice() {
         let value = find(name).ok_or(NOT_CARRIED)?;
         room.take_value(value, level)?;
         return Ok(value.clone());
     }
-    room.take(NODE_BYTES)?;
+    room.take_bytes(NODE_BYTES)?;
     let mut out = String::new();
-    let mut push = |text: &str| room.take(text.len()).map(|()| out.push_str(text));
+    let mut push = |text: &str| room.take_bytes(text.len()).map(|()| out.push_str(text));
     for part in parts {
         match part {
             TemplateSegment::Text(text) => push(text)?,
@@ -213,7 +217,7 @@ enum TemplateSegment<'t> {
 }
 
 /// Splits a text at `{{ name }}`. Returns `None` for filters, expressions, statements and comments.
-fn parse(text: &str) -> Option<Vec<TemplateSegment<'_>>> {
+fn parse_segments(text: &str) -> Option<Vec<TemplateSegment<'_>>> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -263,7 +267,7 @@ mod tests {
             (json!("{{ 'a' }}"), None),
             (json!("{{ inventory_hostname }}"), None),
         ] {
-            let found = resolve(&text, &find, &mut TemplateBudget::of_inventory());
+            let found = resolve_templates(&text, &find, &mut TemplateBudget::for_inventory());
             assert_eq!(found, resolved.ok_or(NOT_CARRIED), "{text}");
         }
     }
@@ -273,8 +277,9 @@ mod tests {
         let nested = (0..50).fold(json!("x"), |inner, _| json!([inner]));
         let known = json!({ "text": "x".repeat(1000), "list": vec!["x"; 100], "nested": nested });
         let find = |name: &str| known.get(name);
-        let mut budget = TemplateBudget::of_inventory();
-        let mut made = |value: &Value| resolve(value, &find, &mut budget).map(|value| written_bytes(&value));
+        let mut budget = TemplateBudget::for_inventory();
+        let mut made =
+            |value: &Value| resolve_templates(value, &find, &mut budget).map(|value| count_written_bytes(&value));
         assert_eq!(made(&Value::from("{{ text }}".repeat(1000))), Ok(NODE_BYTES + 1_000_000));
         assert_eq!(made(&Value::from("{{ text }}".repeat(1100))), Err(TOO_LARGE));
         assert_eq!(made(&json!(vec!["{{ list }}"; 1000])), Err(TOO_LARGE));

@@ -17,7 +17,7 @@ fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, camino::Utf8PathBuf) {
 
 fn convert(files: &[(&str, &str)]) -> (StarterInventory, Vec<String>) {
     let (_folder, path) = folder(files);
-    let converted = from_ansible(&path.join(files[0].0), "c");
+    let converted = convert_ansible_inventory(&path.join(files[0].0), "c");
     assert!(!converted.diags.has_errors(), "{:?}", converted.diags);
     let root = format!("{path}/");
     let said = converted.differences.iter().map(|d| format!("{}: {}", d.at.join(", ").replace(&root, ""), d.what));
@@ -26,7 +26,7 @@ fn convert(files: &[(&str, &str)]) -> (StarterInventory, Vec<String>) {
 
 fn mistake(files: &[(&str, &str)]) -> String {
     let (_folder, path) = folder(files);
-    let converted = from_ansible(&path.join(files[0].0), "c");
+    let converted = convert_ansible_inventory(&path.join(files[0].0), "c");
     assert!(converted.starting.is_none());
     let diag = &converted.diags.0[0];
     format!("{}{}", diag.message, diag.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default())

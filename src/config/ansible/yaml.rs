@@ -14,12 +14,12 @@ pub(super) struct TaggedDocument {
 }
 
 /// Parses the text of a file. Pushes errors to `diags`.
-pub(super) fn document(text: &AnsibleFile, diags: &mut Vec<Diag>) -> Option<TaggedDocument> {
+pub(super) fn parse_document(text: &AnsibleFile, diags: &mut Vec<Diag>) -> Option<TaggedDocument> {
     let mut found = Vec::new();
     let node = crate::config::yaml::parse(text.file, &text.text, &mut found);
     let mut tags = HashMap::new();
     for diag in found {
-        match (tag(&diag.message), diag.span) {
+        match (parse_unsupported_tag(&diag.message), diag.span) {
             (Some(tag), Some(span)) => drop(tags.insert(span, tag.to_owned())),
             // A forbidden character is listed later as a difference of the value that contains it.
             _ if diag.code == Code::ForbiddenCharacter => {}
@@ -29,32 +29,39 @@ pub(super) fn document(text: &AnsibleFile, diags: &mut Vec<Diag>) -> Option<Tagg
     Some(TaggedDocument { node: node?, tags })
 }
 
-fn tag(message: &str) -> Option<&str> {
+fn parse_unsupported_tag(message: &str) -> Option<&str> {
     message.strip_prefix("the tag `")?.strip_suffix("` is not supported")
 }
 
 /// Parses a document into `inventory`.
-pub(super) fn read(document: &TaggedDocument, inventory: &mut AnsibleInventory, reading: &mut AnsibleImportLog) {
+pub(super) fn read_yaml_inventory(
+    document: &TaggedDocument,
+    inventory: &mut AnsibleInventory,
+    reading: &mut AnsibleImportLog,
+) {
     let mut reader = YamlInventoryReader { document, inventory, reading };
     let node = &document.node;
     let YamlData::Map(entries) = &node.data else {
-        return reader.wrong(node.span, "an inventory must be a map of groups");
+        return reader.report_error(node.span, "an inventory must be a map of groups");
     };
     if let Some((key, _)) = entries.iter().find(|(key, _)| key.text == "plugin") {
-        return reader.wrong(key.span, "this file configures an Ansible plugin that queries another system for hosts");
+        return reader
+            .report_error(key.span, "this file configures an Ansible plugin that queries another system for hosts");
     }
     for (key, node) in entries {
-        reader.group(key, node);
+        reader.read_group(key, node);
     }
 }
 
 /// Returns the variables of a file of `group_vars` or `host_vars`.
-pub(super) fn vars(document: &TaggedDocument, reading: &mut AnsibleImportLog) -> AnsibleVars {
+pub(super) fn read_vars(document: &TaggedDocument, reading: &mut AnsibleImportLog) -> AnsibleVars {
     match &document.node.data {
         YamlData::Null => AnsibleVars::new(),
-        YamlData::Map(entries) => variables(entries, document, reading),
+        YamlData::Map(entries) => convert_vars(entries, document, reading),
         _ => {
-            reading.wrong(Diag::error(Code::WrongType, "a variables file must be a map").at(document.node.span));
+            reading.push_diag(
+                Diag::error(Code::WrongType, "a variables file must be a map").with_span(document.node.span),
+            );
             AnsibleVars::new()
         }
     }
@@ -67,101 +74,112 @@ struct YamlInventoryReader<'r> {
 }
 
 impl YamlInventoryReader<'_> {
-    fn wrong(&mut self, span: Span, message: impl Into<String>) {
-        self.reading.wrong(Diag::error(Code::WrongType, message).at(span));
+    fn report_error(&mut self, span: Span, message: impl Into<String>) {
+        self.reading.push_diag(Diag::error(Code::WrongType, message).with_span(span));
     }
 
     /// Lists an entry that Ansible ignores with a warning.
-    fn passed_over(&mut self, key: &YamlKey, why: &str) {
-        let place = self.reading.place(key.span);
-        self.reading.differs(format!("`{}` {why}", key.text), place);
+    fn record_skipped(&mut self, key: &YamlKey, why: &str) {
+        let place = self.reading.format_location(key.span);
+        self.reading.record_difference(format!("`{}` {why}", key.text), place);
     }
 
     /// Adds a group. Returns false if the entry is not a group.
-    fn group(&mut self, key: &YamlKey, node: &YamlNode) -> bool {
+    fn read_group(&mut self, key: &YamlKey, node: &YamlNode) -> bool {
         let entries: &[(YamlKey, YamlNode)] = match &node.data {
             YamlData::Null => &[],
             YamlData::Map(entries) => entries,
             _ => {
-                self.passed_over(key, "is not a group: Ansible ignores it too");
+                self.record_skipped(key, "is not a group: Ansible ignores it too");
                 return false;
             }
         };
         self.inventory.add_group(&key.text);
         for (part, node) in entries {
-            self.part(&key.text, part, node);
+            self.read_group_entry(&key.text, part, node);
         }
         true
     }
 
-    fn part(&mut self, group: &str, part: &YamlKey, node: &YamlNode) {
+    fn read_group_entry(&mut self, group: &str, part: &YamlKey, node: &YamlNode) {
         match (part.text.as_str(), &node.data) {
             (_, YamlData::Null) => {}
             ("vars", YamlData::Map(entries)) => {
-                for (key, var) in variables(entries, self.document, self.reading) {
-                    self.inventory.set(group, &key, var);
+                for (key, var) in convert_vars(entries, self.document, self.reading) {
+                    self.inventory.set_var(group, &key, var);
                 }
             }
-            ("children", YamlData::Map(entries)) => entries.iter().for_each(|(key, node)| self.child(group, key, node)),
-            ("hosts", YamlData::Map(entries)) => entries.iter().for_each(|(key, node)| self.host(group, key, node)),
+            ("children", YamlData::Map(entries)) => {
+                entries.iter().for_each(|(key, node)| self.read_child(group, key, node))
+            }
+            ("hosts", YamlData::Map(entries)) => {
+                entries.iter().for_each(|(key, node)| self.read_host(group, key, node))
+            }
             ("children" | "hosts", YamlData::Scalar { text, .. }) => {
                 let (key, node) = (
                     YamlKey { text: text.clone(), span: node.span },
                     YamlNode { data: YamlData::Null, ..node.clone() },
                 );
                 match part.text.as_str() {
-                    "children" => self.child(group, &key, &node),
-                    _ => self.host(group, &key, &node),
+                    "children" => self.read_child(group, &key, &node),
+                    _ => self.read_host(group, &key, &node),
                 }
             }
-            ("vars" | "children" | "hosts", _) => self.wrong(node.span, format!("`{}` must be a map", part.text)),
-            _ => self.passed_over(part, "is not a key of a group: Ansible ignores it too"),
+            ("vars" | "children" | "hosts", _) => {
+                self.report_error(node.span, format!("`{}` must be a map", part.text))
+            }
+            _ => self.record_skipped(part, "is not a key of a group: Ansible ignores it too"),
         }
     }
 
-    fn child(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
-        if self.group(key, node) && !self.inventory.add_child(group, &key.text) {
+    fn read_child(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
+        if self.read_group(key, node) && !self.inventory.add_child(group, &key.text) {
             let message = format!("groups `{group}` and `{}` contain each other", key.text);
-            self.reading.wrong(Diag::error(Code::GroupCycle, message).at(key.span));
+            self.reading.push_diag(Diag::error(Code::GroupCycle, message).with_span(key.span));
         }
     }
 
-    fn host(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
+    fn read_host(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
         let vars = match &node.data {
             YamlData::Null => AnsibleVars::new(),
-            YamlData::Map(entries) => variables(entries, self.document, self.reading),
-            _ => return self.wrong(node.span, format!("host `{}` must be a map of its variables", key.text)),
+            YamlData::Map(entries) => convert_vars(entries, self.document, self.reading),
+            _ => return self.report_error(node.span, format!("host `{}` must be a map of its variables", key.text)),
         };
-        match address::expand(&key.text) {
+        match address::expand_pattern(&key.text) {
             Ok((names, port)) => self.inventory.add_hosts(&names, port, &vars, group, key.span),
             Err(why) => {
                 let message = format!("host `{}`: {why}", key.text);
-                self.reading.wrong(Diag::error(Code::BadRange, message).at(key.span));
+                self.reading.push_diag(Diag::error(Code::BadRange, message).with_span(key.span));
             }
         }
     }
 }
 
-fn variables(
+fn convert_vars(
     entries: &[(YamlKey, YamlNode)],
     document: &TaggedDocument,
     reading: &mut AnsibleImportLog,
 ) -> AnsibleVars {
-    entries.iter().map(|(key, node)| (key.text.clone(), variable(key, node, document, reading))).collect()
+    entries.iter().map(|(key, node)| (key.text.clone(), convert_var(key, node, document, reading))).collect()
 }
 
-fn variable(key: &YamlKey, node: &YamlNode, document: &TaggedDocument, reading: &mut AnsibleImportLog) -> AnsibleVar {
+fn convert_var(
+    key: &YamlKey,
+    node: &YamlNode,
+    document: &TaggedDocument,
+    reading: &mut AnsibleImportLog,
+) -> AnsibleVar {
     let mut notes = Vec::new();
-    let value = match value(node, document, &mut notes) {
-        Ok(value) => AnsibleValue::of(value),
+    let value = match convert_value(node, document, &mut notes) {
+        Ok(value) => AnsibleValue::from_value(value),
         Err(why) => AnsibleValue::Lost(why),
     };
-    let place = reading.place(key.span);
-    notes.into_iter().for_each(|note| reading.differs(format!("`{}`: {note}", key.text), place.clone()));
+    let place = reading.format_location(key.span);
+    notes.into_iter().for_each(|note| reading.record_difference(format!("`{}`: {note}", key.text), place.clone()));
     AnsibleVar { value, span: key.span }
 }
 
-fn value(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) -> Result<Value, String> {
+fn convert_value(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) -> Result<Value, String> {
     let tag = document.tags.get(&node.span).map(String::as_str);
     match tag {
         Some("!vault" | "!vault-encrypted") => {
@@ -170,28 +188,30 @@ fn value(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) ->
         }
         // Ansible does not render it, but forge could not distinguish it from a template.
         Some("!unsafe") => {
-            let value = untagged(node, document, notes)?;
-            return if template::is_in(&value) { Err(template::NOT_CARRIED.to_owned()) } else { Ok(value) };
+            let value = convert_untagged(node, document, notes)?;
+            return if template::has_template(&value) { Err(template::NOT_CARRIED.to_owned()) } else { Ok(value) };
         }
         None => {}
         Some(other) => return Err(format!("has the tag `{other}`, which forge does not support")),
     }
-    untagged(node, document, notes)
+    convert_untagged(node, document, notes)
 }
 
-fn untagged(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) -> Result<Value, String> {
+fn convert_untagged(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) -> Result<Value, String> {
     match &node.data {
         YamlData::Null | YamlData::Unknown(_) => Ok(Value::Null),
         YamlData::Scalar { text, quoted: true } => Ok(Value::from(text.as_str())),
         YamlData::Scalar { text, quoted: false } => {
-            let (value, note) = resolve11::plain(text);
+            let (value, note) = resolve11::resolve_plain_scalar(text);
             notes.extend(note);
             Ok(value)
         }
-        YamlData::Seq(items) => items.iter().map(|item| value(item, document, notes)).collect(),
+        YamlData::Seq(items) => items.iter().map(|item| convert_value(item, document, notes)).collect(),
         YamlData::Map(entries) => {
-            let map: Result<serde_json::Map<_, _>, String> =
-                entries.iter().map(|(key, node)| Ok((key.text.clone(), value(node, document, notes)?))).collect();
+            let map: Result<serde_json::Map<_, _>, String> = entries
+                .iter()
+                .map(|(key, node)| Ok((key.text.clone(), convert_value(node, document, notes)?)))
+                .collect();
             Ok(Value::Object(map?))
         }
     }

@@ -1,7 +1,7 @@
 //! Determines the names that the templates of a step read, once per step.
 
-use super::local::template_text;
-use crate::config::statics::texts;
+use super::local::read_template_file;
+use crate::config::statics::list_step_templates;
 use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
 use crate::config::{Project, Recipe, RecipeStep};
 use std::collections::{BTreeSet, HashMap};
@@ -16,22 +16,22 @@ pub(super) struct TemplateReads {
 }
 
 impl TemplateReads {
-    pub fn root(&self, root: TemplateRoot) -> bool {
+    pub fn has_root(&self, root: TemplateRoot) -> bool {
         self.roots.contains(&root)
     }
 
     /// Reports whether the result may differ between hosts that share an instance of the recipe.
-    pub fn host_bound(&self) -> bool {
+    pub fn is_host_bound(&self) -> bool {
         [TemplateRoot::Vars, TemplateRoot::Host, TemplateRoot::Recipes, TemplateRoot::Facts, TemplateRoot::Exports]
             .iter()
             .any(|root| self.roots.contains(root))
     }
 
-    fn everything() -> Self {
+    fn with_all_roots() -> Self {
         Self { roots: TemplateRoot::ALL.into_iter().collect(), facts: None }
     }
 
-    fn add(&mut self, root: TemplateRoot, path: &[String]) {
+    fn add_read(&mut self, root: TemplateRoot, path: &[String]) {
         self.roots.insert(root);
         if root == TemplateRoot::Facts {
             match (path.first(), &mut self.facts) {
@@ -47,11 +47,14 @@ impl TemplateReads {
 
 /// Returns the names that templates read. A template that does not compile counts as reading nothing: rendering it
 /// reports the error.
-pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t str, TemplateForm)>) -> TemplateReads {
+pub(super) fn collect_reads<'t>(
+    project: &Project,
+    texts: impl IntoIterator<Item = (&'t str, TemplateForm)>,
+) -> TemplateReads {
     let mut reads = TemplateReads { facts: Some(BTreeSet::new()), ..TemplateReads::default() };
     for (text, form) in texts {
         if let Ok(program) = project.programs.get(text, form).as_ref() {
-            program.reads().iter().for_each(|read| reads.add(read.root, &read.path));
+            program.reads().iter().for_each(|read| reads.add_read(read.root, &read.path));
         }
     }
     reads
@@ -60,21 +63,21 @@ pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t 
 impl Project {
     /// Returns the names of the facts that templates read, including template files. `None` means that any fact may be
     /// read: a template uses `facts` as a whole, or the path of a template file depends on values.
-    pub fn facts_read(&self) -> Option<BTreeSet<String>> {
+    pub fn collect_read_facts(&self) -> Option<BTreeSet<String>> {
         let mut all = TemplateReads { facts: Some(BTreeSet::new()), ..TemplateReads::default() };
         let steps = self.recipes.values().flat_map(|recipe| recipe.steps.iter().map(move |step| (recipe, step)));
         for (recipe, step) in steps {
             // A template file is compiled on first use, which may be later in the plan.
-            all.facts = joined(all.facts, look(self, recipe, step).reads.facts);
+            all.facts = join_facts(all.facts, inspect_step(self, recipe, step).reads.facts);
         }
-        for program in self.programs.compiled() {
-            program.iter().flat_map(TemplateProgram::reads).for_each(|read| all.add(read.root, &read.path));
+        for program in self.programs.compiled_programs() {
+            program.iter().flat_map(TemplateProgram::reads).for_each(|read| all.add_read(read.root, &read.path));
         }
         all.facts
     }
 }
 
-fn joined(one: Option<BTreeSet<String>>, other: Option<BTreeSet<String>>) -> Option<BTreeSet<String>> {
+fn join_facts(one: Option<BTreeSet<String>>, other: Option<BTreeSet<String>>) -> Option<BTreeSet<String>> {
     one.zip(other).map(|(one, other)| one.into_iter().chain(other).collect())
 }
 
@@ -95,17 +98,17 @@ pub(super) struct StepTemplateCache {
 }
 
 impl StepTemplateCache {
-    pub fn step(&self, project: &Project, recipe: &Recipe, step: &Arc<RecipeStep>) -> Arc<StepTemplateInfo> {
-        once(&self.steps, Arc::as_ptr(step) as usize, || look(project, recipe, step))
+    pub fn get_step_info(&self, project: &Project, recipe: &Recipe, step: &Arc<RecipeStep>) -> Arc<StepTemplateInfo> {
+        get_or_build(&self.steps, Arc::as_ptr(step) as usize, || inspect_step(project, recipe, step))
     }
 
     /// Returns the names that a rule or a verification reads.
-    pub fn reads<T>(&self, of: &T, build: impl FnOnce() -> TemplateReads) -> Arc<TemplateReads> {
-        once(&self.reads, std::ptr::from_ref(of) as usize, build)
+    pub fn get_or_build_reads<T>(&self, of: &T, build: impl FnOnce() -> TemplateReads) -> Arc<TemplateReads> {
+        get_or_build(&self.reads, std::ptr::from_ref(of) as usize, build)
     }
 }
 
-fn once<T>(map: &RwLock<HashMap<usize, Arc<T>>>, key: usize, build: impl FnOnce() -> T) -> Arc<T> {
+fn get_or_build<T>(map: &RwLock<HashMap<usize, Arc<T>>>, key: usize, build: impl FnOnce() -> T) -> Arc<T> {
     if let Some(known) = map.read().ok().and_then(|map| map.get(&key).cloned()) {
         return known;
     }
@@ -116,20 +119,20 @@ fn once<T>(map: &RwLock<HashMap<usize, Arc<T>>>, key: usize, build: impl FnOnce(
     new
 }
 
-fn look(project: &Project, recipe: &Recipe, step: &RecipeStep) -> StepTemplateInfo {
-    let texts = texts(step);
+fn inspect_step(project: &Project, recipe: &Recipe, step: &RecipeStep) -> StepTemplateInfo {
+    let texts = list_step_templates(step);
     let mut all: Vec<(&str, TemplateForm)> = texts.iter().map(|(text, form, _)| (*text, *form)).collect();
-    let file = template_text(project, recipe, step);
+    let file = read_template_file(project, recipe, step);
     let reads = match &file {
         // The path of the file depends on values, so it may read anything.
-        Some(None) => TemplateReads::everything(),
+        Some(None) => TemplateReads::with_all_roots(),
         Some(Some(text)) => {
             all.push((text, TemplateForm::Template));
-            reads(project, all)
+            collect_reads(project, all)
         }
-        None => reads(project, all),
+        None => collect_reads(project, all),
     };
     let when = step.when.iter().map(|expr| (expr.source.as_str(), TemplateForm::Expression));
-    let when = self::reads(project, when);
-    StepTemplateInfo { reads, when_per_item: when.root(TemplateRoot::Item) || when.root(TemplateRoot::Key) }
+    let when = self::collect_reads(project, when);
+    StepTemplateInfo { reads, when_per_item: when.has_root(TemplateRoot::Item) || when.has_root(TemplateRoot::Key) }
 }

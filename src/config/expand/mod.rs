@@ -22,7 +22,7 @@ use names::BindingsBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, RwLock};
 
-pub(super) use local::template_text;
+pub(super) use local::read_template_file;
 
 /// Exported values by recipe and name; `None` until the value exists.
 pub type ExportedValues = BTreeMap<String, BTreeMap<String, Option<Value>>>;
@@ -63,7 +63,7 @@ pub struct SharedExpandedStep {
 
 impl SharedExpandedStep {
     /// Returns each of `all`, in order.
-    pub fn each(all: &Arc<[ExpandedStep]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
+    pub fn iter_shared(all: &Arc<[ExpandedStep]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
         (0..all.len()).map(|at| Self { all: all.clone(), at })
     }
 }
@@ -146,23 +146,23 @@ impl<'p> StepExpander<'p> {
     }
 
     /// Returns the instances of `step` on `host`: one, or one per item of its `each`.
-    pub fn expand(
+    pub fn expand_step(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
         step: &Arc<RecipeStep>,
         known: &ExpansionInputs<'_>,
     ) -> Arc<[ExpandedStep]> {
-        let info = self.infos.step(self.names.project, &instance.recipe, step);
-        if info.reads.host_bound() {
-            return self.turns(host, instance, step, &info, known);
+        let info = self.infos.get_step_info(self.names.project, &instance.recipe, step);
+        if info.reads.is_host_bound() {
+            return self.expand_unshared(host, instance, step, &info, known);
         }
         // Equal on every host that shares the instance. The addresses stay valid: both live as long as the project.
         let key = (Arc::as_ptr(instance) as usize, Arc::as_ptr(step) as usize);
         if let Some(turns) = self.shared.read().ok().and_then(|shared| shared.get(&key).cloned()) {
             return turns;
         }
-        let turns = self.turns(host, instance, step, &info, known);
+        let turns = self.expand_unshared(host, instance, step, &info, known);
         if let Ok(mut shared) = self.shared.write() {
             shared.insert(key, turns.clone());
         }
@@ -171,10 +171,10 @@ impl<'p> StepExpander<'p> {
 
     /// Reports whether a step expands to the same result on every host that shares the instance.
     pub(super) fn is_shared(&self, instance: &RecipeInstance, step: &Arc<RecipeStep>) -> bool {
-        !self.infos.step(self.names.project, &instance.recipe, step).reads.host_bound()
+        !self.infos.get_step_info(self.names.project, &instance.recipe, step).reads.is_host_bound()
     }
 
-    fn turns(
+    fn expand_unshared(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -182,23 +182,23 @@ impl<'p> StepExpander<'p> {
         info: &StepTemplateInfo,
         known: &ExpansionInputs<'_>,
     ) -> Arc<[ExpandedStep]> {
-        let bindings = self.names.bindings(host, instance, &info.reads, known);
-        turn::expand(self.names.project, instance, step, info, &bindings).into()
+        let bindings = self.names.build_bindings(host, instance, &info.reads, known);
+        turn::expand_step(self.names.project, instance, step, info, &bindings).into()
     }
 
     /// Evaluates a rule of the instance's recipe on `host`.
-    pub fn rule(
+    pub fn evaluate_rule(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
         rule: &RecipeRule,
         known: &ExpansionInputs<'_>,
     ) -> ConditionOutcome {
-        self.judge_rule(host, instance, rule, known).0
+        self.evaluate_rule_with_diags(host, instance, rule, known).0
     }
 
     /// Evaluates a rule. Returns the errors of its expressions as well.
-    pub(super) fn judge_rule(
+    pub(super) fn evaluate_rule_with_diags(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -207,14 +207,14 @@ impl<'p> StepExpander<'p> {
     ) -> (ConditionOutcome, Vec<Diag>) {
         let exprs =
             || rule.when.iter().chain([&rule.require]).map(|expr| (expr.source.as_str(), TemplateForm::Expression));
-        let reads = self.infos.reads(rule, || info::reads(self.names.project, exprs()));
-        let bindings = self.names.bindings(host, instance, &reads, known);
-        judged::rule(self.names.project, rule, &bindings)
+        let reads = self.infos.get_or_build_reads(rule, || info::collect_reads(self.names.project, exprs()));
+        let bindings = self.names.build_bindings(host, instance, &reads, known);
+        judged::evaluate_rule(self.names.project, rule, &bindings)
     }
 
     /// Evaluates a `verify` entry. Returns a `check` rendered, for the caller to run. An entry that reads objects is
     /// evaluated by [`verify_found`](Self::verify_found).
-    pub fn verify(
+    pub fn evaluate_verify(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -224,14 +224,14 @@ impl<'p> StepExpander<'p> {
         if instance.absent {
             return ConditionOutcome::NotApplicable;
         }
-        judged::verify(self.names.project, verify, &self.of_verify(host, instance, verify, known))
+        judged::evaluate_verify(self.names.project, verify, &self.build_verify_bindings(host, instance, verify, known))
     }
 
     /// Returns the query for the objects that a `verify` entry reads, if it reads any.
     ///
     /// # Errors
     /// The result, if it does not depend on the objects: the entry does not apply, or the query could not be evaluated.
-    pub fn about(
+    pub fn resolve_verify_objects(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -242,12 +242,12 @@ impl<'p> StepExpander<'p> {
         if instance.absent {
             return Some(Err(ConditionOutcome::NotApplicable));
         }
-        let bindings = self.of_verify(host, instance, verify, known);
-        Some(judged::asked(self.names.project, &verify.when, about, &bindings))
+        let bindings = self.build_verify_bindings(host, instance, verify, known);
+        Some(judged::resolve_asked_objects(self.names.project, &verify.when, about, &bindings))
     }
 
     /// Evaluates a `verify` entry on the objects that were found.
-    pub fn verify_found(
+    pub fn evaluate_verify_with_objects(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -255,26 +255,26 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
         found: &[Value],
     ) -> ConditionOutcome {
-        let bindings = self.of_verify(host, instance, verify, known);
-        judged::found(self.names.project, verify, bindings, found)
+        let bindings = self.build_verify_bindings(host, instance, verify, known);
+        judged::evaluate_found_objects(self.names.project, verify, bindings, found)
     }
 
-    fn of_verify(
+    fn build_verify_bindings(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
         verify: &RecipeVerification,
         known: &ExpansionInputs<'_>,
     ) -> TemplateBindings {
-        let reads = self.infos.reads(verify, || {
-            let texts = statics::texts_of_verify(verify);
-            info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
+        let reads = self.infos.get_or_build_reads(verify, || {
+            let texts = statics::list_verify_templates(verify);
+            info::collect_reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
         });
-        self.names.bindings(host, instance, &reads, known)
+        self.names.build_bindings(host, instance, &reads, known)
     }
 
     /// Evaluates the `effective` part of a step in the same way.
-    pub fn effective(
+    pub fn evaluate_effective(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -285,14 +285,14 @@ impl<'p> StepExpander<'p> {
         let Some(effective) = step.effective.as_ref().filter(|_| !instance.absent) else {
             return ConditionOutcome::NotApplicable;
         };
-        let info = self.infos.step(self.names.project, &instance.recipe, step);
-        let bindings = self.names.bindings(host, instance, &info.reads, known);
-        let bindings = turn::of_key(self.names.project, step, turn, bindings);
-        judged::judge(self.names.project, &None, &effective.expect, &effective.check, &bindings)
+        let info = self.infos.get_step_info(self.names.project, &instance.recipe, step);
+        let bindings = self.names.build_bindings(host, instance, &info.reads, known);
+        let bindings = turn::bind_item_by_key(self.names.project, step, turn, bindings);
+        judged::evaluate_condition(self.names.project, &None, &effective.expect, &effective.check, &bindings)
     }
 
     /// Renders the declared fields of an instance of a step for display. Values that are not known yet are null.
-    pub(super) fn fields(
+    pub(super) fn render_fields(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -301,14 +301,16 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> Value {
         let project = self.names.project;
-        let info = self.infos.step(project, &instance.recipe, step);
-        let bindings = self.names.bindings(host, instance, &info.reads, known);
-        let bindings = turn::of_key(project, step, turn, bindings);
-        scalar::value(&TreeRenderer::new(&project.programs, &project.sources, &bindings).tree(&step.body))
+        let info = self.infos.get_step_info(project, &instance.recipe, step);
+        let bindings = self.names.build_bindings(host, instance, &info.reads, known);
+        let bindings = turn::bind_item_by_key(project, step, turn, bindings);
+        scalar::node_to_value(
+            &TreeRenderer::new(&project.programs, &project.sources, &bindings).render_tree(&step.body),
+        )
     }
 
     /// Evaluates the `value` of an export on a host; `None` if a fact that it reads is not known.
-    pub fn export_value(
+    pub fn evaluate_export(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -316,9 +318,9 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> Option<Value> {
         let project = self.names.project;
-        let reads = info::reads(project, [(value.source.as_str(), TemplateForm::Expression)]);
-        let bindings = self.names.bindings(host, instance, &reads, known);
-        match TreeRenderer::new(&project.programs, &project.sources, &bindings).value(value)? {
+        let reads = info::collect_reads(project, [(value.source.as_str(), TemplateForm::Expression)]);
+        let bindings = self.names.build_bindings(host, instance, &reads, known);
+        match TreeRenderer::new(&project.programs, &project.sources, &bindings).evaluate_value(value)? {
             EvalOutcome::Known { value, .. } => Some(value),
             EvalOutcome::Deferred(_) => None,
         }
@@ -328,15 +330,15 @@ impl<'p> StepExpander<'p> {
     ///
     /// # Errors
     /// The value that it waits for.
-    pub fn export_read(
+    pub fn render_export_command(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
         read: &str,
         known: &ExpansionInputs<'_>,
     ) -> Result<String, PendingInput> {
-        let reads = info::reads(self.names.project, [(read, TemplateForm::Template)]);
-        let bindings = self.names.bindings(host, instance, &reads, known);
-        judged::text(self.names.project, read, &bindings)
+        let reads = info::collect_reads(self.names.project, [(read, TemplateForm::Template)]);
+        let bindings = self.names.build_bindings(host, instance, &reads, known);
+        judged::render_text(self.names.project, read, &bindings)
     }
 }

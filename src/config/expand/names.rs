@@ -2,8 +2,8 @@
 
 use super::ExpansionInputs;
 use super::info::TemplateReads;
-use crate::config::instances::{host_tree, sourced_tree};
-use crate::config::template::{TemplateBindings, TemplateRoot, exports, facts, plain, tree};
+use crate::config::instances::{build_host_tree, build_sourced_tree};
+use crate::config::template::{TemplateBindings, TemplateRoot, build_exports, build_facts, build_map, build_tree};
 use crate::config::{FactSource, Host, Project, RecipeInstance};
 use crate::facts::Facts;
 use minijinja::Value;
@@ -22,7 +22,7 @@ impl<'p> BindingsBuilder<'p> {
         Self { project, params: RwLock::default(), hosts: RwLock::default() }
     }
 
-    pub fn bindings(
+    pub fn build_bindings(
         &self,
         host: &Host,
         instance: &Arc<RecipeInstance>,
@@ -30,36 +30,38 @@ impl<'p> BindingsBuilder<'p> {
         known: &ExpansionInputs<'_>,
     ) -> TemplateBindings {
         TemplateBindings {
-            params: Some(self.params(instance)),
-            vars: reads.root(TemplateRoot::Vars).then(|| sourced_tree("vars", &host.vars)),
-            recipes: reads.root(TemplateRoot::Recipes).then(|| self.recipes(host, instance)),
-            host: reads.root(TemplateRoot::Host).then(|| host_tree(host)),
-            hosts: reads.root(TemplateRoot::Hosts).then(|| self.selection(instance)),
+            params: Some(self.build_params(instance)),
+            vars: reads.has_root(TemplateRoot::Vars).then(|| build_sourced_tree("vars", &host.vars)),
+            recipes: reads.has_root(TemplateRoot::Recipes).then(|| self.build_recipes(host, instance)),
+            host: reads.has_root(TemplateRoot::Host).then(|| build_host_tree(host)),
+            hosts: reads.has_root(TemplateRoot::Hosts).then(|| self.build_selection(instance)),
             exports: reads
-                .root(TemplateRoot::Exports)
-                .then(|| exports(self.project.recipes.keys().map(String::as_str), known.exports)),
-            facts: reads.root(TemplateRoot::Facts).then(|| some_facts(known.facts, reads.facts.as_ref())),
+                .has_root(TemplateRoot::Exports)
+                .then(|| build_exports(self.project.recipes.keys().map(String::as_str), known.exports)),
+            facts: reads.has_root(TemplateRoot::Facts).then(|| select_facts(known.facts, reads.facts.as_ref())),
             ..TemplateBindings::default()
         }
     }
 
-    fn params(&self, instance: &Arc<RecipeInstance>) -> Value {
-        cached(&self.params, Arc::as_ptr(instance) as usize, || sourced_tree("params", &instance.params))
+    fn build_params(&self, instance: &Arc<RecipeInstance>) -> Value {
+        get_or_build_value(&self.params, Arc::as_ptr(instance) as usize, || {
+            build_sourced_tree("params", &instance.params)
+        })
     }
 
     /// Returns the recipes of the host. Only a recipe that is being removed itself sees other recipes that are being
     /// removed.
-    fn recipes(&self, host: &Host, of: &RecipeInstance) -> Value {
+    fn build_recipes(&self, host: &Host, of: &RecipeInstance) -> Value {
         if host.name.is_cluster() {
-            return self.all_recipes();
+            return self.build_all_recipes();
         }
         let instances = self.project.instances.get(&host.name).map(Vec::as_slice).unwrap_or_default();
         let there = instances.iter().filter(|instance| of.absent || !instance.absent);
-        plain("recipes", there.map(|instance| (instance.recipe.name.clone(), self.params(instance))))
+        build_map("recipes", there.map(|instance| (instance.recipe.name.clone(), self.build_params(instance))))
     }
 
     /// Returns every recipe that is applied to some host, with the parameters that are equal on all its hosts.
-    fn all_recipes(&self) -> Value {
+    fn build_all_recipes(&self) -> Value {
         let mut all: BTreeMap<&str, Vec<&Arc<RecipeInstance>>> = BTreeMap::new();
         for instance in self.project.instances.values().flatten().filter(|instance| !instance.absent) {
             let own = all.entry(&instance.recipe.name).or_default();
@@ -71,28 +73,28 @@ impl<'p> BindingsBuilder<'p> {
             own.iter()
                 .all(|other| other.params.get(name).map(|p| &p.value) == own[0].params.get(name).map(|p| &p.value))
         };
-        plain(
+        build_map(
             "recipes",
             all.into_iter().map(|(recipe, own)| {
                 let params = own[0].params.iter().filter(|(name, _)| same(&own, name));
                 let params = params.map(|(name, param)| (name.clone(), param.clone())).collect();
-                (recipe.to_owned(), sourced_tree("params", &params))
+                (recipe.to_owned(), build_sourced_tree("params", &params))
             }),
         )
     }
 
-    fn selection(&self, instance: &Arc<RecipeInstance>) -> Value {
-        cached(&self.hosts, Arc::as_ptr(&instance.selection) as usize, || {
+    fn build_selection(&self, instance: &Arc<RecipeInstance>) -> Value {
+        get_or_build_value(&self.hosts, Arc::as_ptr(&instance.selection) as usize, || {
             let one = |name| {
                 let host = self.project.hosts.get(name)?;
                 Some(serde_json::json!({ "name": host.name.as_str(), "address": host.connect.address }))
             };
-            tree("hosts", &instance.selection.iter().filter_map(one).collect())
+            build_tree("hosts", &instance.selection.iter().filter_map(one).collect())
         })
     }
 }
 
-fn cached(map: &RwLock<HashMap<usize, Value>>, key: usize, build: impl FnOnce() -> Value) -> Value {
+fn get_or_build_value(map: &RwLock<HashMap<usize, Value>>, key: usize, build: impl FnOnce() -> Value) -> Value {
     if let Some(value) = map.read().ok().and_then(|map| map.get(&key).cloned()) {
         return value;
     }
@@ -104,7 +106,7 @@ fn cached(map: &RwLock<HashMap<usize, Value>>, key: usize, build: impl FnOnce() 
 }
 
 /// Converts only the facts that are read to template values, because some facts are large.
-fn some_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value {
+fn select_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value {
     match (source, names) {
         (FactSource::Known(known), Some(names)) => {
             let read = known
@@ -112,8 +114,8 @@ fn some_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value
                 .iter()
                 .filter(|(name, _)| names.contains(*name))
                 .map(|(name, fact)| (name.clone(), fact.clone()));
-            facts(FactSource::Known(&Facts(read.collect())))
+            build_facts(FactSource::Known(&Facts(read.collect())))
         }
-        _ => facts(source),
+        _ => build_facts(source),
     }
 }

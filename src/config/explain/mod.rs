@@ -21,7 +21,7 @@ pub struct SharedByHosts<T> {
 }
 
 /// Groups hosts by equal explanations.
-fn folded<T: Serialize>(each: impl IntoIterator<Item = (HostName, T)>) -> Vec<SharedByHosts<T>> {
+fn group_equal_hosts<T: Serialize>(each: impl IntoIterator<Item = (HostName, T)>) -> Vec<SharedByHosts<T>> {
     let mut groups: IndexMap<String, SharedByHosts<T>> = IndexMap::new();
     for (host, what) in each {
         // These values contain only text and lists of text, so serialization cannot fail.

@@ -1,9 +1,9 @@
 //! Explains one step: its definition, its dependencies and dependents, and its rendered fields on each host.
 
 use super::value::HostExplainer;
-use super::{SharedByHosts, ValueExplanation, folded};
-use crate::config::chart::{ChartEdge, ChartEndpoint, chart};
-use crate::config::statics::texts;
+use super::{SharedByHosts, ValueExplanation, group_equal_hosts};
+use crate::config::chart::{ChartEdge, ChartEndpoint, build_chart};
+use crate::config::statics::list_step_templates;
 use crate::config::template::{TemplateRead, TemplateRoot};
 use crate::config::{
     ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, Recipe, RecipeInstance,
@@ -90,25 +90,25 @@ pub fn explain_step(
     recipe: &str,
     step: &str,
 ) -> Result<StepExplanation, Box<Diag>> {
-    let (recipe, step) = find(project, recipe, step)?;
+    let (recipe, step) = find_step(project, recipe, step)?;
     let of = |host: &HostName| {
         let own = project.instances.get(host)?;
         Some((host.clone(), own.iter().find(|instance| instance.recipe.name == recipe.name)?.clone()))
     };
     // Steps of scope `cluster` run on the cluster's API only, whichever hosts were selected.
-    let there: Vec<HostName> = project.member().into_iter().cloned().collect();
+    let there: Vec<HostName> = project.cluster_member().into_iter().cloned().collect();
     let hosts = if step.scope == StepScope::Cluster { &there[..] } else { hosts };
     let having: Vec<(HostName, Arc<RecipeInstance>)> = hosts.iter().filter_map(of).collect();
     if having.is_empty() {
         let message = format!("recipe `{}` is not applied to any of these hosts", recipe.name);
-        return Err(Box::new(Diag::error(Code::EdgeNotApplied, message).at(recipe.span)));
+        return Err(Box::new(Diag::error(Code::EdgeNotApplied, message).with_span(recipe.span)));
     }
-    let (waits_for, waited_for_by) = edges(project, recipe, step);
+    let (waits_for, waited_for_by) = collect_edges(project, recipe, step);
     Ok(StepExplanation {
         recipe: recipe.name.clone(),
         step: step.name.clone(),
         kind: step.kind,
-        place: project.sources.place(step.span),
+        place: project.sources.format_location(step.span),
         scope: step.scope,
         level: step.level,
         disruption: step.disruption,
@@ -119,37 +119,41 @@ pub fn explain_step(
         effective_seen_by: step.effective.as_ref().map(|e| if e.expect.is_some() { "expect" } else { "check" }),
         waits_for,
         waited_for_by,
-        provides: step.provides.iter().map(catalog::provision).collect(),
+        provides: step.provides.iter().map(catalog::format_provision).collect(),
         exports: step.exports.keys().cloned().collect(),
-        rendered: rendered(project, &having, step),
+        rendered: render_on_hosts(project, &having, step),
     })
 }
 
-fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recipe, &'p Arc<RecipeStep>), Box<Diag>> {
+fn find_step<'p>(
+    project: &'p Project,
+    recipe: &str,
+    step: &str,
+) -> Result<(&'p Recipe, &'p Arc<RecipeStep>), Box<Diag>> {
     let Some(found) = project.library.get(recipe) else {
         let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
-        return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
+        return Err(Box::new(diag.suggest_name(recipe, project.library.keys().map(String::as_str))));
     };
     match found.steps.iter().find(|own| own.name == step) {
         Some(step) => Ok((found, step)),
         None => {
             let diag = Diag::error(Code::UnknownEdge, format!("recipe `{recipe}` has no step `{step}`"));
-            Err(Box::new(diag.suggest(step, found.steps.iter().map(|step| step.name.as_str()))))
+            Err(Box::new(diag.suggest_name(step, found.steps.iter().map(|step| step.name.as_str()))))
         }
     }
 }
 
 /// Returns the dependencies and dependents of a step. The graph covers the whole project, because they do not depend
 /// on the selected hosts.
-fn edges(project: &Project, recipe: &Recipe, step: &RecipeStep) -> (Vec<ChartEdge>, Vec<ChartEdge>) {
+fn collect_edges(project: &Project, recipe: &Recipe, step: &RecipeStep) -> (Vec<ChartEdge>, Vec<ChartEdge>) {
     let hosts: Vec<HostName> = project.hosts.keys().cloned().collect();
-    let all = chart(project, &hosts, &StepFilter::default()).edges;
+    let all = build_chart(project, &hosts, &StepFilter::default()).edges;
     let is = |end: &ChartEndpoint| end.recipe == recipe.name && end.step.as_ref().is_none_or(|name| *name == step.name);
     let into = all.iter().filter(|edge| is(&edge.to)).cloned().collect();
     (into, all.into_iter().filter(|edge| is(&edge.from)).collect())
 }
 
-fn rendered(
+fn render_on_hosts(
     project: &Project,
     having: &[(HostName, Arc<RecipeInstance>)],
     step: &Arc<RecipeStep>,
@@ -160,16 +164,16 @@ fn rendered(
     let mut all = Vec::new();
     for (name, instance) in having {
         let Some(host) = project.hosts.get(name) else { continue };
-        let inputs = inputs(HostExplainer { project, host: name }, instance, step);
-        for turn in expander.expand(host, instance, step, &known).iter() {
-            let fields = expander.fields(host, instance, step, &turn.id, &known);
-            all.push((name.clone(), one(turn, fields, inputs.clone())));
+        let inputs = collect_inputs(HostExplainer { project, host: name }, instance, step);
+        for turn in expander.expand_step(host, instance, step, &known).iter() {
+            let fields = expander.render_fields(host, instance, step, &turn.id, &known);
+            all.push((name.clone(), describe_expanded_step(turn, fields, inputs.clone())));
         }
     }
-    folded(all)
+    group_equal_hosts(all)
 }
 
-fn one(turn: &ExpandedStep, fields: Value, inputs: Vec<StepInput>) -> RenderedStep {
+fn describe_expanded_step(turn: &ExpandedStep, fields: Value, inputs: Vec<StepInput>) -> RenderedStep {
     let key = turn.id.key.as_deref().map(str::to_owned);
     let nothing = RenderedStep { key, absent: turn.absent, title: None, fields: None, why: None, inputs };
     match &turn.state {
@@ -192,22 +196,28 @@ fn one(turn: &ExpandedStep, fields: Value, inputs: Vec<StepInput>) -> RenderedSt
 }
 
 /// Returns the values that templates of the step read, without duplicates, in source order.
-fn inputs(at: HostExplainer<'_>, instance: &RecipeInstance, step: &Arc<RecipeStep>) -> Vec<StepInput> {
-    let file = crate::config::expand::template_text(at.project, &instance.recipe, step).flatten();
+fn collect_inputs(at: HostExplainer<'_>, instance: &RecipeInstance, step: &Arc<RecipeStep>) -> Vec<StepInput> {
+    let file = crate::config::expand::read_template_file(at.project, &instance.recipe, step).flatten();
     let mut seen = BTreeSet::new();
     let mut inputs = Vec::new();
-    let mut texts: Vec<_> = texts(step).into_iter().map(|(text, form, _)| (text.to_owned(), form)).collect();
+    let mut texts: Vec<_> =
+        list_step_templates(step).into_iter().map(|(text, form, _)| (text.to_owned(), form)).collect();
     texts.extend(file.map(|text| (text.to_string(), crate::config::template::TemplateForm::Template)));
     for (text, form) in texts {
         if let Ok(program) = at.project.programs.get(&text, form).as_ref() {
-            inputs
-                .extend(program.reads().iter().filter(|read| seen.insert(name(read))).map(|r| input(at, instance, r)));
+            inputs.extend(
+                program
+                    .reads()
+                    .iter()
+                    .filter(|read| seen.insert(format_read_name(read)))
+                    .map(|r| explain_input(at, instance, r)),
+            );
         }
     }
     inputs
 }
 
-fn name(read: &TemplateRead) -> String {
+fn format_read_name(read: &TemplateRead) -> String {
     let part = |part: &String| match part.contains('-') {
         true => format!("[\"{part}\"]"),
         false => format!(".{part}"),
@@ -215,12 +225,12 @@ fn name(read: &TemplateRead) -> String {
     format!("{}{}", read.root.name(), read.path.iter().map(part).collect::<String>())
 }
 
-fn input(at: HostExplainer<'_>, instance: &RecipeInstance, read: &TemplateRead) -> StepInput {
+fn explain_input(at: HostExplainer<'_>, instance: &RecipeInstance, read: &TemplateRead) -> StepInput {
     let path: Vec<&str> = read.path.iter().map(String::as_str).collect();
     let value = match (read.root, path.as_slice()) {
-        (TemplateRoot::Params, [param, ..]) => at.of_instance(instance, param),
-        (TemplateRoot::Vars, [var, ..]) => at.var(var),
-        (TemplateRoot::Recipes, [recipe, param, ..]) => at.param(recipe, param),
+        (TemplateRoot::Params, [param, ..]) => at.explain_instance_param(instance, param),
+        (TemplateRoot::Vars, [var, ..]) => at.explain_var(var),
+        (TemplateRoot::Recipes, [recipe, param, ..]) => at.explain_param(recipe, param),
         _ => None,
     };
     let note = match read.root {
@@ -232,5 +242,5 @@ fn input(at: HostExplainer<'_>, instance: &RecipeInstance, read: &TemplateRead) 
         TemplateRoot::Item | TemplateRoot::Key => Some("an item of `each`"),
         TemplateRoot::Params | TemplateRoot::Vars | TemplateRoot::Recipes => Some("not set on this host"),
     };
-    StepInput { name: name(read), note, value }
+    StepInput { name: format_read_name(read), note, value }
 }

@@ -1,7 +1,7 @@
 //! Explains one value on one host: the origin that wins, the values that it was computed from, and the origins that it
 //! overrides.
 
-use super::{SharedByHosts, folded};
+use super::{SharedByHosts, group_equal_hosts};
 use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
 use crate::config::{Project, RecipeInstance, SourcedValue, StackInstance, scalar};
 use crate::diag::{Code, Diag, Span};
@@ -67,16 +67,16 @@ pub fn explain_value(
     hosts: &[HostName],
     name: &ValueName,
 ) -> Result<Vec<SharedByHosts<ValueExplanation>>, Box<Diag>> {
-    known(project, name)?;
-    let pages = hosts.iter().filter_map(|host| Some((host.clone(), page(project, host, name)?)));
-    let found = folded(pages);
+    check_value_exists(project, name)?;
+    let pages = hosts.iter().filter_map(|host| Some((host.clone(), explain_on_host(project, host, name)?)));
+    let found = group_equal_hosts(pages);
     match found.is_empty() {
-        true => Err(Box::new(nowhere(name))),
+        true => Err(Box::new(build_unset_diag(name))),
         false => Ok(found),
     }
 }
 
-fn known(project: &Project, name: &ValueName) -> Result<(), Box<Diag>> {
+fn check_value_exists(project: &Project, name: &ValueName) -> Result<(), Box<Diag>> {
     match name {
         ValueName::Var(name) => {
             let names: Vec<&str> =
@@ -88,28 +88,28 @@ fn known(project: &Project, name: &ValueName) -> Result<(), Box<Diag>> {
                     let mut names = names;
                     names.sort_unstable();
                     names.dedup();
-                    Err(Box::new(diag.suggest(name, names)))
+                    Err(Box::new(diag.suggest_name(name, names)))
                 }
             }
         }
         ValueName::Param { recipe, param } => {
             let Some(found) = project.library.get(recipe) else {
                 let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
-                return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
+                return Err(Box::new(diag.suggest_name(recipe, project.library.keys().map(String::as_str))));
             };
             match found.params.contains_key(param) {
                 true => Ok(()),
                 false => {
                     let message = format!("recipe `{recipe}` has no parameter `{param}`");
                     let diag = Diag::error(Code::UnknownParam, message);
-                    Err(Box::new(diag.suggest(param, found.params.keys().map(String::as_str))))
+                    Err(Box::new(diag.suggest_name(param, found.params.keys().map(String::as_str))))
                 }
             }
         }
     }
 }
 
-fn nowhere(name: &ValueName) -> Diag {
+fn build_unset_diag(name: &ValueName) -> Diag {
     match name {
         ValueName::Var(name) => {
             Diag::error(Code::UnknownName, format!("none of these hosts has the variable `{name}`"))
@@ -120,11 +120,11 @@ fn nowhere(name: &ValueName) -> Diag {
     }
 }
 
-fn page(project: &Project, host: &HostName, name: &ValueName) -> Option<ValueExplanation> {
+fn explain_on_host(project: &Project, host: &HostName, name: &ValueName) -> Option<ValueExplanation> {
     let at = HostExplainer { project, host };
     match name {
-        ValueName::Var(name) => at.var(name),
-        ValueName::Param { recipe, param } => at.param(recipe, param),
+        ValueName::Var(name) => at.explain_var(name),
+        ValueName::Param { recipe, param } => at.explain_param(recipe, param),
     }
 }
 
@@ -139,8 +139,8 @@ pub(super) struct HostExplainer<'p> {
 type StackParams<'p> = Option<&'p StackInstance>;
 
 impl<'p> HostExplainer<'p> {
-    pub fn var(self, name: &str) -> Option<ValueExplanation> {
-        let mut layers = self.vars(name);
+    pub fn explain_var(self, name: &str) -> Option<ValueExplanation> {
+        let mut layers = self.list_var_origins(name);
         let winner = match layers.is_empty() {
             true => return None,
             false => layers.remove(0),
@@ -149,28 +149,28 @@ impl<'p> HostExplainer<'p> {
     }
 
     /// Explains a parameter of a recipe, or of a stack that applies recipes to the host.
-    pub fn param(self, recipe: &str, param: &str) -> Option<ValueExplanation> {
+    pub fn explain_param(self, recipe: &str, param: &str) -> Option<ValueExplanation> {
         let own = self.project.instances.get(self.host)?;
         if let Some(instance) = own.iter().find(|instance| instance.recipe.name == recipe) {
-            return self.of_instance(instance, param);
+            return self.explain_instance_param(instance, param);
         }
-        let stack = own.iter().find_map(|instance| through(instance.through.as_ref(), recipe))?;
-        self.of_stack(stack, param)
+        let stack = own.iter().find_map(|instance| find_stack(instance.through.as_ref(), recipe))?;
+        self.explain_stack_param(stack, param)
     }
 
-    pub fn of_instance(self, instance: &'p RecipeInstance, param: &str) -> Option<ValueExplanation> {
+    pub fn explain_instance_param(self, instance: &'p RecipeInstance, param: &str) -> Option<ValueExplanation> {
         let name = format!("{}.{param}", instance.recipe.name);
         let declared = instance.recipe.params.get(param)?;
-        self.decided(name, &instance.params, declared, instance.through.as_deref())
+        self.explain_declared_param(name, &instance.params, declared, instance.through.as_deref())
     }
 
-    fn of_stack(self, stack: &'p StackInstance, param: &str) -> Option<ValueExplanation> {
+    fn explain_stack_param(self, stack: &'p StackInstance, param: &str) -> Option<ValueExplanation> {
         let name = format!("{}.{param}", stack.stack.name);
         let declared = stack.stack.params.get(param)?;
-        self.decided(name, &stack.params, declared, stack.outer.as_deref())
+        self.explain_declared_param(name, &stack.params, declared, stack.outer.as_deref())
     }
 
-    fn decided(
+    fn explain_declared_param(
         self,
         name: String,
         params: &BTreeMap<String, SourcedValue>,
@@ -182,15 +182,15 @@ impl<'p> HostExplainer<'p> {
         let mut layers: Vec<ValueOrigin> = Vec::new();
         let mut reads = Vec::new();
         if given {
-            let origin = self.origin(decided);
-            reads = origin.template.as_deref().map(|text| self.reads(text, outer)).unwrap_or_default();
+            let origin = self.build_origin(decided);
+            reads = origin.template.as_deref().map(|text| self.explain_reads(text, outer)).unwrap_or_default();
             layers.push(origin);
         }
-        layers.extend(self.vars(&declared.name));
+        layers.extend(self.list_var_origins(&declared.name));
         layers.extend(declared.default.as_ref().map(|value| ValueOrigin {
             from: "recipe default".to_owned(),
             value: value.clone(),
-            place: Some(self.project.sources.place(declared.span)),
+            place: Some(self.project.sources.format_location(declared.span)),
             template: None,
         }));
         let mut winner = layers.remove(0);
@@ -200,7 +200,7 @@ impl<'p> HostExplainer<'p> {
     }
 
     /// Returns every origin of a variable on the host, in descending precedence.
-    fn vars(self, name: &str) -> Vec<ValueOrigin> {
+    fn list_var_origins(self, name: &str) -> Vec<ValueOrigin> {
         let Some(host) = self.project.hosts.get(self.host) else { return Vec::new() };
         let Some(winner) = host.vars.get(name) else { return Vec::new() };
         let mut groups: Vec<(usize, &SourcedValue)> = host
@@ -211,35 +211,38 @@ impl<'p> HostExplainer<'p> {
             .filter(|(_, sourced)| sourced.span != winner.span)
             .collect();
         groups.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
-        std::iter::once(winner).chain(groups.into_iter().map(|(_, sourced)| sourced)).map(|s| self.origin(s)).collect()
+        std::iter::once(winner)
+            .chain(groups.into_iter().map(|(_, sourced)| sourced))
+            .map(|s| self.build_origin(s))
+            .collect()
     }
 
-    fn origin(self, sourced: &SourcedValue) -> ValueOrigin {
-        let written = sourced.span.map(|span| self.written(span)).filter(|text| scalar::is_template(text));
+    fn build_origin(self, sourced: &SourcedValue) -> ValueOrigin {
+        let written = sourced.span.map(|span| self.written_text(span)).filter(|text| scalar::is_template(text));
         ValueOrigin {
             from: sourced.from.clone(),
             value: sourced.value.clone(),
-            place: sourced.span.map(|span| self.project.sources.place(span)),
+            place: sourced.span.map(|span| self.project.sources.format_location(span)),
             template: written.map(str::to_owned),
         }
     }
 
     /// Returns the source text at a location, without surrounding quotes.
-    fn written(self, span: Span) -> &'p str {
+    fn written_text(self, span: Span) -> &'p str {
         let text = self.project.sources.text(span.file);
         let text = text.get(span.start as usize..span.end as usize).unwrap_or("").trim();
         let quoted = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         quoted.unwrap_or(text)
     }
 
-    fn reads(self, template: &str, outer: StackParams<'p>) -> Vec<ValueExplanation> {
+    fn explain_reads(self, template: &str, outer: StackParams<'p>) -> Vec<ValueExplanation> {
         let Ok(program) = TemplateProgram::compile(template, TemplateForm::Template) else { return Vec::new() };
         let mut pages: Vec<ValueExplanation> = Vec::new();
         for read in program.reads() {
             let Some(name) = read.path.first() else { continue };
             let page = match read.root {
-                TemplateRoot::Vars => self.var(name),
-                TemplateRoot::Params => outer.and_then(|stack| self.of_stack(stack, name)),
+                TemplateRoot::Vars => self.explain_var(name),
+                TemplateRoot::Params => outer.and_then(|stack| self.explain_stack_param(stack, name)),
                 _ => None,
             };
             pages.extend(page.filter(|page| !pages.contains(page)));
@@ -248,7 +251,7 @@ impl<'p> HostExplainer<'p> {
     }
 }
 
-fn through<'p>(from: Option<&'p Arc<StackInstance>>, name: &str) -> Option<&'p StackInstance> {
+fn find_stack<'p>(from: Option<&'p Arc<StackInstance>>, name: &str) -> Option<&'p StackInstance> {
     let mut at = from;
     while let Some(stack) = at {
         if stack.stack.name == name {

@@ -20,46 +20,48 @@ pub(in crate::config) struct ApplyEntry {
     pub hosts: Vec<usize>,
 }
 
-pub(super) fn read(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<RawApplyEntry> {
-    table.items("apply", &mut cx.diags).into_iter().filter_map(|node| entry(node, cx)).collect()
+pub(super) fn read_apply(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<RawApplyEntry> {
+    table.get_items("apply", &mut cx.diags).into_iter().filter_map(|node| read_apply_entry(node, cx)).collect()
 }
 
-fn entry(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawApplyEntry> {
+fn read_apply_entry(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawApplyEntry> {
     let table = YamlTable::open(node, "an entry of `apply`", &["recipe", "on", "with", "ensure"], &mut cx.diags)?;
-    let on = table.require("on", &mut cx.diags).and_then(|node| Some((on(node, cx)?, node.span)));
-    let with = table::entries(table.get("with"), "with", &mut cx.diags).to_vec();
-    let absent = ensure(&table, cx);
-    let recipe = table.require("recipe", &mut cx.diags)?;
-    let name = table::text(recipe, "recipe", &mut cx.diags)?;
+    let on = table.require_value("on", &mut cx.diags).and_then(|node| Some((read_selector(node, cx)?, node.span)));
+    let with = table::expect_entries(table.get("with"), "with", &mut cx.diags).to_vec();
+    let absent = read_absent(&table, cx);
+    let recipe = table.require_value("recipe", &mut cx.diags)?;
+    let name = table::expect_text(recipe, "recipe", &mut cx.diags)?;
     Some(RawApplyEntry { recipe: (name, recipe.span), on, with, absent })
 }
 
 /// Parses a selector, or a list of selectors joined by `,`.
-fn on(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+fn read_selector(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     match &node.data {
         crate::config::YamlData::Seq(items) => {
-            let texts: Vec<String> = items.iter().filter_map(|item| table::text(item, "on", &mut cx.diags)).collect();
+            let texts: Vec<String> =
+                items.iter().filter_map(|item| table::expect_text(item, "on", &mut cx.diags)).collect();
             Some(texts.join(","))
         }
-        _ => table::text(node, "on", &mut cx.diags),
+        _ => table::expect_text(node, "on", &mut cx.diags),
     }
 }
 
-fn ensure(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
+fn read_absent(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
     let Some(node) = table.get("ensure") else { return false };
-    match table::text(node, "ensure", &mut cx.diags).as_deref() {
+    match table::expect_text(node, "ensure", &mut cx.diags).as_deref() {
         Some("absent") => true,
         Some("present") | None => false,
         Some(other) => {
-            let diag = Diag::error(Code::BadValue, format!("invalid value `{other}` for `ensure`")).at(node.span);
-            cx.push(diag.suggest(other, ["present", "absent"]));
+            let diag =
+                Diag::error(Code::BadValue, format!("invalid value `{other}` for `ensure`")).with_span(node.span);
+            cx.push_diag(diag.suggest_name(other, ["present", "absent"]));
             false
         }
     }
 }
 
 /// Selects the hosts of every entry. Drops entries with an invalid selector and reports them.
-pub(super) fn select(
+pub(super) fn select_entry_hosts(
     entries: Vec<RawApplyEntry>,
     universe: &SelectorUniverse<'_>,
     cx: &mut LoadContext<'_>,
@@ -69,7 +71,7 @@ pub(super) fn select(
         let Some((text, span)) = &raw.on else { continue };
         match universe.select(text, Some(*span)) {
             Ok(hosts) => found.push(ApplyEntry { raw, hosts }),
-            Err(diag) => cx.push(*diag),
+            Err(diag) => cx.push_diag(*diag),
         }
     }
     found

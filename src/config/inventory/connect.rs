@@ -49,12 +49,12 @@ pub(in crate::config) enum ConnectSetting {
 pub(in crate::config) type SpannedConnectSettings = IndexMap<&'static str, (ConnectSetting, Span)>;
 
 /// Returns a connection with default settings.
-pub(super) fn defaults(address: String) -> ConnectSettings {
+pub(super) fn default_connect(address: String) -> ConnectSettings {
     ConnectSettings { address, ..ConnectSettings::default() }
 }
 
 /// Applies `setting` to `connect`.
-pub(super) fn set(connect: &mut ConnectSettings, setting: &ConnectSetting) {
+pub(super) fn apply_setting(connect: &mut ConnectSettings, setting: &ConnectSetting) {
     match setting.clone() {
         ConnectSetting::User(user) => connect.user = Some(user),
         ConnectSetting::Identity(path) => connect.identity = Some(path),
@@ -71,67 +71,76 @@ pub(super) fn set(connect: &mut ConnectSettings, setting: &ConnectSetting) {
     }
 }
 
-pub(super) fn read_optional(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<SpannedConnectSettings> {
-    Rc::new(node.map(|node| read(node, cx)).unwrap_or_default())
+pub(super) fn read_optional_connect(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<SpannedConnectSettings> {
+    Rc::new(node.map(|node| read_connect(node, cx)).unwrap_or_default())
 }
 
-fn read(node: &YamlNode, cx: &mut LoadContext<'_>) -> SpannedConnectSettings {
+fn read_connect(node: &YamlNode, cx: &mut LoadContext<'_>) -> SpannedConnectSettings {
     let mut settings = SpannedConnectSettings::new();
     let Some(table) = YamlTable::open(node, "`connect`", &KEYS, &mut cx.diags) else {
         return settings;
     };
-    if let Some(key) = table.key("address") {
-        cx.push(Diag::error(Code::UnknownKey, "`address` belongs to the host, not to `connect`").at(key.span));
+    if let Some(key) = table.find_key("address") {
+        cx.push_diag(
+            Diag::error(Code::UnknownKey, "`address` belongs to the host, not to `connect`").with_span(key.span),
+        );
     }
     for key in KEYS {
         let Some(node) = table.get(key) else { continue };
-        if let Some((name, setting)) = setting(key, node, cx) {
+        if let Some((name, setting)) = read_setting(key, node, cx) {
             let before = settings.insert(name, (setting, node.span));
             if let Some((_, first)) = before {
-                let diag = Diag::error(Code::Exclusive, "`transport` and `command` exclude each other").at(node.span);
-                cx.push(diag.also(first, "the other key is here"));
+                let diag =
+                    Diag::error(Code::Exclusive, "`transport` and `command` exclude each other").with_span(node.span);
+                cx.push_diag(diag.with_other_span(first, "the other key is here"));
             }
         }
     }
     settings
 }
 
-fn setting(key: &'static str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(&'static str, ConnectSetting)> {
+fn read_setting(
+    key: &'static str,
+    node: &YamlNode,
+    cx: &mut LoadContext<'_>,
+) -> Option<(&'static str, ConnectSetting)> {
     let setting = match key {
-        "user" => ConnectSetting::User(user(node, cx)?),
-        "identity" => ConnectSetting::Identity(path(node, key, cx)?),
-        "known_hosts" => ConnectSetting::KnownHosts(path(node, key, cx)?),
-        "config" => ConnectSetting::Config(ssh_config(node, cx)?),
-        "port" => ConnectSetting::Port(table::int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
-        "jump" => ConnectSetting::Jump(jump(node, cx)?),
-        "host_key" => ConnectSetting::HostKey(host_key(node, cx)?),
-        "sudo" => ConnectSetting::Sudo(sudo(node, cx)?),
-        "transport" => ConnectSetting::Transport(transport(node, cx)?),
-        "command" => return Some(("transport", ConnectSetting::Transport(command(node, cx)?))),
-        "hardware" => ConnectSetting::Hardware(hardware(node, cx)?),
-        "timeout" => ConnectSetting::Timeout(table::limit(node, key, &mut cx.diags)?),
-        "keep" => ConnectSetting::Keep(table::duration(node, key, &mut cx.diags)?),
+        "user" => ConnectSetting::User(read_user(node, cx)?),
+        "identity" => ConnectSetting::Identity(read_path(node, key, cx)?),
+        "known_hosts" => ConnectSetting::KnownHosts(read_path(node, key, cx)?),
+        "config" => ConnectSetting::Config(read_ssh_config(node, cx)?),
+        "port" => ConnectSetting::Port(table::expect_int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
+        "jump" => ConnectSetting::Jump(read_jump_hosts(node, cx)?),
+        "host_key" => ConnectSetting::HostKey(read_host_key_policy(node, cx)?),
+        "sudo" => ConnectSetting::Sudo(read_sudo(node, cx)?),
+        "transport" => ConnectSetting::Transport(read_transport(node, cx)?),
+        "command" => return Some(("transport", ConnectSetting::Transport(read_command(node, cx)?))),
+        "hardware" => ConnectSetting::Hardware(read_hardware(node, cx)?),
+        "timeout" => ConnectSetting::Timeout(table::expect_limit(node, key, &mut cx.diags)?),
+        "keep" => ConnectSetting::Keep(table::expect_duration(node, key, &mut cx.diags)?),
         _ => return None,
     };
     Some((key, setting))
 }
 
-fn user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let user = table::text(node, "user", &mut cx.diags)?;
+fn read_user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+    let user = table::expect_text(node, "user", &mut cx.diags)?;
     match crate::config::scalar::is_name(&user) {
         true => Some(user),
         false => {
-            cx.push(Diag::error(Code::BadConnect, format!("`{user}` is not a valid user name")).at(node.span));
+            cx.push_diag(
+                Diag::error(Code::BadConnect, format!("`{user}` is not a valid user name")).with_span(node.span),
+            );
             None
         }
     }
 }
 
 /// Parses a path on the controller: absolute, under `~`, or relative to the inventory's folder.
-fn path(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let text = table::text(node, key, &mut cx.diags)?;
+fn read_path(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
+    let text = table::expect_text(node, key, &mut cx.diags)?;
     if text.is_empty() || text.chars().any(char::is_control) || text.starts_with('-') {
-        cx.push(Diag::error(Code::BadConnect, format!("`{key}` is not a valid path")).at(node.span));
+        cx.push_diag(Diag::error(Code::BadConnect, format!("`{key}` is not a valid path")).with_span(node.span));
         return None;
     }
     Some(if text.starts_with('~') { Utf8PathBuf::from(text) } else { cx.root.join(text) })
@@ -139,26 +148,31 @@ fn path(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<Utf8Path
 
 /// Parses the path of an ssh configuration. It can run programs (`ProxyCommand`, `Match exec`): a file in the
 /// inventory's folder requires trust, the user's own does not.
-fn ssh_config(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let path = path(node, "config", cx)?;
+fn read_ssh_config(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
+    let path = read_path(node, "config", cx)?;
     let comes_along = !path.starts_with("~")
         && path.canonicalize_utf8().map_or(path.starts_with(&cx.root), |path| path.starts_with(&cx.root));
     if comes_along && !cx.options.trust {
-        cx.push(needs_trust("an ssh configuration of the inventory can run programs on this machine", node.span));
+        cx.push_diag(build_trust_diag(
+            "an ssh configuration of the inventory can run programs on this machine",
+            node.span,
+        ));
     }
     Some(path)
 }
 
-fn needs_trust(message: &str, span: Span) -> Diag {
+fn build_trust_diag(message: &str, span: Span) -> Diag {
     Diag::error(Code::NeedsTrust, message)
-        .at(span)
+        .with_span(span)
         .hint("pass `--trust` if you trust this inventory as you trust a script")
 }
 
-fn jump(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
+fn read_jump_hosts(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
     let hops: Vec<String> = match &node.data {
-        YamlData::Seq(items) => items.iter().filter_map(|item| table::text(item, "jump", &mut cx.diags)).collect(),
-        _ => table::text(node, "jump", &mut cx.diags)?.split(',').map(|hop| hop.trim().to_owned()).collect(),
+        YamlData::Seq(items) => {
+            items.iter().filter_map(|item| table::expect_text(item, "jump", &mut cx.diags)).collect()
+        }
+        _ => table::expect_text(node, "jump", &mut cx.diags)?.split(',').map(|hop| hop.trim().to_owned()).collect(),
     };
     let usable = |hop: &String| match hop.split_once('@') {
         Some((user, host)) => crate::config::scalar::is_name(user) && is_address(host),
@@ -166,9 +180,9 @@ fn jump(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
     };
     match hops.iter().find(|hop| !usable(hop)) {
         Some(bad) => {
-            cx.push(
+            cx.push_diag(
                 Diag::error(Code::BadConnect, format!("`{bad}` is not a valid jump host"))
-                    .at(node.span)
+                    .with_span(node.span)
                     .hint("write it like `user@host:22`"),
             );
             None
@@ -177,65 +191,69 @@ fn jump(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
     }
 }
 
-fn host_key(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HostKeyPolicy> {
-    let text = table::text(node, "host_key", &mut cx.diags)?;
+fn read_host_key_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HostKeyPolicy> {
+    let text = table::expect_text(node, "host_key", &mut cx.diags)?;
     match text.as_str() {
         "strict" => Some(HostKeyPolicy::Strict),
         "accept_new" => Some(HostKeyPolicy::AcceptNew),
         _ => {
-            cx.push(one_of(&text, "host_key", &["strict", "accept_new"], node.span));
+            cx.push_diag(build_choice_diag(&text, "host_key", &["strict", "accept_new"], node.span));
             None
         }
     }
 }
 
-fn one_of(text: &str, key: &str, known: &[&str], span: Span) -> Diag {
-    let diag = Diag::error(Code::BadValue, format!("invalid value `{text}` for `{key}`")).at(span);
-    diag.suggest(text, known.iter().copied())
+fn build_choice_diag(text: &str, key: &str, known: &[&str], span: Span) -> Diag {
+    let diag = Diag::error(Code::BadValue, format!("invalid value `{text}` for `{key}`")).with_span(span);
+    diag.suggest_name(text, known.iter().copied())
 }
 
-fn sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
+fn read_sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
     if !matches!(node.data, YamlData::Map(_)) {
-        let on = table::boolean(node, "sudo", &mut cx.diags)?;
+        let on = table::expect_bool(node, "sudo", &mut cx.diags)?;
         return Some(if on { SudoMode::NoPassword } else { SudoMode::None });
     }
     let table = YamlTable::open(node, "`sudo`", &["password"], &mut cx.diags)?;
-    let password = table.require("password", &mut cx.diags)?;
-    cx.secret(password, "the sudo password").map(SudoMode::Password)
+    let password = table.require_value("password", &mut cx.diags)?;
+    cx.read_secret(password, "the sudo password").map(SudoMode::Password)
 }
 
-fn transport(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
-    let text = table::text(node, "transport", &mut cx.diags)?;
+fn read_transport(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
+    let text = table::expect_text(node, "transport", &mut cx.diags)?;
     match text.as_str() {
         "ssh" => Some(TransportKind::Ssh),
         "local" => Some(TransportKind::Local),
         "sandbox" => Some(TransportKind::Sandbox),
         _ => {
-            cx.push(one_of(&text, "transport", &["ssh", "local", "sandbox"], node.span));
+            cx.push_diag(build_choice_diag(&text, "transport", &["ssh", "local", "sandbox"], node.span));
             None
         }
     }
 }
 
 /// Parses the board whose cards a sandbox simulates.
-fn hardware(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HardwareBoard> {
-    let name = table::text(node, "hardware", &mut cx.diags)?;
+fn read_hardware(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HardwareBoard> {
+    let name = table::expect_text(node, "hardware", &mut cx.diags)?;
     let board = BOARDS.into_iter().find(|board| board.name == name);
     if board.is_none() {
-        cx.push(one_of(&name, "hardware", &BOARDS.map(|board| board.name), node.span));
+        cx.push_diag(build_choice_diag(&name, "hardware", &BOARDS.map(|board| board.name), node.span));
     }
     board
 }
 
-fn command(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
-    let items = table::items(node, "command", &mut cx.diags);
-    let words: Vec<String> = items.into_iter().filter_map(|item| table::text(item, "command", &mut cx.diags)).collect();
+fn read_command(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
+    let items = table::expect_items(node, "command", &mut cx.diags);
+    let words: Vec<String> =
+        items.into_iter().filter_map(|item| table::expect_text(item, "command", &mut cx.diags)).collect();
     if words.is_empty() {
-        cx.push(Diag::error(Code::BadConnect, "`command` needs a program").at(node.span));
+        cx.push_diag(Diag::error(Code::BadConnect, "`command` needs a program").with_span(node.span));
         return None;
     }
     if !cx.options.trust {
-        cx.push(needs_trust(&format!("the transport `{}` runs a program on this machine", words[0]), node.span));
+        cx.push_diag(build_trust_diag(
+            &format!("the transport `{}` runs a program on this machine", words[0]),
+            node.span,
+        ));
     }
     Some(TransportKind::Command(words))
 }

@@ -15,93 +15,96 @@ pub(in crate::config) const KEYS: [&str; 6] = ["ignore", "keep", "unconfined", "
 /// Keys of an entry of `ignore`.
 pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
 
-pub(super) fn read(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<DriftPolicy> {
+pub(super) fn read_drift_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<DriftPolicy> {
     let table = YamlTable::open(node, "`drift`", &KEYS, &mut cx.diags)?;
-    let items = table.items("ignore", &mut cx.diags);
-    let recipients = table.items("notify", &mut cx.diags);
+    let items = table.get_items("ignore", &mut cx.diags);
+    let recipients = table.get_items("notify", &mut cx.diags);
     Some(DriftPolicy {
-        notify: notify::read(recipients, cx),
-        ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
+        notify: notify::read_recipients(recipients, cx),
+        ignore: items.into_iter().filter_map(|node| read_ignore_rule(node, cx)).collect(),
         // At most ten years, which fits in a `u32`.
-        keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
-        first_seen_on_host: table.get("first_seen").is_some_and(|node| on_host(node, cx)),
-        outliers: table.get("outliers").and_then(|node| mode(node, cx)),
-        unconfined: table.bool("unconfined", &mut cx.diags).unwrap_or(false),
+        keep_days: table.get_int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
+        first_seen_on_host: table.get("first_seen").is_some_and(|node| read_first_seen_on_host(node, cx)),
+        outliers: table.get("outliers").and_then(|node| read_outlier_mode(node, cx)),
+        unconfined: table.get_bool("unconfined", &mut cx.diags).unwrap_or(false),
     })
 }
 
-fn on_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> bool {
-    let text = table::text(node, "first_seen", &mut cx.diags);
+fn read_first_seen_on_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> bool {
+    let text = table::expect_text(node, "first_seen", &mut cx.diags);
     if let Some(text) = text.as_ref().filter(|text| !matches!(text.as_str(), "host" | "controller")) {
-        let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten(text));
+        let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten_text(text));
         let hint =
             "with `host`, drift writes a file on each host that records when its current findings were first seen";
-        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
     }
     text.as_deref() == Some("host")
 }
 
-fn mode(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<OutlierMode> {
-    let text = table::text(node, "outliers", &mut cx.diags)?;
+fn read_outlier_mode(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<OutlierMode> {
+    let text = table::expect_text(node, "outliers", &mut cx.diags)?;
     let mode = text.parse().ok();
     if mode.is_none() {
-        let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten(&text));
+        let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten_text(&text));
         let hint = "`show` reports outliers among hosts of the same kind; `count` also exits 2 if there are any";
-        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
     }
     mode
 }
 
-fn ignore(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<DriftIgnoreRule> {
+fn read_ignore_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<DriftIgnoreRule> {
     let table = YamlTable::open(node, "an entry of `ignore`", &IGNORE_KEYS, &mut cx.diags)?;
-    let what = what(&table, cx);
-    let why = table.require("why", &mut cx.diags).and_then(|node| reason(node, cx));
-    let until = table.require("until", &mut cx.diags).and_then(|node| date(node, cx));
+    let what = read_ignore_target(&table, cx);
+    let why = table.require_value("why", &mut cx.diags).and_then(|node| read_reason(node, cx));
+    let until = table.require_value("until", &mut cx.diags).and_then(|node| read_expiry_date(node, cx));
     let ((what, text), why, until) = (what?, why?, until?);
     let pattern = NamePattern::new(&text);
     Some(DriftIgnoreRule { what, text, why, until, span: node.span, pattern })
 }
 
-fn what(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(DriftIgnoreKind, String)> {
-    let (path, step) = (table.text("path", &mut cx.diags), table.text("step", &mut cx.diags));
+fn read_ignore_target(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(DriftIgnoreKind, String)> {
+    let (path, step) = (table.get_text("path", &mut cx.diags), table.get_text("step", &mut cx.diags));
     match (path, step) {
         (Some(path), None) if path.starts_with('/') => Some((DriftIgnoreKind::Path, path)),
         (Some(path), None) => {
-            let found = scalar::shorten(&path);
+            let found = scalar::shorten_text(&path);
             let diag = Diag::error(Code::BadValue, format!("`path` must begin with `/`, found `{found}`"));
-            cx.push(diag.at(table.span));
+            cx.push_diag(diag.with_span(table.span));
             None
         }
         (None, Some(step)) => Some((DriftIgnoreKind::Step, step)),
         (Some(_), Some(_)) => {
             let diag = Diag::error(Code::Exclusive, "an entry of `ignore` has either `path` or `step`, not both");
-            cx.push(diag.at(table.span).hint("write two entries"));
+            cx.push_diag(diag.with_span(table.span).hint("write two entries"));
             None
         }
         (None, None) => {
             let diag = Diag::error(Code::MissingKey, "an entry of `ignore` needs `path` or `step`");
-            cx.push(diag.at(table.span));
+            cx.push_diag(diag.with_span(table.span));
             None
         }
     }
 }
 
-fn reason(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let text = table::text(node, "why", &mut cx.diags)?;
+fn read_reason(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+    let text = table::expect_text(node, "why", &mut cx.diags)?;
     if text.trim().is_empty() {
-        let diag = Diag::error(Code::BadValue, "`why` is empty").at(node.span);
-        cx.push(diag.hint("state why drift ignores this: the report shows the reason"));
+        let diag = Diag::error(Code::BadValue, "`why` is empty").with_span(node.span);
+        cx.push_diag(diag.hint("state why drift ignores this: the report shows the reason"));
         return None;
     }
     Some(text)
 }
 
-fn date(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Date> {
-    let text = table::text(node, "until", &mut cx.diags)?;
+fn read_expiry_date(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Date> {
+    let text = table::expect_text(node, "until", &mut cx.diags)?;
     let date = text.parse::<Date>().ok();
     if date.is_none() {
-        let diag = Diag::error(Code::BadValue, format!("`until` must be a date, found `{}`", scalar::shorten(&text)));
-        cx.push(diag.at(node.span).hint("write it like `2027-01-31`: the last day on which the entry applies"));
+        let diag =
+            Diag::error(Code::BadValue, format!("`until` must be a date, found `{}`", scalar::shorten_text(&text)));
+        cx.push_diag(
+            diag.with_span(node.span).hint("write it like `2027-01-31`: the last day on which the entry applies"),
+        );
     }
     date
 }

@@ -2,7 +2,7 @@
 
 use super::connect::{self, SpannedConnectSettings};
 use super::selector::SelectorUniverse;
-use super::{RawVars, is_label, vars};
+use super::{RawVars, is_label, read_vars};
 use crate::config::cx::LoadContext;
 use crate::config::table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
@@ -22,15 +22,15 @@ pub(in crate::config) struct RawGroup {
     pub connect: Rc<SpannedConnectSettings>,
 }
 
-pub(super) fn read(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawGroup> {
-    let entries = table::entries(node, "groups", &mut cx.diags);
-    entries.iter().filter_map(|(key, node)| Some((key.text.clone(), group(key, node, cx)?))).collect()
+pub(super) fn read_groups(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawGroup> {
+    let entries = table::expect_entries(node, "groups", &mut cx.diags);
+    entries.iter().filter_map(|(key, node)| Some((key.text.clone(), read_group(key, node, cx)?))).collect()
 }
 
-fn group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawGroup> {
+fn read_group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawGroup> {
     if !is_label(&key.text) {
-        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid group name", key.text)).at(key.span);
-        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid group name", key.text)).with_span(key.span);
+        cx.push_diag(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
     let empty = YamlNode { span: key.span, data: YamlData::Map(Vec::new()) };
@@ -39,16 +39,16 @@ fn group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Raw
     let table = YamlTable::open(node, "a group", known, &mut cx.diags)?;
     Some(RawGroup {
         span: key.span,
-        hosts: texts(&table, "hosts", cx),
-        groups: texts(&table, "groups", cx),
-        vars: vars(table.get("vars"), cx),
-        connect: connect::read_optional(table.get("connect"), cx),
+        hosts: read_names(&table, "hosts", cx),
+        groups: read_names(&table, "groups", cx),
+        vars: read_vars(table.get("vars"), cx),
+        connect: connect::read_optional_connect(table.get("connect"), cx),
     })
 }
 
-fn texts(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
-    let items = table.items(key, &mut cx.diags);
-    items.into_iter().filter_map(|node| Some((table::text(node, key, &mut cx.diags)?, node.span))).collect()
+fn read_names(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
+    let items = table.get_items(key, &mut cx.diags);
+    items.into_iter().filter_map(|node| Some((table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
 /// Groups with their members and ancestors.
@@ -66,12 +66,12 @@ const MAX_LEVELS: usize = 100;
 const MAX_PAIRS: usize = 2_000_000;
 
 /// Resolves members and nesting. Reports unknown names, cycles and groups that exceed a limit.
-pub(super) fn tree(
+pub(super) fn build_group_tree(
     groups: &IndexMap<String, RawGroup>,
     hosts: &SelectorUniverse<'_>,
     cx: &mut LoadContext<'_>,
 ) -> GroupTree {
-    let mut inner: Vec<Vec<usize>> = groups.values().map(|group| children(group, groups, cx)).collect();
+    let mut inner: Vec<Vec<usize>> = groups.values().map(|group| resolve_children(group, groups, cx)).collect();
     let mut pairs = 0;
     if !report_cycles(groups, &inner, cx) {
         report_depth(groups, &mut inner, cx);
@@ -80,9 +80,9 @@ pub(super) fn tree(
         .map(|at| {
             let reach = match pairs > MAX_PAIRS {
                 true => BTreeSet::from([at]),
-                false => reachable(at, &inner),
+                false => collect_reachable(at, &inner),
             };
-            within(&mut pairs, reach.len(), &groups[at], cx);
+            count_pairs(&mut pairs, reach.len(), &groups[at], cx);
             reach
         })
         .collect();
@@ -91,8 +91,8 @@ pub(super) fn tree(
         .map(|(name, group)| match pairs > MAX_PAIRS {
             true => Vec::new(),
             false => {
-                let own = own_hosts(name, group, groups, hosts, cx);
-                within(&mut pairs, own.len(), group, cx);
+                let own = select_own_hosts(name, group, groups, hosts, cx);
+                count_pairs(&mut pairs, own.len(), group, cx);
                 own
             }
         })
@@ -104,7 +104,7 @@ pub(super) fn tree(
             let inside = reach.iter().map(|at| own[*at].len()).sum();
             match pairs > MAX_PAIRS {
                 true => return Vec::new(),
-                false => within(&mut pairs, inside, &groups[at], cx),
+                false => count_pairs(&mut pairs, inside, &groups[at], cx),
             }
             reach.iter().flat_map(|at| own[*at].iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
         })
@@ -123,21 +123,21 @@ pub(super) fn tree(
     GroupTree { members, outer }
 }
 
-fn children(group: &RawGroup, groups: &IndexMap<String, RawGroup>, cx: &mut LoadContext<'_>) -> Vec<usize> {
+fn resolve_children(group: &RawGroup, groups: &IndexMap<String, RawGroup>, cx: &mut LoadContext<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     for (name, span) in &group.groups {
         match groups.get_index_of(name.as_str()) {
             Some(at) => found.push(at),
             None => {
-                let diag = Diag::error(Code::BadSelector, format!("group `{name}` not found")).at(*span);
-                cx.push(diag.suggest(name, groups.keys().map(String::as_str)));
+                let diag = Diag::error(Code::BadSelector, format!("group `{name}` not found")).with_span(*span);
+                cx.push_diag(diag.suggest_name(name, groups.keys().map(String::as_str)));
             }
         }
     }
     found
 }
 
-fn reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
+fn collect_reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let mut open = vec![from];
     while let Some(at) = open.pop() {
@@ -149,12 +149,12 @@ fn reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
 }
 
 /// Adds to the count of pairs, and reports the group that exceeds the limit.
-fn within(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut LoadContext<'_>) {
+fn count_pairs(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut LoadContext<'_>) {
     let before = *pairs;
     *pairs += more;
     if before <= MAX_PAIRS && *pairs > MAX_PAIRS {
         let message = format!("groups contain more than {MAX_PAIRS} groups and hosts, counted once per group");
-        cx.push(Diag::error(Code::BadValue, message).at(group.span).hint("split the inventory"));
+        cx.push_diag(Diag::error(Code::BadValue, message).with_span(group.span).hint("split the inventory"));
     }
 }
 
@@ -175,44 +175,48 @@ fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], c
     }
     if let Some(first) = deep.iter().copied().min_by_key(|at| (level[*at], *at)) {
         let message = format!("groups are nested more than {MAX_LEVELS} levels deep");
-        cx.push(Diag::error(Code::BadValue, message).at(groups[first].span).hint("list the innermost groups directly"));
+        cx.push_diag(
+            Diag::error(Code::BadValue, message)
+                .with_span(groups[first].span)
+                .hint("list the innermost groups directly"),
+        );
     }
     deep.into_iter().for_each(|at| inner[at].clear());
 }
 
 /// Reports groups that contain each other. Returns whether there are any.
 fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut LoadContext<'_>) -> bool {
-    let cycles = cycles(inner);
+    let cycles = find_cycles(inner);
     for cycle in &cycles {
         let name = |at: &usize| groups.get_index(*at).map_or("", |(name, _)| name.as_str());
         let names: Vec<String> = cycle.iter().map(|at| format!("`{}`", name(at))).collect();
         let mut diag = Diag::error(Code::GroupCycle, format!("groups contain each other: {}", names.join(", ")));
         for (at, group) in cycle.iter().map(|at| (at, &groups[*at])) {
             diag = match diag.span {
-                None => diag.at(group.span),
-                Some(_) => diag.also(group.span, format!("`{}` is part of the cycle", name(at))),
+                None => diag.with_span(group.span),
+                Some(_) => diag.with_other_span(group.span, format!("`{}` is part of the cycle", name(at))),
             };
         }
-        cx.push(diag);
+        cx.push_diag(diag);
     }
     !cycles.is_empty()
 }
 
 /// Returns the groups of each cycle, in order: strongly connected components by two graph traversals (Kosaraju), in
 /// linear time and without recursion.
-fn cycles(inner: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
+fn find_cycles(inner: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     let mut outer = vec![Vec::new(); inner.len()];
     for (at, children) in inner.iter().enumerate() {
         children.iter().for_each(|child| outer[*child].push(at));
     }
     let mut left = Vec::new();
     let mut seen = vec![false; inner.len()];
-    (0..inner.len()).for_each(|at| leave(at, inner, &mut seen, &mut left));
+    (0..inner.len()).for_each(|at| visit_postorder(at, inner, &mut seen, &mut left));
     let mut seen = vec![false; inner.len()];
     let mut found: Vec<BTreeSet<usize>> = Vec::new();
     for at in left.into_iter().rev() {
         let mut component = Vec::new();
-        leave(at, &outer, &mut seen, &mut component);
+        visit_postorder(at, &outer, &mut seen, &mut component);
         let itself = component.iter().any(|at| inner[*at].contains(at));
         if component.len() > 1 || itself {
             found.push(component.into_iter().collect());
@@ -223,7 +227,7 @@ fn cycles(inner: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Appends every unseen group that is reachable from `at`, in postorder.
-fn leave(at: usize, next: &[Vec<usize>], seen: &mut [bool], left: &mut Vec<usize>) {
+fn visit_postorder(at: usize, next: &[Vec<usize>], seen: &mut [bool], left: &mut Vec<usize>) {
     if std::mem::replace(&mut seen[at], true) {
         return;
     }
@@ -242,7 +246,7 @@ fn leave(at: usize, next: &[Vec<usize>], seen: &mut [bool], left: &mut Vec<usize
     }
 }
 
-fn own_hosts(
+fn select_own_hosts(
     name: &str,
     group: &RawGroup,
     groups: &IndexMap<String, RawGroup>,
@@ -257,10 +261,10 @@ fn own_hosts(
         match hosts.select(text, Some(*span)) {
             Ok(members) => found.extend(members),
             Err(_) if groups.contains_key(text.as_str()) => {
-                let diag = Diag::error(Code::BadSelector, format!("`{text}` is a group, not a host")).at(*span);
-                cx.push(diag.hint(format!("write `groups: [{text}]` inside `{name}`")));
+                let diag = Diag::error(Code::BadSelector, format!("`{text}` is a group, not a host")).with_span(*span);
+                cx.push_diag(diag.hint(format!("write `groups: [{text}]` inside `{name}`")));
             }
-            Err(diag) => cx.push(*diag),
+            Err(diag) => cx.push_diag(*diag),
         }
     }
     found

@@ -2,7 +2,7 @@
 
 use super::connect::{self, SpannedConnectSettings};
 use super::range::RangePattern;
-use super::{RawVars, vars};
+use super::{RawVars, read_vars};
 use crate::config::cx::LoadContext;
 use crate::config::table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
@@ -21,50 +21,52 @@ pub(in crate::config) struct RawHost {
     pub connect: Rc<SpannedConnectSettings>,
 }
 
-pub(super) fn read(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawHost> {
+pub(super) fn read_hosts(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawHost> {
     let mut hosts = IndexMap::new();
     let Some(node) = node else { return hosts };
     match &node.data {
         // Parsing stops at the host limit: one pattern may expand to thousands of hosts.
         YamlData::Map(entries) => _ = entries.iter().all(|(key, node)| add_entry(key, node, &mut hosts, cx)),
         YamlData::Seq(items) => _ = items.iter().all(|item| add_name(item, &mut hosts, cx)),
-        _ => cx.push(table::wrong_type(node, "`hosts`", "a map or a list of names")),
+        _ => cx.push_diag(table::build_wrong_type_diag(node, "`hosts`", "a map or a list of names")),
     }
     hosts
 }
 
 /// Adds one item of a plain list of names.
 fn add_name(item: &YamlNode, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> bool {
-    let Some(text) = table::text(item, "hosts", &mut cx.diags) else { return true };
+    let Some(text) = table::expect_text(item, "hosts", &mut cx.diags) else { return true };
     let nothing = YamlNode { span: item.span, data: YamlData::Null };
     add_entry(&YamlKey { text, span: item.span }, &nothing, hosts, cx)
 }
 
 /// Adds the hosts of one entry. Returns false if the host limit is exceeded.
 fn add_entry(key: &YamlKey, node: &YamlNode, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> bool {
-    let Some(names) = names(key, cx) else { return true };
+    let Some(names) = expand_names(key, cx) else { return true };
     if hosts.len() + names.len() > MAX_HOSTS {
         let message = format!("the inventory has more than {MAX_HOSTS} hosts");
-        cx.push(Diag::error(Code::BadRange, message).at(key.span).hint("split it into several inventories"));
+        cx.push_diag(
+            Diag::error(Code::BadRange, message).with_span(key.span).hint("split it into several inventories"),
+        );
         return false;
     }
-    let body = body(node, cx);
-    let addresses = body.address.as_ref().and_then(|(text, span)| addresses(text, *span, key, names.len(), cx));
+    let body = read_host_body(node, cx);
+    let addresses = body.address.as_ref().and_then(|(text, span)| expand_addresses(text, *span, key, names.len(), cx));
     for (at, name) in names.into_iter().enumerate() {
         let address = addresses.as_ref().map(|all| all[at].clone());
         let host = RawHost { span: key.span, address, vars: body.vars.clone(), connect: body.connect.clone() };
-        insert(name, host, hosts, cx);
+        insert_host(name, host, hosts, cx);
     }
     true
 }
 
-fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) {
+fn insert_host(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) {
     match hosts.get(&name) {
         // One report per pair of locations: two overlapping ranges would repeat it for every host.
-        Some(first) if reported(first.span, host.span, cx) => {}
+        Some(first) if is_reported(first.span, host.span, cx) => {}
         Some(first) => {
-            let diag = Diag::error(Code::Duplicate, format!("host `{name}` is declared twice")).at(host.span);
-            cx.push(diag.label("declared again here").also(first.span, "first declared here"));
+            let diag = Diag::error(Code::Duplicate, format!("host `{name}` is declared twice")).with_span(host.span);
+            cx.push_diag(diag.label("declared again here").with_other_span(first.span, "first declared here"));
         }
         None => {
             hosts.insert(name, host);
@@ -72,29 +74,30 @@ fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx
     }
 }
 
-fn reported(first: Span, again: Span, cx: &LoadContext<'_>) -> bool {
+fn is_reported(first: Span, again: Span, cx: &LoadContext<'_>) -> bool {
     let same = |diag: &Diag| {
         diag.code == Code::Duplicate && diag.span == Some(again) && diag.others.iter().any(|(span, _)| *span == first)
     };
     cx.diags.0.iter().rev().take(8).any(same)
 }
 
-fn names(key: &YamlKey, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
+fn expand_names(key: &YamlKey, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
     let names = match RangePattern::parse(&key.text) {
         Ok(pattern) => pattern.expand(),
         Err(why) => {
-            cx.push(Diag::error(Code::BadRange, format!("host `{}`: {why}", key.text)).at(key.span));
+            cx.push_diag(Diag::error(Code::BadRange, format!("host `{}`: {why}", key.text)).with_span(key.span));
             return None;
         }
     };
     if let Some(bad) = names.iter().find(|name| !super::is_label(name)) {
-        let diag = Diag::error(Code::BadValue, format!("`{bad}` is not a valid host name")).at(key.span);
-        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{bad}` is not a valid host name")).with_span(key.span);
+        cx.push_diag(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
     if let Some(word) = names.iter().find(|name| *name == "all") {
-        cx.push(
-            Diag::error(Code::BadValue, format!("host name `{word}` is reserved: it selects every host")).at(key.span),
+        cx.push_diag(
+            Diag::error(Code::BadValue, format!("host name `{word}` is reserved: it selects every host"))
+                .with_span(key.span),
         );
         return None;
     }
@@ -108,23 +111,34 @@ struct HostBody {
     connect: Rc<SpannedConnectSettings>,
 }
 
-fn body(node: &YamlNode, cx: &mut LoadContext<'_>) -> HostBody {
+fn read_host_body(node: &YamlNode, cx: &mut LoadContext<'_>) -> HostBody {
     if matches!(node.data, YamlData::Null) {
         return HostBody::default();
     }
     let Some(table) = YamlTable::open(node, "a host", &["address", "vars", "connect"], &mut cx.diags) else {
         return HostBody::default();
     };
-    let address = table.text("address", &mut cx.diags).zip(table.get("address")).map(|(text, node)| (text, node.span));
-    HostBody { address, vars: vars(table.get("vars"), cx), connect: connect::read_optional(table.get("connect"), cx) }
+    let address =
+        table.get_text("address", &mut cx.diags).zip(table.get("address")).map(|(text, node)| (text, node.span));
+    HostBody {
+        address,
+        vars: read_vars(table.get("vars"), cx),
+        connect: connect::read_optional_connect(table.get("connect"), cx),
+    }
 }
 
 /// Returns one address per name: a range in the address expands in step with the range in the name.
-fn addresses(text: &str, span: Span, key: &YamlKey, count: usize, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
+fn expand_addresses(
+    text: &str,
+    span: Span,
+    key: &YamlKey,
+    count: usize,
+    cx: &mut LoadContext<'_>,
+) -> Option<Vec<String>> {
     let found = match RangePattern::parse(text) {
         Ok(pattern) => pattern.expand(),
         Err(why) => {
-            cx.push(Diag::error(Code::BadRange, format!("address `{text}`: {why}")).at(span));
+            cx.push_diag(Diag::error(Code::BadRange, format!("address `{text}`: {why}")).with_span(span));
             return None;
         }
     };
@@ -132,20 +146,24 @@ fn addresses(text: &str, span: Span, key: &YamlKey, count: usize, cx: &mut LoadC
         let message = format!(
             "`{}` expands to {}, but `{text}` expands to {}",
             key.text,
-            many(count, "host", "hosts"),
-            many(found.len(), "address", "addresses")
+            format_count(count, "host", "hosts"),
+            format_count(found.len(), "address", "addresses")
         );
-        cx.push(Diag::error(Code::BadRange, message).at(span).also(key.span, many(count, "host", "hosts")));
+        cx.push_diag(
+            Diag::error(Code::BadRange, message)
+                .with_span(span)
+                .with_other_span(key.span, format_count(count, "host", "hosts")),
+        );
         return None;
     }
     if let Some(bad) = found.iter().find(|address| !is_address(address)) {
-        cx.push(Diag::error(Code::BadConnect, format!("`{bad}` is not a valid address")).at(span));
+        cx.push_diag(Diag::error(Code::BadConnect, format!("`{bad}` is not a valid address")).with_span(span));
         return None;
     }
     Some(found)
 }
 
-fn many(count: usize, one: &str, more: &str) -> String {
+fn format_count(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 

@@ -5,7 +5,7 @@ use crate::config::YamlNode;
 use crate::config::cx::LoadContext;
 use crate::config::table::{self, YamlTable};
 use crate::diag::{Code, Diag};
-use crate::kube::{ClusterAccess, NAMESPACE};
+use crate::kube::{ClusterAccess, DEFAULT_NAMESPACE};
 use crate::model::HostName;
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
@@ -15,19 +15,21 @@ pub(in crate::config) const KEYS: [&str; 4] = ["kubeconfig", "context", "via", "
 
 /// Parses the access to the API. The kubeconfig and the context are required: defaults would come from the environment
 /// of the user that runs forge.
-pub(super) fn read(
+pub(super) fn read_kubernetes_access(
     node: &YamlNode,
     hosts: &IndexMap<String, RawHost>,
     cx: &mut LoadContext<'_>,
 ) -> Option<ClusterAccess> {
     let table = YamlTable::open(node, "`kubernetes`", &KEYS, &mut cx.diags)?;
-    let via = table.get("via").and_then(|node| host(node, hosts, cx));
-    let path = table.require("kubeconfig", &mut cx.diags);
-    let kubeconfig = path.and_then(|node| if table.get("via").is_some() { there(node, cx) } else { file(node, cx) });
-    let context = table.require("context", &mut cx.diags).and_then(|node| context(node, cx));
+    let via = table.get("via").and_then(|node| read_via_host(node, hosts, cx));
+    let path = table.require_value("kubeconfig", &mut cx.diags);
+    let kubeconfig = path.and_then(|node| {
+        if table.get("via").is_some() { read_remote_kubeconfig(node, cx) } else { read_local_kubeconfig(node, cx) }
+    });
+    let context = table.require_value("context", &mut cx.diags).and_then(|node| read_context(node, cx));
     let namespace = match table.get("namespace") {
-        Some(node) => namespace(node, cx),
-        None => Some(NAMESPACE.to_owned()),
+        Some(node) => read_namespace(node, cx),
+        None => Some(DEFAULT_NAMESPACE.to_owned()),
     };
     Some(ClusterAccess {
         kubeconfig: kubeconfig?,
@@ -39,28 +41,28 @@ pub(super) fn read(
     })
 }
 
-fn host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> Option<HostName> {
-    let name = table::text(node, "via", &mut cx.diags)?;
+fn read_via_host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> Option<HostName> {
+    let name = table::expect_text(node, "via", &mut cx.diags)?;
     if !hosts.contains_key(&name) {
-        let diag = Diag::error(Code::BadConnect, format!("host `{name}` not found")).at(node.span);
-        cx.push(diag.suggest(&name, hosts.keys().map(String::as_str)));
+        let diag = Diag::error(Code::BadConnect, format!("host `{name}` not found")).with_span(node.span);
+        cx.push_diag(diag.suggest_name(&name, hosts.keys().map(String::as_str)));
     }
     Some(HostName::new(&name))
 }
 
 /// Parses a path on the host of `via`.
-fn there(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let text = table::text(node, "kubeconfig", &mut cx.diags)?;
+fn read_remote_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
+    let text = table::expect_text(node, "kubeconfig", &mut cx.diags)?;
     if text.starts_with('/') && !text.chars().any(char::is_control) {
         return Some(Utf8PathBuf::from(text));
     }
     let diag = Diag::error(Code::BadConnect, "with `via`, `kubeconfig` must be an absolute path on that host");
-    cx.push(diag.at(node.span).hint("write it like `/etc/kubernetes/admin.conf`"));
+    cx.push_diag(diag.with_span(node.span).hint("write it like `/etc/kubernetes/admin.conf`"));
     None
 }
 
-fn file(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let text = table::text(node, "kubeconfig", &mut cx.diags)?;
+fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
+    let text = table::expect_text(node, "kubeconfig", &mut cx.diags)?;
     let home = text.strip_prefix("~/").map(|rest| (rest, (cx.options.env)("HOME").unwrap_or_default()));
     let problem = match &home {
         _ if text.is_empty() || text.chars().any(char::is_control) => "`kubeconfig` is not a valid path",
@@ -71,17 +73,17 @@ fn file(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
             return Some(path);
         }
     };
-    cx.push(Diag::error(Code::BadConnect, problem).at(node.span).hint("write it like `~/.kube/config`"));
+    cx.push_diag(Diag::error(Code::BadConnect, problem).with_span(node.span).hint("write it like `~/.kube/config`"));
     None
 }
 
-fn namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let name = table::text(node, "namespace", &mut cx.diags)?;
+fn read_namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+    let name = table::expect_text(node, "namespace", &mut cx.diags)?;
     if is_dns_label(&name) {
         return Some(name);
     }
-    let diag = Diag::error(Code::BadConnect, format!("invalid namespace `{name}`")).at(node.span);
-    cx.push(diag.hint("use up to 63 lowercase letters, digits and `-`, like `forge-provisioner`"));
+    let diag = Diag::error(Code::BadConnect, format!("invalid namespace `{name}`")).with_span(node.span);
+    cx.push_diag(diag.hint("use up to 63 lowercase letters, digits and `-`, like `forge-provisioner`"));
     None
 }
 
@@ -92,11 +94,11 @@ fn is_dns_label(name: &str) -> bool {
     (1..=63).contains(&name.len()) && name.chars().all(plain) && !edges
 }
 
-fn context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let name = table::text(node, "context", &mut cx.diags)?;
+fn read_context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+    let name = table::expect_text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
-        let diag = Diag::error(Code::BadConnect, "`context` is empty").at(node.span);
-        cx.push(diag.hint("name a context of the kubeconfig; forge does not use its current context"));
+        let diag = Diag::error(Code::BadConnect, "`context` is empty").with_span(node.span);
+        cx.push_diag(diag.hint("name a context of the kubeconfig; forge does not use its current context"));
         return None;
     }
     Some(name)

@@ -17,8 +17,8 @@ pub(super) mod notify;
 pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
-pub(super) use resolve::{HostVar, ResolvedInventory, resolve};
-pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, check as check_rollout};
+pub(super) use resolve::{HostVar, ResolvedInventory, resolve_inventory};
+pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unknown_groups as check_rollout};
 
 use super::cx::LoadContext;
 use super::table::{self, YamlTable};
@@ -54,70 +54,75 @@ pub(super) struct RawInventory {
 pub(super) type RawVars = IndexMap<String, (Span, Rc<YamlNode>)>;
 
 /// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
-pub(super) fn read(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
-    if let Some(diag) = a_recipe(root) {
-        cx.push(diag);
+pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
+    if let Some(diag) = diagnose_recipe_root(root) {
+        cx.push_diag(diag);
         return RawInventory::default();
     }
     let Some(table) = YamlTable::open(root, "an inventory", &KEYS, &mut cx.diags) else {
         return RawInventory::default();
     };
     let mut inventory = RawInventory {
-        cluster: cluster(&table, cx),
-        connect: connect::read_optional(table.get("connect"), cx),
-        hosts: hosts::read(table.get("hosts"), cx),
-        groups: groups::read(table.get("groups"), cx),
-        apply: apply::read(&table, cx),
-        recipes: table.get("recipes").map(|node| recipe_folders(node, cx)),
-        rollout: table.get("rollout").and_then(|node| rollout::read(node, cx)),
-        drift: table.get("drift").and_then(|node| drift::read(node, cx)),
+        cluster: read_cluster_name(&table, cx),
+        connect: connect::read_optional_connect(table.get("connect"), cx),
+        hosts: hosts::read_hosts(table.get("hosts"), cx),
+        groups: groups::read_groups(table.get("groups"), cx),
+        apply: apply::read_apply(&table, cx),
+        recipes: table.get("recipes").map(|node| read_recipe_folders(node, cx)),
+        rollout: table.get("rollout").and_then(|node| rollout::read_rollout(node, cx)),
+        drift: table.get("drift").and_then(|node| drift::read_drift_policy(node, cx)),
         kubernetes: None,
         names_api: table.get("kubernetes").is_some(),
     };
-    rollout::check_cluster(inventory.rollout.as_ref(), table.get("kubernetes").is_some(), cx);
-    inventory.kubernetes = table.get("kubernetes").and_then(|node| kubernetes::read(node, &inventory.hosts, cx));
-    report_reserved(&inventory, table.key("kubernetes"), cx);
+    rollout::report_missing_cluster(inventory.rollout.as_ref(), table.get("kubernetes").is_some(), cx);
+    inventory.kubernetes =
+        table.get("kubernetes").and_then(|node| kubernetes::read_kubernetes_access(node, &inventory.hosts, cx));
+    report_reserved_name(&inventory, table.find_key("kubernetes"), cx);
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
-        cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
+        cx.push_diag(Diag::error(Code::NoHosts, "the inventory has no hosts").with_span(to_start_span(root)));
     }
     inventory
 }
 
 /// Reports a host or a group whose name is reserved for the cluster's API.
-fn report_reserved(inventory: &RawInventory, kubernetes: Option<&YamlKey>, cx: &mut LoadContext<'_>) {
+fn report_reserved_name(inventory: &RawInventory, kubernetes: Option<&YamlKey>, cx: &mut LoadContext<'_>) {
     let name = crate::model::HostName::CLUSTER;
     if let Some(host) = inventory.hosts.get(name) {
         let diag = Diag::error(Code::Duplicate, format!("host name `{name}` is reserved for the cluster's API"));
-        cx.push(diag.at(host.span).hint("rename the host"));
+        cx.push_diag(diag.with_span(host.span).hint("rename the host"));
     }
     if let (Some(group), Some(key)) = (inventory.groups.get(name), kubernetes) {
         let diag = Diag::error(Code::Duplicate, format!("group name `{name}` is reserved for the cluster's API"));
-        cx.push(diag.at(group.span).also(key.span, "the API is declared here").hint("rename the group"));
+        cx.push_diag(
+            diag.with_span(group.span).with_other_span(key.span, "the API is declared here").hint("rename the group"),
+        );
     }
 }
 
 /// Returns an error if the file is a recipe: otherwise each of its keys would be reported as unknown.
-fn a_recipe(root: &YamlNode) -> Option<Diag> {
+fn diagnose_recipe_root(root: &YamlNode) -> Option<Diag> {
     let crate::config::YamlData::Map(entries) = &root.data else { return None };
     let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
     let key = entries.iter().map(|(key, _)| key).find(|key| key.text == "recipe")?;
     let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
-    let diag = Diag::error(Code::BadValue, "this is a recipe, not an inventory").at(key.span);
+    let diag = Diag::error(Code::BadValue, "this is a recipe, not an inventory").with_span(key.span);
     is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
 }
 
-fn first_of(root: &YamlNode) -> Span {
+fn to_start_span(root: &YamlNode) -> Span {
     Span { end: root.span.start, ..root.span }
 }
 
-fn cluster(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> String {
-    let Some(node) = table.require("cluster", &mut cx.diags) else {
+fn read_cluster_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> String {
+    let Some(node) = table.require_value("cluster", &mut cx.diags) else {
         return String::new();
     };
-    let name = table::text(node, "cluster", &mut cx.diags).unwrap_or_default();
+    let name = table::expect_text(node, "cluster", &mut cx.diags).unwrap_or_default();
     if !name.is_empty() && !is_label(&name) {
         let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid cluster name"));
-        cx.push(diag.at(node.span).hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
+        cx.push_diag(
+            diag.with_span(node.span).hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"),
+        );
     }
     name
 }
@@ -128,23 +133,27 @@ pub(super) fn is_label(name: &str) -> bool {
     name.len() <= 128 && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && name.bytes().all(inner)
 }
 
-fn recipe_folders(node: &YamlNode, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
-    let folders = table::items(node, "recipes", &mut cx.diags);
-    folders.into_iter().filter_map(|node| Some((table::text(node, "recipes", &mut cx.diags)?, node.span))).collect()
+fn read_recipe_folders(node: &YamlNode, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
+    let folders = table::expect_items(node, "recipes", &mut cx.diags);
+    folders
+        .into_iter()
+        .filter_map(|node| Some((table::expect_text(node, "recipes", &mut cx.diags)?, node.span)))
+        .collect()
 }
 
-fn vars(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<RawVars> {
-    let entries = table::entries(node, "vars", &mut cx.diags);
-    Rc::new(entries.iter().filter_map(|(key, node)| var(key, node, cx)).collect())
+fn read_vars(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<RawVars> {
+    let entries = table::expect_entries(node, "vars", &mut cx.diags);
+    Rc::new(entries.iter().filter_map(|(key, node)| read_var(key, node, cx)).collect())
 }
 
-fn var(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(String, (Span, Rc<YamlNode>))> {
+fn read_var(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(String, (Span, Rc<YamlNode>))> {
     if !is_identifier(&key.text) {
-        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid variable name", key.text)).at(key.span);
-        cx.push(diag.hint("use letters, digits and `_`, not starting with a digit"));
+        let diag =
+            Diag::error(Code::BadValue, format!("`{}` is not a valid variable name", key.text)).with_span(key.span);
+        cx.push_diag(diag.hint("use letters, digits and `_`, not starting with a digit"));
         return None;
     }
-    literal(node, "a variable", cx);
+    check_literal(node, "a variable", cx);
     Some((key.text.clone(), (key.span, Rc::new(node.clone()))))
 }
 
@@ -155,22 +164,22 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 /// Reports templates in values that must be literal.
-pub(super) fn literal(node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
+pub(super) fn check_literal(node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
     match &node.data {
         super::YamlData::Scalar { text, .. } if scalar::is_template(text) => {
-            let diag =
-                Diag::error(Code::BadValue, format!("{what} is literal and cannot contain a template")).at(node.span);
-            cx.push(diag.hint("use templates in `with` of an `apply` entry or in a recipe"));
+            let diag = Diag::error(Code::BadValue, format!("{what} is literal and cannot contain a template"))
+                .with_span(node.span);
+            cx.push_diag(diag.hint("use templates in `with` of an `apply` entry or in a recipe"));
         }
-        super::YamlData::Seq(items) => items.iter().for_each(|item| literal(item, what, cx)),
-        super::YamlData::Map(entries) => entries.iter().for_each(|(_, node)| literal(node, what, cx)),
+        super::YamlData::Seq(items) => items.iter().for_each(|item| check_literal(item, what, cx)),
+        super::YamlData::Map(entries) => entries.iter().for_each(|(_, node)| check_literal(node, what, cx)),
         _ => {}
     }
 }
 
 /// Parses a count or a percentage.
-pub(super) fn share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<HostShare> {
-    let text = table::text(node, key, &mut cx.diags)?;
+pub(super) fn read_share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<HostShare> {
+    let text = table::expect_text(node, key, &mut cx.diags)?;
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(HostShare::Percent),
         None => text.parse().ok().map(HostShare::Count),
@@ -178,9 +187,9 @@ pub(super) fn share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Opt
     if share.is_none() {
         let diag = Diag::error(
             Code::BadValue,
-            format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten(&text)),
+            format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten_text(&text)),
         );
-        cx.push(diag.at(node.span).hint("write it like `2` or `25%`"));
+        cx.push_diag(diag.with_span(node.span).hint("write it like `2` or `25%`"));
     }
     share
 }

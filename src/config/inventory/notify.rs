@@ -17,15 +17,15 @@ pub(in crate::config) const CHAT_KEYS: [&str; 1] = ["url"];
 pub(in crate::config) const SIGNED_KEYS: [&str; 2] = ["url", "secret"];
 pub(in crate::config) const EMAIL_KEYS: [&str; 3] = ["to", "from", "sendmail"];
 
-pub(super) fn read(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -> Vec<NotifyRecipient> {
+pub(super) fn read_recipients(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -> Vec<NotifyRecipient> {
     let mut recipients: Vec<NotifyRecipient> = Vec::new();
     for node in nodes {
-        let Some(recipient) = recipient(node, cx) else { continue };
+        let Some(recipient) = read_recipient(node, cx) else { continue };
         match recipients.iter().any(|known| known.name == recipient.name) {
             true => {
                 let message = format!("two entries of `notify` are named `{}`", recipient.name);
                 let hint = "give each a unique `name`: forge tracks sent notifications by name";
-                cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+                cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
             }
             false => recipients.push(recipient),
         }
@@ -33,91 +33,97 @@ pub(super) fn read(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -> Vec<Notif
     recipients
 }
 
-fn recipient(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyRecipient> {
+fn read_recipient(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyRecipient> {
     let table = YamlTable::open(node, "an entry of `notify`", &KEYS, &mut cx.diags)?;
-    let mut named = table.of(&SERVICES);
+    let mut named = table.entries_named(&SERVICES);
     let service = match (named.next(), named.next()) {
-        (Some((key, node)), None) => service(&key.text, node, cx),
+        (Some((key, node)), None) => read_service(&key.text, node, cx),
         (found, _) => {
             let (code, message) = match found {
                 None => (Code::MissingKey, "an entry of `notify` needs a service"),
                 Some(_) => (Code::Exclusive, "an entry of `notify` has one service, not several"),
             };
             let hint = "write one of `webhook`, `slack`, `feishu`, `dingtalk`, `wecom` and `email`";
-            cx.push(Diag::error(code, message).at(node.span).hint(hint));
+            cx.push_diag(Diag::error(code, message).with_span(node.span).hint(hint));
             None
         }
     };
-    let name = table.get("name").map(|node| name(node, cx));
+    let name = table.get("name").map(|node| read_recipient_name(node, cx));
     let service = service?;
     let name = name.unwrap_or_else(|| Some(service.name().to_owned()))?;
     Some(NotifyRecipient { name, service })
 }
 
-fn name(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let text = table::text(node, "name", &mut cx.diags)?;
+fn read_recipient_name(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+    let text = table::expect_text(node, "name", &mut cx.diags)?;
     let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !fits {
-        let message =
-            format!("`name` may contain only letters, digits, `-`, `_` and `.`, found `{}`", scalar::shorten(&text));
-        cx.push(Diag::error(Code::BadValue, message).at(node.span));
+        let message = format!(
+            "`name` may contain only letters, digits, `-`, `_` and `.`, found `{}`",
+            scalar::shorten_text(&text)
+        );
+        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span));
     }
     fits.then_some(text)
 }
 
-fn service(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
+fn read_service(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
     match name {
         "webhook" => {
             let table = YamlTable::open(node, "`webhook`", &WEBHOOK_KEYS, &mut cx.diags)?;
-            let (url, token) = (url(&table, cx), optional(&table, "token", cx));
+            let (url, token) = (read_url(&table, cx), read_optional_secret(&table, "token", cx));
             Some(NotifyService::Webhook { url: url?, token: token? })
         }
-        "slack" => Some(NotifyService::Slack { url: chat(node, "`slack`", cx)? }),
-        "wecom" => Some(NotifyService::WeCom { url: chat(node, "`wecom`", cx)? }),
-        "feishu" => signed(node, "`feishu`", cx).map(|(url, secret)| NotifyService::Feishu { url, secret }),
-        "dingtalk" => signed(node, "`dingtalk`", cx).map(|(url, secret)| NotifyService::DingTalk { url, secret }),
-        _ => email(node, cx),
+        "slack" => Some(NotifyService::Slack { url: read_chat_url(node, "`slack`", cx)? }),
+        "wecom" => Some(NotifyService::WeCom { url: read_chat_url(node, "`wecom`", cx)? }),
+        "feishu" => read_signed_chat(node, "`feishu`", cx).map(|(url, secret)| NotifyService::Feishu { url, secret }),
+        "dingtalk" => {
+            read_signed_chat(node, "`dingtalk`", cx).map(|(url, secret)| NotifyService::DingTalk { url, secret })
+        }
+        _ => read_email(node, cx),
     }
 }
 
-fn chat(node: &YamlNode, what: &'static str, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
-    url(&YamlTable::open(node, what, &CHAT_KEYS, &mut cx.diags)?, cx)
+fn read_chat_url(node: &YamlNode, what: &'static str, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
+    read_url(&YamlTable::open(node, what, &CHAT_KEYS, &mut cx.diags)?, cx)
 }
 
-fn signed(
+fn read_signed_chat(
     node: &YamlNode,
     what: &'static str,
     cx: &mut LoadContext<'_>,
 ) -> Option<(DeferredSecret, Option<DeferredSecret>)> {
     let table = YamlTable::open(node, what, &SIGNED_KEYS, &mut cx.diags)?;
-    let (url, secret) = (url(&table, cx), optional(&table, "secret", cx));
+    let (url, secret) = (read_url(&table, cx), read_optional_secret(&table, "secret", cx));
     Some((url?, secret?))
 }
 
 /// Parses the URL as a secret: anyone who has it can post to the channel.
-fn url(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
-    let node = table.require("url", &mut cx.diags)?;
-    cx.late_secret(node, "`url`")
+fn read_url(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
+    let node = table.require_value("url", &mut cx.diags)?;
+    cx.read_deferred_secret(node, "`url`")
 }
 
 /// Parses an optional secret. Returns `None` if it is invalid.
-fn optional(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<Option<DeferredSecret>> {
+fn read_optional_secret(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<Option<DeferredSecret>> {
     match table.get(key) {
         None => Some(None),
-        Some(node) => cx.late_secret(node, &table::quoted(key)).map(Some),
+        Some(node) => cx.read_deferred_secret(node, &table::quote_key(key)).map(Some),
     }
 }
 
-fn email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
+fn read_email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
     let table = YamlTable::open(node, "`email`", &EMAIL_KEYS, &mut cx.diags)?;
-    table.require("to", &mut cx.diags)?;
+    table.require_value("to", &mut cx.diags)?;
     let to: Vec<Option<String>> =
-        table.items("to", &mut cx.diags).into_iter().map(|node| address(node, "to", cx)).collect();
-    let from = table.get("from").map(|node| address(node, "from", cx));
-    let sendmail = sendmail(&table, cx);
+        table.get_items("to", &mut cx.diags).into_iter().map(|node| read_mail_address(node, "to", cx)).collect();
+    let from = table.get("from").map(|node| read_mail_address(node, "from", cx));
+    let sendmail = read_sendmail_path(&table, cx);
     let to: Vec<String> = to.into_iter().collect::<Option<_>>()?;
     if to.is_empty() {
-        cx.push(Diag::error(Code::MissingKey, "`to` is empty").at(node.span).hint("write `to: [ops@example.com]`"));
+        cx.push_diag(
+            Diag::error(Code::MissingKey, "`to` is empty").with_span(node.span).hint("write `to: [ops@example.com]`"),
+        );
         return None;
     }
     Some(NotifyService::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, sendmail: sendmail? })
@@ -125,32 +131,34 @@ fn email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
 
 /// Parses an email address. It is written verbatim into a message header, so characters that end or split a header are
 /// rejected.
-fn address(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
-    let text = table::text(node, key, &mut cx.diags)?;
+fn read_mail_address(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
+    let text = table::expect_text(node, key, &mut cx.diags)?;
     let plain = |c: char| c.is_ascii_graphic() && !"<>,;:\"()[]\\".contains(c);
     let fits = text.chars().all(plain)
         && text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty() && !host.contains('@'));
     if !fits {
-        let message = format!("{} must be an email address, found `{}`", table::quoted(key), scalar::shorten(&text));
+        let message =
+            format!("{} must be an email address, found `{}`", table::quote_key(key), scalar::shorten_text(&text));
         let hint = "write it like `ops@example.com`, without a display name";
-        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
     }
     fits.then_some(text)
 }
 
 /// Parses `sendmail`. The program runs on this machine, so any path but the default requires trust.
-fn sendmail(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
+fn read_sendmail_path(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let Some(node) = table.get("sendmail") else { return Some(SENDMAIL.into()) };
-    let text = table::text(node, "sendmail", &mut cx.diags)?;
+    let text = table::expect_text(node, "sendmail", &mut cx.diags)?;
     if !text.starts_with('/') {
-        let message = format!("`sendmail` must be an absolute path, found `{}`", scalar::shorten(&text));
-        cx.push(Diag::error(Code::BadValue, message).at(node.span));
+        let message = format!("`sendmail` must be an absolute path, found `{}`", scalar::shorten_text(&text));
+        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span));
         return None;
     }
     if text != SENDMAIL && !cx.options.trust {
-        let message = format!("`sendmail` names a program that runs on this machine: `{}`", scalar::shorten(&text));
+        let message =
+            format!("`sendmail` names a program that runs on this machine: `{}`", scalar::shorten_text(&text));
         let hint = "pass `--trust` if you trust this inventory as you trust a script";
-        cx.push(Diag::error(Code::NeedsTrust, message).at(node.span).hint(hint));
+        cx.push_diag(Diag::error(Code::NeedsTrust, message).with_span(node.span).hint(hint));
     }
     Some(text.into())
 }

@@ -25,11 +25,11 @@ impl RangePattern {
         while let Some(open) = rest.find('[') {
             let close = rest[open..].find(']').ok_or("a range is not closed")? + open;
             parts.push(RangeSegment::Text(rest[..open].to_owned()));
-            let values = range(&rest[open + 1..close])?;
+            let values = expand_range(&rest[open + 1..close])?;
             // The limit is checked per range: a pattern of many ranges would exhaust memory before expansion.
             count = count.saturating_mul(values.len());
             if count > MAX {
-                return Err(too_many());
+                return Err(format_too_many_names());
             }
             parts.push(RangeSegment::Range(values));
             rest = &rest[close + 1..];
@@ -52,11 +52,11 @@ impl RangePattern {
     }
 }
 
-fn too_many() -> String {
+fn format_too_many_names() -> String {
     format!("a pattern expands to at most {MAX} names")
 }
 
-fn range(inner: &str) -> Result<Vec<String>, String> {
+fn expand_range(inner: &str) -> Result<Vec<String>, String> {
     let parts: Vec<&str> = inner.split(':').collect();
     let (first, last, step) = match parts[..] {
         [first, last] => (first, last, 1),
@@ -70,19 +70,24 @@ fn range(inner: &str) -> Result<Vec<String>, String> {
         ),
         _ => return Err(format!("`[{inner}]` is not a range")),
     };
-    match (number(first), number(last)) {
-        (Some(from), Some(to)) => numbers(inner, (first, from), (last, to), step),
-        _ => letters(inner, first, last, step),
+    match (parse_number(first), parse_number(last)) {
+        (Some(from), Some(to)) => expand_numbers(inner, (first, from), (last, to), step),
+        _ => expand_letters(inner, first, last, step),
     }
 }
 
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     (!text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()))
         .then(|| text.parse().ok())
         .flatten()
 }
 
-fn numbers(inner: &str, (first, from): (&str, u64), (last, to): (&str, u64), step: u64) -> Result<Vec<String>, String> {
+fn expand_numbers(
+    inner: &str,
+    (first, from): (&str, u64),
+    (last, to): (&str, u64),
+    step: u64,
+) -> Result<Vec<String>, String> {
     if from > to {
         return Err(format!("`[{inner}]` runs backwards"));
     }
@@ -91,13 +96,13 @@ fn numbers(inner: &str, (first, from): (&str, u64), (last, to): (&str, u64), ste
         return Err(format!("`[{inner}]` is padded with zeros at one end only"));
     }
     if (to - from) / step >= MAX as u64 {
-        return Err(too_many());
+        return Err(format_too_many_names());
     }
     let width = if padded(first) { first.len() } else { 0 };
     Ok((from..=to).step_by(step as usize).map(|n| format!("{n:0width$}")).collect())
 }
 
-fn letters(inner: &str, first: &str, last: &str, step: u64) -> Result<Vec<String>, String> {
+fn expand_letters(inner: &str, first: &str, last: &str, step: u64) -> Result<Vec<String>, String> {
     let (&[from], &[to]) = (first.as_bytes(), last.as_bytes()) else {
         return Err(format!("`[{inner}]` is not a range"));
     };

@@ -34,45 +34,46 @@ pub(in crate::config) struct ResolvedInventory {
 }
 
 /// Resolves groups, variables, connections and selections.
-pub(in crate::config) fn resolve(inventory: RawInventory, cx: &mut LoadContext<'_>) -> ResolvedInventory {
+pub(in crate::config) fn resolve_inventory(inventory: RawInventory, cx: &mut LoadContext<'_>) -> ResolvedInventory {
     let mut universe = SelectorUniverse::new(inventory.hosts.keys().map(String::as_str));
     report_shared_names(&inventory, cx);
-    let tree = groups::tree(&inventory.groups, &universe, cx);
+    let tree = groups::build_group_tree(&inventory.groups, &universe, cx);
     for ((name, _), members) in inventory.groups.iter().zip(&tree.members) {
         universe.groups.insert(name, members.clone());
     }
     let layers = GroupLayers::new(&inventory, &tree);
-    let (hosts, vars) = hosts(&inventory, &layers, cx);
-    report_one_machine(&hosts, cx);
-    report_hardware(&hosts, cx);
-    let groups = group_members(&universe, &hosts);
-    let group_vars = layers.group_vars();
-    let entries = apply::select(inventory.apply, &universe, cx);
+    let (hosts, vars) = resolve_hosts(&inventory, &layers, cx);
+    report_duplicate_machines(&hosts, cx);
+    report_misplaced_hardware(&hosts, cx);
+    let groups = collect_group_members(&universe, &hosts);
+    let group_vars = layers.collect_group_vars();
+    let entries = apply::select_entry_hosts(inventory.apply, &universe, cx);
     ResolvedInventory { hosts, vars, groups, group_vars, entries }
 }
 
 fn report_shared_names(inventory: &RawInventory, cx: &mut LoadContext<'_>) {
     for (name, group) in &inventory.groups {
         if let Some(host) = inventory.hosts.get(name) {
-            let diag = Diag::error(Code::Duplicate, format!("`{name}` is both a group and a host")).at(group.span);
-            cx.push(diag.label("group declared here").also(host.span, "host declared here"));
+            let diag =
+                Diag::error(Code::Duplicate, format!("`{name}` is both a group and a host")).with_span(group.span);
+            cx.push_diag(diag.label("group declared here").with_other_span(host.span, "host declared here"));
         }
     }
 }
 
 /// Reports `hardware` on hosts that are not sandboxes: forge can simulate cards only in a sandbox that it creates.
-fn report_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>) {
+fn report_misplaced_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>) {
     let real = |host: &&Host| host.connect.hardware.is_some() && host.connect.transport != TransportKind::Sandbox;
     if let Some(host) = hosts.values().find(real) {
         let message = format!("`hardware` is set for `{}`, which is not a sandbox", host.name);
         let hint = "set `transport: sandbox` on this host, or move `hardware` to a group of sandboxes";
-        cx.push(Diag::error(Code::BadConnect, message).at(host.span).hint(hint));
+        cx.push_diag(Diag::error(Code::BadConnect, message).with_span(host.span).hint(hint));
     }
 }
 
 /// Reports two hosts with the same address, port and jump hosts: they are the same machine, and each would undo the
 /// changes of the other.
-fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>) {
+fn report_duplicate_machines(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>) {
     let mut seen: HashMap<(&str, u16, &[String]), &Host> = HashMap::new();
     for host in hosts.values().filter(|host| host.connect.transport == TransportKind::Ssh) {
         let connect = &host.connect;
@@ -81,8 +82,8 @@ fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>
             Some(first) => {
                 let (one, other, at) = (&first.name, &host.name, way.0);
                 let message = format!("`{one}` and `{other}` are the same machine: both use address `{at}`");
-                let diag = Diag::error(Code::Duplicate, message).at(host.span);
-                cx.push(diag.also(first.span, format!("`{}` is declared here", first.name)));
+                let diag = Diag::error(Code::Duplicate, message).with_span(host.span);
+                cx.push_diag(diag.with_other_span(first.span, format!("`{}` is declared here", first.name)));
             }
             None => {
                 seen.insert(way, host);
@@ -91,7 +92,10 @@ fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>
     }
 }
 
-fn group_members(universe: &SelectorUniverse<'_>, hosts: &IndexMap<HostName, Host>) -> IndexMap<String, Vec<HostName>> {
+fn collect_group_members(
+    universe: &SelectorUniverse<'_>,
+    hosts: &IndexMap<HostName, Host>,
+) -> IndexMap<String, Vec<HostName>> {
     let name = |at: &usize| hosts.get_index(*at).map(|(name, _)| name.clone());
     let mut groups: IndexMap<String, Vec<HostName>> = universe
         .groups
@@ -122,16 +126,16 @@ impl<'i> GroupLayers<'i> {
     }
 
     /// Returns the group at a position. Positions come from this map, so indexing cannot fail.
-    fn group(&self, at: usize) -> (&'i str, &'i RawGroup) {
+    fn get_group(&self, at: usize) -> (&'i str, &'i RawGroup) {
         let name = self.inventory.groups.get_index(at).map_or("", |(name, _)| name.as_str());
         (name, &self.inventory.groups[at])
     }
 
-    fn group_vars(&self) -> IndexMap<String, GroupVars> {
+    fn collect_group_vars(&self) -> IndexMap<String, GroupVars> {
         let one = |at: usize| {
-            let (name, raw) = self.group(at);
+            let (name, raw) = self.get_group(at);
             let sourced = |node: &YamlNode| SourcedValue {
-                value: scalar::value(node),
+                value: scalar::node_to_value(node),
                 span: Some(node.span),
                 from: format!("group {name}"),
             };
@@ -142,61 +146,67 @@ impl<'i> GroupLayers<'i> {
     }
 
     /// Returns the groups of `with` that contain no other group of `with`: inner groups take precedence.
-    fn innermost(&self, with: Vec<usize>) -> Vec<usize> {
+    fn keep_innermost(&self, with: Vec<usize>) -> Vec<usize> {
         let beaten: BTreeSet<usize> = with.iter().flat_map(|at| self.tree.outer[*at].iter().copied()).collect();
         with.into_iter().filter(|at| !beaten.contains(at)).collect()
     }
 
-    fn vars(&self, set: &BTreeSet<usize>, host: &str, cx: &mut LoadContext<'_>) -> BTreeMap<String, HostVar> {
-        let names: BTreeSet<&String> = set.iter().flat_map(|at| self.group(*at).1.vars.keys()).collect();
+    fn resolve_vars(&self, set: &BTreeSet<usize>, host: &str, cx: &mut LoadContext<'_>) -> BTreeMap<String, HostVar> {
+        let names: BTreeSet<&String> = set.iter().flat_map(|at| self.get_group(*at).1.vars.keys()).collect();
         let mut vars = BTreeMap::new();
         for name in names {
-            let with = set.iter().copied().filter(|at| self.group(*at).1.vars.contains_key(name)).collect();
-            let found: Vec<_> =
-                self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.vars[name])).collect();
+            let with = set.iter().copied().filter(|at| self.get_group(*at).1.vars.contains_key(name)).collect();
+            let found: Vec<_> = self
+                .keep_innermost(with)
+                .into_iter()
+                .map(|at| (self.get_group(at).0, &self.get_group(at).1.vars[name]))
+                .collect();
             let Some(((group, (_, node)), rest)) = found.split_first() else { continue };
             if let Some((other, (_, again))) =
-                rest.iter().find(|(_, (_, other))| scalar::value(other) != scalar::value(node))
+                rest.iter().find(|(_, (_, other))| scalar::node_to_value(other) != scalar::node_to_value(node))
             {
                 let what = format!("variable `{name}`");
-                cx.push(conflict(&what, host, (group, node.span), (other, again.span)));
+                cx.push_diag(build_conflict_diag(&what, host, (group, node.span), (other, again.span)));
             }
             vars.insert(name.clone(), HostVar { node: node.clone(), from: format!("group {group}").into() });
         }
         vars
     }
 
-    fn connect(&self, set: &BTreeSet<usize>, host: &str, cx: &mut LoadContext<'_>) -> ConnectSettings {
-        let mut connect = connect::defaults(String::new());
-        self.inventory.connect.values().for_each(|(setting, _)| connect::set(&mut connect, setting));
-        let keys: BTreeSet<&str> = set.iter().flat_map(|at| self.group(*at).1.connect.keys().copied()).collect();
+    fn resolve_connect(&self, set: &BTreeSet<usize>, host: &str, cx: &mut LoadContext<'_>) -> ConnectSettings {
+        let mut connect = connect::default_connect(String::new());
+        self.inventory.connect.values().for_each(|(setting, _)| connect::apply_setting(&mut connect, setting));
+        let keys: BTreeSet<&str> = set.iter().flat_map(|at| self.get_group(*at).1.connect.keys().copied()).collect();
         for key in keys {
-            let with = set.iter().copied().filter(|at| self.group(*at).1.connect.contains_key(key)).collect();
-            let found: Vec<_> =
-                self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.connect[key])).collect();
+            let with = set.iter().copied().filter(|at| self.get_group(*at).1.connect.contains_key(key)).collect();
+            let found: Vec<_> = self
+                .keep_innermost(with)
+                .into_iter()
+                .map(|at| (self.get_group(at).0, &self.get_group(at).1.connect[key]))
+                .collect();
             let Some(((group, (setting, span)), rest)) = found.split_first() else { continue };
             if let Some((other, (_, again))) = rest.iter().find(|(_, (other, _))| other != setting) {
                 let what = format!("connection setting `{key}`");
-                cx.push(conflict(&what, host, (group, *span), (other, *again)));
+                cx.push_diag(build_conflict_diag(&what, host, (group, *span), (other, *again)));
             }
-            connect::set(&mut connect, setting);
+            connect::apply_setting(&mut connect, setting);
         }
         connect
     }
 }
 
-fn conflict(what: &str, host: &str, (first, at): (&str, Span), (second, again): (&str, Span)) -> Diag {
+fn build_conflict_diag(what: &str, host: &str, (first, at): (&str, Span), (second, again): (&str, Span)) -> Diag {
     let message = format!("groups `{first}` and `{second}` set different values of {what} on host `{host}`");
     let diag = Diag::error(Code::VarConflict, message)
-        .at(again)
+        .with_span(again)
         .label(format!("from `{second}`"))
-        .also(at, format!("from `{first}`"));
+        .with_other_span(at, format!("from `{first}`"));
     diag.hint("nest one group in the other, or set the value on the host")
 }
 
 type GroupSetDefaults = (Rc<BTreeMap<String, HostVar>>, ConnectSettings);
 
-fn hosts(
+fn resolve_hosts(
     inventory: &RawInventory,
     layers: &GroupLayers<'_>,
     cx: &mut LoadContext<'_>,
@@ -206,22 +216,23 @@ fn hosts(
     let mut all_vars = Vec::with_capacity(inventory.hosts.len());
     for (at, (name, raw)) in inventory.hosts.iter().enumerate() {
         let set = &layers.of_host[at];
-        let base =
-            bases.entry(set).or_insert_with(|| (Rc::new(layers.vars(set, name, cx)), layers.connect(set, name, cx)));
-        let vars = overlay(&base.0, &raw.vars);
+        let base = bases
+            .entry(set)
+            .or_insert_with(|| (Rc::new(layers.resolve_vars(set, name, cx)), layers.resolve_connect(set, name, cx)));
+        let vars = overlay_vars(&base.0, &raw.vars);
         let mut connect = base.1.clone();
-        raw.connect.values().for_each(|(setting, _)| connect::set(&mut connect, setting));
+        raw.connect.values().for_each(|(setting, _)| connect::apply_setting(&mut connect, setting));
         connect.address = raw.address.clone().unwrap_or_else(|| name.clone());
-        let groups = set.iter().map(|at| layers.group(*at).0.to_owned()).collect();
+        let groups = set.iter().map(|at| layers.get_group(*at).0.to_owned()).collect();
         let name = HostName::new(name);
-        let host = Host { name: name.clone(), connect, vars: sourced(&vars), groups, span: raw.span };
+        let host = Host { name: name.clone(), connect, vars: to_sourced_vars(&vars), groups, span: raw.span };
         hosts.insert(name, host);
         all_vars.push(vars);
     }
     (hosts, all_vars)
 }
 
-fn overlay(base: &Rc<BTreeMap<String, HostVar>>, own: &super::RawVars) -> Rc<BTreeMap<String, HostVar>> {
+fn overlay_vars(base: &Rc<BTreeMap<String, HostVar>>, own: &super::RawVars) -> Rc<BTreeMap<String, HostVar>> {
     if own.is_empty() {
         return base.clone();
     }
@@ -232,9 +243,9 @@ fn overlay(base: &Rc<BTreeMap<String, HostVar>>, own: &super::RawVars) -> Rc<BTr
     Rc::new(vars)
 }
 
-fn sourced(vars: &BTreeMap<String, HostVar>) -> BTreeMap<String, SourcedValue> {
+fn to_sourced_vars(vars: &BTreeMap<String, HostVar>) -> BTreeMap<String, SourcedValue> {
     let one = |var: &HostVar| SourcedValue {
-        value: scalar::value(&var.node),
+        value: scalar::node_to_value(&var.node),
         span: Some(var.node.span),
         from: var.from.to_string(),
     };

@@ -1,6 +1,6 @@
 //! Parses `rollout:`.
 
-use super::share;
+use super::read_share;
 use crate::config::cx::LoadContext;
 use crate::config::rollout::{
     DRAIN_LIMIT_S, NodeDrain, NodeReturnCondition, RETURN_LIMIT_S, RebootPolicy, ResourceOffer, RolloutHours,
@@ -35,87 +35,90 @@ pub(in crate::config) const NODE_KEYS: [&str; 7] =
 /// A group name and its location.
 type SpannedGroupName = (String, Span);
 
-pub(super) fn read(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutPolicy> {
+pub(super) fn read_rollout(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutPolicy> {
     let table = YamlTable::open(node, "`rollout`", &KEYS, &mut cx.diags)?;
     let plain = RolloutPolicy::default();
-    let mut get = |key| table.get(key).and_then(|node| share(node, key, cx));
+    let mut get = |key| table.get(key).and_then(|node| read_share(node, key, cx));
     let (canary, max_failed) = (get("canary"), get("max_failed"));
     let (max_unavailable, max_restarting) = (get("max_unavailable"), get("max_restarting"));
     for (key, found) in [("max_unavailable", max_unavailable), ("max_restarting", max_restarting)] {
-        if found.is_some_and(|share| share.of(1) == 0) {
-            cx.push(nothing_moves(key, table.get(key).map_or(node.span, |node| node.span)));
+        if found.is_some_and(|share| share.resolve_count(1) == 0) {
+            cx.push_diag(build_zero_limit_diag(key, table.get(key).map_or(node.span, |node| node.span)));
         }
     }
-    let (slurm, kubernetes) = table.get("drain").and_then(|node| drain(node, cx)).unwrap_or_default();
+    let (slurm, kubernetes) = table.get("drain").and_then(|node| read_drain(node, cx)).unwrap_or_default();
     Some(RolloutPolicy {
         canary,
         max_failed,
         max_unavailable: max_unavailable.unwrap_or(plain.max_unavailable),
         max_restarting,
-        quorum: quorum(&table, cx),
-        reboot: table.get("reboot").and_then(|node| reboot(node, cx)).unwrap_or_default(),
-        reboot_timeout_s: table.limit("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s),
-        hours: table.get("hours").and_then(|node| hours(node, cx)),
-        busy_wait_s: table.get("busy").and_then(|node| busy(node, cx)),
+        quorum: read_quorum_groups(&table, cx),
+        reboot: table.get("reboot").and_then(|node| read_reboot_policy(node, cx)).unwrap_or_default(),
+        reboot_timeout_s: table.get_limit("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s),
+        hours: table.get("hours").and_then(|node| read_hours(node, cx)),
+        busy_wait_s: table.get("busy").and_then(|node| read_busy_wait(node, cx)),
         slurm,
         kubernetes,
         span: Some(node.span),
     })
 }
 
-fn nothing_moves(key: &str, span: Span) -> Diag {
+fn build_zero_limit_diag(key: &str, span: Span) -> Diag {
     Diag::error(Code::BadValue, format!("`{key}` is 0: no host could ever change"))
-        .at(span)
+        .with_span(span)
         .hint("set it to at least 1")
 }
 
-fn quorum(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
-    let items = table.items("quorum", &mut cx.diags);
-    items.into_iter().filter_map(|node| Some((table::text(node, "quorum", &mut cx.diags)?, node.span))).collect()
+fn read_quorum_groups(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
+    let items = table.get_items("quorum", &mut cx.diags);
+    items.into_iter().filter_map(|node| Some((table::expect_text(node, "quorum", &mut cx.diags)?, node.span))).collect()
 }
 
-fn reboot(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RebootPolicy> {
-    let text = table::text(node, "reboot", &mut cx.diags)?;
+fn read_reboot_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RebootPolicy> {
+    let text = table::expect_text(node, "reboot", &mut cx.diags)?;
     let policy = RebootPolicy::parse(&text);
     if policy.is_none() {
-        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid reboot policy", scalar::shorten(&text)));
-        cx.push(diag.at(node.span).suggest(&text, RebootPolicy::ALL.map(RebootPolicy::name)));
+        let diag =
+            Diag::error(Code::BadValue, format!("`{}` is not a valid reboot policy", scalar::shorten_text(&text)));
+        cx.push_diag(diag.with_span(node.span).suggest_name(&text, RebootPolicy::ALL.map(RebootPolicy::name)));
     }
     policy
 }
 
-fn hours(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutHours> {
-    let text = table::text(node, "hours", &mut cx.diags)?;
+fn read_hours(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutHours> {
+    let text = table::expect_text(node, "hours", &mut cx.diags)?;
     let hours = RolloutHours::parse(&text);
     if hours.is_none() {
-        let found = scalar::shorten(&text);
+        let found = scalar::shorten_text(&text);
         let diag = Diag::error(Code::BadValue, format!("`hours` must be a time range, found `{found}`"));
-        cx.push(
-            diag.at(node.span).hint("write it like \"22:00-05:00\", in the local time of the machine that runs forge"),
+        cx.push_diag(
+            diag.with_span(node.span)
+                .hint("write it like \"22:00-05:00\", in the local time of the machine that runs forge"),
         );
     }
     hours
 }
 
-fn busy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<u64> {
+fn read_busy_wait(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<u64> {
     let table = YamlTable::open(node, "`busy`", &["wait"], &mut cx.diags)?;
-    table.require("wait", &mut cx.diags)?;
-    table.duration("wait", &mut cx.diags)
+    table.require_value("wait", &mut cx.diags)?;
+    table.get_duration("wait", &mut cx.diags)
 }
 
-fn drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(Option<SpannedGroupName>, Option<NodeDrain>)> {
+fn read_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(Option<SpannedGroupName>, Option<NodeDrain>)> {
     let table = YamlTable::open(node, "`drain`", &DRAIN_KEYS, &mut cx.diags)?;
-    let slurm = table.get("slurm").and_then(|node| Some((table::text(node, "slurm", &mut cx.diags)?, node.span)));
-    let kubernetes = table.get("kubernetes").and_then(|node| nodes(node, cx));
+    let slurm =
+        table.get("slurm").and_then(|node| Some((table::expect_text(node, "slurm", &mut cx.diags)?, node.span)));
+    let kubernetes = table.get("kubernetes").and_then(|node| read_node_drain(node, cx));
     if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
-        let diag = Diag::error(Code::MissingKey, "`drain` names no nodes to drain").at(node.span);
-        cx.push(diag.hint("name the group of the nodes: `slurm: GROUP` or `kubernetes: GROUP`"));
+        let diag = Diag::error(Code::MissingKey, "`drain` names no nodes to drain").with_span(node.span);
+        cx.push_diag(diag.hint("name the group of the nodes: `slurm: GROUP` or `kubernetes: GROUP`"));
     }
     Some((slurm, kubernetes))
 }
 
 /// Parses `drain.kubernetes`: a group name, or a map with `group`.
-fn nodes(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrain> {
+fn read_node_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrain> {
     let plain = |group: SpannedGroupName| NodeDrain {
         group,
         timeout_s: DRAIN_LIMIT_S,
@@ -124,57 +127,60 @@ fn nodes(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrain> {
         returns: None,
     };
     if !matches!(node.data, crate::config::YamlData::Map(_)) {
-        return Some(plain((table::text(node, "kubernetes", &mut cx.diags)?, node.span)));
+        return Some(plain((table::expect_text(node, "kubernetes", &mut cx.diags)?, node.span)));
     }
     let table = YamlTable::open(node, "`kubernetes`", &NODE_KEYS, &mut cx.diags)?;
-    let group = table.require("group", &mut cx.diags);
-    let group = group.and_then(|node| Some((table::text(node, "group", &mut cx.diags)?, node.span)));
-    let mut may = |key| table.bool(key, &mut cx.diags).unwrap_or(false);
+    let group = table.require_value("group", &mut cx.diags);
+    let group = group.and_then(|node| Some((table::expect_text(node, "group", &mut cx.diags)?, node.span)));
+    let mut may = |key| table.get_bool(key, &mut cx.diags).unwrap_or(false);
     let manner = DrainAllowedLosses { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
-    let timeout_s = table.limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
-    let grace_s = table.duration("grace", &mut cx.diags);
-    let returns = returns(&table, cx);
+    let timeout_s = table.get_limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
+    let grace_s = table.get_duration("grace", &mut cx.diags);
+    let returns = read_returns(&table, cx);
     Some(NodeDrain { timeout_s, grace_s, manner, returns, ..plain(group?) })
 }
 
 /// Parses the resources that a node must offer before it is uncordoned: a count of each, or its full capacity.
-fn returns(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<NodeReturnCondition> {
-    let within = table.limit("returns_within", &mut cx.diags);
+fn read_returns(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<NodeReturnCondition> {
+    let within = table.get_limit("returns_within", &mut cx.diags);
     let Some(node) = table.get("returns") else {
-        if let Some(key) = table.key("returns_within") {
-            let diag = Diag::error(Code::MissingKey, "`returns_within` needs `returns`").at(key.span);
-            cx.push(diag.hint("list the resources that a node must offer: `returns: { nvidia.com/gpu: 8 }`"));
+        if let Some(key) = table.find_key("returns_within") {
+            let diag = Diag::error(Code::MissingKey, "`returns_within` needs `returns`").with_span(key.span);
+            cx.push_diag(diag.hint("list the resources that a node must offer: `returns: { nvidia.com/gpu: 8 }`"));
         }
         return None;
     };
-    let entries = table::entries(Some(node), "returns", &mut cx.diags);
-    let offers = entries.iter().filter_map(|(key, node)| Some((key.text.clone(), offer(&key.text, node, cx)?)));
+    let entries = table::expect_entries(Some(node), "returns", &mut cx.diags);
+    let offers = entries.iter().filter_map(|(key, node)| Some((key.text.clone(), read_offer(&key.text, node, cx)?)));
     Some(NodeReturnCondition { offers: offers.collect(), within_s: within.unwrap_or(RETURN_LIMIT_S) })
 }
 
-fn offer(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<ResourceOffer> {
-    let text = table::text(node, name, &mut cx.diags)?;
+fn read_offer(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<ResourceOffer> {
+    let text = table::expect_text(node, name, &mut cx.diags)?;
     let found = match text.as_str() {
         "capacity" => Some(ResourceOffer::Capacity),
-        text => crate::facts::whole(text).ok().filter(|count| *count > 0).map(ResourceOffer::Count),
+        text => crate::facts::parse_whole_quantity(text).ok().filter(|count| *count > 0).map(ResourceOffer::Count),
     };
     if found.is_none() {
-        let found = scalar::shorten(&text);
+        let found = scalar::shorten_text(&text);
         let diag = Diag::error(Code::BadValue, format!("`{name}` must be greater than 0, found `{found}`"));
-        cx.push(diag.at(node.span).hint("write a count, or `capacity` for the node's full capacity"));
+        cx.push_diag(diag.with_span(node.span).hint("write a count, or `capacity` for the node's full capacity"));
     }
     found
 }
 
 /// Reports `drain.kubernetes` in an inventory without `kubernetes`.
-pub(super) fn check_cluster(rollout: Option<&RolloutPolicy>, named: bool, cx: &mut LoadContext<'_>) {
+pub(super) fn report_missing_cluster(rollout: Option<&RolloutPolicy>, named: bool, cx: &mut LoadContext<'_>) {
     let Some(nodes) = rollout.and_then(|rollout| rollout.kubernetes.as_ref()).filter(|_| !named) else { return };
     let diag = Diag::error(Code::BadValue, "`drain.kubernetes` needs a cluster, but the inventory has no `kubernetes`");
-    cx.push(diag.at(nodes.group.1).hint("add a cluster: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"));
+    cx.push_diag(
+        diag.with_span(nodes.group.1)
+            .hint("add a cluster: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"),
+    );
 }
 
 /// Reports unknown groups in a rollout.
-pub(in crate::config) fn check<'g>(
+pub(in crate::config) fn report_unknown_groups<'g>(
     rollout: &RolloutPolicy,
     groups: impl Iterator<Item = &'g String> + Clone,
     cx: &mut LoadContext<'_>,
@@ -182,8 +188,8 @@ pub(in crate::config) fn check<'g>(
     let nodes = rollout.kubernetes.iter().map(|nodes| &nodes.group);
     for (name, span) in rollout.quorum.iter().chain(&rollout.slurm).chain(nodes) {
         if !groups.clone().any(|group| group == name) {
-            let diag = Diag::error(Code::BadValue, format!("group `{name}` not found")).at(*span);
-            cx.push(diag.suggest(name, groups.clone().map(String::as_str)));
+            let diag = Diag::error(Code::BadValue, format!("group `{name}` not found")).with_span(*span);
+            cx.push_diag(diag.suggest_name(name, groups.clone().map(String::as_str)));
         }
     }
 }

@@ -24,7 +24,10 @@ impl<'a> SelectorUniverse<'a> {
         Self { hosts, index, apart, groups: IndexMap::new() }
     }
 
-    pub fn of(hosts: &'a IndexMap<HostName, super::super::Host>, groups: &'a IndexMap<String, Vec<HostName>>) -> Self {
+    pub fn from_hosts_and_groups(
+        hosts: &'a IndexMap<HostName, super::super::Host>,
+        groups: &'a IndexMap<String, Vec<HostName>>,
+    ) -> Self {
         let mut universe = Self::new(hosts.keys().map(HostName::as_str));
         for (name, members) in groups {
             let members = members.iter().filter_map(|host| universe.index.get(host.as_str()).copied()).collect();
@@ -33,7 +36,7 @@ impl<'a> SelectorUniverse<'a> {
         universe
     }
 
-    fn names(&self) -> impl Iterator<Item = &'a str> {
+    fn candidate_names(&self) -> impl Iterator<Item = &'a str> {
         // `all` always exists, and is also in `groups` if the inventory sets variables for it.
         let all = ["all"].into_iter().filter(|all| !self.groups.contains_key(all));
         self.groups.keys().copied().chain(all).chain(self.hosts.iter().copied())
@@ -44,85 +47,87 @@ impl<'a> SelectorUniverse<'a> {
     /// # Errors
     /// The first error: invalid syntax, an unknown name, or no matching host.
     pub fn select(&self, text: &str, span: Option<Span>) -> Result<Vec<usize>, Box<Diag>> {
-        let terms = terms(text).map_err(|why| diag(Code::BadSelector, format!("selector `{text}`: {why}"), span))?;
-        let mut chosen = self.start(&terms);
+        let terms = parse_terms(text)
+            .map_err(|why| build_selector_diag(Code::BadSelector, format!("selector `{text}`: {why}"), span))?;
+        let mut chosen = self.initial_set(&terms);
         for sign in [SelectorOperator::Or, SelectorOperator::And, SelectorOperator::Not] {
             for term in terms.iter().filter(|term| term.sign == sign) {
-                let set = self.term(term.name, span)?;
-                chosen.iter_mut().zip(set).for_each(|(have, want)| *have = sign.join(*have, want));
+                let set = self.select_term(term.name, span)?;
+                chosen.iter_mut().zip(set).for_each(|(have, want)| *have = sign.combine(*have, want));
             }
         }
         let chosen: Vec<usize> = chosen.iter().enumerate().filter_map(|(at, have)| have.then_some(at)).collect();
         match chosen.is_empty() {
-            true => Err(diag(Code::EmptySelector, format!("selector `{text}` matches no hosts"), span)),
+            true => Err(build_selector_diag(Code::EmptySelector, format!("selector `{text}` matches no hosts"), span)),
             false => Ok(chosen),
         }
     }
 
     /// Returns the initial set. A selector without a plain term starts from all hosts.
-    fn start(&self, terms: &[SelectorTerm<'_>]) -> Vec<bool> {
+    fn initial_set(&self, terms: &[SelectorTerm<'_>]) -> Vec<bool> {
         match terms.iter().all(|term| term.sign != SelectorOperator::Or) {
-            true => self.all(),
+            true => self.select_all(),
             false => vec![false; self.hosts.len()],
         }
     }
 
-    fn all(&self) -> Vec<bool> {
+    fn select_all(&self) -> Vec<bool> {
         (0..self.hosts.len()).map(|at| Some(at) != self.apart).collect()
     }
 
-    fn term(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
+    fn select_term(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
         if name == "all" || name == "*" {
-            return Ok(self.all());
+            return Ok(self.select_all());
         }
         if let Some(members) = self.groups.get(name) {
-            return Ok(self.set(members.iter().copied()));
+            return Ok(self.mark_positions(members.iter().copied()));
         }
         if name.contains(['*', '?']) {
-            return self.glob(name, span);
+            return self.select_glob(name, span);
         }
-        let pattern =
-            RangePattern::parse(name).map_err(|why| diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
+        let pattern = RangePattern::parse(name)
+            .map_err(|why| build_selector_diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
         let mut members = Vec::new();
         for name in pattern.expand() {
             match (self.index.get(name.as_str()), self.groups.get(name.as_str())) {
                 (Some(at), _) => members.push(*at),
                 (None, Some(group)) => members.extend(group),
-                (None, None) => return Err(self.unknown(&name, span)),
+                (None, None) => return Err(self.build_unknown_diag(&name, span)),
             }
         }
-        Ok(self.set(members))
+        Ok(self.mark_positions(members))
     }
 
-    fn glob(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
-        let matcher = glob(name).map_err(|why| diag(Code::BadSelector, format!("selector `{name}`: {why}"), span))?;
-        let mut set = self.all();
+    fn select_glob(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
+        let matcher = compile_glob(name)
+            .map_err(|why| build_selector_diag(Code::BadSelector, format!("selector `{name}`: {why}"), span))?;
+        let mut set = self.select_all();
         set.iter_mut().zip(&self.hosts).for_each(|(have, host)| *have &= matcher.is_match(host));
         for (_, members) in self.groups.iter().filter(|(group, _)| matcher.is_match(group)) {
             members.iter().for_each(|at| set[*at] = true);
         }
         match set.contains(&true) {
             true => Ok(set),
-            false => Err(diag(Code::EmptySelector, format!("`{name}` matches no host or group"), span)),
+            false => Err(build_selector_diag(Code::EmptySelector, format!("`{name}` matches no host or group"), span)),
         }
     }
 
-    fn set(&self, members: impl IntoIterator<Item = usize>) -> Vec<bool> {
+    fn mark_positions(&self, members: impl IntoIterator<Item = usize>) -> Vec<bool> {
         let mut set = vec![false; self.hosts.len()];
         members.into_iter().for_each(|at| set[at] = true);
         set
     }
 
-    fn unknown(&self, name: &str, span: Option<Span>) -> Box<Diag> {
-        let diag = diag(Code::BadSelector, format!("`{name}` is neither a host nor a group"), span);
-        Box::new(match self.numbered_alike(name) {
+    fn build_unknown_diag(&self, name: &str, span: Option<Span>) -> Box<Diag> {
+        let diag = build_selector_diag(Code::BadSelector, format!("`{name}` is neither a host nor a group"), span);
+        Box::new(match self.suggest_numbered_host(name) {
             Some(hint) => diag.hint(hint),
-            None => diag.suggest(name, self.names()),
+            None => diag.suggest_name(name, self.candidate_names()),
         })
     }
 
     /// Suggests a numbered host. Edit distance misleads here: `gpu-3` may mean `gpu-03`, but hardly `gpu-2`.
-    fn numbered_alike(&self, name: &str) -> Option<String> {
+    fn suggest_numbered_host(&self, name: &str) -> Option<String> {
         let letters = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
         let numbers = |text: &str| -> Vec<u64> {
             text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
@@ -141,10 +146,10 @@ impl<'a> SelectorUniverse<'a> {
     }
 }
 
-fn diag(code: Code, message: String, span: Option<Span>) -> Box<Diag> {
+fn build_selector_diag(code: Code, message: String, span: Option<Span>) -> Box<Diag> {
     let diag = Diag::error(code, message);
     Box::new(match span {
-        Some(span) => diag.at(span),
+        Some(span) => diag.with_span(span),
         None => diag,
     })
 }
@@ -157,7 +162,7 @@ enum SelectorOperator {
 }
 
 impl SelectorOperator {
-    fn join(self, have: bool, want: bool) -> bool {
+    fn combine(self, have: bool, want: bool) -> bool {
         match self {
             Self::Or => have || want,
             Self::And => have && want,
@@ -171,12 +176,12 @@ struct SelectorTerm<'t> {
     name: &'t str,
 }
 
-fn terms(text: &str) -> Result<Vec<SelectorTerm<'_>>, String> {
-    split(text).into_iter().map(|part| term(part.trim())).collect()
+fn parse_terms(text: &str) -> Result<Vec<SelectorTerm<'_>>, String> {
+    split_terms(text).into_iter().map(|part| parse_term(part.trim())).collect()
 }
 
 /// Splits at `,` and at `:` outside brackets: `node-[1:3]:!node-2` has two terms.
-fn split(text: &str) -> Vec<&str> {
+fn split_terms(text: &str) -> Vec<&str> {
     let mut depth = 0i32;
     text.split(|c| {
         depth += i32::from(c == '[') - i32::from(c == ']');
@@ -185,7 +190,7 @@ fn split(text: &str) -> Vec<&str> {
     .collect()
 }
 
-fn term(text: &str) -> Result<SelectorTerm<'_>, String> {
+fn parse_term(text: &str) -> Result<SelectorTerm<'_>, String> {
     let (sign, name) = match text.as_bytes().first() {
         Some(b'&') => (SelectorOperator::And, &text[1..]),
         Some(b'!') => (SelectorOperator::Not, &text[1..]),
@@ -199,7 +204,7 @@ fn term(text: &str) -> Result<SelectorTerm<'_>, String> {
 }
 
 /// Compiles a wildcard. Only `*` and `?` are wildcards; `[1:3]` is a range, not a character class.
-fn glob(name: &str) -> Result<GlobMatcher, String> {
+fn compile_glob(name: &str) -> Result<GlobMatcher, String> {
     if name.contains(['[', ']', '{', '}', '\\']) {
         return Err("a wildcard and a range cannot be combined".to_owned());
     }

@@ -1,7 +1,7 @@
 //! Reads `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
 
 use crate::config::cx::LoadContext;
-use crate::config::inventory::share;
+use crate::config::inventory::read_share;
 use crate::config::table::{self, YamlTable};
 use crate::config::{HostBarrier, HostShare, RecipeEdge, YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
@@ -17,56 +17,62 @@ pub(super) struct EdgeReader<'r> {
 impl EdgeReader<'_> {
     /// Reads a list of edges, or a map from edges to their barriers. `barriers` is whether the key supports barriers:
     /// `after` only orders steps and does not.
-    pub fn read(&self, node: Option<&YamlNode>, barriers: bool, cx: &mut LoadContext<'_>) -> Vec<RecipeEdge> {
+    pub fn read_edges(&self, node: Option<&YamlNode>, barriers: bool, cx: &mut LoadContext<'_>) -> Vec<RecipeEdge> {
         let Some(node) = node else { return Vec::new() };
         match &node.data {
-            YamlData::Seq(items) => items.iter().filter_map(|item| self.item(item, barriers, cx)).collect(),
+            YamlData::Seq(items) => items.iter().filter_map(|item| self.read_item(item, barriers, cx)).collect(),
             YamlData::Map(entries) => {
-                entries.iter().filter_map(|(key, node)| self.entry(key, node, barriers, cx)).collect()
+                entries.iter().filter_map(|(key, node)| self.read_map_entry(key, node, barriers, cx)).collect()
             }
-            YamlData::Scalar { text, .. } => self.edge(text, node.span, cx).into_iter().collect(),
+            YamlData::Scalar { text, .. } => self.parse_edge(text, node.span, cx).into_iter().collect(),
             _ => {
-                cx.push(table::wrong_type(node, "edges", "a list"));
+                cx.push_diag(table::build_wrong_type_diag(node, "edges", "a list"));
                 Vec::new()
             }
         }
     }
 
-    fn item(&self, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
+    fn read_item(&self, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         match &node.data {
-            YamlData::Scalar { text, .. } => self.edge(text, node.span, cx),
-            _ => self.long(node, barriers, cx),
+            YamlData::Scalar { text, .. } => self.parse_edge(text, node.span, cx),
+            _ => self.read_long_form(node, barriers, cx),
         }
     }
 
     /// `{ recipe: nvidia-driver, step: load, phase: effective, of: selected, least: 90% }`
-    fn long(&self, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
+    fn read_long_form(&self, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         let keys = ["recipe", "step", "phase", "optional", "of", "least"];
         let table = YamlTable::open(node, "an edge", &keys, &mut cx.diags)?;
-        let recipe = table.text("recipe", &mut cx.diags);
-        let step = table.text("step", &mut cx.diags);
+        let recipe = table.get_text("recipe", &mut cx.diags);
+        let step = table.get_text("step", &mut cx.diags);
         if recipe.is_none() && step.is_none() {
-            cx.push(Diag::error(Code::MissingKey, "an edge needs `recipe` or `step`").at(node.span));
+            cx.push_diag(Diag::error(Code::MissingKey, "an edge needs `recipe` or `step`").with_span(node.span));
             return None;
         }
-        let phase = phase(&table, cx)?;
-        let optional = table.bool("optional", &mut cx.diags).unwrap_or(false);
-        let barrier = barrier(&table, barriers, cx);
+        let phase = read_phase(&table, cx)?;
+        let optional = table.get_bool("optional", &mut cx.diags).unwrap_or(false);
+        let barrier = read_barrier(&table, barriers, cx);
         let recipe = recipe.unwrap_or_else(|| self.recipe.to_owned());
         Some(RecipeEdge { recipe, step, phase, optional, barrier, span: node.span })
     }
 
-    fn entry(&self, key: &YamlKey, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
-        let edge = self.edge(&key.text, key.span, cx)?;
+    fn read_map_entry(
+        &self,
+        key: &YamlKey,
+        node: &YamlNode,
+        barriers: bool,
+        cx: &mut LoadContext<'_>,
+    ) -> Option<RecipeEdge> {
+        let edge = self.parse_edge(&key.text, key.span, cx)?;
         if matches!(node.data, YamlData::Null) {
             return Some(edge);
         }
         let table = YamlTable::open(node, "an edge", &["of", "least", "phase"], &mut cx.diags)?;
-        let phase = if table.get("phase").is_some() { phase(&table, cx)? } else { edge.phase };
-        Some(RecipeEdge { phase, barrier: barrier(&table, barriers, cx), ..edge })
+        let phase = if table.get("phase").is_some() { read_phase(&table, cx)? } else { edge.phase };
+        Some(RecipeEdge { phase, barrier: read_barrier(&table, barriers, cx), ..edge })
     }
 
-    fn edge(&self, text: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
+    fn parse_edge(&self, text: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         let (name, phase) = match text.rsplit_once('@') {
             Some((name, phase)) => (name, parse_phase(phase, span, cx)?),
             None => (text, StepPhase::Effective),
@@ -81,8 +87,9 @@ impl EdgeReader<'_> {
             None => (name, None),
         };
         if recipe.is_empty() || step.is_some_and(str::is_empty) {
-            let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid step reference")).at(span);
-            cx.push(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, optionally with `@phase`"));
+            let diag =
+                Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid step reference")).with_span(span);
+            cx.push_diag(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, optionally with `@phase`"));
             return None;
         }
         Some(RecipeEdge {
@@ -96,10 +103,10 @@ impl EdgeReader<'_> {
     }
 }
 
-fn phase(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
+fn read_phase(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
     match table.get("phase") {
         Some(node) => {
-            let text = table::text(node, "phase", &mut cx.diags)?;
+            let text = table::expect_text(node, "phase", &mut cx.diags)?;
             parse_phase(&text, node.span, cx)
         }
         None => Some(StepPhase::Effective),
@@ -109,23 +116,25 @@ fn phase(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
 fn parse_phase(text: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
     let phase = StepPhase::parse(text);
     if phase.is_none() {
-        let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid phase")).at(span);
-        cx.push(diag.suggest(text, StepPhase::ALL.map(StepPhase::name)));
+        let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid phase")).with_span(span);
+        cx.push_diag(diag.suggest_name(text, StepPhase::ALL.map(StepPhase::name)));
     }
     phase
 }
 
-fn barrier(table: &YamlTable<'_>, allowed: bool, cx: &mut LoadContext<'_>) -> Option<HostBarrier> {
-    let key = table.key("of").or(table.key("least"))?;
+fn read_barrier(table: &YamlTable<'_>, allowed: bool, cx: &mut LoadContext<'_>) -> Option<HostBarrier> {
+    let key = table.find_key("of").or(table.find_key("least"))?;
     if !allowed {
-        cx.push(Diag::error(Code::BadValue, "`after` does not support barriers").at(key.span).hint("use `needs`"));
+        cx.push_diag(
+            Diag::error(Code::BadValue, "`after` does not support barriers").with_span(key.span).hint("use `needs`"),
+        );
         return None;
     }
     if let Some(of) = table.get("of")
-        && table::text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
+        && table::expect_text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
     {
-        cx.push(Diag::error(Code::BadValue, "`of` must be `selected`").at(of.span));
+        cx.push_diag(Diag::error(Code::BadValue, "`of` must be `selected`").with_span(of.span));
     }
-    let least = table.get("least").and_then(|node| share(node, "least", cx));
+    let least = table.get("least").and_then(|node| read_share(node, "least", cx));
     Some(HostBarrier { least: least.unwrap_or(HostShare::Percent(100)) })
 }

@@ -6,9 +6,9 @@ mod judged;
 pub(super) mod params;
 mod step;
 
-pub(super) use judged::{OBJECT, OBJECTS, VERIFY};
-pub(super) use params::{KEY_TYPES, TYPES};
-pub(super) use step::COMMON;
+pub(super) use judged::{OBJECT_KEYS, OBJECT_LIST_KEYS, VERIFY_KEYS};
+pub(super) use params::{KEY_TYPES, PARAM_TYPES};
+pub(super) use step::STEP_KEYS;
 
 use super::cx::LoadContext;
 use super::inventory::{is_identifier, is_label};
@@ -22,72 +22,80 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Keys of a recipe.
-pub(super) const KEYS: [&str; 11] =
+pub(super) const RECIPE_KEYS: [&str; 11] =
     ["recipe", "summary", "params", "needs", "after", "during", "rules", "steps", "verify", "uses", "fails_as"];
 
 /// Keys of a rule.
-pub(super) const RULE: [&str; 5] = ["when", "require", "else", "class", "scope"];
+pub(super) const RULE_KEYS: [&str; 5] = ["when", "require", "else", "class", "scope"];
 
 /// Reads the root of a recipe's file. Returns `None` if it has no valid name.
-pub(super) fn read(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Recipe> {
-    let table = YamlTable::open(root, "a recipe", &KEYS, &mut cx.diags)?;
-    let (name, span) = name(&table, cx)?;
-    let own = step_names(&table);
-    let steps = steps(&table, &name, &own, cx);
+pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Recipe> {
+    let table = YamlTable::open(root, "a recipe", &RECIPE_KEYS, &mut cx.diags)?;
+    let (name, span) = read_recipe_name(&table, cx)?;
+    let own = collect_step_names(&table);
+    let steps = read_steps(&table, &name, &own, cx);
     let edges = edges::EdgeReader { recipe: &name, own: &own };
     let is_read = |name: &&String| steps.iter().any(|step| step.name == **name);
     let recipe = Recipe {
         unread: own.iter().filter(|name| !is_read(name)).cloned().collect(),
-        summary: table.text("summary", &mut cx.diags).unwrap_or_default(),
+        summary: table.get_text("summary", &mut cx.diags).unwrap_or_default(),
         path: path.to_owned(),
-        params: params::read(table.get("params"), cx),
-        needs: edges.read(table.get("needs"), true, cx),
-        after: edges.read(table.get("after"), false, cx),
-        during: during::read(&table, cx),
-        rules: table.items("rules", &mut cx.diags).into_iter().filter_map(|node| rule(node, cx)).collect(),
+        params: params::read_params(table.get("params"), cx),
+        needs: edges.read_edges(table.get("needs"), true, cx),
+        after: edges.read_edges(table.get("after"), false, cx),
+        during: during::read_during(&table, cx),
+        rules: table.get_items("rules", &mut cx.diags).into_iter().filter_map(|node| read_rule(node, cx)).collect(),
         steps,
-        verify: table.items("verify", &mut cx.diags).into_iter().filter_map(|node| judged::verify(node, cx)).collect(),
-        uses: table.items("uses", &mut cx.diags).into_iter().filter_map(|node| uses(node, cx)).collect(),
-        fails_as: table.items("fails_as", &mut cx.diags).into_iter().filter_map(|node| fails_as(node, cx)).collect(),
+        verify: table
+            .get_items("verify", &mut cx.diags)
+            .into_iter()
+            .filter_map(|node| judged::read_verify(node, cx))
+            .collect(),
+        uses: table.get_items("uses", &mut cx.diags).into_iter().filter_map(|node| read_stack_use(node, cx)).collect(),
+        fails_as: table
+            .get_items("fails_as", &mut cx.diags)
+            .into_iter()
+            .filter_map(|node| read_fails_as(node, cx))
+            .collect(),
         name,
         span,
     };
-    report_shape(&table, &recipe, cx);
+    report_recipe_shape(&table, &recipe, cx);
     Some(recipe)
 }
 
-fn name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
-    let node = table.require("recipe", &mut cx.diags)?;
-    let name = table::text(node, "recipe", &mut cx.diags)?;
+fn read_recipe_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
+    let node = table.require_value("recipe", &mut cx.diags)?;
+    let name = table::expect_text(node, "recipe", &mut cx.diags)?;
     match is_label(&name) {
         true => Some((name, node.span)),
         false => {
-            let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid recipe name")).at(node.span);
-            cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
+            let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid recipe name")).with_span(node.span);
+            cx.push_diag(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
             None
         }
     }
 }
 
 /// Reports a stack with steps or verification, and a recipe without any of `steps`, `verify` and `uses`.
-fn report_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadContext<'_>) {
-    if let (false, Some(key)) = (recipe.uses.is_empty(), table.key("steps").or(table.key("verify"))) {
-        let diag = Diag::error(Code::Exclusive, "a stack cannot have `steps` or `verify`").at(key.span);
-        cx.push(match table.key("uses") {
-            Some(uses) => diag.also(uses.span, "`uses` makes it a stack"),
+fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadContext<'_>) {
+    if let (false, Some(key)) = (recipe.uses.is_empty(), table.find_key("steps").or(table.find_key("verify"))) {
+        let diag = Diag::error(Code::Exclusive, "a stack cannot have `steps` or `verify`").with_span(key.span);
+        cx.push_diag(match table.find_key("uses") {
+            Some(uses) => diag.with_other_span(uses.span, "`uses` makes it a stack"),
             None => diag,
         });
     }
     if ["steps", "verify", "uses"].iter().all(|key| table.get(key).is_none()) {
-        cx.push(
+        cx.push_diag(
             Diag::error(Code::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name))
-                .at(recipe.span),
+                .with_span(recipe.span),
         );
     }
 }
 
 /// Returns the names of the steps, for edges that name a step without its recipe.
-fn step_names(table: &YamlTable<'_>) -> BTreeSet<String> {
+fn collect_step_names(table: &YamlTable<'_>) -> BTreeSet<String> {
     let Some(YamlNode { data: super::YamlData::Seq(items), .. }) = table.get("steps") else {
         return BTreeSet::new();
     };
@@ -103,7 +111,7 @@ fn step_names(table: &YamlTable<'_>) -> BTreeSet<String> {
     items.iter().filter_map(name).collect()
 }
 
-fn steps(
+fn read_steps(
     table: &YamlTable<'_>,
     recipe: &str,
     own: &BTreeSet<String>,
@@ -111,12 +119,13 @@ fn steps(
 ) -> Vec<Arc<RecipeStep>> {
     let mut seen: IndexMap<String, Span> = IndexMap::new();
     let mut steps = Vec::new();
-    for node in table.items("steps", &mut cx.diags) {
-        let Some(step) = step::read(node, recipe, own, cx) else { continue };
+    for node in table.get_items("steps", &mut cx.diags) {
+        let Some(step) = step::read_step(node, recipe, own, cx) else { continue };
         match seen.get(&step.name) {
             Some(first) => {
-                let diag = Diag::error(Code::Duplicate, format!("step `{}` is defined twice", step.name)).at(step.span);
-                cx.push(diag.label("defined again here").also(*first, "first defined here"));
+                let diag =
+                    Diag::error(Code::Duplicate, format!("step `{}` is defined twice", step.name)).with_span(step.span);
+                cx.push_diag(diag.label("defined again here").with_other_span(*first, "first defined here"));
             }
             None => {
                 seen.insert(step.name.clone(), step.span);
@@ -127,80 +136,83 @@ fn steps(
     steps
 }
 
-fn rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
-    let table = YamlTable::open(node, "a rule", &RULE, &mut cx.diags)?;
-    let of_cluster = judged::of_cluster(&table, "a rule", cx).unwrap_or(false);
-    let when = expr(&table, "when", cx);
-    let otherwise = table.require("else", &mut cx.diags).and_then(|node| table::text(node, "else", &mut cx.diags));
+fn read_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
+    let table = YamlTable::open(node, "a rule", &RULE_KEYS, &mut cx.diags)?;
+    let of_cluster = judged::read_cluster_scope(&table, "a rule", cx).unwrap_or(false);
+    let when = read_expr(&table, "when", cx);
+    let otherwise =
+        table.require_value("else", &mut cx.diags).and_then(|node| table::expect_text(node, "else", &mut cx.diags));
     if let (Some(text), Some(node)) = (&otherwise, table.get("else"))
         && crate::config::scalar::is_template(text)
     {
-        let diag = Diag::error(Code::BadValue, "`else` is plain text and cannot contain a template").at(node.span);
-        cx.push(diag.hint("write it without values: the message names the host"));
+        let diag =
+            Diag::error(Code::BadValue, "`else` is plain text and cannot contain a template").with_span(node.span);
+        cx.push_diag(diag.hint("write it without values: the message names the host"));
     }
-    table.require("require", &mut cx.diags)?;
-    let require = expr(&table, "require", cx)?;
-    let class = class(&table, cx);
+    table.require_value("require", &mut cx.diags)?;
+    let require = read_expr(&table, "require", cx)?;
+    let class = read_rule_class(&table, cx);
     Some(RecipeRule { of_cluster, when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
 }
 
 /// The class of a rule that does not block.
-const WARNING: &str = "warning";
+const WARNING_CLASS: &str = "warning";
 
 /// Reads why a host that breaks the rule is blocked; `None` if the rule only warns.
-fn class(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<BlockClass> {
+fn read_rule_class(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<BlockClass> {
     const CLASSES: [BlockClass; 3] = [BlockClass::Rule, BlockClass::Hardware, BlockClass::Host];
     let Some(node) = table.get("class") else { return Some(BlockClass::Rule) };
-    let text = table::text(node, "class", &mut cx.diags).unwrap_or_default();
-    if text == WARNING {
+    let text = table::expect_text(node, "class", &mut cx.diags).unwrap_or_default();
+    if text == WARNING_CLASS {
         return None;
     }
     let known = CLASSES.into_iter().find(|class| class.name() == text);
     known.or_else(|| {
-        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid class of a rule")).at(node.span);
-        cx.push(diag.suggest(&text, CLASSES.map(BlockClass::name).into_iter().chain([WARNING])));
+        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid class of a rule")).with_span(node.span);
+        cx.push_diag(diag.suggest_name(&text, CLASSES.map(BlockClass::name).into_iter().chain([WARNING_CLASS])));
         Some(BlockClass::Rule)
     })
 }
 
-fn fails_as(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<FailurePattern> {
+fn read_fails_as(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<FailurePattern> {
     let table = YamlTable::open(node, "an entry of `fails_as`", &["text", "cause"], &mut cx.diags)?;
-    let (text, cause) = (table.require("text", &mut cx.diags), table.require("cause", &mut cx.diags));
-    let (text, cause) = (table::text(text?, "text", &mut cx.diags)?, table::text(cause?, "cause", &mut cx.diags)?);
+    let (text, cause) = (table.require_value("text", &mut cx.diags), table.require_value("cause", &mut cx.diags));
+    let (text, cause) =
+        (table::expect_text(text?, "text", &mut cx.diags)?, table::expect_text(cause?, "cause", &mut cx.diags)?);
     if text.split('…').all(|part| part.trim().is_empty()) || text.contains('\n') {
-        cx.push(Diag::error(Code::BadValue, "`text` must be a part of one line").at(node.span));
+        cx.push_diag(Diag::error(Code::BadValue, "`text` must be a part of one line").with_span(node.span));
         return None;
     }
     Some(FailurePattern { text, cause, span: node.span })
 }
 
-fn uses(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<StackUse> {
+fn read_stack_use(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<StackUse> {
     let table = YamlTable::open(node, "an entry of `uses`", &["recipe", "when", "with"], &mut cx.diags)?;
-    let when = expr(&table, "when", cx);
-    let with = table::entries(table.get("with"), "with", &mut cx.diags);
+    let when = read_expr(&table, "when", cx);
+    let with = table::expect_entries(table.get("with"), "with", &mut cx.diags);
     let with = with.iter().map(|(key, node)| (key.text.clone(), (node.clone(), key.span))).collect();
-    let recipe = table.require("recipe", &mut cx.diags)?;
-    Some(StackUse { recipe: table::text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
+    let recipe = table.require_value("recipe", &mut cx.diags)?;
+    Some(StackUse { recipe: table::expect_text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
 }
 
 /// Reads an expression. It is compiled together with all others, once every name is known.
-fn expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<SourceExpr> {
+fn read_expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<SourceExpr> {
     let node = table.get(key)?;
-    let source = table::text(node, key, &mut cx.diags)?;
+    let source = table::expect_text(node, key, &mut cx.diags)?;
     if source.trim_start().starts_with("{{") {
-        let diag = Diag::error(Code::BadTemplate, format!("`{key}` is already an expression")).at(node.span);
-        cx.push(diag.hint("remove `{{` and `}}`"));
+        let diag = Diag::error(Code::BadTemplate, format!("`{key}` is already an expression")).with_span(node.span);
+        cx.push_diag(diag.hint("remove `{{` and `}}`"));
         return None;
     }
     Some(SourceExpr { source, span: node.span })
 }
 
 /// Reports a name that is not an identifier: templates could not read it with a dot.
-fn identifier(name: &str, what: &str, span: Span, cx: &mut LoadContext<'_>) -> bool {
+fn check_identifier(name: &str, what: &str, span: Span, cx: &mut LoadContext<'_>) -> bool {
     let fits = is_identifier(name);
     if !fits {
-        let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid name of {what}")).at(span);
-        cx.push(diag.hint("use letters, digits and `_`, not starting with a digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid name of {what}")).with_span(span);
+        cx.push_diag(diag.hint("use letters, digits and `_`, not starting with a digit"));
     }
     fits
 }

@@ -13,21 +13,21 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum size of one value. Bytes.
-const MAX_VALUE: u64 = 16 << 20;
+const MAX_VALUE_BYTES: u64 = 16 << 20;
 /// Maximum total size of the values that one evaluation creates or walks. Bytes.
-const MAX_EVALUATION: u64 = 256 << 20;
+const MAX_EVALUATION_BYTES: u64 = 256 << 20;
 /// Bytes that an evaluation may use before they count for the project. Ordinary recipes stay far below.
-const UNCOUNTED: u64 = 4 << 20;
+const UNCOUNTED_BYTES: u64 = 4 << 20;
 /// Maximum bytes of all evaluations of a project, each counted above [`UNCOUNTED`].
-const MAX_PROJECT: u64 = 16 << 30;
+const MAX_PROJECT_BYTES: u64 = 16 << 30;
 /// Bytes that one step of the engine counts for the project: loops that create no values take time as well.
-const STEP: u64 = 16;
+const STEP_COST_BYTES: u64 = 16;
 /// Maximum depth of a value: walking and dropping it recurses.
 const MAX_LEVELS: usize = 128;
 /// Weight of a value in addition to its text. Bytes.
-pub(super) const CELL: u64 = 64;
+pub(super) const VALUE_COST_BYTES: u64 = 64;
 /// Maximum length of a number as text: `1e308` is written out.
-const NUMBER: u64 = 320;
+const NUMBER_TEXT_BYTES: u64 = 320;
 
 /// The limit that ended an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl ExceededLimit {
     }
 
     /// Converts it to an error of a template.
-    pub fn error(self, range: Option<std::ops::Range<usize>>) -> TemplateError {
+    pub fn to_template_error(self, range: Option<std::ops::Range<usize>>) -> TemplateError {
         TemplateError { message: self.message(), range, hint: Some(self.hint().into()), undefined: false }
     }
 }
@@ -71,18 +71,18 @@ impl ExceededLimit {
 pub(in crate::config) struct ProjectUsage(AtomicU64);
 
 impl ProjectUsage {
-    fn add(&self, used: u64) {
-        self.0.fetch_add(used.saturating_sub(UNCOUNTED), Ordering::Relaxed);
+    fn add_used(&self, used: u64) {
+        self.0.fetch_add(used.saturating_sub(UNCOUNTED_BYTES), Ordering::Relaxed);
     }
 
     fn is_spent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > MAX_PROJECT
+        self.0.load(Ordering::Relaxed) > MAX_PROJECT_BYTES
     }
 
     /// Returns the usage of a project that has `bytes` left.
     #[cfg(test)]
-    pub(super) fn with_left(bytes: u64) -> Self {
-        Self(AtomicU64::new(MAX_PROJECT - bytes))
+    pub(super) fn with_bytes_left(bytes: u64) -> Self {
+        Self(AtomicU64::new(MAX_PROJECT_BYTES - bytes))
     }
 }
 
@@ -93,12 +93,12 @@ thread_local! {
 }
 
 /// Runs `work` within the limits. Returns its result and the limit that ended it, if any.
-pub(super) fn limited<T>(usage: &ProjectUsage, work: impl FnOnce() -> T) -> (T, Option<ExceededLimit>) {
+pub(super) fn run_limited<T>(usage: &ProjectUsage, work: impl FnOnce() -> T) -> (T, Option<ExceededLimit>) {
     USED.set(0);
     STEPS.set(0);
     EXCESS.set(usage.is_spent().then_some(ExceededLimit::Project));
     let result = work();
-    usage.add(USED.get().max(STEPS.get() * STEP));
+    usage.add_used(USED.get().max(STEPS.get() * STEP_COST_BYTES));
     (result, EXCESS.get())
 }
 
@@ -109,7 +109,7 @@ pub(super) fn note_steps(steps: u64) {
 }
 
 /// Ends the evaluation with an error.
-pub(super) fn refuse<T>(excess: ExceededLimit) -> Result<T, Error> {
+pub(super) fn exceed_limit<T>(excess: ExceededLimit) -> Result<T, Error> {
     if EXCESS.get().is_none() {
         EXCESS.set(Some(excess));
     }
@@ -117,45 +117,45 @@ pub(super) fn refuse<T>(excess: ExceededLimit) -> Result<T, Error> {
 }
 
 /// Pays for an operation that creates or walks `bytes`.
-pub(super) fn pay(bytes: u64) -> Result<(), Error> {
+pub(super) fn pay_bytes(bytes: u64) -> Result<(), Error> {
     let used = USED.get().saturating_add(bytes);
     USED.set(used);
-    match used > MAX_EVALUATION || EXCESS.get().is_some() {
-        true => refuse(ExceededLimit::Evaluation),
+    match used > MAX_EVALUATION_BYTES || EXCESS.get().is_some() {
+        true => exceed_limit(ExceededLimit::Evaluation),
         false => Ok(()),
     }
 }
 
 /// Pays for a value that an operation is about to create.
 pub(super) fn pay_for_new(bytes: u64) -> Result<(), Error> {
-    match bytes > MAX_VALUE {
-        true => refuse(ExceededLimit::Value),
-        false => pay(bytes),
+    match bytes > MAX_VALUE_BYTES {
+        true => exceed_limit(ExceededLimit::Value),
+        false => pay_bytes(bytes),
     }
 }
 
 /// Weighs a value and pays for it. Computes lazy values now, once: otherwise they would form chains in which each value
 /// reads the one below it.
-pub(super) fn admit(value: Value) -> Result<Value, Error> {
+pub(super) fn admit_value(value: Value) -> Result<Value, Error> {
     let lazy = is_lazy(&value) && tree::own_weight(&value).is_none();
     let value = match lazy {
-        true => gather(&value)?,
+        true => gather_items(&value)?,
         false => value,
     };
-    pay_for_new(weigh(&value)?.bytes)?;
+    pay_for_new(weigh_value(&value)?.bytes)?;
     Ok(value)
 }
 
 /// Pays for a value that is written to the output. It counts twice because the output is copied when it grows.
 pub(super) fn pay_for_emitted(value: &Value) -> Result<(), Error> {
-    pay(2 * weigh(value)?.bytes)
+    pay_bytes(2 * weigh_value(value)?.bytes)
 }
 
 /// Pays for a value that is about to be stored in a namespace.
-pub(super) fn keep(value: Value) -> Result<Value, Error> {
+pub(super) fn pay_for_kept(value: Value) -> Result<Value, Error> {
     let mut scale = WeightCounter::default();
-    scale.put(&value, 1)?;
-    pay(scale.0.bytes)?;
+    scale.add_value(&value, 1)?;
+    pay_bytes(scale.0.bytes)?;
     Ok(value)
 }
 
@@ -165,11 +165,11 @@ fn is_lazy(value: &Value) -> bool {
     value.kind() == ValueKind::Iterable || value.kind() == ValueKind::Seq && merged()
 }
 
-fn gather(value: &Value) -> Result<Value, Error> {
+fn gather_items(value: &Value) -> Result<Value, Error> {
     let mut items = Vec::new();
     for item in value.try_iter()? {
-        if items.len() as u64 > MAX_VALUE / CELL {
-            return refuse(ExceededLimit::Value);
+        if items.len() as u64 > MAX_VALUE_BYTES / VALUE_COST_BYTES {
+            return exceed_limit(ExceededLimit::Value);
         }
         items.push(item);
     }
@@ -184,9 +184,9 @@ pub(super) struct ValueWeight {
 }
 
 /// Weighs a value as it is written out: shared parts count each time.
-pub(super) fn weigh(value: &Value) -> Result<ValueWeight, Error> {
+pub(super) fn weigh_value(value: &Value) -> Result<ValueWeight, Error> {
     let mut scale = WeightCounter::default();
-    scale.put(value, 0)?;
+    scale.add_value(value, 0)?;
     Ok(scale.0)
 }
 
@@ -194,35 +194,37 @@ pub(super) fn weigh(value: &Value) -> Result<ValueWeight, Error> {
 struct WeightCounter(ValueWeight);
 
 impl WeightCounter {
-    fn put(&mut self, value: &Value, level: usize) -> Result<(), Error> {
+    fn add_value(&mut self, value: &Value, level: usize) -> Result<(), Error> {
         if level > MAX_LEVELS {
-            return refuse(ExceededLimit::Levels);
+            return exceed_limit(ExceededLimit::Levels);
         }
         self.0.levels = self.0.levels.max(level as u64);
-        self.add(CELL)?;
+        self.add_bytes(VALUE_COST_BYTES)?;
         if let Some(own) = tree::own_weight(value) {
-            return self.add(own);
+            return self.add_bytes(own);
         }
         if let Some(text) = value.as_str() {
-            return self.add(text.len() as u64);
+            return self.add_bytes(text.len() as u64);
         }
         match value.kind() {
-            ValueKind::Number if !value.is_integer() => self.add(NUMBER),
-            ValueKind::Bytes => self.add(value.len().unwrap_or_default() as u64),
-            ValueKind::Seq | ValueKind::Iterable => value.try_iter()?.try_for_each(|item| self.put(&item, level + 1)),
-            ValueKind::Map if level > 0 && is_namespace(value) => refuse(ExceededLimit::Namespace),
+            ValueKind::Number if !value.is_integer() => self.add_bytes(NUMBER_TEXT_BYTES),
+            ValueKind::Bytes => self.add_bytes(value.len().unwrap_or_default() as u64),
+            ValueKind::Seq | ValueKind::Iterable => {
+                value.try_iter()?.try_for_each(|item| self.add_value(&item, level + 1))
+            }
+            ValueKind::Map if level > 0 && is_namespace(value) => exceed_limit(ExceededLimit::Namespace),
             ValueKind::Map => value.try_iter()?.try_for_each(|key| {
-                self.put(&key, level + 1)?;
-                self.put(&value.get_item(&key)?, level + 1)
+                self.add_value(&key, level + 1)?;
+                self.add_value(&value.get_item(&key)?, level + 1)
             }),
             _ => Ok(()),
         }
     }
 
-    fn add(&mut self, bytes: u64) -> Result<(), Error> {
+    fn add_bytes(&mut self, bytes: u64) -> Result<(), Error> {
         self.0.bytes += bytes;
-        match self.0.bytes > MAX_VALUE {
-            true => refuse(ExceededLimit::Value),
+        match self.0.bytes > MAX_VALUE_BYTES {
+            true => exceed_limit(ExceededLimit::Value),
             false => Ok(()),
         }
     }

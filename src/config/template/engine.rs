@@ -1,11 +1,11 @@
 //! Compiles and runs templates. Each text is compiled once and runs within limits.
 
 use super::allowance::{self, ExceededLimit, ProjectUsage};
-use super::metered::metered;
+use super::metered::meter_code;
 use super::names::{self, TemplateRead, TemplateScan};
-use super::nesting::too_deep;
-use super::record::{EvalRecord, recorded};
-use super::tree::{TemplateBindings, secret_safe};
+use super::nesting::find_deep_nesting;
+use super::record::{EvalRecord, run_recorded};
+use super::tree::{TemplateBindings, has_whole_placeholders};
 use super::{EvalOutcome, ExpectOutcome, TemplateError, filters};
 use crate::model::Value as Json;
 use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse, parse_expr};
@@ -16,30 +16,30 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock, RwLock};
 
 /// Maximum number of engine steps per evaluation. A loop over 10,000 hosts stays far below.
-const FUEL: u64 = 4_000_000;
+const MAX_FUEL: u64 = 4_000_000;
 
 /// Maximum size of a template. Bytes.
-const MAX_SOURCE: usize = 1 << 20;
+const MAX_SOURCE_BYTES: usize = 1 << 20;
 
-static ENV: LazyLock<Environment<'static>> = LazyLock::new(environment);
+static TEMPLATE_ENV: LazyLock<Environment<'static>> = LazyLock::new(build_environment);
 
-fn environment() -> Environment<'static> {
+fn build_environment() -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
-    env.set_fuel(Some(FUEL));
+    env.set_fuel(Some(MAX_FUEL));
     env.set_debug(true);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    env.set_syntax(syntax());
+    env.set_syntax(build_syntax());
     env.set_formatter(|out, state, value| {
         allowance::pay_for_emitted(value)?;
         minijinja::escape_formatter(out, state, value)
     });
-    filters::install(&mut env);
+    filters::install_filters(&mut env);
     env
 }
 
 /// Returns the syntax settings: rendered files keep their last newline.
-fn syntax() -> SyntaxConfig {
+fn build_syntax() -> SyntaxConfig {
     let mut builder = SyntaxConfig::builder();
     builder.keep_trailing_newline(true);
     builder.build().unwrap_or_default()
@@ -73,7 +73,7 @@ impl std::fmt::Debug for TemplateProgram {
     }
 }
 
-const NAME: &str = "template";
+const TEMPLATE_NAME: &str = "template";
 
 /// Templates have no named blocks: inheritance is not supported.
 static NO_BLOCKS: BTreeMap<&'static str, Instructions<'static>> = BTreeMap::new();
@@ -85,12 +85,12 @@ impl TemplateProgram {
     /// Invalid syntax, or a text that is too long or nested too deep. Unknown names are not errors here: see
     /// [`Program::mistakes`].
     pub fn compile(source: &str, form: TemplateForm) -> Result<Self, TemplateError> {
-        Self::compile_for(source, form, &Arc::default())
+        Self::compile_with_usage(source, form, &Arc::default())
     }
 
     /// Compiles `source` for a project. `usage` counts all evaluations of the project.
-    fn compile_for(source: &str, form: TemplateForm, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
-        if source.len() > MAX_SOURCE {
+    fn compile_with_usage(source: &str, form: TemplateForm, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
+        if source.len() > MAX_SOURCE_BYTES {
             return Err(TemplateError {
                 message: "the template is larger than 1 MiB".into(),
                 range: None,
@@ -98,46 +98,46 @@ impl TemplateProgram {
                 undefined: false,
             });
         }
-        if let Some(error) = too_deep(source, form == TemplateForm::Expression, syntax()) {
+        if let Some(error) = find_deep_nesting(source, form == TemplateForm::Expression, build_syntax()) {
             return Err(error);
         }
         match form {
-            TemplateForm::Expression => Self::expression(source, 0, usage),
-            TemplateForm::Template => Self::template(source, usage),
+            TemplateForm::Expression => Self::compile_expression(source, 0, usage),
+            TemplateForm::Template => Self::compile_template(source, usage),
         }
     }
 
-    fn expression(source: &str, offset: usize, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
-        let ast = parse_expr(source).map_err(|error| syntax_error(&error, offset))?;
-        let look = names::expression(&ast);
-        Self::generate(TemplateForm::Expression, look, offset, usage, |generator| generator.compile_expr(&ast))
+    fn compile_expression(source: &str, offset: usize, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
+        let ast = parse_expr(source).map_err(|error| build_syntax_error(&error, offset))?;
+        let look = names::scan_expression(&ast);
+        Self::generate_code(TemplateForm::Expression, look, offset, usage, |generator| generator.compile_expr(&ast))
     }
 
-    fn template(source: &str, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
-        let ast = parse(source, NAME, syntax()).map_err(|error| syntax_error(&error, 0))?;
+    fn compile_template(source: &str, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
+        let ast = parse(source, TEMPLATE_NAME, build_syntax()).map_err(|error| build_syntax_error(&error, 0))?;
         if names::sole_expression(&ast).is_some()
-            && let Some((range, inner)) = inner_expression(source)
+            && let Some((range, inner)) = find_inner_expression(source)
         {
-            return Self::expression(inner, range.start, usage);
+            return Self::compile_expression(inner, range.start, usage);
         }
-        let look = names::template(&ast);
-        Self::generate(TemplateForm::Template, look, 0, usage, |generator| generator.compile_stmt(&ast))
+        let look = names::scan_template(&ast);
+        Self::generate_code(TemplateForm::Template, look, 0, usage, |generator| generator.compile_stmt(&ast))
     }
 
-    fn generate<'s>(
+    fn generate_code<'s>(
         form: TemplateForm,
         look: TemplateScan,
         offset: usize,
         usage: &Arc<ProjectUsage>,
         compile: impl FnOnce(&mut CodeGenerator<'s>),
     ) -> Result<Self, TemplateError> {
-        let mut look = shifted(look, offset);
+        let mut look = shift_ranges(look, offset);
         if let Some(refused) = look.refused.take() {
             return Err(refused);
         }
-        let mut generator = CodeGenerator::new(NAME, "");
+        let mut generator = CodeGenerator::new(TEMPLATE_NAME, "");
         compile(&mut generator);
-        let code = metered(&generator.finish().0);
+        let code = meter_code(&generator.finish().0);
         Ok(Self { form, code, look, offset, usage: usage.clone() })
     }
 
@@ -147,7 +147,7 @@ impl TemplateProgram {
     }
 
     /// Returns errors in names of roots, filters, tests and functions.
-    pub fn mistakes(&self) -> &[TemplateError] {
+    pub fn name_errors(&self) -> &[TemplateError] {
         &self.look.errors
     }
 
@@ -156,18 +156,18 @@ impl TemplateProgram {
     /// # Errors
     /// A wrong type, a name that does not exist, or an exceeded limit.
     pub fn run(&self, bindings: &TemplateBindings) -> Result<EvalOutcome<Json>, TemplateError> {
-        let (result, record) = self.raw(bindings)?;
-        self.settle(result, record)
+        let (result, record) = self.run_raw(bindings)?;
+        self.settle_result(result, record)
     }
 
     /// Runs the program as a condition.
     ///
     /// # Errors
     /// The same as [`Program::run`], and a result that is neither true nor false.
-    pub fn test(&self, bindings: &TemplateBindings) -> Result<EvalOutcome<bool>, TemplateError> {
+    pub fn run_condition(&self, bindings: &TemplateBindings) -> Result<EvalOutcome<bool>, TemplateError> {
         match self.run(bindings)? {
             EvalOutcome::Known { value: Json::Bool(value), reads } => Ok(EvalOutcome::Known { value, reads }),
-            EvalOutcome::Known { value, .. } => Err(not_a_condition(&value)),
+            EvalOutcome::Known { value, .. } => Err(build_not_a_condition_error(&value)),
             EvalOutcome::Deferred(need) => Ok(EvalOutcome::Deferred(need)),
         }
     }
@@ -178,8 +178,8 @@ impl TemplateProgram {
     ///
     /// # Errors
     /// The same as [`Program::test`].
-    pub fn expect(&self, bindings: &TemplateBindings) -> Result<ExpectOutcome, TemplateError> {
-        let (result, record) = self.raw(bindings)?;
+    pub fn run_expectation(&self, bindings: &TemplateBindings) -> Result<ExpectOutcome, TemplateError> {
+        let (result, record) = self.run_raw(bindings)?;
         let unknown = match (&record.need, &record.empty) {
             (Some(need), _) => Some((need.describe(), Some(need.clone()))),
             (None, Some(path)) if self.look.maps => Some((format!("fact `{path}` is an empty list"), None)),
@@ -188,53 +188,58 @@ impl TemplateProgram {
         if let Some((why, need)) = unknown {
             return Ok(ExpectOutcome::Unknown { why, need });
         }
-        match self.settle(result, record)? {
+        match self.settle_result(result, record)? {
             EvalOutcome::Known { value: Json::Bool(value), reads } => Ok(ExpectOutcome::Known { value, reads }),
-            EvalOutcome::Known { value, .. } => Err(not_a_condition(&value)),
+            EvalOutcome::Known { value, .. } => Err(build_not_a_condition_error(&value)),
             EvalOutcome::Deferred(need) => Ok(ExpectOutcome::Unknown { why: need.describe(), need: Some(need) }),
         }
     }
 
     /// Returns whether the program evaluates each element of a list.
-    pub fn maps(&self) -> bool {
+    pub fn checks_each_element(&self) -> bool {
         self.look.maps
     }
 
-    fn raw(&self, bindings: &TemplateBindings) -> Result<RawEvaluation, TemplateError> {
-        let (run, record) = recorded(|| allowance::limited(&self.usage, || self.evaluate(bindings)));
+    fn run_raw(&self, bindings: &TemplateBindings) -> Result<RawEvaluation, TemplateError> {
+        let (run, record) = run_recorded(|| allowance::run_limited(&self.usage, || self.evaluate_code(bindings)));
         let (result, excess) = run;
         match excess {
-            Some(excess) => Err(excess.error(result.err().and_then(|error| self.range_of(&error)))),
+            Some(excess) => Err(excess.to_template_error(result.err().and_then(|error| self.locate_error(&error)))),
             None => Ok((result, record)),
         }
     }
 
-    fn evaluate(&self, bindings: &TemplateBindings) -> Result<Json, Error> {
+    fn evaluate_code(&self, bindings: &TemplateBindings) -> Result<Json, Error> {
         let mut text = String::new();
         let mut output = make_string_output(&mut text);
-        let (value, _) = eval(&ENV, &self.code, bindings.context(), &NO_BLOCKS, &mut output, AutoEscape::None)?;
+        let (value, _) =
+            eval(&TEMPLATE_ENV, &self.code, bindings.to_context(), &NO_BLOCKS, &mut output, AutoEscape::None)?;
         match self.form {
-            TemplateForm::Expression => value.map_or(Ok(Json::Null), |value| json(&value)),
+            TemplateForm::Expression => value.map_or(Ok(Json::Null), |value| to_json(&value)),
             TemplateForm::Template => allowance::pay_for_new(text.len() as u64).map(|()| Json::from(text)),
         }
     }
 
-    fn settle(&self, result: Result<Json, Error>, record: EvalRecord) -> Result<EvalOutcome<Json>, TemplateError> {
+    fn settle_result(
+        &self,
+        result: Result<Json, Error>,
+        record: EvalRecord,
+    ) -> Result<EvalOutcome<Json>, TemplateError> {
         if let Some(need) = record.need {
             return Ok(EvalOutcome::Deferred(need));
         }
         match (&result, &record.missing) {
             (Err(error), Some(missing)) if error.kind() == ErrorKind::UndefinedError => {
-                return Err(self.missing(missing));
+                return Err(self.build_missing_name_error(missing));
             }
-            (Ok(_), Some(missing)) if !self.look.lenient => return Err(self.missing(missing)),
+            (Ok(_), Some(missing)) if !self.look.lenient => return Err(self.build_missing_name_error(missing)),
             _ => {}
         }
-        if let Some(error) = self.parts_of_a_leaf(&record) {
+        if let Some(error) = self.find_leaf_part_error(&record) {
             return Err(error);
         }
-        let value = result.map_err(|error| self.runtime_error(&error))?;
-        match whole(&value) {
+        let value = result.map_err(|error| self.build_runtime_error(&error))?;
+        match has_whole_secrets(&value) {
             true => Ok(EvalOutcome::Known { value, reads: record.reads }),
             false => Err(TemplateError {
                 message: "a template must not change a secret".into(),
@@ -247,7 +252,7 @@ impl TemplateProgram {
 
     /// Reports reads of fields of a single value: the engine evaluates `facts.virtualization.kind` to undefined and
     /// allows comparing it.
-    fn parts_of_a_leaf(&self, record: &EvalRecord) -> Option<TemplateError> {
+    fn find_leaf_part_error(&self, record: &EvalRecord) -> Option<TemplateError> {
         if self.look.lenient || record.leaves.is_empty() {
             return None;
         }
@@ -268,7 +273,7 @@ impl TemplateProgram {
         })
     }
 
-    fn missing(&self, missing: &super::record::MissingName) -> TemplateError {
+    fn build_missing_name_error(&self, missing: &super::record::MissingName) -> TemplateError {
         let near = crate::diag::did_you_mean(&missing.name, missing.known.iter().map(String::as_str));
         let range =
             self.look.reads.iter().find(|read| read.path.contains(&missing.name)).map(|read| read.range.clone());
@@ -280,16 +285,16 @@ impl TemplateProgram {
         }
     }
 
-    fn runtime_error(&self, error: &Error) -> TemplateError {
+    fn build_runtime_error(&self, error: &Error) -> TemplateError {
         TemplateError {
-            message: message(error),
-            range: self.range_of(error),
+            message: format_error(error),
+            range: self.locate_error(error),
             hint: (error.kind() == ErrorKind::OutOfFuel).then(|| ExceededLimit::Evaluation.hint().to_owned()),
             undefined: error.kind() == ErrorKind::UndefinedError,
         }
     }
 
-    fn range_of(&self, error: &Error) -> Option<Range<usize>> {
+    fn locate_error(&self, error: &Error) -> Option<Range<usize>> {
         let range = error.range().filter(|range| !range.is_empty())?;
         Some(range.start + self.offset..range.end + self.offset)
     }
@@ -311,7 +316,7 @@ impl ProgramCache {
         if let Ok(Some(program)) = held {
             return program;
         }
-        let program = Arc::new(TemplateProgram::compile_for(source, form, &self.usage));
+        let program = Arc::new(TemplateProgram::compile_with_usage(source, form, &self.usage));
         if let Ok(mut map) = self.compiled.write() {
             map.insert(key, program.clone());
         }
@@ -319,24 +324,24 @@ impl ProgramCache {
     }
 
     /// Returns every program that was compiled so far, including failed ones.
-    pub fn compiled(&self) -> Vec<CompiledProgram> {
+    pub fn compiled_programs(&self) -> Vec<CompiledProgram> {
         self.compiled.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
     }
 }
 
-fn json(value: &Value) -> Result<Json, Error> {
+fn to_json(value: &Value) -> Result<Json, Error> {
     if value.is_undefined() {
         return Err(Error::from(ErrorKind::UndefinedError));
     }
     serde_json::to_value(value).map_err(|_| Error::new(ErrorKind::InvalidOperation, "the result is not a plain value"))
 }
 
-fn not_a_condition(value: &Json) -> TemplateError {
+fn build_not_a_condition_error(value: &Json) -> TemplateError {
     let found = match value {
         Json::Null => "nothing".to_owned(),
         Json::Array(_) => "a list".to_owned(),
         Json::Object(_) => "a map".to_owned(),
-        other => format!("`{}`", super::super::scalar::shorten(&text_of(other))),
+        other => format!("`{}`", super::super::scalar::shorten_text(&format_json(other))),
     };
     TemplateError {
         message: format!("a condition must be true or false, found {found}"),
@@ -346,21 +351,21 @@ fn not_a_condition(value: &Json) -> TemplateError {
     }
 }
 
-fn text_of(value: &Json) -> String {
+fn format_json(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn whole(value: &Json) -> bool {
+fn has_whole_secrets(value: &Json) -> bool {
     match value {
-        Json::String(text) => secret_safe(text),
-        Json::Array(items) => items.iter().all(whole),
-        Json::Object(map) => map.iter().all(|(key, value)| secret_safe(key) && whole(value)),
+        Json::String(text) => has_whole_placeholders(text),
+        Json::Array(items) => items.iter().all(has_whole_secrets),
+        Json::Object(map) => map.iter().all(|(key, value)| has_whole_placeholders(key) && has_whole_secrets(value)),
         _ => true,
     }
 }
 
 /// Returns the expression inside `{{ … }}` with its byte range.
-fn inner_expression(source: &str) -> Option<(Range<usize>, &str)> {
+fn find_inner_expression(source: &str) -> Option<(Range<usize>, &str)> {
     let inner = source.strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner);
     let inner = inner.strip_suffix(['-', '+']).unwrap_or(inner);
@@ -368,19 +373,19 @@ fn inner_expression(source: &str) -> Option<(Range<usize>, &str)> {
     Some((start..start + inner.len(), inner))
 }
 
-fn shifted(mut look: TemplateScan, offset: usize) -> TemplateScan {
+fn shift_ranges(mut look: TemplateScan, offset: usize) -> TemplateScan {
     let shift = |range: &mut Range<usize>| *range = range.start + offset..range.end + offset;
     look.reads.iter_mut().for_each(|read| shift(&mut read.range));
     look.errors.iter_mut().filter_map(|error| error.range.as_mut()).for_each(shift);
     look
 }
 
-fn syntax_error(error: &Error, offset: usize) -> TemplateError {
+fn build_syntax_error(error: &Error, offset: usize) -> TemplateError {
     let range = error.range().filter(|range| !range.is_empty()).map(|range| range.start + offset..range.end + offset);
-    TemplateError { message: message(error), range, hint: None, undefined: false }
+    TemplateError { message: format_error(error), range, hint: None, undefined: false }
 }
 
-fn message(error: &Error) -> String {
+fn format_error(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => ExceededLimit::Evaluation.message(),
         (ErrorKind::UndefinedError, _) => "a name does not exist".to_owned(),

@@ -1,6 +1,6 @@
 //! forge's own filters, and the allowed names of filters, tests and functions.
 
-use super::nodes::{in_network, labelled, of_hosts, offering};
+use super::nodes::{find_host_nodes, is_in_network, select_labelled, select_offering};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Allowed built-in filters. HTML escaping is not needed, and `pprint` is for debugging.
-const BUILT_IN: &[&str] = &[
+const BUILTIN_FILTERS: &[&str] = &[
     "abs",
     "attr",
     "batch",
@@ -55,7 +55,7 @@ const BUILT_IN: &[&str] = &[
     "zip",
 ];
 
-const OWN: &[&str] = &[
+const FORGE_FILTERS: &[&str] = &[
     "b64encode",
     "basename",
     "dirname",
@@ -69,7 +69,7 @@ const OWN: &[&str] = &[
     "version_compare",
 ];
 
-const TESTS: &[&str] = &[
+const TEST_NAMES: &[&str] = &[
     "boolean",
     "defined",
     "divisibleby",
@@ -111,10 +111,10 @@ const TESTS: &[&str] = &[
 ];
 
 /// Allowed functions.
-pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range", "table"];
+pub(super) const FUNCTION_NAMES: &[&str] = &["dict", "namespace", "range", "table"];
 
 /// Filters that evaluate each element of a list. On an empty list their result has no meaning.
-pub(super) const MAPPING: &[&str] = &[
+pub(super) const ELEMENT_FILTERS: &[&str] = &[
     "first",
     "groupby",
     "labelled",
@@ -134,65 +134,65 @@ pub(super) const MAPPING: &[&str] = &[
 ];
 
 /// Returns the names of all filters.
-pub(super) fn filters() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().chain(OWN).copied()
+pub(super) fn filter_names() -> impl Iterator<Item = &'static str> {
+    BUILTIN_FILTERS.iter().chain(FORGE_FILTERS).copied()
 }
 
 /// Returns the names of all tests.
-pub(super) fn tests() -> impl Iterator<Item = &'static str> {
-    TESTS.iter().copied()
+pub(super) fn test_names() -> impl Iterator<Item = &'static str> {
+    TEST_NAMES.iter().copied()
 }
 
 /// Adds forge's filters and functions, and removes built-in ones that are not allowed.
-pub(super) fn install(env: &mut Environment<'static>) {
+pub(super) fn install_filters(env: &mut Environment<'static>) {
     for name in ["safe", "escape", "e", "pprint"] {
         env.remove_filter(name);
     }
     env.remove_global("debug");
-    super::guarded::install(env);
+    super::guarded::install_metered_filters(env);
     let own = [
-        ("b64encode", Value::from_function(b64encode)),
-        ("sha256", Value::from_function(|text: &str| open(text).map(sha256))),
-        ("quote", Value::from_function(|text: &str| open(text).and_then(quote))),
-        ("basename", Value::from_function(|text: &str| open(text).map(basename))),
-        ("dirname", Value::from_function(|text: &str| open(text).map(dirname))),
-        ("merge", Value::from_function(merge)),
-        ("version_compare", Value::from_function(version_compare)),
-        ("in_network", Value::from_function(in_network)),
-        ("labelled", Value::from_function(labelled)),
-        ("of_hosts", Value::from_function(of_hosts)),
+        ("b64encode", Value::from_function(encode_base64)),
+        ("sha256", Value::from_function(|text: &str| refuse_secrets(text).map(hash_sha256))),
+        ("quote", Value::from_function(|text: &str| refuse_secrets(text).and_then(quote_for_shell))),
+        ("basename", Value::from_function(|text: &str| refuse_secrets(text).map(basename))),
+        ("dirname", Value::from_function(|text: &str| refuse_secrets(text).map(dirname))),
+        ("merge", Value::from_function(merge_maps)),
+        ("version_compare", Value::from_function(compare_versions)),
+        ("in_network", Value::from_function(is_in_network)),
+        ("labelled", Value::from_function(select_labelled)),
+        ("of_hosts", Value::from_function(find_host_nodes)),
         (
             "offering",
             Value::from_function(|nodes: &Value, counts: &Value, prefix: Option<&str>| {
-                offering(nodes, counts, prefix.unwrap_or_default())
+                select_offering(nodes, counts, prefix.unwrap_or_default())
             }),
         ),
     ];
-    own.into_iter().for_each(|(name, filter)| super::guarded::add(env, name, filter));
-    env.add_function("table", table);
+    own.into_iter().for_each(|(name, filter)| super::guarded::add_metered_filter(env, name, filter));
+    env.add_function("table", lookup_table);
 }
 
 /// Rejects secrets: a digest, an encoding or a quoted form of the placeholder would not be that of the secret.
-fn open(text: &str) -> Result<&str, Error> {
-    match crate::model::SecretStore::mentions(text) {
+fn refuse_secrets(text: &str) -> Result<&str, Error> {
+    match crate::model::SecretStore::has_placeholder(text) {
         true => Err(Error::new(ErrorKind::InvalidOperation, "this filter does not accept secrets")),
         false => Ok(text),
     }
 }
 
-fn b64encode(text: &str) -> Result<String, Error> {
-    open(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
+fn encode_base64(text: &str) -> Result<String, Error> {
+    refuse_secrets(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
 }
 
 fn basename(text: &str) -> String {
     text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-fn sha256(text: &str) -> String {
-    crate::model::hex(&Sha256::digest(text.as_bytes()))
+fn hash_sha256(text: &str) -> String {
+    crate::model::to_hex(&Sha256::digest(text.as_bytes()))
 }
 
-fn quote(text: &str) -> Result<String, Error> {
+fn quote_for_shell(text: &str) -> Result<String, Error> {
     let quoted = shlex::try_quote(text).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     Ok(quoted.into_owned())
 }
@@ -206,7 +206,7 @@ fn dirname(text: &str) -> String {
 }
 
 /// Merges two maps recursively. Values that are not maps in both are those of `over`.
-fn merge(under: &Value, over: &Value) -> Result<Value, Error> {
+fn merge_maps(under: &Value, over: &Value) -> Result<Value, Error> {
     let entries = |map: &Value| -> Result<BTreeMap<String, Value>, Error> {
         if map.kind() != ValueKind::Map {
             let message = format!("`merge` requires maps, found {}", map.kind());
@@ -217,7 +217,7 @@ fn merge(under: &Value, over: &Value) -> Result<Value, Error> {
     let mut both = entries(under)?;
     for (key, value) in entries(over)? {
         let value = match both.get(&key).filter(|own| own.kind() == ValueKind::Map && value.kind() == ValueKind::Map) {
-            Some(own) => merge(own, &value)?,
+            Some(own) => merge_maps(own, &value)?,
             None => value,
         };
         both.insert(key, value);
@@ -226,13 +226,13 @@ fn merge(under: &Value, over: &Value) -> Result<Value, Error> {
 }
 
 /// Returns the rows of a built-in table.
-fn table(name: &str) -> Result<Value, Error> {
+fn lookup_table(name: &str) -> Result<Value, Error> {
     let none = || Error::new(ErrorKind::InvalidOperation, format!("unknown table `{name}`"));
-    crate::config::shipped::rows(name).ok_or_else(none)
+    crate::config::shipped::find_table_rows(name).ok_or_else(none)
 }
 
 /// Compares versions by Debian's rules: -1, 0 or 1.
-fn version_compare(left: &str, right: &str) -> Result<Value, Error> {
+fn compare_versions(left: &str, right: &str) -> Result<Value, Error> {
     let parse = |text: &str| {
         text.parse::<debversion::Version>()
             .map_err(|_| Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a valid version")))

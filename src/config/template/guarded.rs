@@ -1,16 +1,18 @@
 //! Filters, tests and operators that pay for the values that they read and create, before they create them.
 
-use super::allowance::{CELL, ValueWeight, admit, keep, note_steps, pay, pay_for_new, weigh};
+use super::allowance::{
+    VALUE_COST_BYTES, ValueWeight, admit_value, note_steps, pay_bytes, pay_for_kept, pay_for_new, weigh_value,
+};
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters, tests};
 
 /// Filters that metered code calls in addition to its own instructions.
-pub(super) const ADMIT: &str = "forge:admit";
-pub(super) const COMPARE: &str = "forge:compare";
-pub(super) const KEEP: &str = "forge:keep";
-pub(super) const REPEAT: &str = "forge:repeat";
-pub(super) const STEPS: &str = "forge:steps";
-pub(super) const SUBSCRIPT: &str = "forge:subscript";
+pub(super) const ADMIT_FILTER: &str = "forge:admit";
+pub(super) const COMPARE_FILTER: &str = "forge:compare";
+pub(super) const KEEP_FILTER: &str = "forge:keep";
+pub(super) const REPEAT_FILTER: &str = "forge:repeat";
+pub(super) const STEPS_FILTER: &str = "forge:steps";
+pub(super) const SUBSCRIPT_FILTER: &str = "forge:subscript";
 
 /// Divisor of the price of comparisons and searches, which create no value.
 const MADE_PER_READ: u64 = 2;
@@ -22,7 +24,7 @@ macro_rules! named {
 }
 
 /// Adds the engine's filters, tests and operators with a payment before each.
-pub(super) fn install(env: &mut Environment<'static>) {
+pub(super) fn install_metered_filters(env: &mut Environment<'static>) {
     let built_in = named!(filters:
         abs attr batch bool capitalize chain default dictsort first float format groupby indent int items join last length
         lines list lower map max min reject rejectattr replace reverse round select selectattr slice sort split string sum
@@ -30,30 +32,36 @@ pub(super) fn install(env: &mut Environment<'static>) {
     );
     let aliases = [("count", Value::from_function(filters::length)), ("d", Value::from_function(filters::default))];
     for (name, filter) in built_in.into_iter().chain(aliases) {
-        add(env, name, filter);
+        add_metered_filter(env, name, filter);
     }
-    add_tests(env);
-    env.add_filter(ADMIT, |value: ValueOrKwargs| admit(value.into_value()));
-    env.add_filter(COMPARE, |left: Value, right: Value| compare(&left, &right).map(|()| vec![right, left]));
-    env.add_filter(KEEP, keep);
-    env.add_filter(REPEAT, |left: Value, right: Value| repeat(&left, &right).map(|()| vec![right, left]));
-    env.add_filter(STEPS, |state: &mut State<'_, '_>, value: Value| {
+    add_metered_tests(env);
+    env.add_filter(ADMIT_FILTER, |value: ValueOrKwargs| admit_value(value.into_value()));
+    env.add_filter(COMPARE_FILTER, |left: Value, right: Value| {
+        pay_for_comparison(&left, &right).map(|()| vec![right, left])
+    });
+    env.add_filter(KEEP_FILTER, pay_for_kept);
+    env.add_filter(REPEAT_FILTER, |left: Value, right: Value| {
+        pay_for_repetition(&left, &right).map(|()| vec![right, left])
+    });
+    env.add_filter(STEPS_FILTER, |state: &mut State<'_, '_>, value: Value| {
         note_steps(state.fuel_levels().map_or(0, |(consumed, _)| consumed));
         value
     });
-    env.add_filter(SUBSCRIPT, |of: Value, key: Value| read(weigh(&key)?.bytes).map(|()| vec![key, of]));
-}
-
-/// Adds a filter that pays before and after it runs.
-pub(super) fn add(env: &mut Environment<'static>, name: &'static str, filter: Value) {
-    env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-        let args = args.into_values();
-        before(name, &args)?;
-        admit(filter.call(state, &args)?)
+    env.add_filter(SUBSCRIPT_FILTER, |of: Value, key: Value| {
+        pay_for_read(weigh_value(&key)?.bytes).map(|()| vec![key, of])
     });
 }
 
-fn add_tests(env: &mut Environment<'static>) {
+/// Adds a filter that pays before and after it runs.
+pub(super) fn add_metered_filter(env: &mut Environment<'static>, name: &'static str, filter: Value) {
+    env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+        let args = args.into_values();
+        pay_before_call(name, &args)?;
+        admit_value(filter.call(state, &args)?)
+    });
+}
+
+fn add_metered_tests(env: &mut Environment<'static>) {
     let walking = [
         ("divisibleby", Value::from_function(tests::is_divisibleby)),
         ("endingwith", Value::from_function(tests::is_endingwith)),
@@ -80,9 +88,9 @@ fn add_tests(env: &mut Environment<'static>) {
         env.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
             if let [left, right] = args.as_slice() {
-                compare(left, right)?;
+                pay_for_comparison(left, right)?;
             } else {
-                args.iter().try_for_each(|arg| read(weigh(arg)?.bytes))?;
+                args.iter().try_for_each(|arg| pay_for_read(weigh_value(arg)?.bytes))?;
             }
             Ok::<bool, Error>(test.call(state, &args)?.is_true())
         });
@@ -90,18 +98,18 @@ fn add_tests(env: &mut Environment<'static>) {
 }
 
 /// Pays for values that are walked but not created.
-fn read(bytes: u64) -> Result<(), Error> {
-    pay(bytes / MADE_PER_READ)
+fn pay_for_read(bytes: u64) -> Result<(), Error> {
+    pay_bytes(bytes / MADE_PER_READ)
 }
 
 /// Pays for a comparison, or for testing whether `right` contains `left`.
-fn compare(left: &Value, right: &Value) -> Result<(), Error> {
+fn pay_for_comparison(left: &Value, right: &Value) -> Result<(), Error> {
     let simple = |value: &Value| value.as_str().is_none() && !is_container(value);
     match (left.as_str(), right.as_str()) {
-        (Some(_), Some(text)) => read(text.len() as u64 + 1),
-        _ if is_container(right) => read(weigh(right)?.bytes),
-        _ if simple(left) || simple(right) || !is_container(left) => read(CELL),
-        _ => read(weigh(left)?.bytes),
+        (Some(_), Some(text)) => pay_for_read(text.len() as u64 + 1),
+        _ if is_container(right) => pay_for_read(weigh_value(right)?.bytes),
+        _ if simple(left) || simple(right) || !is_container(left) => pay_for_read(VALUE_COST_BYTES),
+        _ => pay_for_read(weigh_value(left)?.bytes),
     }
 }
 
@@ -110,32 +118,32 @@ fn is_container(value: &Value) -> bool {
 }
 
 /// Pays for `left * right` if one of them is a text or a list.
-fn repeat(left: &Value, right: &Value) -> Result<(), Error> {
+fn pay_for_repetition(left: &Value, right: &Value) -> Result<(), Error> {
     let grows = |value: &Value| value.as_str().is_some() || is_container(value);
     let (what, times) = match (grows(left), grows(right)) {
         (false, false) => return Ok(()),
         (true, _) => (left, right),
         (_, true) => (right, left),
     };
-    pay_for_new(weigh(what)?.bytes.saturating_mul(number(times).unwrap_or(1)))
+    pay_for_new(weigh_value(what)?.bytes.saturating_mul(to_unsigned_number(times).unwrap_or(1)))
 }
 
 /// Returns the absolute value of a number, without its fraction.
-fn number(value: &Value) -> Option<u64> {
+fn to_unsigned_number(value: &Value) -> Option<u64> {
     let whole = i128::try_from(value.clone()).ok()?;
     Some(u64::try_from(whole.unsigned_abs()).unwrap_or(u64::MAX))
 }
 
 /// Pays for a filter before it runs.
-fn before(name: &str, args: &[Value]) -> Result<(), Error> {
+fn pay_before_call(name: &str, args: &[Value]) -> Result<(), Error> {
     let Some((first, others)) = args.split_first() else { return Ok(()) };
-    let call = FilterCall { first, weight: weigh(first)?, others, extra: weights(others)? };
-    read(call.work(name)?)?;
-    pay_for_new(call.growth(name)?)
+    let call = FilterCall { first, weight: weigh_value(first)?, others, extra: sum_weights(others)? };
+    pay_for_read(call.estimate_work(name)?)?;
+    pay_for_new(call.estimate_growth(name)?)
 }
 
-fn weights(values: &[Value]) -> Result<u64, Error> {
-    values.iter().try_fold(0u64, |sum, value| Ok(sum + weigh(value)?.bytes))
+fn sum_weights(values: &[Value]) -> Result<u64, Error> {
+    values.iter().try_fold(0u64, |sum, value| Ok(sum + weigh_value(value)?.bytes))
 }
 
 /// A call of a filter: its arguments and their weights.
@@ -148,50 +156,52 @@ struct FilterCall<'c> {
 
 impl FilterCall<'_> {
     /// Returns the number of bytes that the filter walks.
-    fn work(&self, name: &str) -> Result<u64, Error> {
-        let each = self.items().saturating_mul(CELL + self.extra);
+    fn estimate_work(&self, name: &str) -> Result<u64, Error> {
+        let each = self.count_items().saturating_mul(VALUE_COST_BYTES + self.extra);
         Ok(match name {
             "map" | "select" | "selectattr" | "reject" | "rejectattr" | "groupby" | "zip" => self.weight.bytes + each,
             // Each comparison walks both values, and each value is compared about twenty times.
             "sort" | "unique" | "dictsort" | "min" | "max" => 20 * self.weight.bytes + each,
             // Texts are concatenated one by one, and each step copies the result.
-            "sum" if !self.holds_only_numbers() => self.items().saturating_mul(self.weight.bytes),
-            "of_hosts" => self.items().saturating_mul(self.extra),
-            _ if self.first.as_str().is_some() => CELL * self.weight.bytes.min(self.items()) + self.extra,
+            "sum" if !self.has_only_numbers() => self.count_items().saturating_mul(self.weight.bytes),
+            "of_hosts" => self.count_items().saturating_mul(self.extra),
+            _ if self.first.as_str().is_some() => {
+                VALUE_COST_BYTES * self.weight.bytes.min(self.count_items()) + self.extra
+            }
             _ => self.weight.bytes + self.extra,
         })
     }
 
     /// Returns by how many bytes the result may be larger than the input.
-    fn growth(&self, name: &str) -> Result<u64, Error> {
+    fn estimate_growth(&self, name: &str) -> Result<u64, Error> {
         Ok(match name {
-            "replace" => self.replaced(),
-            "indent" => self.lines().saturating_mul(self.largest_number(4)),
-            "join" => self.items().saturating_mul(self.longest_text()),
-            "batch" => self.largest_number(0).saturating_mul(CELL),
-            "slice" => self.largest_number(0).saturating_mul(2 * CELL),
+            "replace" => self.estimate_replacement(),
+            "indent" => self.count_lines().saturating_mul(self.largest_number(4)),
+            "join" => self.count_items().saturating_mul(self.longest_text()),
+            "batch" => self.largest_number(0).saturating_mul(VALUE_COST_BYTES),
+            "slice" => self.largest_number(0).saturating_mul(2 * VALUE_COST_BYTES),
             "tojson" => {
-                let lines = self.weight.bytes / CELL;
+                let lines = self.weight.bytes / VALUE_COST_BYTES;
                 lines.saturating_mul(self.weight.levels + 1).saturating_mul(self.largest_number(2))
             }
-            "format" => self.widths(),
+            "format" => self.sum_format_widths(),
             // Each character or line becomes a value.
             "list" | "lines" | "split" | "reverse" | "sort" | "unique" | "map" | "zip" | "chain" => {
-                self.first.as_str().map_or(0, |text| text.len() as u64 * CELL)
+                self.first.as_str().map_or(0, |text| text.len() as u64 * VALUE_COST_BYTES)
             }
             _ => 0,
         })
     }
 
-    fn items(&self) -> u64 {
+    fn count_items(&self) -> u64 {
         self.first
             .as_str()
             .map(str::len)
             .or_else(|| self.first.len())
-            .map_or(self.weight.bytes / CELL, |len| len as u64)
+            .map_or(self.weight.bytes / VALUE_COST_BYTES, |len| len as u64)
     }
 
-    fn lines(&self) -> u64 {
+    fn count_lines(&self) -> u64 {
         match self.first.as_str() {
             Some(text) => 1 + text.matches('\n').count() as u64,
             None => self.weight.bytes,
@@ -199,7 +209,7 @@ impl FilterCall<'_> {
     }
 
     /// Returns all arguments after the first, including keyword arguments.
-    fn arguments(&self) -> Vec<Value> {
+    fn list_arguments(&self) -> Vec<Value> {
         let mut all = Vec::new();
         for value in self.others {
             match value.is_kwargs() {
@@ -211,19 +221,19 @@ impl FilterCall<'_> {
     }
 
     fn largest_number(&self, default: u64) -> u64 {
-        self.arguments().iter().filter_map(number).max().unwrap_or(default)
+        self.list_arguments().iter().filter_map(to_unsigned_number).max().unwrap_or(default)
     }
 
     fn longest_text(&self) -> u64 {
         let length = |value: &Value| value.as_str().map_or(self.extra, |text| text.len() as u64);
-        self.arguments().iter().map(length).max().unwrap_or(0)
+        self.list_arguments().iter().map(length).max().unwrap_or(0)
     }
 
-    fn holds_only_numbers(&self) -> bool {
+    fn has_only_numbers(&self) -> bool {
         self.first.try_iter().is_ok_and(|mut items| items.all(|item| item.is_number()))
     }
 
-    fn replaced(&self) -> u64 {
+    fn estimate_replacement(&self) -> u64 {
         let to = self.others.get(1).map_or(0, |to| to.as_str().map_or(self.extra, |to| to.len() as u64));
         let found = match (self.first.as_str(), self.others.first().and_then(Value::as_str)) {
             (Some(text), Some(from)) if !from.is_empty() => text.matches(from).count() as u64,
@@ -233,7 +243,7 @@ impl FilterCall<'_> {
     }
 
     /// Returns the sum of all numbers in a format: each may be a width. A `*` reads its width from an argument.
-    fn widths(&self) -> u64 {
+    fn sum_format_widths(&self) -> u64 {
         let Some(format) = self.first.as_str() else { return self.weight.bytes };
         let digits = format.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
         let written: u64 = digits.fold(0, |sum: u64, digits| sum.saturating_add(digits.parse().unwrap_or(u64::MAX)));

@@ -16,7 +16,7 @@ mod tree;
 
 pub(super) use engine::{ProgramCache, TemplateForm, TemplateProgram};
 pub(super) use names::{TemplateRead, TemplateRoot};
-pub(super) use tree::{TemplateBindings, exports, facts, plain, tree};
+pub(super) use tree::{TemplateBindings, build_exports, build_facts, build_map, build_tree};
 
 use crate::facts::Facts;
 use std::collections::BTreeSet;

@@ -16,16 +16,16 @@ const MAX_NESTING: usize = 200;
 const MAX_FOLDED: f64 = (1 << 20) as f64;
 
 /// Returns an error at the first place where `source` nests too deep.
-pub(super) fn too_deep(source: &str, in_expression: bool, syntax: SyntaxConfig) -> Option<TemplateError> {
+pub(super) fn find_deep_nesting(source: &str, in_expression: bool, syntax: SyntaxConfig) -> Option<TemplateError> {
     let mut depth = NestingCounter::default();
     for token in tokenize(source, in_expression, syntax) {
         // The parser reports invalid tokens.
         let Ok((token, span)) = token else { return None };
-        depth.take(&token);
-        if depth.total() > MAX_NESTING {
+        depth.count_token(&token);
+        if depth.total_depth() > MAX_NESTING {
             return Some(TemplateError {
                 message: format!("the template nests deeper than {MAX_NESTING} levels"),
-                range: Some(range(span)),
+                range: Some(span_to_range(span)),
                 hint: Some("move a part of it to a variable: `{% set part = … %}`".into()),
                 undefined: false,
             });
@@ -68,16 +68,16 @@ struct NestingCounter {
 }
 
 impl NestingCounter {
-    fn total(&self) -> usize {
+    fn total_depth(&self) -> usize {
         let groups = self.groups.iter().map(|group| 1 + group.depth()).sum::<usize>();
         self.blocks.iter().sum::<usize>() + groups
     }
 
-    fn take(&mut self, token: &Token<'_>) {
+    fn count_token(&mut self, token: &Token<'_>) {
         if std::mem::take(&mut self.names_block)
             && let Token::Ident(name) = token
         {
-            return self.block(name);
+            return self.count_block(name);
         }
         match token {
             Token::TemplateData(_) | Token::VariableStart | Token::VariableEnd => self.groups.clear(),
@@ -89,25 +89,28 @@ impl NestingCounter {
                 self.groups.clear();
                 self.blocks.extend(std::mem::take(&mut self.open_set).then_some(1));
             }
-            Token::Comma => *self.group() = BracketLevels { before: self.group().depth(), ..BracketLevels::default() },
+            Token::Comma => {
+                *self.current_group() =
+                    BracketLevels { before: self.current_group().depth(), ..BracketLevels::default() }
+            }
             Token::BracketOpen | Token::ParenOpen | Token::BraceOpen => {
-                self.group();
+                self.current_group();
                 self.groups.push(BracketLevels::default());
             }
             Token::BracketClose | Token::ParenClose | Token::BraceClose => {
                 let inner = self.groups.pop().map_or(0, |group| group.depth());
-                self.group().deepen(inner);
+                self.current_group().deepen(inner);
             }
-            Token::Dot | Token::Pipe | Token::Ident("is") => self.group().deepen(0),
+            Token::Dot | Token::Pipe | Token::Ident("is") => self.current_group().deepen(0),
             Token::Assign => self.open_set &= self.groups.len() > 1,
-            Token::Ident("and" | "or" | "not" | "in" | "if" | "else") => self.operator(),
+            Token::Ident("and" | "or" | "not" | "in" | "if" | "else") => self.count_operator(),
             Token::Ident(_) | Token::Str(_) | Token::String(_) => {}
             Token::Int(_) | Token::Int128(_) | Token::Float(_) | Token::Colon => {}
-            _ => self.operator(),
+            _ => self.count_operator(),
         }
     }
 
-    fn block(&mut self, name: &str) {
+    fn count_block(&mut self, name: &str) {
         match name {
             "elif" | "else" => self.blocks.iter_mut().last().into_iter().for_each(|branches| *branches += 1),
             "set" => self.open_set = true,
@@ -117,13 +120,13 @@ impl NestingCounter {
         }
     }
 
-    fn operator(&mut self) {
-        let group = self.group();
+    fn count_operator(&mut self) {
+        let group = self.current_group();
         group.operators += 1;
         group.operand = 0;
     }
 
-    fn group(&mut self) -> &mut BracketLevels {
+    fn current_group(&mut self) -> &mut BracketLevels {
         if self.groups.is_empty() {
             self.groups.push(BracketLevels::default());
         }
@@ -141,12 +144,12 @@ impl FoldedLiterals {
     ///
     /// # Errors
     /// The folded values of the text exceed the limit.
-    pub fn count(&mut self, expr: &Expr<'_>) -> Result<(), TemplateError> {
-        self.0 += literal(expr).map_or(0.0, |literal| literal.size);
+    pub fn add_operator(&mut self, expr: &Expr<'_>) -> Result<(), TemplateError> {
+        self.0 += bound_literal(expr).map_or(0.0, |literal| literal.size);
         match self.0 > MAX_FOLDED {
             true => Err(TemplateError {
                 message: "literals expand to more than 1 MiB of text".into(),
-                range: Some(range(expr.span())),
+                range: Some(span_to_range(expr.span())),
                 hint: Some("repeat them less often".into()),
                 undefined: false,
             }),
@@ -169,18 +172,18 @@ impl LiteralBounds {
     }
 }
 
-fn literal(expr: &Expr<'_>) -> Option<LiteralBounds> {
+fn bound_literal(expr: &Expr<'_>) -> Option<LiteralBounds> {
     match expr {
         Expr::Const(value) => Some(match value.value.as_str() {
             Some(text) => LiteralBounds::new(text.len() as f64, 0.0),
             None => LiteralBounds::new(40.0, f64::try_from(value.value.clone()).unwrap_or(0.0).abs()),
         }),
-        Expr::List(list) => literals(list.items.iter()),
-        Expr::Tuple(tuple) => literals(tuple.items.iter()),
-        Expr::Map(map) => literals(map.keys.iter().chain(&map.values)),
-        Expr::UnaryOp(op) => literal(&op.expr),
+        Expr::List(list) => bound_literals(list.items.iter()),
+        Expr::Tuple(tuple) => bound_literals(tuple.items.iter()),
+        Expr::Map(map) => bound_literals(map.keys.iter().chain(&map.values)),
+        Expr::UnaryOp(op) => bound_literal(&op.expr),
         Expr::BinOp(op) => {
-            let (left, right) = (literal(&op.left)?, literal(&op.right)?);
+            let (left, right) = (bound_literal(&op.left)?, bound_literal(&op.right)?);
             let both = left.size + right.size;
             Some(match op.op {
                 BinOpKind::Mul => {
@@ -195,11 +198,11 @@ fn literal(expr: &Expr<'_>) -> Option<LiteralBounds> {
     }
 }
 
-fn literals<'e, 'a: 'e>(items: impl Iterator<Item = &'e Expr<'a>>) -> Option<LiteralBounds> {
-    let size = items.map(|item| literal(item).map(|item| item.size + 32.0)).sum::<Option<f64>>()?;
+fn bound_literals<'e, 'a: 'e>(items: impl Iterator<Item = &'e Expr<'a>>) -> Option<LiteralBounds> {
+    let size = items.map(|item| bound_literal(item).map(|item| item.size + 32.0)).sum::<Option<f64>>()?;
     Some(LiteralBounds::new(size, 0.0))
 }
 
-fn range(span: Span) -> Range<usize> {
+fn span_to_range(span: Span) -> Range<usize> {
     span.start_offset as usize..span.end_offset as usize
 }

@@ -1,39 +1,39 @@
 //! Template filters for the nodes of a cluster and for addresses.
 
-use crate::kube::{ClusterNode, node_of};
+use crate::kube::{ClusterNode, find_host_node};
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;
 
 /// Returns the `nodes` whose labels include `labels`.
-pub(super) fn labelled(nodes: &Value, labels: &Value) -> Result<Vec<Value>, Error> {
-    kept(nodes, |node| {
+pub(super) fn select_labelled(nodes: &Value, labels: &Value) -> Result<Vec<Value>, Error> {
+    select_nodes(nodes, |node| {
         let own = node.get_attr("labels")?;
-        all(labels, |key, value| Ok(held(&own, key)? == Some(value.clone())))
+        all_entries_hold(labels, |key, value| Ok(get_entry(&own, key)? == Some(value.clone())))
     })
 }
 
 /// Returns the `nodes` whose capacity and allocatable amount of each resource equal `counts`. A node that does not list
 /// a resource does not match.
-pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Vec<Value>, Error> {
-    kept(nodes, |node| {
+pub(super) fn select_offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Vec<Value>, Error> {
+    select_nodes(nodes, |node| {
         let (has, gives) = (node.get_attr("capacity")?, node.get_attr("allocatable")?);
-        all(counts, |key, count| {
+        all_entries_hold(counts, |key, count| {
             let key = Value::from(format!("{prefix}{}", key.as_str().unwrap_or_default()));
-            Ok(held(&has, &key)?.as_ref() == Some(count) && held(&gives, &key)?.as_ref() == Some(count))
+            Ok(get_entry(&has, &key)?.as_ref() == Some(count) && get_entry(&gives, &key)?.as_ref() == Some(count))
         })
     })
 }
 
 /// Returns the nodes of `hosts`, in the order of the hosts. Skips hosts that are not nodes.
-pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
+pub(super) fn find_host_nodes(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
     let nodes: Vec<Value> = nodes.try_iter()?.collect();
-    let known: Vec<ClusterNode> = nodes.iter().map(known).collect::<Result<_, Error>>()?;
+    let known: Vec<ClusterNode> = nodes.iter().map(parse_node).collect::<Result<_, Error>>()?;
     let mut found = Vec::new();
     for host in hosts.try_iter()? {
         let text = |key: &str| Ok::<_, Error>(host.get_attr(key)?.to_string());
         let (name, address) = (text("name")?, text("address")?);
-        let node = node_of(&known, &name, &address).map_err(|why| {
+        let node = find_host_node(&known, &name, &address).map_err(|why| {
             Error::new(ErrorKind::InvalidOperation, format!("the node of host `{name}` is ambiguous: {why}"))
         })?;
         let at = node.and_then(|node| known.iter().position(|one| one.name == node.name));
@@ -43,12 +43,12 @@ pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error
 }
 
 /// Returns the name and addresses of a node, which identify its host.
-fn known(node: &Value) -> Result<ClusterNode, Error> {
+fn parse_node(node: &Value) -> Result<ClusterNode, Error> {
     let addresses = node.get_attr("addresses")?.try_iter()?.map(|address| address.to_string()).collect();
     Ok(ClusterNode { name: node.get_attr("name")?.to_string(), addresses, ..ClusterNode::default() })
 }
 
-fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Result<Vec<Value>, Error> {
+fn select_nodes(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Result<Vec<Value>, Error> {
     let mut kept = Vec::new();
     for node in nodes.try_iter()? {
         if is(&node)? {
@@ -60,14 +60,14 @@ fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Res
 
 /// Returns the value of a key, if the map contains it. Checks the keys first: reading a missing key would be recorded
 /// as a misspelt name.
-fn held(map: &Value, key: &Value) -> Result<Option<Value>, Error> {
+fn get_entry(map: &Value, key: &Value) -> Result<Option<Value>, Error> {
     match map.try_iter()?.any(|own| own == *key) {
         true => map.get_item(key).map(Some),
         false => Ok(None),
     }
 }
 
-fn all(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result<bool, Error>) -> Result<bool, Error> {
+fn all_entries_hold(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result<bool, Error>) -> Result<bool, Error> {
     let mut whole = true;
     for key in map.try_iter()? {
         whole &= holds(&key, &map.get_item(&key)?)?;
@@ -77,21 +77,21 @@ fn all(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result<bool, Error>
 
 /// Returns whether an address, with or without a prefix length, is in a network. Text that is not an address is in no
 /// network.
-pub(super) fn in_network(address: &str, network: &str) -> Result<bool, Error> {
+pub(super) fn is_in_network(address: &str, network: &str) -> Result<bool, Error> {
     let wrong = || Error::new(ErrorKind::InvalidOperation, format!("`{network}` is not a network like `10.0.0.0/16`"));
     let (base, length) = network.split_once('/').ok_or_else(wrong)?;
     let (base, length): (IpAddr, u32) = (base.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
-    let (base, width) = bits(base);
+    let (base, width) = address_bits(base);
     if length > width {
         return Err(wrong());
     }
     let address = address.split_once('/').map_or(address, |(address, _)| address);
     let Ok(address) = address.parse::<IpAddr>() else { return Ok(false) };
-    let (address, own) = bits(address);
+    let (address, own) = address_bits(address);
     Ok(own == width && (address ^ base).checked_shr(width - length).unwrap_or(0) == 0)
 }
 
-fn bits(address: IpAddr) -> (u128, u32) {
+fn address_bits(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
         IpAddr::V6(address) => (u128::from(address), 128),
@@ -100,7 +100,7 @@ fn bits(address: IpAddr) -> (u128, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree;
+    use super::super::build_tree;
     use super::*;
 
     #[test]
@@ -118,16 +118,16 @@ mod tests {
             ("fd00::5", "10.0.0.0/8", false),
             ("", "10.0.0.0/8", false),
         ] {
-            assert_eq!(in_network(address, network).unwrap(), lies, "{address} {network}");
+            assert_eq!(is_in_network(address, network).unwrap(), lies, "{address} {network}");
         }
         for network in ["10.0.0.0", "10.0.0.0/33", "nowhere/8", "10.0.0.0/x"] {
-            let said = in_network("10.0.0.1", network).unwrap_err().to_string();
+            let said = is_in_network("10.0.0.1", network).unwrap_err().to_string();
             assert!(said.contains(&format!("`{network}` is not a network like `10.0.0.0/16`")), "{said}");
         }
     }
 
-    fn node(name: &str, label: &str, has: u32, gives: u32) -> Value {
-        tree(
+    fn sample_node(name: &str, label: &str, has: u32, gives: u32) -> Value {
+        build_tree(
             "t",
             &serde_json::json!({
                 "name": name, "labels": { "a.b/c": label, "other": "x" },
@@ -136,36 +136,44 @@ mod tests {
         )
     }
 
-    fn names(nodes: &[Value]) -> String {
+    fn join_node_names(nodes: &[Value]) -> String {
         nodes.iter().map(|node| node.get_attr("name").unwrap().to_string()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn a_host_is_the_node_of_its_name_or_of_its_address() {
-        let node = |name: &str, address: &str| tree("t", &serde_json::json!({ "name": name, "addresses": [address] }));
+        let node =
+            |name: &str, address: &str| build_tree("t", &serde_json::json!({ "name": name, "addresses": [address] }));
         let nodes = Value::from(vec![node("ip-2", "10.0.0.2"), node("gpu-1", "10.0.0.9"), node("a", "10.0.0.9")]);
         let found = |name: &str, address: &str| {
-            let hosts = tree("t", &serde_json::json!([{ "name": name, "address": address }]));
-            names(&of_hosts(&nodes, &hosts).unwrap())
+            let hosts = build_tree("t", &serde_json::json!([{ "name": name, "address": address }]));
+            join_node_names(&find_host_nodes(&nodes, &hosts).unwrap())
         };
         assert_eq!(found("gpu-1", "10.0.0.2"), "gpu-1", "the name goes first");
         assert_eq!(found("gpu-2", "10.0.0.2"), "ip-2");
         assert_eq!(found("gpu-3", "10.0.0.3"), "");
-        let host = tree("t", &serde_json::json!([{ "name": "gpu-9", "address": "10.0.0.9" }]));
-        let said = of_hosts(&nodes, &host).unwrap_err().to_string();
+        let host = build_tree("t", &serde_json::json!([{ "name": "gpu-9", "address": "10.0.0.9" }]));
+        let said = find_host_nodes(&nodes, &host).unwrap_err().to_string();
         let why = "the node of host `gpu-9` is ambiguous: both nodes `gpu-1` and `a` have the address 10.0.0.9";
         assert!(said.contains(why), "{said}");
     }
 
     #[test]
     fn nodes_are_picked_by_labels_and_by_what_they_offer() {
-        let nodes = Value::from(vec![node("one", "true", 8, 8), node("two", "true", 8, 7), node("three", "no", 8, 8)]);
-        let labels = tree("t", &serde_json::json!({ "a.b/c": "true" }));
-        assert_eq!(names(&labelled(&nodes, &labels).unwrap()), "one two");
-        assert_eq!(names(&labelled(&nodes, &tree("t", &serde_json::json!({}))).unwrap()), "one two three");
-        let counts = tree("t", &serde_json::json!({ "ib": 8 }));
-        assert_eq!(names(&offering(&nodes, &counts, "rdma/").unwrap()), "one three");
-        let both = tree("t", &serde_json::json!({ "ib": 8, "roce": 8 }));
-        assert_eq!(names(&offering(&nodes, &both, "rdma/").unwrap()), "");
+        let nodes = Value::from(vec![
+            sample_node("one", "true", 8, 8),
+            sample_node("two", "true", 8, 7),
+            sample_node("three", "no", 8, 8),
+        ]);
+        let labels = build_tree("t", &serde_json::json!({ "a.b/c": "true" }));
+        assert_eq!(join_node_names(&select_labelled(&nodes, &labels).unwrap()), "one two");
+        assert_eq!(
+            join_node_names(&select_labelled(&nodes, &build_tree("t", &serde_json::json!({}))).unwrap()),
+            "one two three"
+        );
+        let counts = build_tree("t", &serde_json::json!({ "ib": 8 }));
+        assert_eq!(join_node_names(&select_offering(&nodes, &counts, "rdma/").unwrap()), "one three");
+        let both = build_tree("t", &serde_json::json!({ "ib": 8, "roce": 8 }));
+        assert_eq!(join_node_names(&select_offering(&nodes, &both, "rdma/").unwrap()), "");
     }
 }

@@ -36,25 +36,25 @@ thread_local! {
 
 /// Records the first path that does not exist. Later ones are not even built: a loop may read thousands, each next to
 /// thousands of existing names.
-pub(super) fn missing(what: impl FnOnce() -> MissingName) {
-    note(|record| {
+pub(super) fn record_missing(what: impl FnOnce() -> MissingName) {
+    update_record(|record| {
         record.missing.get_or_insert_with(what);
     });
 }
 
 /// Runs `work` and returns its result and record. Must not be nested.
-pub(super) fn recorded<T>(work: impl FnOnce() -> T) -> (T, EvalRecord) {
+pub(super) fn run_recorded<T>(work: impl FnOnce() -> T) -> (T, EvalRecord) {
     CURRENT.take();
     let result = work();
     (result, CURRENT.take())
 }
 
-pub(super) fn note(change: impl FnOnce(&mut EvalRecord)) {
+pub(super) fn update_record(change: impl FnOnce(&mut EvalRecord)) {
     CURRENT.with_borrow_mut(change);
 }
 
-pub(super) fn need(what: PendingInput) {
-    note(|record| {
+pub(super) fn record_need(what: PendingInput) {
+    update_record(|record| {
         record.need.get_or_insert(what);
     });
 }

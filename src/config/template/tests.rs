@@ -1,22 +1,22 @@
 //! Tests of templates: types, strictness, deferral, reads, secrets.
 
 use super::*;
-use crate::config::template::{FactSource, PendingInput, TemplateRoot, facts, tree};
+use crate::config::template::{FactSource, PendingInput, TemplateRoot, build_facts, build_tree};
 use crate::facts::Facts;
 use crate::probe::UnansweredReason;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-fn bindings(facts_known: Option<&Facts>) -> TemplateBindings {
+fn sample_bindings(facts_known: Option<&Facts>) -> TemplateBindings {
     TemplateBindings {
-        params: Some(tree("params", &json!({"version": "560.10", "list": ["a", "b"], "on": true, "n": 3}))),
-        vars: Some(tree("vars", &json!({"rack": {"row": "a"}}))),
-        facts: Some(facts(facts_known.map_or(FactSource::NotYet, FactSource::Known))),
+        params: Some(build_tree("params", &json!({"version": "560.10", "list": ["a", "b"], "on": true, "n": 3}))),
+        vars: Some(build_tree("vars", &json!({"rack": {"row": "a"}}))),
+        facts: Some(build_facts(facts_known.map_or(FactSource::NotYet, FactSource::Known))),
         ..TemplateBindings::default()
     }
 }
 
-fn known() -> Facts {
+fn sample_facts() -> Facts {
     let mut facts = Facts::default();
     facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
     facts.0.insert("gpus".into(), Ok(json!([{"gsp": "off", "ecc": null}, {"gsp": "off", "ecc": "on"}])));
@@ -25,60 +25,63 @@ fn known() -> Facts {
     facts
 }
 
-fn run(source: &str, form: TemplateForm, facts: Option<&Facts>) -> Result<EvalOutcome<Json>, String> {
+fn run_source(source: &str, form: TemplateForm, facts: Option<&Facts>) -> Result<EvalOutcome<Json>, String> {
     let program = TemplateProgram::compile(source, form).map_err(|e| e.message)?;
-    if let Some(error) = program.mistakes().first() {
+    if let Some(error) = program.name_errors().first() {
         return Err(format!("{} ({})", error.message, error.hint.clone().unwrap_or_default()));
     }
-    program.run(&bindings(facts)).map_err(|e| match e.hint {
+    program.run(&sample_bindings(facts)).map_err(|e| match e.hint {
         Some(hint) => format!("{} ({hint})", e.message),
         None => e.message,
     })
 }
 
-fn value(source: &str) -> Json {
-    match run(source, TemplateForm::Template, Some(&known())) {
+fn render_source(source: &str) -> Json {
+    match run_source(source, TemplateForm::Template, Some(&sample_facts())) {
         Ok(EvalOutcome::Known { value, .. }) => value,
         other => panic!("{source}: {other:?}"),
     }
 }
 
-fn error(source: &str) -> String {
-    run(source, TemplateForm::Expression, Some(&known())).expect_err(source)
+fn evaluation_error(source: &str) -> String {
+    run_source(source, TemplateForm::Expression, Some(&sample_facts())).expect_err(source)
 }
 
 #[test]
 fn a_sole_expression_keeps_its_type() {
-    assert_eq!(value("{{ params.list }}"), json!(["a", "b"]));
-    assert_eq!(value("{{ params.on }}"), json!(true));
-    assert_eq!(value("{{- params.n -}}"), json!(3));
-    assert_eq!(value("{{ params.version }}"), json!("560.10"));
-    assert_eq!(value("v{{ params.version }}\n"), json!("v560.10\n"));
-    assert_eq!(value("{{ params.n }}{{ params.n }}"), json!("33"));
+    assert_eq!(render_source("{{ params.list }}"), json!(["a", "b"]));
+    assert_eq!(render_source("{{ params.on }}"), json!(true));
+    assert_eq!(render_source("{{- params.n -}}"), json!(3));
+    assert_eq!(render_source("{{ params.version }}"), json!("560.10"));
+    assert_eq!(render_source("v{{ params.version }}\n"), json!("v560.10\n"));
+    assert_eq!(render_source("{{ params.n }}{{ params.n }}"), json!("33"));
 }
 
 #[test]
 fn missing_names_are_errors_also_in_comparisons() {
-    assert_eq!(error("params.verison == \"1\""), "`params.verison` does not exist (did you mean `version`?)");
-    assert_eq!(error("vars.rack.rwo == \"a\""), "`vars.rack.rwo` does not exist (did you mean `row`?)");
-    assert_eq!(error("facts.os.ids"), "`facts.os.ids` does not exist (did you mean `id`?)");
-    assert_eq!(error("parms.version"), "`parms` does not exist (did you mean `params`?)");
     assert_eq!(
-        error("version"),
+        evaluation_error("params.verison == \"1\""),
+        "`params.verison` does not exist (did you mean `version`?)"
+    );
+    assert_eq!(evaluation_error("vars.rack.rwo == \"a\""), "`vars.rack.rwo` does not exist (did you mean `row`?)");
+    assert_eq!(evaluation_error("facts.os.ids"), "`facts.os.ids` does not exist (did you mean `id`?)");
+    assert_eq!(evaluation_error("parms.version"), "`parms` does not exist (did you mean `params`?)");
+    assert_eq!(
+        evaluation_error("version"),
         "`version` does not exist (use `params.version` for a parameter or `vars.version` for a variable)"
     );
-    assert_eq!(error("facts.os.id.kind != \"x\""), "`facts.os.id` is a single value and has no `kind`");
-    assert_eq!(error("vars.rack.row.x != \"x\""), "`vars.rack.row` is a single value and has no `x`");
-    assert_eq!(value("{{ vars.rack.rwo | default('x') }}"), json!("x"));
-    assert_eq!(value("{{ vars.rack.rwo is defined }}"), json!(false));
+    assert_eq!(evaluation_error("facts.os.id.kind != \"x\""), "`facts.os.id` is a single value and has no `kind`");
+    assert_eq!(evaluation_error("vars.rack.row.x != \"x\""), "`vars.rack.row` is a single value and has no `x`");
+    assert_eq!(render_source("{{ vars.rack.rwo | default('x') }}"), json!("x"));
+    assert_eq!(render_source("{{ vars.rack.rwo is defined }}"), json!(false));
 }
 
 #[test]
 fn filters_tests_and_calls_are_known_ones() {
-    assert_eq!(error("params.list | lenght"), "unknown filter `lenght` (did you mean `length`?)");
-    assert_eq!(error("params.n is oddd"), "unknown test `oddd` (did you mean `odd`?)");
-    assert_eq!(error("now()"), "unknown function `now` ()");
-    assert_eq!(error("params.version.strip()"), "method calls are not supported (use a filter: `x | trim`)");
+    assert_eq!(evaluation_error("params.list | lenght"), "unknown filter `lenght` (did you mean `length`?)");
+    assert_eq!(evaluation_error("params.n is oddd"), "unknown test `oddd` (did you mean `odd`?)");
+    assert_eq!(evaluation_error("now()"), "unknown function `now` ()");
+    assert_eq!(evaluation_error("params.version.strip()"), "method calls are not supported (use a filter: `x | trim`)");
     for source in ["{% include 'x' %}", "{% import 'x' as y %}", "{% macro x() %}{% endmacro %}", "{% extends 'x' %}"] {
         assert!(TemplateProgram::compile(source, TemplateForm::Template).is_err(), "{source}");
     }
@@ -86,80 +89,85 @@ fn filters_tests_and_calls_are_known_ones() {
 
 #[test]
 fn own_filters() {
-    assert_eq!(value("{{ 'a b' | quote }}"), json!("'a b'"));
-    assert_eq!(value("{{ '/etc/x.conf' | basename }}{{ '/etc/x.conf' | dirname }}"), json!("x.conf/etc"));
+    assert_eq!(render_source("{{ 'a b' | quote }}"), json!("'a b'"));
+    assert_eq!(render_source("{{ '/etc/x.conf' | basename }}{{ '/etc/x.conf' | dirname }}"), json!("x.conf/etc"));
     assert_eq!(
-        value("{{ 'abc' | sha256 }}"),
+        render_source("{{ 'abc' | sha256 }}"),
         json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
     );
-    assert_eq!(value("{{ 'abc' | b64encode }}"), json!("YWJj"));
+    assert_eq!(render_source("{{ 'abc' | b64encode }}"), json!("YWJj"));
     assert_eq!(
-        value("{{ {'a': {'b': 1, 'c': 2}, 'd': 3} | merge({'a': {'c': none, 'e': ['x']}, 'd': {'f': params.n}}) }}"),
+        render_source(
+            "{{ {'a': {'b': 1, 'c': 2}, 'd': 3} | merge({'a': {'c': none, 'e': ['x']}, 'd': {'f': params.n}}) }}"
+        ),
         json!({"a": {"b": 1, "c": null, "e": ["x"]}, "d": {"f": 3}})
     );
-    assert!(error("{} | merge(params.version)").starts_with("`merge` requires maps, found string"));
-    assert_eq!(value("{{ '5.15.0-9' | version_compare('5.15.0-10') }}"), json!(-1));
+    assert!(evaluation_error("{} | merge(params.version)").starts_with("`merge` requires maps, found string"));
+    assert_eq!(render_source("{{ '5.15.0-9' | version_compare('5.15.0-10') }}"), json!(-1));
 }
 
 #[test]
 fn facts_defer_until_they_are_known_and_are_recorded() {
     let expression = "facts.os.id == \"debian\"";
-    assert_eq!(run(expression, TemplateForm::Expression, None), Ok(EvalOutcome::Deferred(PendingInput::Facts)));
+    assert_eq!(run_source(expression, TemplateForm::Expression, None), Ok(EvalOutcome::Deferred(PendingInput::Facts)));
     let reads = BTreeSet::from(["os.id".to_owned()]);
     assert_eq!(
-        run(expression, TemplateForm::Expression, Some(&known())),
+        run_source(expression, TemplateForm::Expression, Some(&sample_facts())),
         Ok(EvalOutcome::Known { value: json!(true), reads })
     );
     let need = PendingInput::UnknownFact { path: "clock".into(), why: "timed out after 10 s".into() };
     assert_eq!(
-        run("facts.clock.synchronized", TemplateForm::Expression, Some(&known())),
+        run_source("facts.clock.synchronized", TemplateForm::Expression, Some(&sample_facts())),
         Ok(EvalOutcome::Deferred(need.clone()))
     );
     assert_eq!(
-        run("facts.clock | default('x')", TemplateForm::Expression, Some(&known())),
+        run_source("facts.clock | default('x')", TemplateForm::Expression, Some(&sample_facts())),
         Ok(EvalOutcome::Deferred(need))
     );
     assert!(matches!(
-        run("params.on or facts.os.id == 'x'", TemplateForm::Expression, None),
+        run_source("params.on or facts.os.id == 'x'", TemplateForm::Expression, None),
         Ok(EvalOutcome::Known { .. })
     ));
 }
 
-fn expect(source: &str) -> ExpectOutcome {
-    TemplateProgram::compile(source, TemplateForm::Expression).unwrap().expect(&bindings(Some(&known()))).unwrap()
+fn expect_source(source: &str) -> ExpectOutcome {
+    TemplateProgram::compile(source, TemplateForm::Expression)
+        .unwrap()
+        .run_expectation(&sample_bindings(Some(&sample_facts())))
+        .unwrap()
 }
 
 #[test]
 fn expectations_over_nothing_are_unknown() {
-    let all_off = expect("facts.gpus | map(attribute='gsp') | unique | list == ['off']");
+    let all_off = expect_source("facts.gpus | map(attribute='gsp') | unique | list == ['off']");
     assert_eq!(all_off, ExpectOutcome::Known { value: true, reads: BTreeSet::from(["gpus".into()]) });
     let why = |expect| match expect {
         ExpectOutcome::Unknown { why, .. } => why,
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        why(expect("facts.nics | map(attribute='state') | unique | list == ['up']")),
+        why(expect_source("facts.nics | map(attribute='state') | unique | list == ['up']")),
         "fact `nics` is an empty list"
     );
-    let null_is_known = expect("facts.gpus | map(attribute='ecc') | unique | list == ['on']");
+    let null_is_known = expect_source("facts.gpus | map(attribute='ecc') | unique | list == ['on']");
     assert_eq!(null_is_known, ExpectOutcome::Known { value: false, reads: BTreeSet::from(["gpus".into()]) });
-    assert_eq!(why(expect("facts.clock.ok")), "fact `clock` is unknown: timed out after 10 s");
+    assert_eq!(why(expect_source("facts.clock.ok")), "fact `clock` is unknown: timed out after 10 s");
     assert_eq!(
-        expect("facts.nics | length == 0"),
+        expect_source("facts.nics | length == 0"),
         ExpectOutcome::Known { value: true, reads: BTreeSet::from(["nics".into()]) }
     );
 }
 
 #[test]
 fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
-    let mut facts = known();
+    let mut facts = sample_facts();
     let gpus = json!([{"bdf": "a", "gsp": "off"}, {"bdf": "b", "gsp": {"unknown": "no NVIDIA driver is loaded"}}]);
     facts.0.insert("gpus".into(), Ok(gpus));
     facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": {"unknown": "`modinfo` is missing"}})));
     let expect = |source: &str| {
         TemplateProgram::compile(source, TemplateForm::Expression)
             .expect("compiles")
-            .expect(&bindings(Some(&facts)))
+            .run_expectation(&sample_bindings(Some(&facts)))
             .expect("runs")
     };
     let why = |source: &str| match expect(source) {
@@ -180,12 +188,12 @@ fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
 
 #[test]
 fn a_list_with_an_item_that_is_unknown_is_unknown() {
-    let mut facts = known();
+    let mut facts = sample_facts();
     facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "pfc": [true, {"unknown": "odd"}]}])));
     facts.0.insert("sm".into(), Ok(json!([1, {"unknown": "late"}])));
     let why = |source: &str| {
         let program = TemplateProgram::compile(source, TemplateForm::Expression).expect("compiles");
-        match program.expect(&bindings(Some(&facts))).expect("runs") {
+        match program.run_expectation(&sample_bindings(Some(&facts))).expect("runs") {
             ExpectOutcome::Unknown { why, .. } => why,
             other => panic!("{other:?}"),
         }
@@ -199,7 +207,7 @@ fn secrets_stay_whole_or_are_refused() {
     let mut store = crate::model::SecretStore::default();
     let placeholder = store.insert("TOKEN", secrecy::SecretString::from("s3cret".to_owned())).0;
     let bindings = TemplateBindings {
-        params: Some(tree("params", &json!({ "token": placeholder }))),
+        params: Some(build_tree("params", &json!({ "token": placeholder }))),
         ..TemplateBindings::default()
     };
     let run = |source: &str| TemplateProgram::compile(source, TemplateForm::Template).unwrap().run(&bindings);
@@ -218,7 +226,10 @@ fn secrets_stay_whole_or_are_refused() {
 #[test]
 fn conditions_are_true_or_false() {
     let test = |source: &str| {
-        TemplateProgram::compile(source, TemplateForm::Expression).unwrap().test(&bindings(None)).map_err(|e| e.message)
+        TemplateProgram::compile(source, TemplateForm::Expression)
+            .unwrap()
+            .run_condition(&sample_bindings(None))
+            .map_err(|e| e.message)
     };
     assert!(matches!(test("params.n > 2"), Ok(EvalOutcome::Known { value: true, .. })));
     assert_eq!(test("params.list").unwrap_err(), "a condition must be true or false, found a list");
@@ -239,5 +250,5 @@ fn reads_have_places() {
 fn endless_work_stops() {
     let source = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
     let program = TemplateProgram::compile(source, TemplateForm::Template).unwrap();
-    assert_eq!(program.run(&bindings(None)).unwrap_err().message, "the template takes too long");
+    assert_eq!(program.run(&sample_bindings(None)).unwrap_err().message, "the template takes too long");
 }

@@ -1,6 +1,6 @@
 //! Template values: trees that record what is read of them, and facts that may be unknown.
 
-use super::allowance::CELL;
+use super::allowance::VALUE_COST_BYTES;
 use super::record::{self, MissingName};
 use super::{FactSource, PendingInput};
 use crate::model::Value as Json;
@@ -29,7 +29,7 @@ pub(in crate::config) struct TemplateBindings {
 
 impl TemplateBindings {
     /// Returns the context of an evaluation.
-    pub fn context(&self) -> Value {
+    pub fn to_context(&self) -> Value {
         Value::from_object(self.clone())
     }
 }
@@ -49,7 +49,7 @@ impl Object for TemplateBindings {
             "item" => {
                 let item = self.item.clone()?;
                 if item.downcast_object_ref::<TreeBranch>().is_none() {
-                    leaf("item".to_owned(), &item, BranchKind::Plain);
+                    record_leaf("item".to_owned(), &item, BranchKind::Plain);
                 }
                 Some(item)
             }
@@ -97,13 +97,13 @@ impl Object for TreeBranch {
         match self.entries.get(key) {
             Some(value) => {
                 if let Some(part) = value.downcast_object_ref::<UnknownPart>() {
-                    return Some(part.read());
+                    return Some(part.defer_evaluation());
                 }
-                self.read(key, value);
+                self.record_read(key, value);
                 Some(value.clone())
             }
             None => {
-                record::missing(|| self.missing(key));
+                record::record_missing(|| self.to_missing_name(key));
                 None
             }
         }
@@ -111,8 +111,8 @@ impl Object for TreeBranch {
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         if self.kind == BranchKind::Fact {
-            record::note(|record| {
-                record.reads.insert(bare(&self.path).to_owned());
+            record::update_record(|record| {
+                record.reads.insert(strip_facts_prefix(&self.path).to_owned());
             });
         }
         let keys: Vec<Value> = self.entries.keys().map(|key| Value::from(key.as_str())).collect();
@@ -121,25 +121,29 @@ impl Object for TreeBranch {
 }
 
 impl TreeBranch {
-    fn read(&self, key: &str, value: &Value) {
+    fn record_read(&self, key: &str, value: &Value) {
         if value.downcast_object_ref::<TreeBranch>().is_none() {
-            leaf(join(&self.path, key), value, self.kind);
+            record_leaf(join_path(&self.path, key), value, self.kind);
         }
     }
 
-    fn missing(&self, key: &str) -> MissingName {
-        MissingName { path: join(&self.path, key), name: key.to_owned(), known: self.entries.keys().cloned().collect() }
+    fn to_missing_name(&self, key: &str) -> MissingName {
+        MissingName {
+            path: join_path(&self.path, key),
+            name: key.to_owned(),
+            known: self.entries.keys().cloned().collect(),
+        }
     }
 }
 
-fn join(path: &str, key: &str) -> String {
+fn join_path(path: &str, key: &str) -> String {
     match path {
         "" => key.to_owned(),
         _ => format!("{path}.{key}"),
     }
 }
 
-fn branch(path: &str, entries: IndexMap<String, Value>, kind: BranchKind) -> Value {
+fn build_branch(path: &str, entries: IndexMap<String, Value>, kind: BranchKind) -> Value {
     Value::from_object(TreeBranch { path: path.to_owned(), entries, kind, weight: OnceLock::new() })
 }
 
@@ -156,7 +160,7 @@ pub(super) fn own_weight(value: &Value) -> Option<u64> {
 impl TreeBranch {
     fn weight(&self) -> u64 {
         *self.weight.get_or_init(|| {
-            self.entries.iter().map(|(key, value)| 2 * CELL + key.len() as u64 + inner_weight(value)).sum()
+            self.entries.iter().map(|(key, value)| 2 * VALUE_COST_BYTES + key.len() as u64 + inner_weight(value)).sum()
         })
     }
 }
@@ -165,19 +169,21 @@ fn inner_weight(value: &Value) -> u64 {
     match (own_weight(value), value.as_str(), value.kind()) {
         (Some(own), ..) => own,
         (_, Some(text), _) => text.len() as u64,
-        (_, _, ValueKind::Seq) => value.try_iter().into_iter().flatten().map(|item| CELL + inner_weight(&item)).sum(),
+        (_, _, ValueKind::Seq) => {
+            value.try_iter().into_iter().flatten().map(|item| VALUE_COST_BYTES + inner_weight(&item)).sum()
+        }
         _ => 0,
     }
 }
 
 /// Builds a tree named `name` from a value.
-pub(in crate::config) fn tree(name: &str, value: &Json) -> Value {
-    build(name, value, BranchKind::Plain)
+pub(in crate::config) fn build_tree(name: &str, value: &Json) -> Value {
+    build_value(name, value, BranchKind::Plain)
 }
 
 /// Builds a map named `name` from values that are trees already.
-pub(in crate::config) fn plain(name: &str, entries: impl IntoIterator<Item = (String, Value)>) -> Value {
-    branch(name, entries.into_iter().collect(), BranchKind::Plain)
+pub(in crate::config) fn build_map(name: &str, entries: impl IntoIterator<Item = (String, Value)>) -> Value {
+    build_branch(name, entries.into_iter().collect(), BranchKind::Plain)
 }
 
 /// A part of a fact that could not be read, while the rest could.
@@ -191,35 +197,39 @@ impl Object for UnknownPart {}
 
 impl UnknownPart {
     /// Defers the evaluation.
-    fn read(&self) -> Value {
-        unknown(PendingInput::UnknownFact { path: bare(&self.path).to_owned(), why: self.why.clone() })
+    fn defer_evaluation(&self) -> Value {
+        build_unknown(PendingInput::UnknownFact {
+            path: strip_facts_prefix(&self.path).to_owned(),
+            why: self.why.clone(),
+        })
     }
 }
 
 /// Returns why a part of the facts is unknown. A list is unknown if one of its items is: reads of items are not
 /// recorded.
-fn why_unknown(value: &Json) -> Option<&str> {
+fn find_unknown_reason(value: &Json) -> Option<&str> {
     let mut items = value.as_array().into_iter().flatten();
-    crate::facts::why_unknown(value).or_else(|| items.find_map(crate::facts::why_unknown))
+    crate::facts::unknown_reason(value).or_else(|| items.find_map(crate::facts::unknown_reason))
 }
 
 /// Builds a part of the facts, which may be unknown.
-fn fact(path: &str, value: &Json, kind: BranchKind) -> Value {
-    match why_unknown(value) {
+fn build_fact(path: &str, value: &Json, kind: BranchKind) -> Value {
+    match find_unknown_reason(value) {
         Some(why) => Value::from_object(UnknownPart { path: path.to_owned(), why: why.to_owned() }),
-        None => build(path, value, kind),
+        None => build_value(path, value, kind),
     }
 }
 
-fn build(path: &str, value: &Json, kind: BranchKind) -> Value {
+fn build_value(path: &str, value: &Json, kind: BranchKind) -> Value {
     let inside = match path.starts_with("facts.") {
-        true => fact,
-        false => build,
+        true => build_fact,
+        false => build_value,
     };
     match value {
         Json::Object(map) => {
-            let entries = map.iter().map(|(key, value)| (key.clone(), inside(&join(path, key), value, kind))).collect();
-            branch(path, entries, kind)
+            let entries =
+                map.iter().map(|(key, value)| (key.clone(), inside(&join_path(path, key), value, kind))).collect();
+            build_branch(path, entries, kind)
         }
         Json::Array(items) => {
             // A list of facts is recorded when it is read. Reads of its items need no record.
@@ -229,11 +239,11 @@ fn build(path: &str, value: &Json, kind: BranchKind) -> Value {
         Json::Null => Value::from(()),
         Json::Bool(flag) => Value::from(*flag),
         Json::String(text) => Value::from(text.as_str()),
-        Json::Number(number) => self::number(number),
+        Json::Number(number) => self::build_number(number),
     }
 }
 
-fn number(number: &serde_json::Number) -> Value {
+fn build_number(number: &serde_json::Number) -> Value {
     match (number.as_i64(), number.as_u64()) {
         (Some(number), _) => Value::from(number),
         (None, Some(number)) => Value::from(number),
@@ -248,15 +258,15 @@ struct FactsRoot {
 }
 
 /// Builds `facts`.
-pub(in crate::config) fn facts(source: FactSource<'_>) -> Value {
+pub(in crate::config) fn build_facts(source: FactSource<'_>) -> Value {
     let known = match source {
         FactSource::NotYet => None,
         FactSource::Known(facts) => {
             let one = |(name, fact): (&String, &Result<Json, crate::probe::UnansweredReason>)| {
                 let fact = match fact {
-                    Ok(value) => match why_unknown(value) {
+                    Ok(value) => match find_unknown_reason(value) {
                         Some(why) => Err(why.to_owned()),
-                        None => Ok(build(&format!("facts.{name}"), value, BranchKind::Fact)),
+                        None => Ok(build_value(&format!("facts.{name}"), value, BranchKind::Fact)),
                     },
                     Err(unknown) => Err(unknown.why.clone()),
                 };
@@ -275,21 +285,24 @@ impl Object for FactsRoot {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         let Some(known) = &self.known else {
-            return Some(unknown(PendingInput::Facts));
+            return Some(build_unknown(PendingInput::Facts));
         };
         match known.get(key) {
             Some(Ok(value)) => {
                 if value.downcast_object_ref::<TreeBranch>().is_none() {
-                    leaf(format!("facts.{key}"), value, BranchKind::Fact);
+                    record_leaf(format!("facts.{key}"), value, BranchKind::Fact);
                 }
                 Some(value.clone())
             }
-            Some(Err(why)) => Some(unknown(PendingInput::UnknownFact { path: key.to_owned(), why: why.clone() })),
-            None if crate::facts::names().any(|name| name == key) => {
-                Some(unknown(PendingInput::UnknownFact { path: key.to_owned(), why: "was not observed".to_owned() }))
+            Some(Err(why)) => Some(build_unknown(PendingInput::UnknownFact { path: key.to_owned(), why: why.clone() })),
+            None if crate::facts::fact_names().any(|name| name == key) => {
+                Some(build_unknown(PendingInput::UnknownFact {
+                    path: key.to_owned(),
+                    why: "was not observed".to_owned(),
+                }))
             }
             None => {
-                record::missing(|| MissingName {
+                record::record_missing(|| MissingName {
                     path: format!("facts.{key}"),
                     name: key.to_owned(),
                     known: known.keys().cloned().collect(),
@@ -300,20 +313,20 @@ impl Object for FactsRoot {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        record::need(PendingInput::Facts);
+        record::record_need(PendingInput::Facts);
         Enumerator::Empty
     }
 }
 
 /// Records the reading of a value that is not a map.
-fn leaf(path: String, value: &Value, kind: BranchKind) {
+fn record_leaf(path: String, value: &Value, kind: BranchKind) {
     let single = matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::String);
-    record::note(|record| {
+    record::update_record(|record| {
         if kind == BranchKind::Fact {
             if value.kind() == ValueKind::Seq && value.len() == Some(0) {
-                record.empty.get_or_insert_with(|| bare(&path).to_owned());
+                record.empty.get_or_insert_with(|| strip_facts_prefix(&path).to_owned());
             }
-            record.reads.insert(bare(&path).to_owned());
+            record.reads.insert(strip_facts_prefix(&path).to_owned());
         }
         if single {
             record.leaves.insert(path);
@@ -322,13 +335,13 @@ fn leaf(path: String, value: &Value, kind: BranchKind) {
 }
 
 /// Returns the path of a fact without the root: `os.id`.
-fn bare(path: &str) -> &str {
+fn strip_facts_prefix(path: &str) -> &str {
     path.strip_prefix("facts.").unwrap_or(path)
 }
 
 /// Returns a value that stops the evaluation when it is used. The record stores the reason.
-fn unknown(need: PendingInput) -> Value {
-    record::need(need);
+fn build_unknown(need: PendingInput) -> Value {
+    record::record_need(need);
     Value::from(Error::new(ErrorKind::InvalidOperation, "not known yet"))
 }
 
@@ -347,13 +360,13 @@ impl Object for RecipeExports {
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match self.values.get(key) {
             Some(Some(value)) => Some(value.clone()),
-            _ => Some(unknown(PendingInput::Export { recipe: self.recipe.clone(), name: key.to_owned() })),
+            _ => Some(build_unknown(PendingInput::Export { recipe: self.recipe.clone(), name: key.to_owned() })),
         }
     }
 }
 
 /// Builds `exports` for `recipes`. Reading a name that is not in `made` defers the evaluation.
-pub(in crate::config) fn exports<'r>(
+pub(in crate::config) fn build_exports<'r>(
     recipes: impl IntoIterator<Item = &'r str>,
     made: &crate::config::ExportedValues,
 ) -> Value {
@@ -361,17 +374,17 @@ pub(in crate::config) fn exports<'r>(
         let values = made
             .get(recipe)
             .map(|values| {
-                values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| tree(name, v)))).collect()
+                values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| build_tree(name, v)))).collect()
             })
             .unwrap_or_default();
         (recipe.to_owned(), Value::from_object(RecipeExports { recipe: recipe.to_owned(), values }))
     };
-    plain("exports", recipes.into_iter().map(one))
+    build_map("exports", recipes.into_iter().map(one))
 }
 
 /// Returns whether every placeholder of a secret in `text` is intact. A filter could have truncated or changed one, and
 /// a broken placeholder would reach the host as text.
-pub(in crate::config) fn secret_safe(text: &str) -> bool {
+pub(in crate::config) fn has_whole_placeholders(text: &str) -> bool {
     use crate::model::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN};
     let mut rest = text;
     while let Some(start) = rest.find(['\u{e000}', PLACEHOLDER_CLOSE]) {

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 /// Parses the zone of `/etc/localtime`, printed as hex; UTC if it is missing, like the C library.
-pub fn zone(hex: &str) -> TimeZone {
+pub fn parse_zone(hex: &str) -> TimeZone {
     let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
     let byte = |pair: &[char]| u8::try_from(pair.first()?.to_digit(16)? * 16 + pair.get(1)?.to_digit(16)?).ok();
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
@@ -13,7 +13,7 @@ pub fn zone(hex: &str) -> TimeZone {
 }
 
 /// Parses the local time `2026-11-22  03:10:04` in that zone.
-pub fn local(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+pub fn parse_local_time(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let mut words = text.split_whitespace();
     let (day, time) = (words.next()?, words.next()?);
     let civil = DateTime::strptime("%Y-%m-%d %H:%M:%S", format!("{day} {time}")).ok()?;
@@ -21,7 +21,7 @@ pub fn local(text: &str, zone: &TimeZone) -> Option<Timestamp> {
 }
 
 /// Parses `2026-11-22T03:10:04+0000`, also with `Z` or `+00`.
-pub fn stamped(text: &str) -> Option<Timestamp> {
+pub fn parse_iso_time(text: &str) -> Option<Timestamp> {
     let whole = match text.strip_suffix('Z') {
         Some(time) => format!("{time}+0000"),
         None if text.len() == "2026-11-22T03:10:04+00".len() => format!("{text}00"),
@@ -31,23 +31,23 @@ pub fn stamped(text: &str) -> Option<Timestamp> {
 }
 
 /// Parses systemd's format with `TZ=UTC`: `Sun 2026-11-22 03:04:30 UTC`.
-pub fn of_systemd(text: &str) -> Option<Timestamp> {
+pub fn parse_systemd_time(text: &str) -> Option<Timestamp> {
     let (_, rest) = text.trim().split_once(' ')?;
-    local(rest.strip_suffix(" UTC")?, &TimeZone::UTC)
+    parse_local_time(rest.strip_suffix(" UTC")?, &TimeZone::UTC)
 }
 
 /// Parses seconds since the epoch.
-pub fn epoch(text: &str) -> Option<Timestamp> {
+pub fn parse_epoch(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(text.trim().parse().ok()?).ok()
 }
 
 /// Adds seconds to a time; returns it unchanged on overflow.
-pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
+pub fn add_seconds(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
 }
 
 /// Formats a time for display: RFC 3339, UTC, whole seconds.
-pub fn told(time: Timestamp) -> String {
+pub fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -56,21 +56,21 @@ mod tests {
     use super::*;
 
     fn at(time: Option<Timestamp>) -> String {
-        time.map_or_else(|| "none".to_owned(), told)
+        time.map_or_else(|| "none".to_owned(), format_time)
     }
 
     #[test]
     fn times_are_read_in_every_form() {
-        assert_eq!(at(local("2026-11-22  03:10:04", &TimeZone::UTC)), "2026-11-22T03:10:04Z");
+        assert_eq!(at(parse_local_time("2026-11-22  03:10:04", &TimeZone::UTC)), "2026-11-22T03:10:04Z");
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
-        assert_eq!(at(local("2026-11-22 03:10:04", &berlin)), "2026-11-22T02:10:04Z");
+        assert_eq!(at(parse_local_time("2026-11-22 03:10:04", &berlin)), "2026-11-22T02:10:04Z");
         for text in
             ["2026-03-01T10:00:00+0000", "2026-03-01T10:00:00+00", "2026-03-01T10:00:00Z", "2026-03-01T07:00:00-0300"]
         {
-            assert_eq!(at(stamped(text)), "2026-03-01T10:00:00Z", "{text}");
+            assert_eq!(at(parse_iso_time(text)), "2026-03-01T10:00:00Z", "{text}");
         }
-        assert_eq!(at(of_systemd("Sun 2026-11-22 03:04:30 UTC")), "2026-11-22T03:04:30Z");
-        assert_eq!(at(epoch("1795316353\n")), "2026-11-22T02:59:13Z");
+        assert_eq!(at(parse_systemd_time("Sun 2026-11-22 03:04:30 UTC")), "2026-11-22T03:04:30Z");
+        assert_eq!(at(parse_epoch("1795316353\n")), "2026-11-22T02:59:13Z");
     }
 
     #[test]
@@ -84,7 +84,12 @@ mod tests {
             "99999999999999999999",
         ] {
             assert_eq!(
-                (local(text, &TimeZone::UTC), stamped(text), of_systemd(text), epoch(text)),
+                (
+                    parse_local_time(text, &TimeZone::UTC),
+                    parse_iso_time(text),
+                    parse_systemd_time(text),
+                    parse_epoch(text)
+                ),
                 (None, None, None, None),
                 "{text}"
             );
@@ -97,10 +102,14 @@ mod tests {
         // origin: `head -c 16384 /etc/localtime | od -An -v -tx1` with Etc/UTC on a Debian 12 node of the test fleet
         let utc = include_str!("../../../tests/samples/culprit/zone-utc.txt");
         let kolkata = include_str!("../../../tests/samples/culprit/zone-kolkata.txt");
-        assert_eq!(at(local("2026-11-22 03:10:04", &zone(utc))), "2026-11-22T03:10:04Z");
-        assert_eq!(at(local("2026-11-22 03:10:04", &zone(kolkata))), "2026-11-21T21:40:04Z");
+        assert_eq!(at(parse_local_time("2026-11-22 03:10:04", &parse_zone(utc))), "2026-11-22T03:10:04Z");
+        assert_eq!(at(parse_local_time("2026-11-22 03:10:04", &parse_zone(kolkata))), "2026-11-21T21:40:04Z");
         for garbage in ["", "zz", "54 5a", "54 5"] {
-            assert_eq!(at(local("2026-11-22 03:10:04", &zone(garbage))), "2026-11-22T03:10:04Z", "{garbage}");
+            assert_eq!(
+                at(parse_local_time("2026-11-22 03:10:04", &parse_zone(garbage))),
+                "2026-11-22T03:10:04Z",
+                "{garbage}"
+            );
         }
     }
 }

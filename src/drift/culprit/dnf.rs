@@ -4,30 +4,30 @@ use super::clock;
 use super::packages::{LoggedPackageChange, PackageManagerRun};
 use jiff::Timestamp;
 
-pub const SOURCE: &str = "/var/log/dnf.rpm.log";
+pub const DNF_LOG: &str = "/var/log/dnf.rpm.log";
 
 /// Architecture suffixes of package names.
 const ARCHITECTURES: [&str; 8] = ["x86_64", "noarch", "aarch64", "i686", "i386", "ppc64le", "s390x", "src"];
 
 /// Parses runs, oldest first: a command line, and the changes until the next one. Runs without changes are left out.
-pub fn parse(commands: &str, packages: &str) -> Vec<PackageManagerRun> {
-    let mut runs: Vec<PackageManagerRun> = commands.lines().filter_map(command).collect();
+pub fn parse_logs(commands: &str, packages: &str) -> Vec<PackageManagerRun> {
+    let mut runs: Vec<PackageManagerRun> = commands.lines().filter_map(parse_command).collect();
     runs.sort_by_key(|run| run.began);
-    for change in packages.lines().filter_map(change) {
+    for change in packages.lines().filter_map(parse_change) {
         match runs.iter_mut().rfind(|run| run.began <= change.at) {
             Some(run) => {
                 run.ended = run.ended.max(change.at);
                 run.changes.push(change);
             }
             // The log was rotated or cut: the command line is missing.
-            None => runs.insert(0, PackageManagerRun { changes: vec![change.clone()], ..blank(change.at) }),
+            None => runs.insert(0, PackageManagerRun { changes: vec![change.clone()], ..start_run(change.at) }),
         }
     }
     runs.retain(|run| !run.changes.is_empty());
     runs
 }
 
-fn blank(began: Timestamp) -> PackageManagerRun {
+fn start_run(began: Timestamp) -> PackageManagerRun {
     PackageManagerRun {
         began,
         ended: began,
@@ -35,20 +35,20 @@ fn blank(began: Timestamp) -> PackageManagerRun {
         user: None,
         command: None,
         changes: Vec::new(),
-        source: SOURCE,
+        source: DNF_LOG,
     }
 }
 
 /// Parses `2026-03-01T10:00:00+0000 DDEBUG Command: dnf install -y nginx`.
-fn command(line: &str) -> Option<PackageManagerRun> {
+fn parse_command(line: &str) -> Option<PackageManagerRun> {
     let (time, rest) = line.split_once(' ')?;
     let command = rest.split_once(" Command: ")?.1.trim();
-    Some(PackageManagerRun { command: Some(command.to_owned()), ..blank(clock::stamped(time)?) })
+    Some(PackageManagerRun { command: Some(command.to_owned()), ..start_run(clock::parse_iso_time(time)?) })
 }
 
 /// Parses `2026-03-01T10:00:00+0000 SUBDEBUG Upgrade: openssl-1:3.2.2-6.el9.x86_64`. An upgrade has two lines; the one
 /// of the old package is not needed.
-fn change(line: &str) -> Option<LoggedPackageChange> {
+fn parse_change(line: &str) -> Option<LoggedPackageChange> {
     let mut words = line.split(' ');
     let (time, _, what, package) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let stays = match what {
@@ -56,16 +56,16 @@ fn change(line: &str) -> Option<LoggedPackageChange> {
         "Erase:" | "Erased:" | "Obsoleted:" => false,
         _ => return None,
     };
-    let (name, version) = split(package)?;
+    let (name, version) = split_package_version(package)?;
     Some(LoggedPackageChange {
-        at: clock::stamped(time)?,
+        at: clock::parse_iso_time(time)?,
         package: name.to_owned(),
         to: stays.then(|| version.to_owned()),
     })
 }
 
 /// Splits `openssl-1:3.2.2-6.el9.x86_64` into `openssl` and `1:3.2.2-6.el9`.
-fn split(package: &str) -> Option<(&str, &str)> {
+fn split_package_version(package: &str) -> Option<(&str, &str)> {
     let plain = match package.rsplit_once('.') {
         Some((plain, end)) if ARCHITECTURES.contains(&end) => plain,
         _ => package,
@@ -86,24 +86,29 @@ mod tests {
     fn commands_are_told_with_what_they_changed() {
         let change =
             |change: &LoggedPackageChange| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
-        let told = parse(COMMANDS, PACKAGES).into_iter().map(|run| {
+        let told = parse_logs(COMMANDS, PACKAGES).into_iter().map(|run| {
             let changes: Vec<String> = run.changes.iter().map(change).collect();
-            format!("{} `{}` {}", clock::told(run.began), run.command.as_deref().unwrap_or("-"), changes.join(" "))
+            format!(
+                "{} `{}` {}",
+                clock::format_time(run.began),
+                run.command.as_deref().unwrap_or("-"),
+                changes.join(" ")
+            )
         });
         insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]
     fn what_changed_before_the_first_command_has_none() {
-        let runs = parse("", PACKAGES);
+        let runs = parse_logs("", PACKAGES);
         assert!(runs.iter().all(|run| run.command.is_none()) && !runs.is_empty());
-        assert_eq!(parse(COMMANDS, "garbage\n2026 SUBDEBUG Erase: x\n"), []);
+        assert_eq!(parse_logs(COMMANDS, "garbage\n2026 SUBDEBUG Erase: x\n"), []);
     }
 
     #[test]
     fn names_hold_hyphens_and_versions_epochs() {
-        assert_eq!(split("kernel-core-5.14.0-503.el9.x86_64"), Some(("kernel-core", "5.14.0-503.el9")));
-        assert_eq!(split("openssl-1:3.2.2-6.el9.x86_64"), Some(("openssl", "1:3.2.2-6.el9")));
-        assert_eq!((split("x"), split("x-1")), (None, None));
+        assert_eq!(split_package_version("kernel-core-5.14.0-503.el9.x86_64"), Some(("kernel-core", "5.14.0-503.el9")));
+        assert_eq!(split_package_version("openssl-1:3.2.2-6.el9.x86_64"), Some(("openssl", "1:3.2.2-6.el9")));
+        assert_eq!((split_package_version("x"), split_package_version("x-1")), (None, None));
     }
 }

@@ -41,21 +41,21 @@ pub struct FileTimestamps {
 }
 
 impl<'e> HostEvidence<'e> {
-    pub fn of(state: &'e EvidenceState) -> Self {
+    pub fn from_state(state: &'e EvidenceState) -> Self {
         let text = |name: &str| state.parts.get(name).map_or("", |part| part.text.raw());
-        let zone = clock::zone(text("zone"));
-        let entries = journal::parse(text("journal"));
-        let users = users(text("users"));
-        let (manager, units) = units(text("units"));
-        let stamp = |key: &str| manager.get(key).and_then(|time| clock::of_systemd(time));
+        let zone = clock::parse_zone(text("zone"));
+        let entries = journal::parse_entries(text("journal"));
+        let users = parse_users(text("users"));
+        let (manager, units) = parse_units(text("units"));
+        let stamp = |key: &str| manager.get(key).and_then(|time| clock::parse_systemd_time(time));
         Self {
             state,
-            now: clock::epoch(text("now")),
+            now: clock::parse_epoch(text("now")),
             booted: stamp("UserspaceTimestamp"),
             boot: text("boot").trim().replace('-', ""),
-            journal_since: journal_since(text("journal"), text("oldest"), &entries),
-            sudo: sudo::parse(&entries, &users),
-            packages: packages(&text, &zone),
+            journal_since: find_journal_start(text("journal"), text("oldest"), &entries),
+            sudo: sudo::parse_commands(&entries, &users),
+            packages: parse_package_runs(&text, &zone),
             entries,
             units,
             zone,
@@ -63,7 +63,7 @@ impl<'e> HostEvidence<'e> {
     }
 
     /// Returns why evidence of that kind was not read; `None` if it was.
-    pub fn lacks(&self, part: &str) -> Option<&str> {
+    pub fn missing_reason(&self, part: &str) -> Option<&str> {
         match self.state.parts.get(part) {
             None => Some("was not read in time"),
             Some(part) => Some(part.lack.as_str()).filter(|lack| !lack.is_empty()),
@@ -71,25 +71,25 @@ impl<'e> HostEvidence<'e> {
     }
 
     /// Returns the account of the session, if it is not root: only root can read most logs.
-    pub fn account(&self) -> Option<&str> {
+    pub fn unprivileged_account(&self) -> Option<&str> {
         self.state.parts.get("account").map(|part| part.text.raw()).filter(|name| !name.is_empty())
     }
 
     /// Returns a timestamp of a unit from systemd: `InactiveEnterTimestamp`.
     pub fn unit_time(&self, unit: &str, key: &str) -> Option<Timestamp> {
-        clock::of_systemd(self.unit(unit, key)?)
+        clock::parse_systemd_time(self.unit_property(unit, key)?)
     }
 
-    pub fn unit(&self, unit: &str, key: &str) -> Option<&str> {
+    pub fn unit_property(&self, unit: &str, key: &str) -> Option<&str> {
         self.units.get(unit)?.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Returns the file at a path, or its nearest existing parent folder.
-    pub fn sign(&self, path: &str) -> Option<FileTimestamps> {
+    pub fn file_timestamps(&self, path: &str) -> Option<FileTimestamps> {
         let part = |kind: &str| self.state.parts.get(&format!("{kind}:{path}")).map(|part| (kind == "file", part));
         let (there, part) = part("file").or_else(|| part("gone"))?;
         let mut words = part.text.raw().split_whitespace();
-        let (modified, changed) = (clock::epoch(words.next()?)?, clock::epoch(words.next()?)?);
+        let (modified, changed) = (clock::parse_epoch(words.next()?)?, clock::parse_epoch(words.next()?)?);
         let uid = words.next()?.parse().ok()?;
         Some(FileTimestamps { there, modified, changed, uid, owner: words.next()?.to_owned() })
     }
@@ -101,18 +101,18 @@ impl<'e> HostEvidence<'e> {
             line.contains("rebooting") || line.contains("Rebooting") || line.contains("Shutdown scheduled")
         };
         // `2026-11-22 03:10:04,123 WARNING Found /var/run/reboot-required, rebooting`
-        let time = |line: &str| clock::local(line.split_once(',')?.0, &self.zone);
+        let time = |line: &str| clock::parse_local_time(line.split_once(',')?.0, &self.zone);
         text.lines().filter(asks).filter_map(time).collect()
     }
 }
 
-fn users(text: &str) -> BTreeMap<String, String> {
+fn parse_users(text: &str) -> BTreeMap<String, String> {
     let one = |line: &str| line.split_once(':').map(|(name, uid)| (uid.to_owned(), name.to_owned()));
     text.lines().filter_map(one).collect()
 }
 
 /// Parses the properties of the systemd manager, and those of each unit by name.
-fn units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<String, String>>) {
+fn parse_units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<String, String>>) {
     let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     let blocks = text.split("\n\n").map(|block| block.lines().filter_map(pair).collect::<BTreeMap<_, _>>());
     let (mut manager, mut units) = (BTreeMap::new(), BTreeMap::new());
@@ -126,8 +126,8 @@ fn units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<Str
 }
 
 /// Returns the start of the available journal: later than that of the journal itself if the output was truncated.
-fn journal_since(text: &str, oldest: &str, entries: &[SystemJournalEntry]) -> Option<Timestamp> {
-    let oldest = journal::parse(oldest).first()?.time;
+fn find_journal_start(text: &str, oldest: &str, entries: &[SystemJournalEntry]) -> Option<Timestamp> {
+    let oldest = journal::parse_entries(oldest).first()?.time;
     let cut = entries.len() >= JOURNAL_ENTRIES || text.len() as u64 >= JOURNAL_CAP - 4096;
     match entries.first() {
         Some(first) if cut => Some(first.time.max(oldest)),
@@ -135,11 +135,11 @@ fn journal_since(text: &str, oldest: &str, entries: &[SystemJournalEntry]) -> Op
     }
 }
 
-fn packages<'t>(text: &dyn Fn(&str) -> &'t str, zone: &TimeZone) -> Vec<PackageManagerRun> {
-    let apt = apt::parse(text("apt"), zone);
-    let mut runs = dpkg::alone(dpkg::parse(text("dpkg"), zone), &apt);
+fn parse_package_runs<'t>(text: &dyn Fn(&str) -> &'t str, zone: &TimeZone) -> Vec<PackageManagerRun> {
+    let apt = apt::parse_history(text("apt"), zone);
+    let mut runs = dpkg::exclude_apt_runs(dpkg::parse_log(text("dpkg"), zone), &apt);
     runs.extend(apt);
-    runs.extend(dnf::parse(text("dnf"), text("rpm")));
+    runs.extend(dnf::parse_logs(text("dnf"), text("rpm")));
     runs.sort_by_key(|run| run.began);
     runs
 }

@@ -2,39 +2,41 @@
 
 use super::clock;
 use super::evidence::FileTimestamps;
-use super::judge::{AttributionContext, one_user};
+use super::judge::{AttributionContext, is_single_user};
 use super::model::{AttributionCertainty, ChangeSource};
 use super::sudo::SudoCommand;
 use jiff::Timestamp;
 
 /// Uids below this are system accounts.
-const FIRST_PERSON: u32 = 1000;
+const FIRST_USER_UID: u32 = 1000;
 
-pub fn judge(case: &AttributionContext<'_>, path: &str) -> ChangeSource {
+pub fn attribute_file_change(case: &AttributionContext<'_>, path: &str) -> ChangeSource {
     // If an object was observed but the usual path is empty, the finding is about another path.
     let is_seen = |sign: &FileTimestamps| sign.there || case.finding.observed.is_none();
-    let Some(sign) = case.seen.sign(path).filter(is_seen) else {
-        return case.nobody("the file at its path could not be read", None);
+    let Some(sign) = case.seen.file_timestamps(path).filter(is_seen) else {
+        return case.without_match_at("the file at its path could not be read", None);
     };
-    let times: Vec<Timestamp> = times(case, &sign).into_iter().filter(|time| *time >= case.since).collect();
+    let times: Vec<Timestamp> =
+        list_candidate_times(case, &sign).into_iter().filter(|time| *time >= case.since).collect();
     let Some(&first) = times.first() else {
-        return ChangeSource::nobody("it was not modified since it was applied");
+        return ChangeSource::without_match("it was not modified since it was applied");
     };
     for &time in &times {
-        let named: Vec<&SudoCommand> = case.sudo().filter(|sudo| sudo.names_path(path) && sudo.covers(time)).collect();
+        let named: Vec<&SudoCommand> =
+            case.recent_sudo_commands().filter(|sudo| sudo.mentions_path(path) && sudo.covers_time(time)).collect();
         if let Some(sudo) = named.first() {
-            let sure = if one_user(&named) { AttributionCertainty::Named } else { AttributionCertainty::Near };
-            return ChangeSource::by_sudo(sure, sudo, time);
+            let sure = if is_single_user(&named) { AttributionCertainty::Named } else { AttributionCertainty::Near };
+            return ChangeSource::from_sudo(sure, sudo, time);
         }
     }
-    around(case, &times)
-        .or_else(|| owner(case, &sign, first))
-        .unwrap_or_else(|| case.nobody("no command in the journal refers to it", Some(first)))
+    find_concurrent_change(case, &times)
+        .or_else(|| attribute_to_owner(case, &sign, first))
+        .unwrap_or_else(|| case.without_match_at("no command in the journal refers to it", Some(first)))
 }
 
 /// Returns when the change may have happened: for content, the mtime, which any user can set; and the ctime, which no
 /// user can set.
-fn times(case: &AttributionContext<'_>, sign: &FileTimestamps) -> Vec<Timestamp> {
+fn list_candidate_times(case: &AttributionContext<'_>, sign: &FileTimestamps) -> Vec<Timestamp> {
     let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
     let of_content = matches!(attribute, None | Some("content" | "line" | "block" | "exists" | "target" | "entry"));
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
@@ -46,28 +48,29 @@ fn times(case: &AttributionContext<'_>, sign: &FileTimestamps) -> Vec<Timestamp>
 }
 
 /// Finds other events at that time: package runs, and sudo commands that do not name the file.
-fn around(case: &AttributionContext<'_>, times: &[Timestamp]) -> Option<ChangeSource> {
+fn find_concurrent_change(case: &AttributionContext<'_>, times: &[Timestamp]) -> Option<ChangeSource> {
     let at = |covers: &dyn Fn(Timestamp) -> bool| times.iter().copied().find(|time| covers(*time));
-    let by_run = case.runs().find_map(|run| Some((run, at(&|time| run.covers(time))?)));
+    let by_run = case.recent_package_runs().find_map(|run| Some((run, at(&|time| run.covers_time(time))?)));
     if let Some((run, time)) = by_run {
-        let culprit = case.by_run(run, time);
+        let culprit = case.attribute_to_run(run, time);
         return Some(match culprit.sure {
             AttributionCertainty::Named => ChangeSource { sure: AttributionCertainty::Near, ..culprit },
             _ => culprit,
         });
     }
-    let (sudo, time) = case.sudo().find_map(|sudo| Some((sudo, at(&|time| sudo.covers(time))?)))?;
-    Some(ChangeSource::by_sudo(AttributionCertainty::Near, sudo, time))
+    let (sudo, time) =
+        case.recent_sudo_commands().find_map(|sudo| Some((sudo, at(&|time| sudo.covers_time(time))?)))?;
+    Some(ChangeSource::from_sudo(AttributionCertainty::Near, sudo, time))
 }
 
 /// Returns the owner of a file, who can change it without a log entry.
-fn owner(case: &AttributionContext<'_>, sign: &FileTimestamps, time: Timestamp) -> Option<ChangeSource> {
-    let own = sign.there && sign.uid >= FIRST_PERSON && case.finding.attribute.as_deref() != Some("owner");
+fn attribute_to_owner(case: &AttributionContext<'_>, sign: &FileTimestamps, time: Timestamp) -> Option<ChangeSource> {
+    let own = sign.there && sign.uid >= FIRST_USER_UID && case.finding.attribute.as_deref() != Some("owner");
     own.then(|| ChangeSource {
         user: Some(sign.owner.as_str().into()),
         program: Some("owner".into()),
-        time: Some(clock::told(time)),
+        time: Some(clock::format_time(time)),
         source: Some("the file's owner".into()),
-        ..ChangeSource::blank(AttributionCertainty::Near)
+        ..ChangeSource::with_certainty(AttributionCertainty::Near)
     })
 }

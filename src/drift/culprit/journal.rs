@@ -21,11 +21,11 @@ pub struct SystemJournalEntry {
 }
 
 /// Parses entries in their order. Invalid lines are skipped.
-pub fn parse(text: &str) -> Vec<SystemJournalEntry> {
-    text.lines().filter_map(entry).collect()
+pub fn parse_entries(text: &str) -> Vec<SystemJournalEntry> {
+    text.lines().filter_map(parse_entry).collect()
 }
 
-fn entry(line: &str) -> Option<SystemJournalEntry> {
+fn parse_entry(line: &str) -> Option<SystemJournalEntry> {
     let object: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let micros: i64 = object.get("__REALTIME_TIMESTAMP")?.as_str()?.parse().ok()?;
@@ -38,12 +38,12 @@ fn entry(line: &str) -> Option<SystemJournalEntry> {
         exe: text("_EXE"),
         unit: text("UNIT"),
         job: text("JOB_TYPE"),
-        message: message(object.get("MESSAGE"))?,
+        message: parse_message(object.get("MESSAGE"))?,
     })
 }
 
 /// Decodes a message. journalctl prints binary messages as a list of bytes, and too long ones as `null`.
-fn message(value: Option<&Value>) -> Option<String> {
+fn parse_message(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()),
         Value::Array(bytes) => {
@@ -62,10 +62,10 @@ mod tests {
 
     #[test]
     fn half_a_line_is_passed_over() {
-        let whole = parse(RECORDED);
+        let whole = parse_entries(RECORDED);
         assert_eq!(whole.len(), RECORDED.lines().count());
         for at in (0..RECORDED.len()).step_by(211).filter(|at| RECORDED.is_char_boundary(*at)) {
-            let (head, tail) = (parse(&RECORDED[..at]), parse(&RECORDED[at..]));
+            let (head, tail) = (parse_entries(&RECORDED[..at]), parse_entries(&RECORDED[at..]));
             assert!(whole.starts_with(&head) && whole.ends_with(&tail), "cut at {at}");
         }
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_message_may_be_bytes_or_too_long() {
         let entry = |message: &str| format!("{{\"__REALTIME_TIMESTAMP\":\"1\",\"MESSAGE\":{message}}}");
-        let read = |message: &str| parse(&entry(message)).pop().map(|entry| entry.message);
+        let read = |message: &str| parse_entries(&entry(message)).pop().map(|entry| entry.message);
         assert_eq!(read("[104,105,255]").as_deref(), Some("hi\u{fffd}"));
         assert_eq!((read("null"), read("[900]"), read("{}")), (None, None, None));
     }

@@ -31,42 +31,46 @@ use std::collections::BTreeSet;
 use subject::FindingSubject;
 
 /// Maximum number of objects of one host that are queried by name.
-const NAMES: usize = 200;
+const MAX_NAMES: usize = 200;
 /// Maximum age of evidence, before the run.
-const REACH: SignedDuration = SignedDuration::from_hours(24 * 90);
+const LOG_LOOKBACK: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Clock differences up to this many seconds are ignored.
-const SAME_CLOCK: i64 = 2;
+const CLOCK_TOLERANCE_S: i64 = 2;
 
 /// Returns when the object last matched, if a user may have caused the finding.
-fn since(finding: &DriftFinding) -> Option<Timestamp> {
+fn last_unchanged_time(finding: &DriftFinding) -> Option<Timestamp> {
     let moved = matches!(finding.cause, DriftCause::MachineChanged | DriftCause::Both | DriftCause::Pending);
     let time = || finding.last_applied.as_ref()?.time.raw().parse().ok();
     time().filter(|_| moved && finding.aspect != FindingAspect::Health)
 }
 
 /// Returns the hosts with a finding that a user may have caused.
-pub fn suspects(findings: &[DriftFinding]) -> BTreeSet<HostName> {
-    findings.iter().filter(|finding| since(finding).is_some()).map(|finding| finding.host.clone()).collect()
+pub fn list_changed_hosts(findings: &[DriftFinding]) -> BTreeSet<HostName> {
+    findings
+        .iter()
+        .filter(|finding| last_unchanged_time(finding).is_some())
+        .map(|finding| finding.host.clone())
+        .collect()
 }
 
 /// Returns the evidence probe for a host; `None` if it has no findings to attribute. `now` is the time of the run.
-pub fn question(host: &HostName, findings: &[DriftFinding], now: Timestamp) -> Option<Probe> {
-    let own = || findings.iter().filter(|finding| finding.host == *host && since(finding).is_some());
-    let first = own().filter_map(since).min()?.max(now.checked_sub(REACH).unwrap_or(now));
+pub fn build_evidence_probe(host: &HostName, findings: &[DriftFinding], now: Timestamp) -> Option<Probe> {
+    let own = || findings.iter().filter(|finding| finding.host == *host && last_unchanged_time(finding).is_some());
+    let first = own().filter_map(last_unchanged_time).min()?.max(now.checked_sub(LOG_LOOKBACK).unwrap_or(now));
     let (mut units, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for subject in own().map(FindingSubject::of) {
+    for subject in own().map(FindingSubject::from_finding) {
         match subject {
             FindingSubject::Unit(unit) => drop(units.insert(unit)),
             FindingSubject::Path(path) => drop(paths.insert(path)),
             _ => {}
         }
     }
-    let some = |names: BTreeSet<String>| names.into_iter().take(NAMES).collect();
-    Some(Probe::Evidence { since: an_hour_before(first), units: some(units), paths: some(paths) })
+    let some = |names: BTreeSet<String>| names.into_iter().take(MAX_NAMES).collect();
+    Some(Probe::Evidence { since: subtract_one_hour(first), units: some(units), paths: some(paths) })
 }
 
 /// Returns seconds since the epoch. One hour covers commands that began before the apply ended, and clock differences.
-fn an_hour_before(first: Timestamp) -> u64 {
+fn subtract_one_hour(first: Timestamp) -> u64 {
     u64::try_from(first.as_second() - 3600).unwrap_or(0)
 }
 
@@ -78,7 +82,7 @@ pub enum EvidenceAnswer<'a> {
 }
 
 /// Adds the culprit to each finding of a host. `asked` is the time of the probe, by the controller's clock.
-pub fn accuse(
+pub fn attribute_host_changes(
     host: &HostName,
     findings: &mut [DriftFinding],
     answer: &EvidenceAnswer<'_>,
@@ -86,31 +90,36 @@ pub fn accuse(
     secrets: &SecretStore,
 ) {
     let evidence = match answer {
-        EvidenceAnswer::Evidence(state) => Ok(HostEvidence::of(state)),
+        EvidenceAnswer::Evidence(state) => Ok(HostEvidence::from_state(state)),
         EvidenceAnswer::Unknown(why) => Err(*why),
     };
     for finding in findings.iter_mut().filter(|finding| finding.host == *host) {
-        let Some(since) = since(finding) else { continue };
+        let Some(since) = last_unchanged_time(finding) else { continue };
         let culprit = match &evidence {
-            Err(why) => Some(ChangeSource::unknown(why)).filter(|_| finding.cause != DriftCause::Pending),
-            Ok(seen) => of_one(finding, seen, since, asked),
+            Err(why) => Some(ChangeSource::without_evidence(why)).filter(|_| finding.cause != DriftCause::Pending),
+            Ok(seen) => attribute_one_finding(finding, seen, since, asked),
         };
-        finding.culprit = culprit.map(|culprit| culprit.harmless(secrets));
+        finding.culprit = culprit.map(|culprit| culprit.redact_secrets(secrets));
     }
 }
 
-fn of_one(finding: &DriftFinding, seen: &HostEvidence<'_>, since: Timestamp, asked: Timestamp) -> Option<ChangeSource> {
-    if let Some(account) = seen.account() {
+fn attribute_one_finding(
+    finding: &DriftFinding,
+    seen: &HostEvidence<'_>,
+    since: Timestamp,
+    asked: Timestamp,
+) -> Option<ChangeSource> {
+    if let Some(account) = seen.unprivileged_account() {
         let why = format!("forge connects as `{account}`, and only root can read the logs");
-        return Some(ChangeSource::unknown(&why)).filter(|_| finding.cause != DriftCause::Pending);
+        return Some(ChangeSource::without_evidence(&why)).filter(|_| finding.cause != DriftCause::Pending);
     }
     // The record has the controller's time; all other times are the host's.
     let ahead = seen.now.map_or(0, |now| now.as_second() - asked.as_second());
-    let skew = if ahead.abs() > SAME_CLOCK { ahead } else { 0 };
-    let since = clock::after(since, skew);
+    let skew = if ahead.abs() > CLOCK_TOLERANCE_S { ahead } else { 0 };
+    let since = clock::add_seconds(since, skew);
     // Logs have whole seconds.
     let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
-    judge::judge(&AttributionContext { finding, seen, since })
+    judge::attribute_finding(&AttributionContext { finding, seen, since })
 }
 
 #[cfg(test)]

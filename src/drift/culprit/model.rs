@@ -48,45 +48,45 @@ pub enum AttributionCertainty {
 }
 
 /// Maximum length of a command line, in characters.
-const COMMAND_CHARS: usize = 240;
+const MAX_COMMAND_CHARS: usize = 240;
 
 /// Returns a command line, cut to the maximum length.
-pub(super) fn cut(command: &str) -> UntrustedText {
-    match command.char_indices().nth(COMMAND_CHARS) {
+pub(super) fn truncate_command(command: &str) -> UntrustedText {
+    match command.char_indices().nth(MAX_COMMAND_CHARS) {
         Some((end, _)) => format!("{}…", &command[..end]).into(),
         None => command.into(),
     }
 }
 
 impl ChangeSource {
-    pub(super) fn blank(sure: AttributionCertainty) -> Self {
+    pub(super) fn with_certainty(sure: AttributionCertainty) -> Self {
         Self { sure, user: None, program: None, command: None, time: None, source: None, why: None }
     }
 
     /// Builds a result without a user: the evidence names none.
-    pub(super) fn nobody(why: &str) -> Self {
-        Self { why: Some(why.into()), ..Self::blank(AttributionCertainty::Nobody) }
+    pub(super) fn without_match(why: &str) -> Self {
+        Self { why: Some(why.into()), ..Self::with_certainty(AttributionCertainty::Nobody) }
     }
 
     /// Builds a result without evidence: it could not be read.
-    pub fn unknown(why: &str) -> Self {
-        Self { why: Some(why.into()), ..Self::blank(AttributionCertainty::Unknown) }
+    pub fn without_evidence(why: &str) -> Self {
+        Self { why: Some(why.into()), ..Self::with_certainty(AttributionCertainty::Unknown) }
     }
 
     /// Builds a result with a user who ran a command with sudo.
-    pub(super) fn by_sudo(sure: AttributionCertainty, sudo: &SudoCommand, time: Timestamp) -> Self {
+    pub(super) fn from_sudo(sure: AttributionCertainty, sudo: &SudoCommand, time: Timestamp) -> Self {
         Self {
             user: Some(sudo.user.as_str().into()),
             program: Some("sudo".into()),
-            command: Some(sudo.line().into()),
-            time: Some(clock::told(time)),
-            source: Some(super::judge::JOURNAL.into()),
-            ..Self::blank(sure)
+            command: Some(sudo.command_line().into()),
+            time: Some(clock::format_time(time)),
+            source: Some(super::judge::JOURNAL_SOURCE.into()),
+            ..Self::with_certainty(sure)
         }
     }
 
     /// Adds another source.
-    pub(super) fn also(mut self, source: &str) -> Self {
+    pub(super) fn with_source(mut self, source: &str) -> Self {
         let before = self.source.as_ref().map_or("", |source| source.raw());
         self.source = Some(format!("{source}, {before}").into());
         self
@@ -94,19 +94,19 @@ impl ChangeSource {
 
     /// Masks known secrets, and cuts the command line. sudo prints words with quotes and escapes, so secrets are also
     /// searched in the unescaped words.
-    pub(super) fn harmless(mut self, secrets: &SecretStore) -> Self {
-        let scrub = |text: UntrustedText| UntrustedText::from(secrets.scrub(text.raw()));
+    pub(super) fn redact_secrets(mut self, secrets: &SecretStore) -> Self {
+        let scrub = |text: UntrustedText| UntrustedText::from(secrets.scrub_secrets(text.raw()));
         self.user = self.user.map(scrub);
         self.why = self.why.map(scrub);
-        self.command = self.command.map(|command| cut(&line(command.raw(), secrets)));
+        self.command = self.command.map(|command| truncate_command(&redact_command(command.raw(), secrets)));
         self
     }
 }
 
-fn line(command: &str, secrets: &SecretStore) -> String {
-    let whole = secrets.scrub(command);
-    let words = sudo::words(&sudo::unescaped(command));
-    let scrubbed: Vec<String> = words.iter().map(|word| secrets.scrub(word)).collect();
+fn redact_command(command: &str, secrets: &SecretStore) -> String {
+    let whole = secrets.scrub_secrets(command);
+    let words = sudo::split_words(&sudo::unescape_octal(command));
+    let scrubbed: Vec<String> = words.iter().map(|word| secrets.scrub_secrets(word)).collect();
     match scrubbed == words {
         true => whole,
         false => scrubbed.join(" "),

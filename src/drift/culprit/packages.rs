@@ -29,17 +29,17 @@ pub struct LoggedPackageChange {
 
 impl PackageManagerRun {
     /// Returns the last change of one of the packages.
-    pub fn change(&self, names: &[String]) -> Option<&LoggedPackageChange> {
+    pub fn last_change_of(&self, names: &[String]) -> Option<&LoggedPackageChange> {
         self.changes.iter().rfind(|change| names.contains(&change.package))
     }
 
     /// Reports whether it was running at that time, within a second.
-    pub fn covers(&self, time: Timestamp) -> bool {
-        super::clock::after(self.began, -1) <= time && time <= super::clock::after(self.ended, 1)
+    pub fn covers_time(&self, time: Timestamp) -> bool {
+        super::clock::add_seconds(self.began, -1) <= time && time <= super::clock::add_seconds(self.ended, 1)
     }
 }
 
 /// Returns a package's name without its architecture.
-pub fn plain(name: &str) -> &str {
+pub fn strip_architecture(name: &str) -> &str {
     name.split_once(':').map_or(name, |(name, _)| name)
 }

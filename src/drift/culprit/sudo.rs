@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// Paths of sudo's program.
-const PROGRAMS: [&str; 5] =
+const SUDO_PATHS: [&str; 5] =
     ["/usr/bin/sudo", "/bin/sudo", "/usr/local/bin/sudo", "/usr/lib/cargo/bin/sudo", "/run/wrappers/bin/sudo"];
 
 /// Read-only programs: naming an object in their arguments is not evidence.
-const READERS: [&str; 40] = [
+const READ_ONLY_PROGRAMS: [&str; 40] = [
     "[",
     "awk",
     "b2sum",
@@ -60,13 +60,13 @@ const READERS: [&str; 40] = [
 ];
 
 /// Programs that keep a file open while the user views it.
-const EDITORS: [&str; 16] = [
+const EDITOR_PROGRAMS: [&str; 16] = [
     "ed", "editor", "emacs", "ex", "helix", "hx", "jed", "joe", "mcedit", "micro", "nano", "ne", "nvim", "sudoedit",
     "vi", "vim",
 ];
 
 /// Programs in which a user may run any command without a journal entry.
-const SHELLS: [&str; 14] =
+const SHELL_PROGRAMS: [&str; 14] =
     ["bash", "byobu", "csh", "dash", "fish", "ksh", "login", "mc", "screen", "sh", "su", "tcsh", "tmux", "zsh"];
 
 /// One command that sudo ran for a user.
@@ -84,51 +84,51 @@ pub struct SudoCommand {
 }
 
 /// Parses sudo commands, oldest first. `users` maps uids to names.
-pub fn parse(entries: &[SystemJournalEntry], users: &BTreeMap<String, String>) -> Vec<SudoCommand> {
+pub fn parse_commands(entries: &[SystemJournalEntry], users: &BTreeMap<String, String>) -> Vec<SudoCommand> {
     let mut all: Vec<SudoCommand> = Vec::new();
     let mut open: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.comm == "sudo") {
         let key = (entry.boot.as_str(), entry.pid.as_str());
-        if let Some(sudo) = command(entry).filter(|sudo| is_genuine(entry, &sudo.user, users)) {
+        if let Some(sudo) = parse_command(entry).filter(|sudo| is_genuine(entry, &sudo.user, users)) {
             open.insert(key, all.len());
             all.push(sudo);
-        } else if let Some((at, rest)) = continued(entry).and_then(|rest| Some((*open.get(&key)?, rest))) {
-            all[at].extend(rest);
-        } else if entry.message.starts_with(CLOSED)
+        } else if let Some((at, rest)) = continued_command(entry).and_then(|rest| Some((*open.get(&key)?, rest))) {
+            all[at].append_continuation(rest);
+        } else if entry.message.starts_with(SESSION_CLOSED)
             && let Some(at) = open.remove(&key)
         {
             all[at].ended = Some(entry.time);
         }
     }
-    end_with_boots(&mut all, entries);
+    close_at_shutdown(&mut all, entries);
     // Sessions of forge itself run during every observation.
     all.retain(|sudo| !is_own_shell(&sudo.words));
     all
 }
 
 /// Ends commands that were running when the host went down.
-fn end_with_boots(all: &mut [SudoCommand], entries: &[SystemJournalEntry]) {
+fn close_at_shutdown(all: &mut [SudoCommand], entries: &[SystemJournalEntry]) {
     let Some(current) = entries.last().map(|entry| &entry.boot) else { return };
     for sudo in all.iter_mut().filter(|sudo| sudo.ended.is_none() && sudo.boot != *current) {
         sudo.ended = entries.iter().rfind(|entry| entry.boot == sudo.boot).map(|entry| entry.time);
     }
 }
 
-const CLOSED: &str = "pam_unix(sudo:session): session closed";
+const SESSION_CLOSED: &str = "pam_unix(sudo:session): session closed";
 
 /// Returns the rest of a long command, which sudo logs in separate entries.
-fn continued(entry: &SystemJournalEntry) -> Option<&str> {
+fn continued_command(entry: &SystemJournalEntry) -> Option<&str> {
     entry.message.trim_start().split_once(" : (command continued) ").map(|(_, rest)| rest)
 }
 
 fn is_genuine(entry: &SystemJournalEntry, user: &str, users: &BTreeMap<String, String>) -> bool {
-    let by_root = entry.uid == "0" && PROGRAMS.contains(&entry.exe.as_str());
+    let by_root = entry.uid == "0" && SUDO_PATHS.contains(&entry.exe.as_str());
     by_root || users.get(&entry.uid).is_some_and(|name| name == user)
 }
 
 /// Parses `deploy : TTY=pts/0 ; PWD=/home/deploy ; USER=root ; COMMAND=/usr/bin/id`. Refused commands have the reason
 /// before these fields, so they do not match.
-fn command(entry: &SystemJournalEntry) -> Option<SudoCommand> {
+fn parse_command(entry: &SystemJournalEntry) -> Option<SudoCommand> {
     let (user, rest) = entry.message.trim_start().split_once(" : ")?;
     let (about, command) = rest.split_once("COMMAND=")?;
     let known = ["HOST=", "TTY=", "PWD=", "CHROOT=", "CWD=", "USER=", "GROUP=", "TSID=", "ENV="];
@@ -136,20 +136,20 @@ fn command(entry: &SystemJournalEntry) -> Option<SudoCommand> {
         return None;
     }
     let cwd = about.split(" ; ").find_map(|field| field.strip_prefix("PWD=")).unwrap_or("/");
-    let plain = unescaped(command);
+    let plain = unescape_octal(command);
     Some(SudoCommand {
         began: entry.time,
         ended: None,
         boot: entry.boot.clone(),
         user: user.to_owned(),
         cwd: cwd.into(),
-        words: words(&plain),
+        words: split_words(&plain),
         command: command.to_owned(),
     })
 }
 
 /// Decodes sudo's `#012` for control characters.
-pub fn unescaped(text: &str) -> String {
+pub fn unescape_octal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('#') {
@@ -171,7 +171,7 @@ pub fn unescaped(text: &str) -> String {
 
 /// Splits a command as sudo prints it: words with blanks are quoted, and a backslash escapes the next character, also
 /// inside quotes.
-pub fn words(command: &str) -> Vec<String> {
+pub fn split_words(command: &str) -> Vec<String> {
     let (mut out, mut word, mut quoted) = (Vec::new(), None::<String>, false);
     let mut chars = command.chars();
     while let Some(c) = chars.next() {
@@ -190,9 +190,9 @@ pub fn words(command: &str) -> Vec<String> {
 }
 
 impl SudoCommand {
-    fn extend(&mut self, rest: &str) {
+    fn append_continuation(&mut self, rest: &str) {
         self.command = format!("{} {rest}", self.command);
-        self.words = words(&unescaped(&self.command));
+        self.words = split_words(&unescape_octal(&self.command));
     }
 
     /// Returns the name of the program that sudo ran.
@@ -202,31 +202,31 @@ impl SudoCommand {
     }
 
     /// Returns the command line as typed: with the program's name instead of its path.
-    pub fn line(&self) -> String {
+    pub fn command_line(&self) -> String {
         match self.command.split_once(' ') {
             Some((_, rest)) => format!("{} {rest}", self.program()),
             None => self.program().to_owned(),
         }
     }
 
-    pub fn only_reads(&self) -> bool {
-        READERS.contains(&self.program())
+    pub fn is_read_only(&self) -> bool {
+        READ_ONLY_PROGRAMS.contains(&self.program())
     }
 
     /// Reports whether the user may have run any command in it.
     pub fn is_shell(&self) -> bool {
-        SHELLS.contains(&self.program()) && !self.words.iter().any(|word| word == "-c")
+        SHELL_PROGRAMS.contains(&self.program()) && !self.words.iter().any(|word| word == "-c")
     }
 
     /// Reports whether it was running at that time, within a second. If its end is unknown, an editor may still be
     /// open then.
-    pub fn covers(&self, time: Timestamp) -> bool {
+    pub fn covers_time(&self, time: Timestamp) -> bool {
         let end = match self.ended {
-            Some(ended) => clock::after(ended, 1),
-            None if EDITORS.contains(&self.program()) || self.is_shell() => Timestamp::MAX,
-            None => clock::after(self.began, 60),
+            Some(ended) => clock::add_seconds(ended, 1),
+            None if EDITOR_PROGRAMS.contains(&self.program()) || self.is_shell() => Timestamp::MAX,
+            None => clock::add_seconds(self.began, 60),
         };
-        clock::after(self.began, -1) <= time && time <= end
+        clock::add_seconds(self.began, -1) <= time && time <= end
     }
 
     /// Returns the words of the command, including those of embedded scripts, without quotes and assignments.
@@ -235,19 +235,19 @@ impl SudoCommand {
         self.words.iter().skip(1).flat_map(move |word| word.split(apart)).filter(|token| !token.is_empty())
     }
 
-    pub fn says(&self, token: &str) -> bool {
+    pub fn has_token(&self, token: &str) -> bool {
         self.tokens().any(|one| one == token)
     }
 
     /// Reports whether the command names a path, as an absolute path or relative to its working directory.
-    pub fn names_path(&self, path: &str) -> bool {
-        let wanted = normal(Utf8Path::new("/"), path);
-        self.tokens().any(|token| normal(&self.cwd, token) == wanted)
+    pub fn mentions_path(&self, path: &str) -> bool {
+        let wanted = normalize_path(Utf8Path::new("/"), path);
+        self.tokens().any(|token| normalize_path(&self.cwd, token) == wanted)
     }
 }
 
 /// Returns a path without `.` and `..`.
-fn normal(cwd: &Utf8Path, path: &str) -> Utf8PathBuf {
+fn normalize_path(cwd: &Utf8Path, path: &str) -> Utf8PathBuf {
     let mut out = Utf8PathBuf::from("/");
     for component in cwd.join(path).components() {
         match component {

@@ -65,7 +65,7 @@ impl LoggedHost {
         let state = EvidenceState { parts: self.0.clone() };
         let (host, mut findings) = (finding.host.clone(), [finding]);
         let asked = Timestamp::from_second(APPLIED + 3600).unwrap();
-        accuse(&host, &mut findings, &EvidenceAnswer::Evidence(&state), asked, secrets);
+        attribute_host_changes(&host, &mut findings, &EvidenceAnswer::Evidence(&state), asked, secrets);
         let [finding] = findings;
         finding.culprit
     }
@@ -433,9 +433,15 @@ fn who_may_not_read_logs_does_not_know() {
     let empty = EvidenceState::default();
     let mut findings = [version("2")];
     let host = findings[0].host.clone();
-    accuse(&host, &mut findings, &EvidenceAnswer::Evidence(&empty), Timestamp::UNIX_EPOCH, &SecretStore::default());
+    attribute_host_changes(
+        &host,
+        &mut findings,
+        &EvidenceAnswer::Evidence(&empty),
+        Timestamp::UNIX_EPOCH,
+        &SecretStore::default(),
+    );
     assert_eq!(findings[0].culprit.as_ref().unwrap().sure, AttributionCertainty::Unknown);
-    accuse(
+    attribute_host_changes(
         &host,
         &mut findings,
         &EvidenceAnswer::Unknown("connection refused"),
@@ -505,11 +511,18 @@ fn a_host_is_asked_for_what_its_findings_are_about_and_no_other_is() {
         forward("0"),
         DriftFinding { cause: DriftCause::RecipeChanged, ..motd("mode") },
     ];
-    let Some(Probe::Evidence { since, units, paths }) = question(&host, &findings, now) else {
+    let Some(Probe::Evidence { since, units, paths }) = build_evidence_probe(&host, &findings, now) else {
         panic!("nothing is asked")
     };
     assert_eq!((units, paths), (vec!["web.service".to_owned()], vec!["/etc/motd".to_owned()]));
     assert_eq!(since, u64::try_from(APPLIED - 3600).unwrap());
     let quiet = [DriftFinding { cause: DriftCause::RecipeChanged, ..motd("mode") }];
-    assert_eq!((question(&host, &quiet, now), suspects(&quiet).len(), suspects(&findings).len()), (None, 0, 1));
+    assert_eq!(
+        (
+            build_evidence_probe(&host, &quiet, now),
+            list_changed_hosts(&quiet).len(),
+            list_changed_hosts(&findings).len()
+        ),
+        (None, 0, 1)
+    );
 }

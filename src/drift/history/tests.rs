@@ -1,7 +1,7 @@
 //! Sequences of runs: new, changed, flapping and unobserved findings.
 
 use super::*;
-use crate::drift::{DetectedDrift, FindingAspect, HostDrift, VERSION};
+use crate::drift::{DRIFT_VERSION, DetectedDrift, FindingAspect, HostDrift};
 use crate::model::{DisruptionClass, StepVerdict, VerifyLevel};
 use crate::plan::UnreachableReason;
 use std::time::Duration;
@@ -80,7 +80,7 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
         _ => {}
     }
     let drift = DriftReport {
-        version: VERSION,
+        version: DRIFT_VERSION,
         forge: String::new(),
         run: time.to_owned(),
         cluster: "c".to_owned(),
@@ -106,16 +106,16 @@ struct Story(Vec<String>);
 
 impl Story {
     fn tell(&mut self, saw: &Saw, time: &str) -> DriftReport {
-        let past = FindingHistory::of(&entries(self.0.iter().map(String::as_str)));
+        let past = FindingHistory::from_entries(&parse_history_entries(self.0.iter().map(String::as_str)));
         let (mut drift, found) = run(saw, time);
         let looks = !matches!(saw, Saw::Elsewhere);
-        let entry = settle(&mut drift, &past, &DetectionScope { admits: &|_, _| looks, found: &found });
+        let entry = compare_with_history(&mut drift, &past, &DetectionScope { admits: &|_, _| looks, found: &found });
         self.0.push(serde_json::to_string(&entry).unwrap());
         drift
     }
 
     fn entries(&self) -> Vec<DriftHistoryEntry> {
-        entries(self.0.iter().map(String::as_str))
+        parse_history_entries(self.0.iter().map(String::as_str))
     }
 }
 
@@ -187,15 +187,15 @@ fn half_a_line_and_another_form_are_passed_over() {
 fn an_entry_that_begins_a_file_is_enough_to_go_on_from() {
     let mut story = Story(Vec::new());
     story.tell(&Saw::Value("0600"), T[0]);
-    let past = FindingHistory::of(&story.entries());
+    let past = FindingHistory::from_entries(&story.entries());
     let (mut drift, found) = run(&Saw::Value("0600"), T[1]);
-    let entry = settle(&mut drift, &past, &DetectionScope { admits: &|_, _| true, found: &found });
-    let first = DriftHistoryEntry { before: Some(past.snapshot(T[1])), ..entry };
+    let entry = compare_with_history(&mut drift, &past, &DetectionScope { admits: &|_, _| true, found: &found });
+    let first = DriftHistoryEntry { before: Some(past.to_snapshot(T[1])), ..entry };
     let mut story = Story(vec![serde_json::to_string(&first).unwrap()]);
     assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((FindingNovelty::Same, T[0], 1)), 0));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
-    let past = FindingHistory::of(&story.entries());
-    assert_eq!((past.snapshot(T[3]).recent.len(), past.snapshot(T[4]).recent.len()), (1, 0));
+    let past = FindingHistory::from_entries(&story.entries());
+    assert_eq!((past.to_snapshot(T[3]).recent.len(), past.to_snapshot(T[4]).recent.len()), (1, 0));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_history_tells_how_long_repairs_took_and_who_is_found_most() {
     for (saw, time) in [Saw::Value("1"), Saw::Nothing, Saw::Value("1"), Saw::Nothing, Saw::Value("1")].iter().zip(T) {
         story.tell(saw, time);
     }
-    let all = history("c", &story.entries(), None);
+    let all = summarize_history("c", &story.entries(), None);
     assert_eq!(all.runs.len(), 5);
     assert_eq!(
         all.runs.iter().map(|run| (run.findings, run.new, run.resolved, run.exit)).collect::<Vec<_>>(),
@@ -215,7 +215,7 @@ fn a_history_tells_how_long_repairs_took_and_who_is_found_most() {
     assert_eq!((all.hosts[0].name.raw(), all.hosts[0].count), ("h", 3));
     assert_eq!((all.steps[0].name.raw(), all.steps[0].count), ("base/motd", 3));
     assert_eq!((all.open.len(), all.resolved.len()), (1, 2));
-    let late = history("c", &story.entries(), Some(T[3].parse().unwrap()));
+    let late = summarize_history("c", &story.entries(), Some(T[3].parse().unwrap()));
     assert_eq!((late.runs.len(), late.resolved.len(), late.open.len(), late.hosts[0].count), (2, 1, 1, 1));
-    assert_eq!(history("c", &[], None).mean_time_to_repair_s, None);
+    assert_eq!(summarize_history("c", &[], None).mean_time_to_repair_s, None);
 }

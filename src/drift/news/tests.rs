@@ -1,7 +1,7 @@
 //! Sequences of runs, and the news for a recipient who missed some of them.
 
 use super::*;
-use crate::drift::{DriftCause, ENTRY_VERSION, FindingSeverity, VERSION, history::DriftHistorySnapshot};
+use crate::drift::{DRIFT_VERSION, DriftCause, ENTRY_VERSION, FindingSeverity, history::DriftHistorySnapshot};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn run(name: &str, time: &str, words: &[&str]) -> DriftHistoryEntry {
 
 fn drift() -> DriftReport {
     DriftReport {
-        version: VERSION,
+        version: DRIFT_VERSION,
         forge: String::new(),
         run: "r".into(),
         cluster: "lab".into(),
@@ -83,7 +83,7 @@ fn runs(list: &[&[&str]]) -> Vec<DriftHistoryEntry> {
 
 /// Formats the news: `+a ~b -c`, and the numbers of open and passed findings.
 fn said(entries: &[DriftHistoryEntry], told: &str) -> String {
-    match news(entries, told, &drift()) {
+    match build_notice(entries, told, &drift()) {
         NoticeDecision::Nothing => "nothing".to_owned(),
         NoticeDecision::Waiting => "waiting".to_owned(),
         NoticeDecision::Tell(notice) => {
@@ -145,7 +145,7 @@ proptest! {
             let name = ["a", "b", "c"][step];
             let word = if open.remove(name) { format!("-{name}") } else { open.insert(name); format!("+{name}") };
             entries.push(run(&format!("r{at}"), TIME, &[&word]));
-            let NoticeDecision::Tell(notice) = news(&entries, &cursor, &drift()) else {
+            let NoticeDecision::Tell(notice) = build_notice(&entries, &cursor, &drift()) else {
                 // Findings that appeared and disappeared in between are not news.
                 prop_assert_eq!(&told, &open.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
                 continue;

@@ -9,7 +9,7 @@ use camino::Utf8Path;
 use rustix::fs::Access;
 
 /// Returns the findings, in the order in which the checks build on each other.
-pub async fn findings(
+pub async fn check_controller(
     project: &Project,
     hosts: &[HostName],
     options: &RunOptions,
@@ -20,32 +20,32 @@ pub async fn findings(
     let by_ssh =
         |host: &&HostName| project.hosts.get(*host).is_some_and(|h| matches!(h.connect.transport, TransportKind::Ssh));
     if hosts.iter().any(|host| by_ssh(&host)) {
-        found.push(ssh().await);
-        found.push(sockets(options));
+        found.push(check_ssh().await);
+        found.push(check_control_sockets(options));
     }
-    found.push(history(state));
-    found.push(terminal(can_ask));
+    found.push(check_history_folder(state));
+    found.push(check_terminal(can_ask));
     found
 }
 
-async fn ssh() -> DoctorFinding {
+async fn check_ssh() -> DoctorFinding {
     match transport::ssh_version().await {
         Ok(version) => DoctorFinding::new(DoctorSeverity::Ok, "ssh", version),
         Err(error) => DoctorFinding::new(DoctorSeverity::Problem, "ssh", error.message.clone())
-            .hint(error.hint.unwrap_or_default()),
+            .with_hint(error.hint.unwrap_or_default()),
     }
 }
 
-fn sockets(options: &RunOptions) -> DoctorFinding {
+fn check_control_sockets(options: &RunOptions) -> DoctorFinding {
     match transport::check_control_dir(&options.control_dir) {
         Ok(()) => DoctorFinding::new(DoctorSeverity::Ok, "sockets", format!("`{}` is private", options.control_dir)),
         Err(error) => DoctorFinding::new(DoctorSeverity::Problem, "sockets", error.message.clone())
-            .hint(error.hint.unwrap_or_default()),
+            .with_hint(error.hint.unwrap_or_default()),
     }
 }
 
 /// Runs continue without a history, so a folder that is not writable is only a note.
-pub(super) fn history(state: &Utf8Path) -> DoctorFinding {
+pub(super) fn check_history_folder(state: &Utf8Path) -> DoctorFinding {
     let there = state.ancestors().find(|path| path.exists() || path.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
     let there = if there.as_str().is_empty() { Utf8Path::new(".") } else { there };
     let writable =
@@ -57,14 +57,14 @@ pub(super) fn history(state: &Utf8Path) -> DoctorFinding {
             "history",
             format!("`{state}` is not writable: no history is kept"),
         )
-        .hint("set another folder with `--state` or `FORGE_STATE`"),
+        .with_hint("set another folder with `--state` or `FORGE_STATE`"),
     }
 }
 
-fn terminal(can_ask: bool) -> DoctorFinding {
+fn check_terminal(can_ask: bool) -> DoctorFinding {
     match can_ask {
         true => DoctorFinding::new(DoctorSeverity::Ok, "terminal", "interactive: confirmation prompts are possible"),
         false => DoctorFinding::new(DoctorSeverity::Note, "terminal", "not interactive: no confirmation prompts")
-            .hint("`apply`, and `exec` on more than one host, need `--yes` here"),
+            .with_hint("`apply`, and `exec` on more than one host, need `--yes` here"),
     }
 }

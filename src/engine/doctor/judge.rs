@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Prints one line per answer with tab-separated fields; writes nothing. The lock holder is the process named in the
 /// lock file, confirmed by its token. Trying the lock would mean taking it for a moment, in which a run would fail to
 /// get it, and `/proc/locks` does not show the holder in a container.
-const SCRIPT: &str = r#"printf 'now\t%s\n' "$(date +%s)"
+const DOCTOR_SCRIPT: &str = r#"printf 'now\t%s\n' "$(date +%s)"
 u=${SUDO_USER:-$(id -un)}
 printf 'login\t%s\t%s\n' "$u" "$(getent passwd -- "$u" 2>/dev/null | cut -d: -f7)"
 for t in base64 cat chmod chown cut date df find flock getent grep head id mktemp mv od readlink rm sed sha256sum \
@@ -34,58 +34,58 @@ fi
 printf 'end\n'"#;
 
 /// Timeout of the script in seconds.
-const LIMIT_S: u64 = 20;
+const SCRIPT_LIMIT_S: u64 = 20;
 /// Clock skew in seconds that is not reported, and skew that does not yet break certificates, tokens and logs.
-const SKEW_S: i64 = 2;
-const SKEW_BAD_S: i64 = 60;
+const HARMLESS_SKEW_S: i64 = 2;
+const HARMFUL_SKEW_S: i64 = 60;
 /// Free bytes below which nothing can be done, and below which an update soon fails.
-const ROOM_NONE: u64 = 10 << 20;
-const ROOM_LOW: u64 = 200 << 20;
+const NO_SPACE_BYTES: u64 = 10 << 20;
+const LOW_SPACE_BYTES: u64 = 200 << 20;
 
-fn script() -> Probe {
+fn build_doctor_probe() -> Probe {
     Probe::Check {
         id: "doctor".to_owned(),
-        script: SCRIPT.to_owned(),
+        script: DOCTOR_SCRIPT.to_owned(),
         user: None,
         cwd: None,
         env: Vec::new(),
-        timeout_s: Some(LIMIT_S),
+        timeout_s: Some(SCRIPT_LIMIT_S),
     }
 }
 
 /// Facts with their own evaluation.
-const OWN: [&str; 4] = ["os", "tools", "packages", "time"];
+const DOCTOR_FACTS: [&str; 4] = ["os", "tools", "packages", "time"];
 
 /// Returns the probes sent to a host in one round trip; `read` are the facts that the project reads.
-pub fn probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
-    let of_hosts = read.iter().map(String::as_str).filter(|name| !crate::facts::is_of_cluster(name));
-    let facts = OWN.into_iter().chain(of_hosts);
+pub fn list_doctor_probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
+    let of_hosts = read.iter().map(String::as_str).filter(|name| !crate::facts::is_cluster_fact(name));
+    let facts = DOCTOR_FACTS.into_iter().chain(of_hosts);
     let facts = facts.map(|name| Probe::Fact { name: name.to_owned() });
-    facts.chain([script(), Probe::Account, Probe::PackageManager, Probe::Records]).collect()
+    facts.chain([build_doctor_probe(), Probe::Account, Probe::PackageManager, Probe::Records]).collect()
 }
 
 /// Returns the findings from the answers.
-pub fn findings(seen: &ObservedHost) -> Vec<DoctorFinding> {
-    let mut found = vec![account(&seen.observation)];
-    match seen.observation.get(&script()) {
+pub fn check_host(seen: &ObservedHost) -> Vec<DoctorFinding> {
+    let mut found = vec![check_account(&seen.observation)];
+    match seen.observation.get(&build_doctor_probe()) {
         Ok(ProbeReading::Output(output)) if output.stdout.raw().ends_with("end\n") => {
-            found.extend(answers(seen, output))
+            found.extend(check_script_output(seen, output))
         }
         Ok(ProbeReading::Output(output)) => {
-            let why = UnansweredReason::new("the host's answer is truncated").said(output.stderr.clone());
-            found.push(unknown("host", &why));
+            let why = UnansweredReason::new("the host's answer is truncated").with_message(output.stderr.clone());
+            found.push(report_unknown("host", &why));
         }
-        Ok(_) => found.push(unknown("host", &UnansweredReason::new("unexpected type of answer from the host"))),
-        Err(why) => found.push(unknown("host", &why)),
+        Ok(_) => found.push(report_unknown("host", &UnansweredReason::new("unexpected type of answer from the host"))),
+        Err(why) => found.push(report_unknown("host", &why)),
     }
-    found.push(running(&seen.observation));
-    found.extend(packages(seen));
-    found.extend(system(seen));
-    found.extend(untold(seen));
+    found.push(check_leftover_units(&seen.observation));
+    found.extend(check_packages(seen));
+    found.extend(check_system(seen));
+    found.extend(report_unknown_facts(seen));
     found
 }
 
-fn unknown(check: &'static str, why: &UnansweredReason) -> DoctorFinding {
+fn report_unknown(check: &'static str, why: &UnansweredReason) -> DoctorFinding {
     let what = match why.said.as_ref().filter(|said| !said.is_empty()) {
         Some(said) => format!("could not be evaluated: {}: {}", why.why, said.raw().trim()),
         None => format!("could not be evaluated: {}", why.why),
@@ -93,51 +93,53 @@ fn unknown(check: &'static str, why: &UnansweredReason) -> DoctorFinding {
     DoctorFinding::new(DoctorSeverity::Unknown, check, what)
 }
 
-fn account(observation: &Observation) -> DoctorFinding {
+fn check_account(observation: &Observation) -> DoctorFinding {
     match observation.get(&Probe::Account) {
         Ok(ProbeReading::Account(ScriptAccount::Root)) => {
             DoctorFinding::new(DoctorSeverity::Ok, "root", "runs as root")
         }
         Ok(ProbeReading::Account(ScriptAccount::Other(name))) => {
             let HostRefusal { why, hint } = HostRefusal::not_root(name.raw());
-            DoctorFinding::new(DoctorSeverity::Problem, "root", why).hint(hint)
+            DoctorFinding::new(DoctorSeverity::Problem, "root", why).with_hint(hint)
         }
-        Ok(_) => unknown("root", &UnansweredReason::new("unexpected type of answer from the host")),
-        Err(why) => unknown("root", &why),
+        Ok(_) => report_unknown("root", &UnansweredReason::new("unexpected type of answer from the host")),
+        Err(why) => report_unknown("root", &why),
     }
 }
 
 /// Returns the lines of the script's answer that begin with `key`, without the key.
-fn rows<'a>(output: &'a ProbeOutput, key: &'a str) -> impl Iterator<Item = &'a str> {
+fn find_rows<'a>(output: &'a ProbeOutput, key: &'a str) -> impl Iterator<Item = &'a str> {
     output.stdout.raw().lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('\t'))
 }
 
-fn answers(seen: &ObservedHost, output: &ProbeOutput) -> Vec<DoctorFinding> {
+fn check_script_output(seen: &ObservedHost, output: &ProbeOutput) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
-    found.extend(login(output));
-    found.push(tools(output));
-    found.extend(rooms(output));
-    found.push(clock(seen, output));
-    found.push(lock(output));
+    found.extend(report_login(output));
+    found.push(check_tools(output));
+    found.extend(check_filesystems(output));
+    found.push(check_clock(seen, output));
+    found.push(check_host_lock(output));
     found
 }
 
-fn login(output: &ProbeOutput) -> Option<DoctorFinding> {
-    let (user, shell) = rows(output, "login").next()?.split_once('\t')?;
+fn report_login(output: &ProbeOutput) -> Option<DoctorFinding> {
+    let (user, shell) = find_rows(output, "login").next()?.split_once('\t')?;
     let shell = if shell.is_empty() { String::new() } else { format!(" (shell `{shell}`)") };
     Some(DoctorFinding::new(DoctorSeverity::Ok, "login", format!("logs in as `{user}`{shell}")))
 }
 
-fn tools(output: &ProbeOutput) -> DoctorFinding {
-    let lacks: Vec<&str> = rows(output, "lacks").collect();
+fn check_tools(output: &ProbeOutput) -> DoctorFinding {
+    let lacks: Vec<&str> = find_rows(output, "lacks").collect();
     match lacks.is_empty() {
         true => DoctorFinding::new(DoctorSeverity::Ok, "tools", "all programs required by forge are installed"),
-        false => DoctorFinding::new(DoctorSeverity::Problem, "tools", format!("missing: {}", ticked(&lacks)))
-            .hint("install the packages that contain them: coreutils, util-linux, findutils, grep, sed or libc-bin"),
+        false => DoctorFinding::new(DoctorSeverity::Problem, "tools", format!("missing: {}", join_quoted(&lacks)))
+            .with_hint(
+                "install the packages that contain them: coreutils, util-linux, findutils, grep, sed or libc-bin",
+            ),
     }
 }
 
-fn ticked(names: &[&str]) -> String {
+fn join_quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -147,21 +149,21 @@ struct DoctorFilesystem<'a> {
     paths: Vec<&'a str>,
 }
 
-fn rooms(output: &ProbeOutput) -> Vec<DoctorFinding> {
+fn check_filesystems(output: &ProbeOutput) -> Vec<DoctorFinding> {
     let mut filesystems: Vec<DoctorFilesystem<'_>> = Vec::new();
-    for (path, numbers) in rows(output, "room").filter_map(|row| row.split_once('\t')) {
+    for (path, numbers) in find_rows(output, "room").filter_map(|row| row.split_once('\t')) {
         match filesystems.iter_mut().find(|room| room.numbers == numbers) {
             Some(room) => room.paths.push(path),
             None => filesystems.push(DoctorFilesystem { numbers, paths: vec![path] }),
         }
     }
-    let mut found: Vec<DoctorFinding> = filesystems.iter().filter_map(room).collect();
-    let readonly: Vec<&str> = rows(output, "readonly").collect();
+    let mut found: Vec<DoctorFinding> = filesystems.iter().filter_map(check_filesystem_space).collect();
+    let readonly: Vec<&str> = find_rows(output, "readonly").collect();
     // A non-root login can write nowhere; the `root` check reports that already.
-    if !readonly.is_empty() && rows(output, "login").next().is_some() && !readonly.contains(&"/") {
+    if !readonly.is_empty() && find_rows(output, "login").next().is_some() && !readonly.contains(&"/") {
         found.push(
-            DoctorFinding::new(DoctorSeverity::Problem, "room", format!("not writable: {}", ticked(&readonly)))
-                .hint("check the mount options with `findmnt -T DIR`"),
+            DoctorFinding::new(DoctorSeverity::Problem, "room", format!("not writable: {}", join_quoted(&readonly)))
+                .with_hint("check the mount options with `findmnt -T DIR`"),
         );
     }
     if found.is_empty() {
@@ -171,62 +173,64 @@ fn rooms(output: &ProbeOutput) -> Vec<DoctorFinding> {
 }
 
 /// A filesystem without inodes reports a total of 0.
-fn room(room: &DoctorFilesystem<'_>) -> Option<DoctorFinding> {
+fn check_filesystem_space(room: &DoctorFilesystem<'_>) -> Option<DoctorFinding> {
     let numbers: Vec<u64> = room.numbers.split('\t').filter_map(|number| number.parse().ok()).collect();
     let [blocks, size, inodes, all_inodes] = numbers[..] else { return None };
     let free = blocks.saturating_mul(size);
-    let paths = ticked(&room.paths);
+    let paths = join_quoted(&room.paths);
     let problem = |what: String| DoctorFinding::new(DoctorSeverity::Problem, "room", what);
     // Small by design is not low: `/run` is sized by the machine's memory.
     let small = room.paths == ["/run"];
     match free {
         _ if all_inodes > 0 && inodes == 0 => {
-            Some(problem(format!("no free inodes in {paths}")).hint("delete files there"))
+            Some(problem(format!("no free inodes in {paths}")).with_hint("delete files there"))
         }
-        0..ROOM_NONE => Some(problem(format!("no space in {paths}: {} free", size_of(free))).hint("free up space")),
-        ROOM_NONE..ROOM_LOW if !small => Some(
+        0..NO_SPACE_BYTES => {
+            Some(problem(format!("no space in {paths}: {} free", format_mebibytes(free))).with_hint("free up space"))
+        }
+        NO_SPACE_BYTES..LOW_SPACE_BYTES if !small => Some(
             DoctorFinding::new(
                 DoctorSeverity::Note,
                 "room",
-                format!("low disk space in {paths}: {} free", size_of(free)),
+                format!("low disk space in {paths}: {} free", format_mebibytes(free)),
             )
-            .hint("packages and images need more; free up space"),
+            .with_hint("packages and images need more; free up space"),
         ),
         _ => None,
     }
 }
 
 /// Whole MiB, so that hosts with small differences show the same text.
-fn size_of(bytes: u64) -> String {
+fn format_mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-fn clock(seen: &ObservedHost, output: &ProbeOutput) -> DoctorFinding {
-    let now = rows(output, "now").next().and_then(|now| now.parse::<i64>().ok());
-    let (Some(now), Some((began, ended))) = (now, seen.observation.asked()) else {
-        return unknown("clock", &UnansweredReason::new("the host's answer does not contain its time"));
+fn check_clock(seen: &ObservedHost, output: &ProbeOutput) -> DoctorFinding {
+    let now = find_rows(output, "now").next().and_then(|now| now.parse::<i64>().ok());
+    let (Some(now), Some((began, ended))) = (now, seen.observation.time_range()) else {
+        return report_unknown("clock", &UnansweredReason::new("the host's answer does not contain its time"));
     };
-    skew(now, began.as_second(), ended.as_second())
+    assess_clock_skew(now, began.as_second(), ended.as_second())
 }
 
 /// Compares the host's `now` with the local time before the request and after the answer.
-pub(super) fn skew(now: i64, began: i64, ended: i64) -> DoctorFinding {
+pub(super) fn assess_clock_skew(now: i64, began: i64, ended: i64) -> DoctorFinding {
     let (off, side) = match now {
         now if now < began => (began - now, "behind"),
         now if now > ended => (now - ended, "ahead of"),
         _ => (0, ""),
     };
     let weight = match off {
-        0..=SKEW_S => return DoctorFinding::new(DoctorSeverity::Ok, "clock", "in sync with this machine"),
-        _ if off <= SKEW_BAD_S => DoctorSeverity::Note,
+        0..=HARMLESS_SKEW_S => return DoctorFinding::new(DoctorSeverity::Ok, "clock", "in sync with this machine"),
+        _ if off <= HARMFUL_SKEW_S => DoctorSeverity::Note,
         _ => DoctorSeverity::Problem,
     };
-    DoctorFinding::new(weight, "clock", format!("{} {side} this machine", rough(off)))
-        .hint("run a time service (chrony or systemd-timesyncd) on the host or on this machine")
+    DoctorFinding::new(weight, "clock", format!("{} {side} this machine", format_rough_time(off)))
+        .with_hint("run a time service (chrony or systemd-timesyncd) on the host or on this machine")
 }
 
 /// Rough, so that hosts with the same problem show the same text.
-fn rough(seconds: i64) -> String {
+fn format_rough_time(seconds: i64) -> String {
     match seconds {
         ..=60 => "up to a minute".to_owned(),
         61..=3600 => format!("about {} min", (seconds + 30) / 60),
@@ -234,27 +238,27 @@ fn rough(seconds: i64) -> String {
     }
 }
 
-fn lock(output: &ProbeOutput) -> DoctorFinding {
+fn check_host_lock(output: &ProbeOutput) -> DoctorFinding {
     const REMOVE: &str = "`rm -f /run/lock/forge /run/lock/forge.act`";
-    let file = rows(output, "lockfile").next();
-    match (rows(output, "locked").next(), file) {
+    let file = find_rows(output, "lockfile").next();
+    match (find_rows(output, "locked").next(), file) {
         (Some(owner), _) => DoctorFinding::new(
             DoctorSeverity::Note,
             "lock",
             format!("locked: {}", owner.trim().trim_end_matches(';').replace(';', "; ")),
         )
-        .hint("another run is active there; it releases the lock when it ends"),
+        .with_hint("another run is active there; it releases the lock when it ends"),
         (None, Some(file)) if !(file.starts_with("regular") && file.ends_with(" by root")) => DoctorFinding::new(
             DoctorSeverity::Problem,
             "lock",
             format!("`/run/lock/forge` is not a root-owned file: {file}"),
         )
-        .hint(format!("if no forge run is active there, remove it as root: {REMOVE}")),
+        .with_hint(format!("if no forge run is active there, remove it as root: {REMOVE}")),
         _ => DoctorFinding::new(DoctorSeverity::Ok, "lock", "free"),
     }
 }
 
-fn running(observation: &Observation) -> DoctorFinding {
+fn check_leftover_units(observation: &Observation) -> DoctorFinding {
     match observation.get(&Probe::Records) {
         Ok(ProbeReading::Records(state)) if state.running.is_empty() => {
             DoctorFinding::new(DoctorSeverity::Ok, "leftovers", "no jobs left running by an earlier run")
@@ -264,37 +268,37 @@ fn running(observation: &Observation) -> DoctorFinding {
             DoctorFinding::new(
                 DoctorSeverity::Note,
                 "leftovers",
-                format!("still running from an earlier run: {}", ticked(&units)),
+                format!("still running from an earlier run: {}", join_quoted(&units)),
             )
-            .hint("the next `forge apply` waits until they finish")
+            .with_hint("the next `forge apply` waits until they finish")
         }
-        Ok(_) => unknown("leftovers", &UnansweredReason::new("unexpected type of answer from the host")),
-        Err(why) => unknown("leftovers", &why),
+        Ok(_) => report_unknown("leftovers", &UnansweredReason::new("unexpected type of answer from the host")),
+        Err(why) => report_unknown("leftovers", &why),
     }
 }
 
-fn manager(seen: &ObservedHost) -> Option<&str> {
-    fact(seen, "packages", "manager")?.as_str()
+fn package_manager_name(seen: &ObservedHost) -> Option<&str> {
+    get_fact_field(seen, "packages", "manager")?.as_str()
 }
 
-fn packages(seen: &ObservedHost) -> Vec<DoctorFinding> {
-    if manager(seen) != Some("apt") {
+fn check_packages(seen: &ObservedHost) -> Vec<DoctorFinding> {
+    if package_manager_name(seen) != Some("apt") {
         return Vec::new();
     }
     match seen.observation.get(&Probe::PackageManager) {
-        Ok(ProbeReading::PackageManager(state)) => package_manager(state),
-        Ok(_) => vec![unknown("packages", &UnansweredReason::new("unexpected type of answer from the host"))],
-        Err(why) => vec![unknown("packages", &why)],
+        Ok(ProbeReading::PackageManager(state)) => check_package_manager(state),
+        Ok(_) => vec![report_unknown("packages", &UnansweredReason::new("unexpected type of answer from the host"))],
+        Err(why) => vec![report_unknown("packages", &why)],
     }
 }
 
-fn package_manager(state: &PackageManagerState) -> Vec<DoctorFinding> {
+fn check_package_manager(state: &PackageManagerState) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if let Some((pid, command)) = &state.lock_holder {
         let what = format!("dpkg is locked by process {pid}: `{}`", command.raw());
         found.push(
             DoctorFinding::new(DoctorSeverity::Note, "packages", what)
-                .hint("an apply waits until the lock is released"),
+                .with_hint("an apply waits until the lock is released"),
         );
     }
     if !state.broken.is_empty() {
@@ -305,7 +309,7 @@ fn package_manager(state: &PackageManagerState) -> Vec<DoctorFinding> {
                 "packages",
                 format!("not fully installed: {}", broken.join(", ")),
             )
-            .hint("run `dpkg --configure -a` there and check its output"),
+            .with_hint("run `dpkg --configure -a` there and check its output"),
         );
     }
     if found.is_empty() {
@@ -318,39 +322,39 @@ fn package_manager(state: &PackageManagerState) -> Vec<DoctorFinding> {
     found
 }
 
-fn fact<'a>(seen: &'a ObservedHost, name: &str, field: &str) -> Option<&'a Value> {
+fn get_fact_field<'a>(seen: &'a ObservedHost, name: &str, field: &str) -> Option<&'a Value> {
     seen.facts.0.get(name)?.as_ref().ok()?.get(field)
 }
 
 /// Checks for what some kinds of resources need of the system.
-fn system(seen: &ObservedHost) -> Vec<DoctorFinding> {
+fn check_system(seen: &ObservedHost) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
-    if let Some(name) = fact(seen, "os", "pretty_name").and_then(Value::as_str) {
+    if let Some(name) = get_fact_field(seen, "os", "pretty_name").and_then(Value::as_str) {
         found.push(DoctorFinding::new(DoctorSeverity::Ok, "system", name));
     }
-    if fact(seen, "tools", "systemctl") == Some(&Value::from(false)) {
+    if get_fact_field(seen, "tools", "systemctl") == Some(&Value::from(false)) {
         found.push(
             DoctorFinding::new(DoctorSeverity::Note, "system", "systemd not found")
-                .hint("service, unit and timer steps cannot run there"),
+                .with_hint("service, unit and timer steps cannot run there"),
         );
     }
     if matches!(seen.facts.0.get("packages"), Some(Err(_))) {
         found.push(
             DoctorFinding::new(DoctorSeverity::Note, "system", "no supported package manager found")
-                .hint("package steps cannot run there"),
+                .with_hint("package steps cannot run there"),
         );
     }
-    if fact(seen, "time", "synchronized") == Some(&Value::from(false)) {
+    if get_fact_field(seen, "time", "synchronized") == Some(&Value::from(false)) {
         found.push(
             DoctorFinding::new(DoctorSeverity::Note, "clock", "not synchronized by a time service")
-                .hint("run a time service on the host: chrony or systemd-timesyncd"),
+                .with_hint("run a time service on the host: chrony or systemd-timesyncd"),
         );
     }
     found
 }
 
 /// Returns the facts that would be unknown in a plan, with the reason.
-fn untold(seen: &ObservedHost) -> impl Iterator<Item = DoctorFinding> {
+fn report_unknown_facts(seen: &ObservedHost) -> impl Iterator<Item = DoctorFinding> {
     let untold = seen.facts.0.iter().filter(|(name, _)| *name != "packages");
     untold.filter_map(|(name, fact)| {
         let why = fact.as_ref().err()?;
@@ -359,7 +363,7 @@ fn untold(seen: &ObservedHost) -> impl Iterator<Item = DoctorFinding> {
         let what = format!("`{name}` would be unknown: {}{said}", why.why);
         Some(
             DoctorFinding::new(DoctorSeverity::Note, "facts", what)
-                .hint(format!("steps that read `facts.{name}` are unknown on this host")),
+                .with_hint(format!("steps that read `facts.{name}` are unknown on this host")),
         )
     })
 }

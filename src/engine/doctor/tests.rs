@@ -11,14 +11,14 @@ use crate::probe::{
 const FINE: &str = "now\t1000\nlogin\tdeploy\t/bin/bash\nroom\t/\t2000000\t4096\t500\t1000\nroom\t/var\t2000000\t4096\t500\t1000\n\
                     room\t/run\t20000\t4096\t500\t1000\nend\n";
 
-fn at(second: i64) -> jiff::Timestamp {
+fn timestamp_at(second: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_second(second).unwrap()
 }
 
 /// A healthy host that printed `text`.
-fn observed(text: &str) -> Observation {
+fn healthy_observation(text: &str) -> Observation {
     let mut seen = Observation::default();
-    for probe in judge::probes(&std::collections::BTreeSet::new()) {
+    for probe in judge::list_doctor_probes(&std::collections::BTreeSet::new()) {
         let answer = match &probe {
             Probe::Account => Ok(ProbeReading::Account(ScriptAccount::Root)),
             Probe::PackageManager => Ok(ProbeReading::PackageManager(PackageManagerState::default())),
@@ -37,13 +37,13 @@ fn observed(text: &str) -> Observation {
         };
         seen.insert(probe, answer);
     }
-    seen.stamp(at(1000), at(1001));
+    seen.set_time_range(timestamp_at(1000), timestamp_at(1001));
     seen
 }
 
-fn found(observation: Observation) -> Vec<String> {
-    let seen = ObservedHost::observed(&HostName::new("a"), observation, 1);
-    let told = judge::findings(&seen).into_iter().filter(|finding| finding.weight != DoctorSeverity::Ok);
+fn list_problems(observation: Observation) -> Vec<String> {
+    let seen = ObservedHost::from_observation(&HostName::new("a"), observation, 1);
+    let told = judge::check_host(&seen).into_iter().filter(|finding| finding.weight != DoctorSeverity::Ok);
     told.map(|f| {
         let hint = f.hint.map_or_else(String::new, |hint| format!(" -> {}", hint.raw()));
         format!("{:?} {}: {}{hint}", f.weight, f.check, f.what.raw())
@@ -51,22 +51,22 @@ fn found(observation: Observation) -> Vec<String> {
     .collect()
 }
 
-fn printed(text: &str) -> Vec<String> {
-    found(observed(text))
+fn list_printed_problems(text: &str) -> Vec<String> {
+    list_problems(healthy_observation(text))
 }
 
 #[test]
 fn a_host_in_order_has_nothing_but_what_is_in_order() {
-    assert_eq!(printed(FINE), Vec::<String>::new());
-    let seen = ObservedHost::observed(&HostName::new("a"), observed(FINE), 1);
-    let checks: Vec<_> = judge::findings(&seen).iter().map(|f| f.check).collect();
+    assert_eq!(list_printed_problems(FINE), Vec::<String>::new());
+    let seen = ObservedHost::from_observation(&HostName::new("a"), healthy_observation(FINE), 1);
+    let checks: Vec<_> = judge::check_host(&seen).iter().map(|f| f.check).collect();
     assert_eq!(checks, ["root", "login", "tools", "room", "clock", "lock", "leftovers", "packages"]);
 }
 
 #[test]
 fn missing_programs_are_named() {
     assert_eq!(
-        printed(&FINE.replace("end", "lacks\tflock\nlacks\tsetpriv\nend")),
+        list_printed_problems(&FINE.replace("end", "lacks\tflock\nlacks\tsetpriv\nend")),
         [
             "Problem tools: missing: `flock`, `setpriv` -> install the packages that contain them: coreutils, util-linux, \
           findutils, grep, sed or libc-bin"
@@ -77,21 +77,21 @@ fn missing_programs_are_named() {
 #[test]
 fn a_filesystem_is_named_once_with_all_that_is_on_it() {
     assert_eq!(
-        printed(&FINE.replace("2000000", "0")),
+        list_printed_problems(&FINE.replace("2000000", "0")),
         ["Problem room: no space in `/`, `/var`: 0 MiB free -> free up space"]
     );
     assert_eq!(
-        printed(&FINE.replace("\t2000000\t4096", "\t25600\t4096")),
+        list_printed_problems(&FINE.replace("\t2000000\t4096", "\t25600\t4096")),
         ["Note room: low disk space in `/`, `/var`: 100 MiB free -> packages and images need more; free up space"]
     );
     assert_eq!(
-        printed(&FINE.replace("/var\t2000000\t4096\t500", "/var\t2000000\t4096\t0")),
+        list_printed_problems(&FINE.replace("/var\t2000000\t4096\t500", "/var\t2000000\t4096\t0")),
         ["Problem room: no free inodes in `/var` -> delete files there"]
     );
     // btrfs reports no inodes.
-    assert_eq!(printed(&FINE.replace("\t500\t1000", "\t0\t0")), Vec::<String>::new());
+    assert_eq!(list_printed_problems(&FINE.replace("\t500\t1000", "\t0\t0")), Vec::<String>::new());
     assert_eq!(
-        printed(&FINE.replace("end", "readonly\t/usr\nend")),
+        list_printed_problems(&FINE.replace("end", "readonly\t/usr\nend")),
         ["Problem room: not writable: `/usr` -> check the mount options with `findmnt -T DIR`"]
     );
 }
@@ -99,7 +99,7 @@ fn a_filesystem_is_named_once_with_all_that_is_on_it() {
 #[test]
 fn clocks_are_compared_with_the_time_before_and_after_the_question() {
     let of = |now| {
-        let finding = judge::skew(now, 1000, 1010);
+        let finding = judge::assess_clock_skew(now, 1000, 1010);
         (finding.weight, finding.what.raw().to_owned())
     };
     for now in [998, 1000, 1005, 1010, 1012] {
@@ -110,7 +110,7 @@ fn clocks_are_compared_with_the_time_before_and_after_the_question() {
     assert_eq!(of(939), (DoctorSeverity::Problem, "about 1 min behind this machine".to_owned()));
     assert_eq!(of(1010 + 7200), (DoctorSeverity::Problem, "about 2 h ahead of this machine".to_owned()));
     assert_eq!(
-        printed(&FINE.replace("now\t1000\n", "")),
+        list_printed_problems(&FINE.replace("now\t1000\n", "")),
         ["Unknown clock: could not be evaluated: the host's answer does not contain its time"]
     );
 }
@@ -119,21 +119,24 @@ fn clocks_are_compared_with_the_time_before_and_after_the_question() {
 fn a_lock_is_told_with_its_holder_or_its_owner() {
     let held = "lockfile\tregular file by root\nlocked\trun: 7;by: root@ci;what: forge apply x;\nend";
     assert_eq!(
-        printed(&FINE.replace("end", held)),
+        list_printed_problems(&FINE.replace("end", held)),
         ["Note lock: locked: run: 7; by: root@ci; what: forge apply x -> another run is active there; it releases \
              the lock when it ends"]
     );
     assert_eq!(
-        printed(&FINE.replace("end", "lockfile\tregular empty file by plain\nend")),
+        list_printed_problems(&FINE.replace("end", "lockfile\tregular empty file by plain\nend")),
         ["Problem lock: `/run/lock/forge` is not a root-owned file: regular empty file by plain -> if no forge run \
              is active there, remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`"]
     );
-    assert_eq!(printed(&FINE.replace("end", "lockfile\tregular file by root\nend")), Vec::<String>::new());
+    assert_eq!(
+        list_printed_problems(&FINE.replace("end", "lockfile\tregular file by root\nend")),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn only_facts_that_are_judged_or_read_are_asked_for() {
-    let probes = judge::probes(&["sm".to_owned()].into());
+    let probes = judge::list_doctor_probes(&["sm".to_owned()].into());
     let name = |probe: Probe| match probe {
         Probe::Fact { name } => Some(name),
         _ => None,
@@ -145,18 +148,18 @@ fn only_facts_that_are_judged_or_read_are_asked_for() {
 #[test]
 fn what_did_not_answer_is_unknown_and_never_in_order() {
     assert_eq!(
-        printed(&FINE.replace("end\n", "")),
+        list_printed_problems(&FINE.replace("end\n", "")),
         ["Unknown host: could not be evaluated: the host's answer is truncated"]
     );
     let mut silent = Observation::default();
-    for probe in judge::probes(&std::collections::BTreeSet::new()) {
+    for probe in judge::list_doctor_probes(&std::collections::BTreeSet::new()) {
         let is_fact = matches!(probe, Probe::Fact { .. });
         if !is_fact {
             silent.insert(probe, Err(UnansweredReason::new("timed out after 20 s")));
         }
     }
     assert_eq!(
-        found(silent),
+        list_problems(silent),
         ["root", "host", "leftovers"]
             .map(|check| format!("Unknown {check}: could not be evaluated: timed out after 20 s"))
     );
@@ -164,7 +167,7 @@ fn what_did_not_answer_is_unknown_and_never_in_order() {
 
 #[test]
 fn accounts_packages_and_leftovers_are_told() {
-    let mut seen = observed(FINE);
+    let mut seen = healthy_observation(FINE);
     seen.insert(Probe::Account, Ok(ProbeReading::Account(ScriptAccount::Other("plain".into()))));
     let state = PackageManagerState {
         lock_holder: Some((7, "apt-get upgrade".into())),
@@ -174,7 +177,7 @@ fn accounts_packages_and_leftovers_are_told() {
     let running = vec![("forge-x".to_owned(), "09:30".into())];
     seen.insert(Probe::Records, Ok(ProbeReading::Records(RecordsState { running, ..RecordsState::default() })));
     assert_eq!(
-        found(seen),
+        list_problems(seen),
         [
             "Problem root: runs as `plain`, but root is required -> set `connect: { sudo: … }` or log in as root",
             "Note leftovers: still running from an earlier run: `forge-x` -> the next `forge apply` waits until they \
@@ -189,11 +192,11 @@ fn accounts_packages_and_leftovers_are_told() {
 
 #[test]
 fn facts_that_cannot_be_told_are_listed_with_the_reason() {
-    let mut seen = observed(FINE);
+    let mut seen = healthy_observation(FINE);
     let time = ProbeOutput { status: 1, stderr: "no\n".into(), ..ProbeOutput::default() };
     seen.insert(Probe::Fact { name: "time".into() }, Ok(ProbeReading::Output(time)));
     assert_eq!(
-        found(seen),
+        list_problems(seen),
         [
             "Note facts: `time` would be unknown: neither the kernel nor `chronyc` reports it (no) -> steps that read `facts.time` \
              are unknown on this host"
@@ -205,7 +208,7 @@ fn facts_that_cannot_be_told_are_listed_with_the_reason() {
 fn who_does_not_answer_gets_advice_unless_there_is_better() {
     let of = |hint: Option<&str>| {
         let why = UnreachableReason::new("no", hint.map(Into::into));
-        match advised(&HostReachability::Unreachable(why)) {
+        match add_connect_hint(&HostReachability::Unreachable(why)) {
             HostReachability::Unreachable(why) => why.hint.unwrap().raw().to_owned(),
             HostReachability::Observed => unreachable!(),
         }
@@ -214,7 +217,7 @@ fn who_does_not_answer_gets_advice_unless_there_is_better() {
     assert!(of(None).starts_with("check that the host is up, its `address`"), "{}", of(None));
 }
 
-fn host(findings: Vec<DoctorFinding>) -> HostHealth {
+fn host_with_findings(findings: Vec<DoctorFinding>) -> HostHealth {
     HostHealth { host: HostName::new("a"), reach: HostReachability::Observed, findings }
 }
 
@@ -224,18 +227,25 @@ fn the_exit_code_is_the_worst_finding() {
     let checkup = |here: Vec<DoctorFinding>, hosts: Vec<HostHealth>| {
         DoctorReport { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
     };
-    let away =
-        || HostHealth { reach: HostReachability::Unreachable(UnreachableReason::new("no", None)), ..host(Vec::new()) };
-    let fine = || host(vec![of(DoctorSeverity::Ok), of(DoctorSeverity::Note)]);
+    let away = || HostHealth {
+        reach: HostReachability::Unreachable(UnreachableReason::new("no", None)),
+        ..host_with_findings(Vec::new())
+    };
+    let fine = || host_with_findings(vec![of(DoctorSeverity::Ok), of(DoctorSeverity::Note)]);
     assert_eq!(checkup(vec![of(DoctorSeverity::Note)], vec![fine()]), ExitCode::Done);
     assert_eq!(
-        checkup(vec![], vec![fine(), host(vec![of(DoctorSeverity::Ok), of(DoctorSeverity::Unknown)])]),
+        checkup(vec![], vec![fine(), host_with_findings(vec![of(DoctorSeverity::Ok), of(DoctorSeverity::Unknown)])]),
         ExitCode::Unknown
     );
     assert_eq!(checkup(vec![], vec![fine(), away()]), ExitCode::Unreachable);
-    assert_eq!(checkup(vec![], vec![away(), host(vec![of(DoctorSeverity::Problem)])]), ExitCode::HostsFailed);
+    assert_eq!(
+        checkup(vec![], vec![away(), host_with_findings(vec![of(DoctorSeverity::Problem)])]),
+        ExitCode::HostsFailed
+    );
     assert_eq!(checkup(vec![of(DoctorSeverity::Problem)], vec![fine()]), ExitCode::Unexpected);
-    assert!(fine().is_ready() && !away().is_ready() && !host(vec![of(DoctorSeverity::Unknown)]).is_ready());
+    assert!(
+        fine().is_ready() && !away().is_ready() && !host_with_findings(vec![of(DoctorSeverity::Unknown)]).is_ready()
+    );
 }
 
 #[test]
@@ -243,11 +253,11 @@ fn a_state_folder_that_cannot_be_written_is_a_note() {
     use camino::Utf8Path;
     let folder = tempfile::tempdir().unwrap();
     let state = Utf8Path::from_path(folder.path()).unwrap().join("a/b/.forge");
-    assert_eq!(here::history(&state).weight, DoctorSeverity::Ok);
+    assert_eq!(here::check_history_folder(&state).weight, DoctorSeverity::Ok);
     let file = Utf8Path::from_path(folder.path()).unwrap().join("file");
     fs_err::write(&file, "").unwrap();
-    let finding = here::history(&file.join(".forge"));
+    let finding = here::check_history_folder(&file.join(".forge"));
     assert_eq!(finding.weight, DoctorSeverity::Note);
     assert!(finding.what.raw().ends_with("/file/.forge` is not writable: no history is kept"));
-    assert_eq!(here::history(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
+    assert_eq!(here::check_history_folder(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
 }

@@ -6,19 +6,19 @@ use crate::script::{ScriptToken, ShellScript};
 use crate::transport::ScriptOutput;
 use secrecy::ExposeSecret;
 
-fn run(shell: &str, command: &ExecCommand, limit: Duration) -> std::process::Output {
-    let script = ShellScript { body: body(command, limit), token: ScriptToken::new("t"), limit };
-    let text = script.text(&SecretStore::default()).unwrap();
+fn run_with_shell(shell: &str, command: &ExecCommand, limit: Duration) -> std::process::Output {
+    let script = ShellScript { body: build_command_script(command, limit), token: ScriptToken::new("t"), limit };
+    let text = script.render_text(&SecretStore::default()).unwrap();
     std::process::Command::new(shell).arg("-c").arg(text.expose_secret()).output().unwrap()
 }
 
-fn words(words: &[&str]) -> ExecCommand {
+fn word_command(words: &[&str]) -> ExecCommand {
     ExecCommand::Words(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-fn said(command: &ExecCommand) -> (i32, String, String) {
+fn run_in_both_shells(command: &ExecCommand) -> (i32, String, String) {
     let each = ["dash", "bash"].map(|shell| {
-        let out = run(shell, command, Duration::from_secs(20));
+        let out = run_with_shell(shell, command, Duration::from_secs(20));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (out.status.code().unwrap(), text(&out.stdout), text(&out.stderr))
     });
@@ -28,7 +28,7 @@ fn said(command: &ExecCommand) -> (i32, String, String) {
 
 #[test]
 fn words_are_passed_as_they_were_typed() {
-    let out = said(&words(&["printf", "%s|", "a b", "$HOME", "it's", "*", ""]));
+    let out = run_in_both_shells(&word_command(&["printf", "%s|", "a b", "$HOME", "it's", "*", ""]));
     assert_eq!(out, (0, "a b|$HOME|it's|*||".into(), String::new()));
 }
 
@@ -36,18 +36,19 @@ fn words_are_passed_as_they_were_typed() {
 fn one_text_is_read_by_a_shell() {
     let command =
         ExecCommand::Shell("echo out; echo err >&2; printf '%s\\n' a b | wc -l; echo \"[$unset]\"; exit 7".into());
-    assert_eq!(said(&command), (7, "out\n2\n[]\n".into(), "err\n".into()));
+    assert_eq!(run_in_both_shells(&command), (7, "out\n2\n[]\n".into(), "err\n".into()));
 }
 
 #[test]
 fn a_status_of_its_own_is_told_from_being_stopped() {
     for status in [1, 124, 137, 143, 255] {
-        assert_eq!(said(&ExecCommand::Shell(format!("exit {status}"))).0, status);
+        assert_eq!(run_in_both_shells(&ExecCommand::Shell(format!("exit {status}"))).0, status);
     }
-    assert_eq!(said(&ExecCommand::Shell("kill -9 $$".into())).0, 137);
-    assert_eq!(said(&words(&["no-such-program"])).0, 127);
+    assert_eq!(run_in_both_shells(&ExecCommand::Shell("kill -9 $$".into())).0, 137);
+    assert_eq!(run_in_both_shells(&word_command(&["no-such-program"])).0, 127);
     let began = Instant::now();
-    let out = run("dash", &ExecCommand::Shell("echo begun; sleep 60 & sleep 60".into()), Duration::from_secs(1));
+    let out =
+        run_with_shell("dash", &ExecCommand::Shell("echo begun; sleep 60 & sleep 60".into()), Duration::from_secs(1));
     assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(124), &b"begun\n"[..]));
     assert!(out.stderr.ends_with(b"t stopped"), "{out:?}");
     assert!(began.elapsed() < Duration::from_secs(20));
@@ -56,48 +57,55 @@ fn a_status_of_its_own_is_told_from_being_stopped() {
 #[test]
 fn what_stays_in_the_background_holds_nothing_up() {
     let began = Instant::now();
-    let out = run("dash", &ExecCommand::Shell("sleep 30 >/dev/null 2>&1 & echo done".into()), Duration::from_secs(20));
+    let out = run_with_shell(
+        "dash",
+        &ExecCommand::Shell("sleep 30 >/dev/null 2>&1 & echo done".into()),
+        Duration::from_secs(20),
+    );
     assert_eq!(out.stdout, b"done\n");
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
-fn host(name: &str, status: i32) -> ExecHostResult {
-    done(name, status, b"")
+fn finished_host(name: &str, status: i32) -> ExecHostResult {
+    ended_host(name, status, b"")
 }
 
-fn done(name: &str, status: i32, stderr: &[u8]) -> ExecHostResult {
+fn ended_host(name: &str, status: i32, stderr: &[u8]) -> ExecHostResult {
     let finished = ScriptOutput { status, stderr: stderr.to_vec(), ..ScriptOutput::default() };
     let done = HostScriptOutput { finished, token: ScriptToken::new("t") };
-    ended(&HostName::new(name), done, Duration::from_secs(5), &SecretStore::default())
+    build_host_result(&HostName::new(name), done, Duration::from_secs(5), &SecretStore::default())
 }
 
-fn code(hosts: Vec<ExecHostResult>, interrupted: bool) -> ExitCode {
-    ExecReport { command: words(&["true"]), hosts, simulated: Vec::new(), interrupted, took: Duration::ZERO }
+fn exit_code_of(hosts: Vec<ExecHostResult>, interrupted: bool) -> ExitCode {
+    ExecReport { command: word_command(&["true"]), hosts, simulated: Vec::new(), interrupted, took: Duration::ZERO }
         .exit_code()
 }
 
 #[test]
 fn the_worst_host_decides() {
-    let away = || bare(&HostName::new("c"), HostOutcome::Unreachable, "no route");
-    assert_eq!(code(vec![host("a", 0), host("b", 0)], false), ExitCode::Done);
-    assert_eq!(code(vec![host("a", 0), away()], false), ExitCode::Unreachable);
-    assert_eq!(code(vec![host("a", 1), away()], false), ExitCode::HostsFailed);
-    assert_eq!(code(vec![host("a", 0)], true), ExitCode::Interrupted);
+    let away = || empty_host_result(&HostName::new("c"), HostOutcome::Unreachable, "no route");
+    assert_eq!(exit_code_of(vec![finished_host("a", 0), finished_host("b", 0)], false), ExitCode::Done);
+    assert_eq!(exit_code_of(vec![finished_host("a", 0), away()], false), ExitCode::Unreachable);
+    assert_eq!(exit_code_of(vec![finished_host("a", 1), away()], false), ExitCode::HostsFailed);
+    assert_eq!(exit_code_of(vec![finished_host("a", 0)], true), ExitCode::Interrupted);
 }
 
 #[test]
 fn being_stopped_has_no_status_and_a_hint() {
-    let late = done("a", 124, b"err\nt stopped");
+    let late = ended_host("a", 124, b"err\nt stopped");
     assert_eq!((late.status, late.outcome, late.stderr.raw()), (None, HostOutcome::Failed, "err\n"));
-    assert_eq!(done("a", 124, b"stopped").status, Some(124));
+    assert_eq!(ended_host("a", 124, b"stopped").status, Some(124));
     assert_eq!(late.reason.raw(), "timed out after 5 s and was stopped");
     assert_eq!(late.hint.unwrap().raw(), "set a longer `--timeout`");
 }
 
 #[test]
 fn what_may_have_run_is_said() {
-    let mut error = super::super::link::broken("the connection was lost".to_owned());
-    assert_eq!(failed(&HostName::new("a"), &error).reason.raw(), "the connection was lost; the command may have run");
+    let mut error = super::super::link::host_side_error("the connection was lost".to_owned());
+    assert_eq!(
+        build_failed_result(&HostName::new("a"), &error).reason.raw(),
+        "the connection was lost; the command may have run"
+    );
     error.sent_anything = false;
-    assert_eq!(failed(&HostName::new("a"), &error).outcome, HostOutcome::Unreachable);
+    assert_eq!(build_failed_result(&HostName::new("a"), &error).outcome, HostOutcome::Unreachable);
 }

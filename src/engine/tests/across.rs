@@ -18,15 +18,15 @@ steps:
 #[test]
 fn a_barrier_waits_and_names_who_is_missing() {
     let stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
-    stage.put("n2", "bad");
-    let ran = stage.run();
-    assert_eq!(ran.step("n2", "first/try"), "failed: exit status 1");
-    assert_eq!(ran.step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
-    assert_eq!((ran.code(), stage.has("n3", "second")), (3, false));
-    std::fs::remove_file(stage.root("n2").join("bad")).unwrap();
-    let ran = stage.run();
-    assert_eq!((ran.code(), ran.outcome("n1")), (0, HostOutcome::Changed));
-    assert_eq!(stage.run().plan.counts().change, 0);
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n2", "first/try"), "failed: exit status 1");
+    assert_eq!(ran.describe_step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
+    assert_eq!((ran.exit_code(), stage.has_file("n3", "second")), (3, false));
+    std::fs::remove_file(stage.host_root("n2").join("bad")).unwrap();
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (0, HostOutcome::Changed));
+    assert_eq!(stage.run_once().plan.count_steps().change, 0);
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn what_the_filter_leaves_out_is_waited_for_by_nobody() {
         skip: vec!["first".to_owned()],
         ..SimulatedProject::new(2, ALL, &[("first", FIRST), ("second", SECOND)])
     };
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("changed", 0));
+    let ran = stage.run_once();
+    assert_eq!((ran.describe_step("n1", "second/go").as_str(), ran.exit_code()), ("changed", 0));
 }
 
 #[test]
@@ -44,18 +44,21 @@ fn a_host_without_the_recipe_counts_for_nothing() {
     let stack = "uses:\n  - { recipe: first, when: host.name != \"n2\" }\n";
     let apply = "apply:\n  - { recipe: stack, on: all }\n  - { recipe: second, on: all }\n";
     let stage = SimulatedProject::new(2, apply, &[("first", FIRST), ("second", SECOND), ("stack", stack)]);
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "second/go").as_str(), ran.step("n2", "second/go").as_str()), ("changed", "changed"));
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.describe_step("n1", "second/go").as_str(), ran.describe_step("n2", "second/go").as_str()),
+        ("changed", "changed")
+    );
 }
 
 #[test]
 fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
     let mut stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.hosts.truncate(2);
-    let ran = stage.run();
+    let ran = stage.run_once();
     let reason = "skipped: needs `first/try` on 3 hosts, got 2; not in this run: n3";
     assert_eq!(
-        (ran.step("n1", "second/go").as_str(), ran.outcome("n1"), ran.code()),
+        (ran.describe_step("n1", "second/go").as_str(), ran.host_outcome("n1"), ran.exit_code()),
         (reason, HostOutcome::Skipped, 3)
     );
 }
@@ -65,7 +68,7 @@ fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
 fn a_waiting_host_takes_no_place() {
     let stage =
         SimulatedProject { parallel: 1, ..SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]) };
-    assert_eq!(stage.run().code(), 0);
+    assert_eq!(stage.run_once().exit_code(), 0);
 }
 
 /// `two` waits for `key`, which waits for `one` on all hosts: the steps of `files` must not wait as a whole.
@@ -83,8 +86,8 @@ fn a_group_does_not_wait_for_those_who_wait_for_it() {
 ";
     let apply = "apply:\n  - { recipe: files, on: all }\n  - { recipe: key, on: all }\n";
     let stage = SimulatedProject::new(2, apply, &[("files", files), ("key", key)]);
-    let ran = stage.run();
-    assert_eq!((ran.code(), stage.has("n2", "two")), (0, true), "{:?}", ran.report);
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), stage.has_file("n2", "two")), (0, true), "{:?}", ran.report);
 }
 
 /// The first turn matches; other hosts continue only when the second one is done too.
@@ -102,9 +105,9 @@ steps:
     command: { check: 'test -e @root/second', apply: 'test -e @root/../n1/b && touch @root/second' }
 ";
     let stage = SimulatedProject::new(2, ALL, &[("first", first), ("second", second)]);
-    ["n1/a", "n2/a", "n2/b"].iter().for_each(|file| stage.put("", file));
-    let ran = stage.run();
-    assert_eq!(ran.step("n2", "second/go"), "changed");
+    ["n1/a", "n2/a", "n2/b"].iter().for_each(|file| stage.create_host_file("", file));
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n2", "second/go"), "changed");
 }
 
 const MESH: &str = "steps:
@@ -120,29 +123,29 @@ const MESH: &str = "steps:
 #[test]
 fn one_makes_and_all_read() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
-    assert_eq!(stage.run().code(), 0);
-    assert_eq!(stage.read("n3", "accepted"), "secret\n");
-    assert!(stage.has("n1", "key") && !stage.has("n2", "key"));
-    assert_eq!(stage.run().plan.counts().change, 0);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    assert_eq!(stage.read_file("n3", "accepted"), "secret\n");
+    assert!(stage.has_file("n1", "key") && !stage.has_file("n2", "key"));
+    assert_eq!(stage.run_once().plan.count_steps().change, 0);
 }
 
 #[test]
 fn a_maker_that_fails_is_named_by_those_who_wait() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
-    stage.put("n1", "bad");
-    let ran = stage.run();
-    assert_eq!(ran.step("n1", "mesh/key"), "failed: exit status 1");
-    assert_eq!(ran.step("n2", "mesh/accept"), "skipped: needs `mesh/key` on n1");
-    assert_eq!((ran.outcome("n2"), ran.code()), (HostOutcome::Skipped, 3));
+    stage.create_host_file("n1", "bad");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n1", "mesh/key"), "failed: exit status 1");
+    assert_eq!(ran.describe_step("n2", "mesh/accept"), "skipped: needs `mesh/key` on n1");
+    assert_eq!((ran.host_outcome("n2"), ran.exit_code()), (HostOutcome::Skipped, 3));
 }
 
 /// The key was created between plan and apply: its value is known nevertheless.
 #[test]
 fn what_was_made_meanwhile_is_published() {
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
-    let ran = stage.run_with(|stage| stage.put("n1", "key"), |_, _| ());
-    assert_eq!((ran.step("n1", "mesh/key").as_str(), ran.code()), ("ok", 0));
-    assert_eq!(stage.read("n2", "accepted"), "x\n");
+    let ran = stage.run_with(|stage| stage.create_host_file("n1", "key"), |_, _| ());
+    assert_eq!((ran.describe_step("n1", "mesh/key").as_str(), ran.exit_code()), ("ok", 0));
+    assert_eq!(stage.read_file("n2", "accepted"), "x\n");
 }
 
 /// The roles of a cluster are entries of one recipe, and a value belongs to the recipe: its readers wait for its
@@ -173,15 +176,15 @@ steps:
   - { recipe: join, on: n2, with: { role: control } }
 ";
     let stage = SimulatedProject::new(2, apply, &[("join", join)]);
-    stage.put("n2", "joined");
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "join/join").as_str(), ran.code()), ("changed", 0));
-    assert_eq!(stage.read("n1", "joined"), "t-42\n");
-    assert_eq!(stage.run().plan.counts().change, 0);
+    stage.create_host_file("n2", "joined");
+    let ran = stage.run_once();
+    assert_eq!((ran.describe_step("n1", "join/join").as_str(), ran.exit_code()), ("changed", 0));
+    assert_eq!(stage.read_file("n1", "joined"), "t-42\n");
+    assert_eq!(stage.run_once().plan.count_steps().change, 0);
     // No step waits any more, so the exported file may be removed.
-    std::fs::remove_file(stage.root("n2").join("token")).unwrap();
-    let again = stage.run();
-    assert_eq!((again.plan.counts().change, again.code()), (0, 0));
+    std::fs::remove_file(stage.host_root("n2").join("token")).unwrap();
+    let again = stage.run_once();
+    assert_eq!((again.plan.count_steps().change, again.exit_code()), (0, 0));
 }
 
 #[test]
@@ -198,8 +201,8 @@ fn a_value_is_what_was_printed_not_what_was_warned() {
 ";
     let apply = "apply:\n  - { recipe: join, on: n1 }\n  - { recipe: reader, on: n2 }\n";
     let stage = SimulatedProject::new(2, apply, &[("join", join), ("reader", reader)]);
-    let ran = stage.run();
-    assert_eq!((ran.code(), stage.read("n2", "join").as_str()), (0, "join-42"));
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), stage.read_file("n2", "join").as_str()), (0, "join-42"));
     let said = serde_json::to_string(&(&ran.report, &ran.events)).unwrap();
     assert!(!said.contains("join-42"), "{said}");
 }
@@ -222,13 +225,13 @@ const LISTS: &str = "apply:\n  - { recipe: keys, on: all }\n  - { recipe: list, 
 #[test]
 fn a_map_has_who_made_a_value() {
     let stage = SimulatedProject::new(3, LISTS, &[("keys", KEYS), ("list", LIST)]);
-    stage.put("n2", "bad");
-    let ran = stage.run();
-    assert_eq!((ran.code(), ran.outcome("n2")), (3, HostOutcome::Failed));
-    assert_eq!((stage.read("n1", "all").as_str(), stage.read("n2", "all").as_str()), ("2", "2"));
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.host_outcome("n2")), (3, HostOutcome::Failed));
+    assert_eq!((stage.read_file("n1", "all").as_str(), stage.read_file("n2", "all").as_str()), ("2", "2"));
     // Its turns were not known when the plan was made.
-    assert_eq!(ran.step("n1", "list/apart[n3]"), "changed");
-    assert_eq!(stage.read("n1", "name-n3"), "n3");
+    assert_eq!(ran.describe_step("n1", "list/apart[n3]"), "changed");
+    assert_eq!(stage.read_file("n1", "name-n3"), "n3");
 }
 
 const BASE: &str = "steps:
@@ -247,12 +250,15 @@ steps:
 fn verified_means_that_the_verification_holds() {
     let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
     let stage = SimulatedProject::new(3, apply, &[("base", BASE), ("proof", PROOF)]);
-    stage.put("n2", "mute");
-    stage.put("n3", "base");
-    let ran = stage.run();
-    assert_eq!(ran.step("n1", "proof/go"), "changed");
-    assert_eq!(ran.step("n2", "proof/go"), "skipped: needs `base/make`: verification `it answers`: the check exited 1");
-    assert_eq!((ran.step("n3", "proof/go").as_str(), ran.code()), ("changed", 5));
+    stage.create_host_file("n2", "mute");
+    stage.create_host_file("n3", "base");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n1", "proof/go"), "changed");
+    assert_eq!(
+        ran.describe_step("n2", "proof/go"),
+        "skipped: needs `base/make`: verification `it answers`: the check exited 1"
+    );
+    assert_eq!((ran.describe_step("n3", "proof/go").as_str(), ran.exit_code()), ("changed", 5));
 }
 
 #[test]
@@ -261,12 +267,12 @@ fn a_barrier_may_wait_for_verification() {
         .replace("needs: [base@verified]", "needs: [{ recipe: base, phase: verified, of: selected, least: 100% }]");
     let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
     let stage = SimulatedProject::new(3, apply, &[("base", BASE), ("proof", &proof)]);
-    stage.put("n2", "mute");
-    stage.put("n3", "base");
-    let ran = stage.run();
-    assert_eq!(ran.step("n3", "proof/go"), "skipped: needs `base/make` on 3 hosts, got 2; missing: n2");
-    std::fs::remove_file(stage.root("n2").join("mute")).unwrap();
-    assert_eq!(stage.run().code(), 0);
+    stage.create_host_file("n2", "mute");
+    stage.create_host_file("n3", "base");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n3", "proof/go"), "skipped: needs `base/make` on 3 hosts, got 2; missing: n2");
+    std::fs::remove_file(stage.host_root("n2").join("mute")).unwrap();
+    assert_eq!(stage.run_once().exit_code(), 0);
 }
 
 /// The step in between belongs to another host: the order of declaration still applies.
@@ -278,54 +284,60 @@ fn a_step_elsewhere_does_not_break_the_order() {
   - { name: last, command: { check: 'test -e @root/last', apply: 'touch @root/last' } }
 ";
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
-    stage.put("n2", "odd");
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "r/last").as_str(), ran.code()), ("changed", 9));
-    assert_eq!((ran.step("n2", "r/last").as_str(), stage.has("n2", "last")), ("skipped: needs `r/odd`", false));
+    stage.create_host_file("n2", "odd");
+    let ran = stage.run_once();
+    assert_eq!((ran.describe_step("n1", "r/last").as_str(), ran.exit_code()), ("changed", 9));
+    assert_eq!(
+        (ran.describe_step("n2", "r/last").as_str(), stage.has_file("n2", "last")),
+        ("skipped: needs `r/odd`", false)
+    );
 }
 
 /// The host that created the key is unreachable: no second key is created.
 #[test]
 fn a_one_step_is_not_done_again_while_a_host_is_away() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
-    assert_eq!(stage.run().code(), 0);
-    stage.put("n1", ".sim/refuse");
-    let ran = stage.run();
-    assert_eq!(ran.step("n2", "mesh/key"), "unknown: `n1` is unreachable, and the step may have run there");
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.create_host_file("n1", ".sim/refuse");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n2", "mesh/key"), "unknown: `n1` is unreachable, and the step may have run there");
     let step = &ran.report.hosts[1].steps[0];
     let hint = "bring `n1` back; if the step never ran there, remove it from the entry's `on`";
-    assert_eq!((step.hint.as_deref(), ran.code()), (Some(hint), 4));
-    assert!(!stage.has("n2", "key") && !stage.has("n3", "key"));
+    assert_eq!((step.hint.as_deref(), ran.exit_code()), (Some(hint), 4));
+    assert!(!stage.has_file("n2", "key") && !stage.has_file("n3", "key"));
     // The same in the first run of all: the result is unknown.
     let first = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
-    first.put("n2", ".sim/refuse");
-    assert!(first.run().step("n1", "mesh/key").starts_with("unknown: `n2` is unreachable"));
+    first.create_host_file("n2", ".sim/refuse");
+    assert!(first.run_once().describe_step("n1", "mesh/key").starts_with("unknown: `n2` is unreachable"));
     // The way out, as the hint describes.
     let without = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: n1 }\n", &[("mesh", MESH)]);
-    without.put("n2", ".sim/refuse");
-    assert_eq!(without.run().step("n1", "mesh/key"), "changed");
+    without.create_host_file("n2", ".sim/refuse");
+    assert_eq!(without.run_once().describe_step("n1", "mesh/key"), "changed");
 }
 
 #[test]
 fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
-    stage.put("n2", "key");
-    stage.put("n1", ".sim/refuse");
-    let ran = stage.run();
-    assert_eq!((ran.step("n2", "mesh/key").as_str(), stage.read("n3", "accepted").as_str()), ("ok", "x\n"));
+    stage.create_host_file("n2", "key");
+    stage.create_host_file("n1", ".sim/refuse");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.describe_step("n2", "mesh/key").as_str(), stage.read_file("n3", "accepted").as_str()),
+        ("ok", "x\n")
+    );
     // An action that ran on this host runs on the same host again.
-    std::fs::remove_file(stage.root("n2").join("key")).unwrap();
-    assert_eq!(stage.run().step("n2", "mesh/key"), "changed");
+    std::fs::remove_file(stage.host_root("n2").join("key")).unwrap();
+    assert_eq!(stage.run_once().describe_step("n2", "mesh/key"), "changed");
 }
 
 #[test]
 fn whom_forge_may_change_nothing_on_is_not_waited_for_in_the_plan() {
     let stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
-    stage.put("n2", ".sim/plain");
-    let ran = stage.run();
+    stage.create_host_file("n2", ".sim/plain");
+    let ran = stage.run_once();
     let waits = ran.plan.hosts[0].steps[1].waits_for.as_deref();
     assert_eq!(waits, Some("first/try (on 3 hosts, got 2; missing: n2)"));
-    assert_eq!(ran.step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
+    assert_eq!(ran.describe_step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
 }
 
 /// A step below a changed one is evaluated again. A result that only the plan can determine keeps its planned value.
@@ -336,9 +348,13 @@ fn a_one_step_below_a_change_stays_unknown() {
   - { name: init, scope: one, needs: [above], command: { check: 'test -e @root/init', apply: 'touch @root/init' } }
 ";
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
-    stage.put("n1", ".sim/refuse");
-    let ran = stage.run();
-    assert_eq!(ran.step("n2", "r/above"), "changed");
-    assert!(ran.step("n2", "r/init").starts_with("unknown: `n1` is unreachable"), "{}", ran.step("n2", "r/init"));
-    assert!(!stage.has("n2", "init"));
+    stage.create_host_file("n1", ".sim/refuse");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n2", "r/above"), "changed");
+    assert!(
+        ran.describe_step("n2", "r/init").starts_with("unknown: `n1` is unreachable"),
+        "{}",
+        ran.describe_step("n2", "r/init")
+    );
+    assert!(!stage.has_file("n2", "init"));
 }

@@ -7,82 +7,87 @@ use sha2::Digest;
 const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";
 const BODY: &str = "the body of a driver";
 
-fn digest(text: &str) -> String {
+fn hex_digest(text: &str) -> String {
     sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn stage(hosts: usize) -> SimulatedProject {
+fn artifact_project(hosts: usize) -> SimulatedProject {
     let steps = format!(
         "steps:\n  - {{ name: x, artifact: {{ path: '@root/x', file: files/x, sha256: {}, @own }} }}\n",
-        digest(BODY)
+        hex_digest(BODY)
     );
     let stage = SimulatedProject::new(hosts, ALL, &[("r", &steps)]);
-    stage.lay("recipes/files/x", BODY);
+    stage.write_input_file("recipes/files/x", BODY);
     stage
 }
 
 #[test]
 fn a_file_is_sent_and_then_as_declared() {
-    let stage = stage(2);
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "r/x").as_str(), ran.code()), ("changed", 0), "{}", ran.told("n1"));
-    assert_eq!((stage.read("n1", "x"), stage.read("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
-    assert_eq!(stage.run().outcome("n1"), HostOutcome::Ok);
+    let stage = artifact_project(2);
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.describe_step("n1", "r/x").as_str(), ran.exit_code()),
+        ("changed", 0),
+        "{}",
+        ran.host_message("n1")
+    );
+    assert_eq!((stage.read_file("n1", "x"), stage.read_file("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
+    assert_eq!(stage.run_once().host_outcome("n1"), HostOutcome::Ok);
 }
 
 #[test]
 fn what_an_earlier_try_left_is_gone_on_with() {
-    let stage = stage(2);
-    let part = format!(".x.forge-{}.part", &digest(BODY)[..16]);
+    let stage = artifact_project(2);
+    let part = format!(".x.forge-{}.part", &hex_digest(BODY)[..16]);
     for (host, came) in [("n1", &BODY[..8]), ("n2", "of another")] {
-        std::fs::create_dir(stage.root(host).join(&part)).unwrap();
-        std::fs::write(stage.root(host).join(&part).join("x"), came).unwrap();
+        std::fs::create_dir(stage.host_root(host).join(&part)).unwrap();
+        std::fs::write(stage.host_root(host).join(&part).join("x"), came).unwrap();
     }
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
-    assert_eq!((stage.read("n1", "x"), stage.read("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
-    assert_eq!(stage.read("n1", ".sim/behind"), BODY[8..], "only the rest was sent");
-    assert_eq!(stage.read("n2", ".sim/behind"), BODY);
-    assert!(!stage.has("n1", &part));
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{}", ran.host_message("n1"));
+    assert_eq!((stage.read_file("n1", "x"), stage.read_file("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
+    assert_eq!(stage.read_file("n1", ".sim/behind"), BODY[8..], "only the rest was sent");
+    assert_eq!(stage.read_file("n2", ".sim/behind"), BODY);
+    assert!(!stage.has_file("n1", &part));
 }
 
 #[test]
 fn what_is_not_what_is_declared_is_sent_to_nobody() {
-    let stage = stage(1);
-    stage.lay("recipes/files/x", "another body");
-    let ran = stage.run();
-    let (found, declared) = (digest("another body"), digest(BODY));
-    let told = ran.step("n1", "r/x");
+    let stage = artifact_project(1);
+    stage.write_input_file("recipes/files/x", "another body");
+    let ran = stage.run_once();
+    let (found, declared) = (hex_digest("another body"), hex_digest(BODY));
+    let told = ran.describe_step("n1", "r/x");
     assert!(told.ends_with(&format!("has the sha256 {found}, declared is {declared}")), "{told}");
-    assert_eq!((ran.code(), ran.outcome("n1")), (69, HostOutcome::Failed));
-    assert!(!stage.has("n1", "x") && !stage.has("n1", ".sim/behind"));
+    assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (69, HostOutcome::Failed));
+    assert!(!stage.has_file("n1", "x") && !stage.has_file("n1", ".sim/behind"));
 }
 
 #[test]
 fn each_turn_of_a_step_is_sent_by_itself() {
     let steps = format!(
         "steps:\n  - name: x\n    each: '[\"a\", \"b\"]'\n    artifact: {{ path: '@root/{{{{ item }}}}', file: files/x, sha256: {}, @own }}\n",
-        digest(BODY)
+        hex_digest(BODY)
     );
     let stage = SimulatedProject::new(1, ALL, &[("r", &steps)]);
-    stage.lay("recipes/files/x", BODY);
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
-    assert_eq!((stage.read("n1", "a"), stage.read("n1", "b")), (BODY.to_owned(), BODY.to_owned()));
+    stage.write_input_file("recipes/files/x", BODY);
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{}", ran.host_message("n1"));
+    assert_eq!((stage.read_file("n1", "a"), stage.read_file("n1", "b")), (BODY.to_owned(), BODY.to_owned()));
 }
 
 #[test]
 fn what_is_noted_of_a_file_is_believed_until_the_file_changes() {
-    let stage = stage(1);
-    assert_eq!(stage.run().step("n1", "r/x"), "changed");
-    let notes = stage.root("n1").join("state/artifacts");
+    let stage = artifact_project(1);
+    assert_eq!(stage.run_once().describe_step("n1", "r/x"), "changed");
+    let notes = stage.host_root("n1").join("state/artifacts");
     let note = std::fs::read_dir(notes).unwrap().next().unwrap().unwrap().path();
     let noted = std::fs::read_to_string(&note).unwrap();
-    assert!(noted.ends_with(&format!(" {}\n", digest(BODY))), "{noted}");
+    assert!(noted.ends_with(&format!(" {}\n", hex_digest(BODY))), "{noted}");
     // The recorded digest was used, not the file.
-    std::fs::write(&note, noted.replace(&digest(BODY), &"1".repeat(64))).unwrap();
-    assert_eq!(stage.run().step("n1", "r/x"), "changed");
-    std::fs::write(stage.root("n1").join("x"), BODY.replace("body", "BODY")).unwrap();
-    assert_eq!(stage.run().step("n1", "r/x"), "changed");
-    assert_eq!((stage.read("n1", "x"), stage.run().outcome("n1")), (BODY.to_owned(), HostOutcome::Ok));
+    std::fs::write(&note, noted.replace(&hex_digest(BODY), &"1".repeat(64))).unwrap();
+    assert_eq!(stage.run_once().describe_step("n1", "r/x"), "changed");
+    std::fs::write(stage.host_root("n1").join("x"), BODY.replace("body", "BODY")).unwrap();
+    assert_eq!(stage.run_once().describe_step("n1", "r/x"), "changed");
+    assert_eq!((stage.read_file("n1", "x"), stage.run_once().host_outcome("n1")), (BODY.to_owned(), HostOutcome::Ok));
 }

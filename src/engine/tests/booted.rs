@@ -32,25 +32,25 @@ steps:
   - { name: build, command: { check: 'test -e @root/driver', apply: 'echo driver >>@root/log; touch @root/driver' } }
 ";
 
-pub(super) fn stage(rollout: &str) -> SimulatedProject {
+pub(super) fn booted_project(rollout: &str) -> SimulatedProject {
     let apply = format!(
         "rollout: {{ {rollout} }}\napply:\n  - {{ recipe: early, on: all }}\n  - {{ recipe: driver, on: all }}\n"
     );
     let stage = SimulatedProject::new(1, &apply, &[("early", EARLY), ("driver", DRIVER)]);
-    stage.write("n1", ".sim/boot-id", "boot-1\n");
-    stage.write("n1", ".sim/cmdline", "ro\n");
-    stage.write("n1", ".sim/grubby", GRUBBY);
-    stage.write("n1", ".sim/reboot", REBOOT);
+    stage.write_host_file("n1", ".sim/boot-id", "boot-1\n");
+    stage.write_host_file("n1", ".sim/cmdline", "ro\n");
+    stage.write_host_file("n1", ".sim/grubby", GRUBBY);
+    stage.write_host_file("n1", ".sim/reboot", REBOOT);
     stage
 }
 
-fn log(stage: &SimulatedProject) -> Vec<String> {
-    stage.read("n1", "log").lines().map(str::to_owned).collect()
+fn read_log(stage: &SimulatedProject) -> Vec<String> {
+    stage.read_file("n1", "log").lines().map(str::to_owned).collect()
 }
 
 /// Returns the steps of the single planned reboot.
 #[track_caller]
-fn rebooted_for(ran: &SimulatedRun) -> Vec<String> {
+fn list_reboot_steps(ran: &SimulatedRun) -> Vec<String> {
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
     assert_eq!((window.reboots.len(), window.reboots[0].certain), (1, true), "{window:#?}");
     window.reboots[0].steps.iter().map(ToString::to_string).collect()
@@ -58,17 +58,20 @@ fn rebooted_for(ran: &SimulatedRun) -> Vec<String> {
 
 #[test]
 fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
-    let stage = stage("reboot: allow");
-    stage.put("n1", "wanted");
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    assert_eq!(rebooted_for(&ran), ["early/arguments", "early/asked"]);
-    assert_eq!((ran.plan.hosts[0].disruption(), ran.report.hosts[0].reboots.len()), (DisruptionClass::D3, 1));
-    assert_eq!(log(&stage), ["reboot", "driver"], "what needs it comes after");
+    let stage = booted_project("reboot: allow");
+    stage.create_host_file("n1", "wanted");
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(list_reboot_steps(&ran), ["early/arguments", "early/asked"]);
+    assert_eq!((ran.plan.hosts[0].planned_disruption(), ran.report.hosts[0].reboots.len()), (DisruptionClass::D3, 1));
+    assert_eq!(read_log(&stage), ["reboot", "driver"], "what needs it comes after");
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
     assert_eq!((driver.stage, driver.waits_for.as_deref()), (When::Inside(1), None));
-    let again = stage.run();
-    assert_eq!((again.code(), again.plan.counts().change, again.plan.hosts[0].window.is_none()), (0, 0, true));
+    let again = stage.run_once();
+    assert_eq!(
+        (again.exit_code(), again.plan.count_steps().change, again.plan.hosts[0].window.is_none()),
+        (0, 0, true)
+    );
 }
 
 /// A new version on disk invalidates the state of the loaded one: the fact is probed again.
@@ -82,79 +85,84 @@ fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
 ";
     let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: stack, on: all }\n";
     let stage = SimulatedProject::new(1, apply, &[("stack", steps)]);
-    stage.write("n1", ".sim/boot-id", "boot-1\n");
-    stage.write("n1", ".sim/machine-id", "same\n");
-    stage.write("n1", ".sim/reboot", &format!("{REBOOT}echo same >\"$root/.sim/machine-id\"\n"));
-    let ran = stage.run();
-    assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1), "{:#?}", ran.report);
-    assert_eq!(log(&stage), ["reboot"]);
+    stage.write_host_file("n1", ".sim/boot-id", "boot-1\n");
+    stage.write_host_file("n1", ".sim/machine-id", "same\n");
+    stage.write_host_file("n1", ".sim/reboot", &format!("{REBOOT}echo same >\"$root/.sim/machine-id\"\n"));
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.report.hosts[0].reboots.len()), (0, 1), "{:#?}", ran.report);
+    assert_eq!(read_log(&stage), ["reboot"]);
 }
 
 /// A run that was killed after the configuration and before the reboot.
 #[test]
 fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {
-    let stage = stage("reboot: allow");
-    stage.write("n1", "next", "iommu=pt");
-    let ran = stage.run();
+    let stage = booted_project("reboot: allow");
+    stage.write_host_file("n1", "next", "iommu=pt");
+    let ran = stage.run_once();
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "arguments").unwrap();
-    assert_eq!((step.verdict, ran.plan.counts().awaited), (StepVerdict::Pending, 1));
-    assert_eq!((rebooted_for(&ran), ran.code()), (vec!["early/arguments".to_owned()], 0), "{:#?}", ran.report);
-    assert_eq!(log(&stage), ["reboot", "driver"]);
+    assert_eq!((step.verdict, ran.plan.count_steps().awaited), (StepVerdict::Pending, 1));
+    assert_eq!(
+        (list_reboot_steps(&ran), ran.exit_code()),
+        (vec!["early/arguments".to_owned()], 0),
+        "{:#?}",
+        ran.report
+    );
+    assert_eq!(read_log(&stage), ["reboot", "driver"]);
 }
 
 #[test]
 fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
-    let stage = stage("reboot: never");
-    let ran = stage.run();
+    let stage = booted_project("reboot: never");
+    let ran = stage.run_once();
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
     assert_eq!(driver.waits_for.as_deref(), Some("early/arguments"));
     assert!(ran.plan.hosts[0].window.is_none());
-    assert_eq!((ran.code(), ran.outcome("n1")), (10, HostOutcome::Skipped), "{:#?}", ran.report);
+    assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (10, HostOutcome::Skipped), "{:#?}", ran.report);
     let why = "pending: configured, not loaded: `iommu=pt` is missing; needs a reboot";
-    assert_eq!(ran.step("n1", "early/arguments"), why);
-    assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
+    assert_eq!(ran.describe_step("n1", "early/arguments"), why);
+    assert_eq!((read_log(&stage), stage.read_file("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
 }
 
 #[test]
 fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
-    let mut stage = stage("reboot: allow");
+    let mut stage = booted_project("reboot: allow");
     stage.policy = PlanPolicy { max_disruption: DisruptionClass::D2, ..PlanPolicy::default() };
-    let ran = stage.run();
-    assert_eq!((ran.code(), log(&stage)), (10, Vec::new()), "{:#?}", ran.report);
-    assert_eq!(stage.read("n1", "next"), "iommu=pt", "it is configured all the same");
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), read_log(&stage)), (10, Vec::new()), "{:#?}", ran.report);
+    assert_eq!(stage.read_file("n1", "next"), "iommu=pt", "it is configured all the same");
 }
 
 /// A container has the command line of its machine: rebooting the container would not change it.
 #[test]
 fn a_container_is_not_rebooted_for_arguments_of_the_kernel() {
-    let stage = stage("reboot: allow");
-    stage.write("n1", ".sim/container", "systemd-nspawn\n");
-    stage.write("n1", "next", "iommu=pt");
-    let ran = stage.run();
+    let stage = booted_project("reboot: allow");
+    stage.write_host_file("n1", ".sim/container", "systemd-nspawn\n");
+    stage.write_host_file("n1", "next", "iommu=pt");
+    let ran = stage.run_once();
     assert!(ran.plan.hosts[0].window.is_none(), "{:#?}", ran.plan);
-    assert_eq!((ran.code(), log(&stage)), (10, Vec::new()));
+    assert_eq!((ran.exit_code(), read_log(&stage)), (10, Vec::new()));
 }
 
 /// An installed kernel without its initramfs: the host would not come up.
 #[test]
 fn no_host_reboots_into_a_kernel_without_its_initramfs() {
-    let stage = stage("reboot: allow");
+    let stage = booted_project("reboot: allow");
     ["vmlinuz-6.1.0-9", "vmlinuz-6.1.0-10", "initrd.img-6.1.0-9"]
         .iter()
-        .for_each(|file| stage.put("n1", &format!(".sim/boot/{file}")));
-    let ran = stage.run();
+        .for_each(|file| stage.create_host_file("n1", &format!(".sim/boot/{file}")));
+    let ran = stage.run_once();
     let why =
         "blocked: not rebooted: the next kernel 6.1.0-10 has no initramfs; build it or set another default kernel";
-    assert_eq!((ran.step("n1", "early/arguments").as_str(), ran.code()), (why, 3), "{:#?}", ran.report);
-    assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
-    stage.put("n1", ".sim/boot/initrd.img-6.1.0-10");
-    assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
+    assert_eq!((ran.describe_step("n1", "early/arguments").as_str(), ran.exit_code()), (why, 3), "{:#?}", ran.report);
+    assert_eq!((read_log(&stage), stage.read_file("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
+    stage.create_host_file("n1", ".sim/boot/initrd.img-6.1.0-10");
+    assert_eq!((stage.run_once().exit_code(), read_log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
 }
 
 /// A host whose kernels all boot without an initramfs is not affected.
 #[test]
 fn a_host_whose_kernels_need_no_initramfs_reboots() {
-    let stage = stage("reboot: allow");
-    stage.put("n1", ".sim/boot/vmlinuz-6.1.0-9");
-    assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
+    let stage = booted_project("reboot: allow");
+    stage.create_host_file("n1", ".sim/boot/vmlinuz-6.1.0-9");
+    assert_eq!((stage.run_once().exit_code(), read_log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
 }

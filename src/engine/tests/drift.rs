@@ -16,12 +16,12 @@ verify:
   - { name: readable, check: 'test -r @root/page' }
 ";
 
-fn stage() -> SimulatedProject {
+fn drift_project() -> SimulatedProject {
     SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)])
 }
 
 /// Returns each finding as its step, attribute and cause.
-fn told(drift: &DriftReport) -> Vec<(String, String, DriftCause)> {
+fn list_findings(drift: &DriftReport) -> Vec<(String, String, DriftCause)> {
     let one = |finding: &DriftFinding| {
         let attribute = finding.attribute.clone().unwrap_or_default();
         (finding.step.raw().to_owned(), attribute, finding.cause)
@@ -29,71 +29,77 @@ fn told(drift: &DriftReport) -> Vec<(String, String, DriftCause)> {
     drift.findings.iter().map(one).collect()
 }
 
-fn found(step: &str, attribute: &str, cause: DriftCause) -> (String, String, DriftCause) {
+fn expected_finding(step: &str, attribute: &str, cause: DriftCause) -> (String, String, DriftCause) {
     (step.to_owned(), attribute.to_owned(), cause)
 }
 
 #[test]
 fn what_was_applied_is_no_drift_and_the_host_is_as_it_was() {
-    let stage = stage();
-    assert_eq!(stage.run().code(), 0);
-    let before = stage.snapshot("n1");
-    let drift = stage.drift();
-    assert_eq!((told(&drift), drift.exit_code()), (vec![], ExitCode::Done), "{drift:#?}");
+    let stage = drift_project();
+    assert_eq!(stage.run_once().exit_code(), 0);
+    let before = stage.list_host_files("n1");
+    let drift = stage.detect_drift();
+    assert_eq!((list_findings(&drift), drift.exit_code()), (vec![], ExitCode::Done), "{drift:#?}");
     assert_eq!(drift.hosts[0].settled, 3);
-    assert_eq!(stage.snapshot("n1"), before);
+    assert_eq!(stage.list_host_files("n1"), before);
 }
 
 #[test]
 fn a_host_that_forge_never_applied_to_has_causes_that_nobody_knows() {
-    let drift = stage().drift();
-    let expected = [found("page", "exists", DriftCause::Unknown), found("other", "exists", DriftCause::Unknown)];
-    assert_eq!((told(&drift), drift.exit_code()), (expected.to_vec(), ExitCode::Changes));
+    let drift = drift_project().detect_drift();
+    let expected = [
+        expected_finding("page", "exists", DriftCause::Unknown),
+        expected_finding("other", "exists", DriftCause::Unknown),
+    ];
+    assert_eq!((list_findings(&drift), drift.exit_code()), (expected.to_vec(), ExitCode::Changes));
 }
 
 /// Tools that sort findings by file do not have to parse titles.
-fn is_path_of(found: &DriftFinding, stage: &SimulatedProject, name: &str) -> bool {
-    found.path.as_ref().map(|path| path.raw().to_owned()) == Some(stage.root("n1").join(name).into_string())
+fn has_path_of(found: &DriftFinding, stage: &SimulatedProject, name: &str) -> bool {
+    found.path.as_ref().map(|path| path.raw().to_owned()) == Some(stage.host_root("n1").join(name).into_string())
 }
 
 #[test]
 fn a_machine_that_was_changed_is_told_by_attribute() {
-    let stage = stage();
-    stage.run();
-    stage.write("n1", "page", "two\n");
-    let drift = stage.drift();
-    let moved = |attribute| found("page", attribute, DriftCause::MachineChanged);
-    assert_eq!(told(&drift), [moved("content"), moved("mode")]);
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_host_file("n1", "page", "two\n");
+    let drift = stage.detect_drift();
+    let moved = |attribute| expected_finding("page", attribute, DriftCause::MachineChanged);
+    assert_eq!(list_findings(&drift), [moved("content"), moved("mode")]);
     let content = &drift.findings[0];
     assert!(content.diff.as_ref().is_some_and(|diff| diff.raw().contains("-two\n+one")), "{content:#?}");
     let last = content.last_applied.as_ref().unwrap();
     assert_eq!((last.value.as_ref(), last.user.raw()), (content.desired.as_ref(), "test"));
     assert_eq!((content.severity, content.place.as_str()), (FindingSeverity::Medium, content.place.as_str()));
     assert!(content.place.contains("recipes/base.yaml:"), "{}", content.place);
-    assert!(drift.findings.iter().all(|found| is_path_of(found, &stage, "page")), "{:#?}", drift.findings);
-    assert_eq!(stage.run().code(), 0);
-    assert_eq!(told(&stage.drift()), []);
+    assert!(drift.findings.iter().all(|found| has_path_of(found, &stage, "page")), "{:#?}", drift.findings);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    assert_eq!(list_findings(&stage.detect_drift()), []);
 }
 
 #[test]
 fn what_is_missing_as_a_whole_is_one_finding() {
-    let stage = stage();
-    stage.run();
-    std::fs::remove_file(stage.root("n1").join("page")).unwrap();
-    let drift = stage.drift();
-    assert_eq!(told(&drift), [found("page", "exists", DriftCause::MachineChanged)]);
-    assert!(drift.findings[0].observed.is_none() && is_path_of(&drift.findings[0], &stage, "page"));
+    let stage = drift_project();
+    stage.run_once();
+    std::fs::remove_file(stage.host_root("n1").join("page")).unwrap();
+    let drift = stage.detect_drift();
+    assert_eq!(list_findings(&drift), [expected_finding("page", "exists", DriftCause::MachineChanged)]);
+    assert!(drift.findings[0].observed.is_none() && has_path_of(&drift.findings[0], &stage, "page"));
 }
 
 #[test]
 fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
-    let stage = stage();
-    stage.run();
-    stage.recipe("base", &BASE.replace("one", "three"));
-    assert_eq!(told(&stage.drift()), [found("page", "content", DriftCause::RecipeChanged)]);
-    stage.write("n1", "page", "two\n");
-    let expected = [found("page", "content", DriftCause::Both), found("page", "mode", DriftCause::MachineChanged)];
-    assert_eq!(told(&stage.drift()), expected);
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_recipe("base", &BASE.replace("one", "three"));
+    assert_eq!(list_findings(&stage.detect_drift()), [expected_finding("page", "content", DriftCause::RecipeChanged)]);
+    stage.write_host_file("n1", "page", "two\n");
+    let expected = [
+        expected_finding("page", "content", DriftCause::Both),
+        expected_finding("page", "mode", DriftCause::MachineChanged),
+    ];
+    assert_eq!(list_findings(&stage.detect_drift()), expected);
 }
 
 #[test]
@@ -104,31 +110,34 @@ fn what_is_configured_and_not_effective_is_a_finding() {
     effective: { by: [reboot], check: 'test -e @root/in-force' }
 ";
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", pending)]);
-    stage.run();
-    let drift = stage.drift();
-    assert_eq!((told(&drift), drift.exit_code()), (vec![found("option", "", DriftCause::Pending)], ExitCode::Changes));
+    stage.run_once();
+    let drift = stage.detect_drift();
+    assert_eq!(
+        (list_findings(&drift), drift.exit_code()),
+        (vec![expected_finding("option", "", DriftCause::Pending)], ExitCode::Changes)
+    );
 }
 
 #[test]
 fn what_is_declared_no_more_is_a_finding() {
-    let stage = stage();
-    stage.run();
-    stage.declare("");
-    let drift = stage.drift();
+    let stage = drift_project();
+    stage.run_once();
+    stage.replace_apply("");
+    let drift = stage.detect_drift();
     let causes: Vec<_> = drift.findings.iter().map(|f| (f.step.raw(), f.aspect, f.cause)).collect();
     let left = |step| (step, FindingAspect::Undeclared, DriftCause::NoLongerDeclared);
     assert_eq!(causes, [left("other"), left("page")]);
-    assert!(drift.findings.iter().all(|found| is_path_of(found, &stage, found.step.raw())), "{:#?}", drift.findings);
+    assert!(drift.findings.iter().all(|found| has_path_of(found, &stage, found.step.raw())), "{:#?}", drift.findings);
 }
 
 #[test]
 fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
     let recipe = format!("{BASE}  - {{ name: fit, check: 'test ! -e @root/broken' }}\n");
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
-    assert_eq!(stage.run().code(), 0);
-    stage.put("n1", "broken");
-    let drift = stage.drift();
-    assert_eq!(told(&drift), [found("fit", "", DriftCause::MachineChanged)]);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.create_host_file("n1", "broken");
+    let drift = stage.detect_drift();
+    assert_eq!(list_findings(&drift), [expected_finding("fit", "", DriftCause::MachineChanged)]);
     assert_eq!(
         (drift.findings[0].aspect, drift.findings[0].severity),
         (FindingAspect::Verification, FindingSeverity::High)
@@ -142,9 +151,9 @@ fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
         "  - { name: fit, check: 'echo found $(ls @root/broken 2>/dev/null); echo why >&2; test ! -e @root/broken' }\n";
     let stage =
         SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &format!("{BASE}{check}"))]);
-    stage.put("n1", "broken");
-    let ran = stage.run();
-    let broken = stage.root("n1").join("broken");
+    stage.create_host_file("n1", "broken");
+    let ran = stage.run_once();
+    let broken = stage.host_root("n1").join("broken");
     let failed = ran.report.hosts[0].verify.iter().find(|verify| verify.name == "fit").unwrap();
     let run = failed.check.as_ref().unwrap();
     assert!(run.command.raw().starts_with("echo found") && run.command.raw().contains(broken.as_str()), "{run:?}");
@@ -165,10 +174,10 @@ fn what_follows_from_a_finding_is_none_of_its_own() {
     file: { path: '@root/first.d/x', content: x, @own }
 ";
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", recipe)]);
-    assert_eq!(stage.run().code(), 0);
-    std::fs::remove_dir_all(stage.root("n1").join("first.d")).unwrap();
-    let drift = stage.drift();
-    assert_eq!(told(&drift), [found("folder", "exists", DriftCause::MachineChanged)]);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    std::fs::remove_dir_all(stage.host_root("n1").join("first.d")).unwrap();
+    let drift = stage.detect_drift();
+    assert_eq!(list_findings(&drift), [expected_finding("folder", "exists", DriftCause::MachineChanged)]);
     assert_eq!(drift.hosts[0].follow, 1);
 }
 
@@ -176,10 +185,10 @@ fn what_follows_from_a_finding_is_none_of_its_own() {
 fn what_cannot_be_read_is_unknown_and_a_host_that_is_silent_is_no_drift() {
     let recipe = format!("{BASE}  - {{ name: broken, check: 'exit 7' }}\n");
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
-    stage.put("n2", ".sim/refuse");
-    stage.run();
-    let drift = stage.drift();
-    assert_eq!((told(&drift), drift.exit_code()), (vec![], ExitCode::Unreachable), "{drift:#?}");
+    stage.create_host_file("n2", ".sim/refuse");
+    stage.run_once();
+    let drift = stage.detect_drift();
+    assert_eq!((list_findings(&drift), drift.exit_code()), (vec![], ExitCode::Unreachable), "{drift:#?}");
     assert_eq!(drift.unknown.len(), 1);
     assert_eq!(drift.unknown[0].step.raw(), "broken");
 }
@@ -195,49 +204,52 @@ steps:
 ";
     let apply = "apply:\n  - { recipe: base, on: all, with: { token: { file: token } } }\n";
     let stage = SimulatedProject::new(1, apply, &[("base", token)]);
-    stage.lay("token", "hunter2");
-    assert_eq!(stage.run().code(), 0);
+    stage.write_input_file("token", "hunter2");
+    assert_eq!(stage.run_once().exit_code(), 0);
     for cause in [DriftCause::MachineChanged, DriftCause::RecipeChanged] {
         match cause {
-            DriftCause::MachineChanged => stage.write("n1", "token", "swordfish"),
-            _ => stage.lay("token", "correct horse"),
+            DriftCause::MachineChanged => stage.write_host_file("n1", "token", "swordfish"),
+            _ => stage.write_input_file("token", "correct horse"),
         }
-        let drift = stage.drift();
+        let drift = stage.detect_drift();
         // Rewriting the file in this test also makes it readable for all.
-        assert_eq!(told(&drift), [found("token", "content", cause), found("token", "mode", cause)]);
+        assert_eq!(
+            list_findings(&drift),
+            [expected_finding("token", "content", cause), expected_finding("token", "mode", cause)]
+        );
         assert!(drift.findings[0].secret);
         let text = serde_json::to_string(&drift).unwrap();
         assert!(!["hunter2", "swordfish", "horse"].iter().any(|secret| text.contains(secret)), "{text}");
     }
 }
 
-fn standing(drift: &DriftReport) -> Vec<(FindingNovelty, u32)> {
+fn list_standings(drift: &DriftReport) -> Vec<(FindingNovelty, u32)> {
     drift.findings.iter().map(|finding| (finding.standing, finding.times)).collect()
 }
 
 #[test]
 fn what_was_found_before_is_remembered_and_what_is_gone_is_told_once() {
-    let stage = stage();
-    stage.run();
-    stage.write("n1", "other", "y");
-    std::fs::set_permissions(stage.root("n1").join("other"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_host_file("n1", "other", "y");
+    std::fs::set_permissions(stage.host_root("n1").join("other"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .unwrap();
-    assert_eq!(standing(&stage.drift()), [(FindingNovelty::New, 1)]);
-    let again = stage.drift();
-    assert_eq!(standing(&again), [(FindingNovelty::Same, 1)]);
+    assert_eq!(list_standings(&stage.detect_drift()), [(FindingNovelty::New, 1)]);
+    let again = stage.detect_drift();
+    assert_eq!(list_standings(&again), [(FindingNovelty::Same, 1)]);
     assert!(again.findings[0].first_seen < again.findings[0].last_seen, "{:#?}", again.findings[0]);
-    stage.run();
-    let mended = stage.drift();
-    assert_eq!((standing(&mended), mended.resolved.len(), mended.exit_code()), (vec![], 1, ExitCode::Done));
-    assert_eq!(stage.drift().resolved, []);
+    stage.run_once();
+    let mended = stage.detect_drift();
+    assert_eq!((list_standings(&mended), mended.resolved.len(), mended.exit_code()), (vec![], 1, ExitCode::Done));
+    assert_eq!(stage.detect_drift().resolved, []);
 }
 
 #[test]
 fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
-    let stage = stage();
-    stage.run();
-    stage.lay(".forge/test/drift", "a file where the folder should be");
-    let drift = stage.drift();
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_input_file(".forge/test/drift", "a file where the folder should be");
+    let drift = stage.detect_drift();
     assert!(drift.no_history.as_deref().is_some_and(|why| why.contains("is not writable")), "{drift:#?}");
     assert_eq!(drift.exit_code(), ExitCode::Done);
 }
@@ -245,15 +257,15 @@ fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
 /// Ignored findings are counted, and are findings again when the rule is removed.
 #[test]
 fn what_is_ignored_is_counted_until_its_day() {
-    let stage = stage();
-    stage.run();
-    stage.write("n1", "page", "two\n");
-    stage.write("n1", "other", "y");
-    let root = stage.root("n1");
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_host_file("n1", "page", "two\n");
+    stage.write_host_file("n1", "other", "y");
+    let root = stage.host_root("n1");
     let ignore = |what: &str, until: &str| {
         let entry = format!("drift: {{ unconfined: true, ignore: [{{ {what}, why: testing, until: {until} }}] }}");
         stage.replace_drift(&entry);
-        let drift = stage.drift();
+        let drift = stage.detect_drift();
         let steps: std::collections::BTreeSet<String> =
             drift.findings.iter().map(|f| f.step.raw().to_owned()).collect();
         let ignored: Vec<_> = drift.ignored.iter().map(|line| (line.count, line.expired)).collect();
@@ -274,7 +286,7 @@ fn what_is_ignored_is_counted_until_its_day() {
 fn a_read_that_failed_is_tried_once_more_before_it_counts() {
     let recipe = |check: &str| format!("{BASE}  - {{ name: flaky, check: '{check}' }}\n");
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
-    assert_eq!(stage.run().code(), 0);
+    assert_eq!(stage.run_once().exit_code(), 0);
     let stage = SimulatedProject { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
     // The check, and the number of unknown results after the second attempt.
     let table = [
@@ -284,8 +296,8 @@ fn a_read_that_failed_is_tried_once_more_before_it_counts() {
         ("sleep 5", 1),
     ];
     for (check, unknown) in table {
-        stage.recipe("base", &recipe(check));
-        let drift = stage.drift();
+        stage.write_recipe("base", &recipe(check));
+        let drift = stage.detect_drift();
         let exit = if unknown == 0 { ExitCode::Done } else { ExitCode::Unknown };
         assert_eq!((drift.unknown.len(), drift.findings.len(), drift.exit_code()), (unknown, 0, exit), "{check}");
     }
@@ -295,13 +307,13 @@ fn a_read_that_failed_is_tried_once_more_before_it_counts() {
 fn what_lies_deeper_than_the_level_is_not_looked_at() {
     let recipe = format!("{BASE}  - {{ name: fast, level: L5, check: 'touch @root/occupied; false' }}\n");
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
-    assert_eq!(stage.run().code(), 0);
-    stage.recipe("base", &recipe);
-    let drift = stage.drift();
-    assert_eq!((told(&drift), stage.has("n1", "occupied")), (vec![], false));
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_recipe("base", &recipe);
+    let drift = stage.detect_drift();
+    assert_eq!((list_findings(&drift), stage.has_file("n1", "occupied")), (vec![], false));
 }
 
-fn culprits(drift: &DriftReport) -> Vec<(AttributionCertainty, String)> {
+fn list_sources(drift: &DriftReport) -> Vec<(AttributionCertainty, String)> {
     let why = |culprit: &ChangeSource| culprit.why.as_ref().map_or("", |why| why.raw()).to_owned();
     drift.findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(|one| (one.sure, why(one))).collect()
 }
@@ -310,16 +322,20 @@ fn culprits(drift: &DriftReport) -> Vec<(AttributionCertainty, String)> {
 #[test]
 fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() {
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
-    stage.run();
-    stage.write("n1", "page", "two\n");
+    stage.run_once();
+    stage.write_host_file("n1", "page", "two\n");
     let faults = |fault: &'static str| {
-        let drift = stage.accused(|| ["n1", "n2"].iter().for_each(|host| stage.put(host, &format!(".sim/{fault}"))));
-        ["n1", "n2"].iter().for_each(|host| std::fs::remove_file(stage.root(host).join(".sim").join(fault)).unwrap());
+        let drift = stage.detect_attributed_drift(|| {
+            ["n1", "n2"].iter().for_each(|host| stage.create_host_file(host, &format!(".sim/{fault}")))
+        });
+        ["n1", "n2"]
+            .iter()
+            .for_each(|host| std::fs::remove_file(stage.host_root(host).join(".sim").join(fault)).unwrap());
         drift
     };
     for fault in ["refuse", "deaf"] {
         let drift = faults(fault);
-        let told = culprits(&drift);
+        let told = list_sources(&drift);
         assert_eq!(drift.findings.len(), 2, "{drift:#?}");
         assert!(
             told.len() == 2 && told.iter().all(|(sure, why)| *sure == AttributionCertainty::Unknown && !why.is_empty()),
@@ -327,15 +343,15 @@ fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() 
         );
         assert!(drift.findings.iter().all(|finding| finding.host.as_str() == "n1"));
     }
-    assert_eq!(culprits(&stage.drift()), []);
+    assert_eq!(list_sources(&stage.detect_drift()), []);
 }
 
 /// A change of the declaration has no author on the host.
 #[test]
 fn a_recipe_that_was_changed_has_no_culprit() {
-    let stage = stage();
-    stage.run();
-    stage.recipe("base", &BASE.replace("one", "three"));
-    let drift = stage.accused(|| stage.put("n1", ".sim/refuse"));
-    assert_eq!((drift.findings.len(), culprits(&drift)), (1, vec![]));
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_recipe("base", &BASE.replace("one", "three"));
+    let drift = stage.detect_attributed_drift(|| stage.create_host_file("n1", ".sim/refuse"));
+    assert_eq!((drift.findings.len(), list_sources(&drift)), (1, vec![]));
 }

@@ -16,74 +16,86 @@ verify:
 #[test]
 fn a_lost_link_claims_nothing_and_stops_nobody_else() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
-    stage.put("n1", "cut");
-    let ran = stage.run();
-    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.step("n1", step));
+    stage.create_host_file("n1", "cut");
+    let ran = stage.run_once();
+    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.describe_step("n1", step));
     assert_eq!(steps, ["changed", "unknown: outcome unknown: simulated", "cancelled"]);
-    assert!(stage.has("n1", "b"), "it may well have happened");
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Unreachable, HostOutcome::Changed, 4));
+    assert!(stage.has_file("n1", "b"), "it may well have happened");
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Unreachable, HostOutcome::Changed, 4)
+    );
     let hint = "retry when the host is reachable: the next run detects completed steps and waits for running ones";
-    assert_eq!(ran.told("n1"), format!("simulated\n{hint}"));
-    assert!(!stage.record("n1", "r/b"), "and is not recorded");
-    std::fs::remove_file(stage.root("n1").join("cut")).unwrap();
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "r/c").as_str(), ran.code()), ("changed", 0));
-    assert!(stage.record("n1", "r/a") && stage.record("n1", "r/b"), "the next run records what it finds");
+    assert_eq!(ran.host_message("n1"), format!("simulated\n{hint}"));
+    assert!(!stage.has_record("n1", "r/b"), "and is not recorded");
+    std::fs::remove_file(stage.host_root("n1").join("cut")).unwrap();
+    let ran = stage.run_once();
+    assert_eq!((ran.describe_step("n1", "r/c").as_str(), ran.exit_code()), ("changed", 0));
+    assert!(stage.has_record("n1", "r/a") && stage.has_record("n1", "r/b"), "the next run records what it finds");
 }
 
 #[test]
 fn a_host_that_is_gone_before_its_first_change_is_unreachable() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
-    let ran = stage.run_with(|stage| stage.put("n1", ".sim/deaf"), |_, _| ());
+    let ran = stage.run_with(|stage| stage.create_host_file("n1", ".sim/deaf"), |_, _| ());
     assert_eq!(
-        (ran.outcome("n1"), ran.step("n1", "r/a").as_str(), ran.code()),
+        (ran.host_outcome("n1"), ran.describe_step("n1", "r/a").as_str(), ran.exit_code()),
         (HostOutcome::Unreachable, "cancelled", 4)
     );
-    assert_eq!(ran.outcome("n2"), HostOutcome::Changed);
+    assert_eq!(ran.host_outcome("n2"), HostOutcome::Changed);
 }
 
 #[test]
 fn a_host_that_refuses_is_unreachable_from_the_start() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
-    stage.put("n2", ".sim/refuse");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Changed, HostOutcome::Unreachable, 4));
+    stage.create_host_file("n2", ".sim/refuse");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Changed, HostOutcome::Unreachable, 4)
+    );
 }
 
 #[test]
 fn a_held_lock_is_told() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
-    stage.put("n1", ".sim/held");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Locked, HostOutcome::Changed, 7));
-    assert!(!stage.has("n1", "a"));
+    stage.create_host_file("n1", ".sim/held");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Locked, HostOutcome::Changed, 7)
+    );
+    assert!(!stage.has_file("n1", "a"));
     let who = "`forge apply other.yaml` by eve@c2 (pid 7), since 2026-11-21T09:30:15Z, run r2";
     let hint = "run again when it has finished; the lock of a dead controller expires within two minutes";
-    assert_eq!(ran.told("n1"), format!("this host is locked by another run: {who}\n{hint}"));
+    assert_eq!(ran.host_message("n1"), format!("this host is locked by another run: {who}\n{hint}"));
 }
 
 #[test]
 fn who_is_not_root_is_refused_before_the_lock_and_writes_nothing() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
-    ["plain", "held"].iter().for_each(|fault| stage.put("n1", &format!(".sim/{fault}")));
-    let ran = stage.run();
+    ["plain", "held"].iter().for_each(|fault| stage.create_host_file("n1", &format!(".sim/{fault}")));
+    let ran = stage.run_once();
     let refused = ran.plan.hosts[0].refused.as_ref().unwrap();
     let (why, hint) = ("runs as `plain`, but root is required", "set `connect: { sudo: … }` or log in as root");
     assert_eq!((refused.why.raw(), refused.hint.raw()), (why, hint));
-    assert_eq!((ran.plan.exit_code(false).code(), ran.plan.counts().refused), (3, 1));
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Blocked, HostOutcome::Changed, 3));
-    assert_eq!(ran.told("n1"), format!("{why}\n{hint}"));
-    assert_eq!(ran.step("n1", "r/a"), format!("skipped: {why}"));
-    assert!(!stage.has("n1", "a") && !stage.has("n1", "state"));
+    assert_eq!((ran.plan.exit_code(false).code(), ran.plan.count_steps().refused), (3, 1));
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Blocked, HostOutcome::Changed, 3)
+    );
+    assert_eq!(ran.host_message("n1"), format!("{why}\n{hint}"));
+    assert_eq!(ran.describe_step("n1", "r/a"), format!("skipped: {why}"));
+    assert!(!stage.has_file("n1", "a") && !stage.has_file("n1", "state"));
 }
 
 #[test]
 fn who_is_not_root_and_has_nothing_to_do_is_left_alone() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
-    ["a", "b", "c", ".sim/plain"].iter().for_each(|file| stage.put("n1", file));
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code(), ran.plan.exit_code(false).code()), (HostOutcome::Ok, 0, 0));
-    assert!(!stage.has("n1", "state"), "no record is written");
+    ["a", "b", "c", ".sim/plain"].iter().for_each(|file| stage.create_host_file("n1", file));
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code(), ran.plan.exit_code(false).code()), (HostOutcome::Ok, 0, 0));
+    assert!(!stage.has_file("n1", "state"), "no record is written");
 }
 
 /// Only the last part of the output is kept; here 64 KiB.
@@ -93,8 +105,11 @@ fn a_step_that_prints_very_much_ran_all_the_same() {
   - { name: a, command: { check: 'test -e @root/a', apply: 'seq 99999; touch @root/a' } }
   - { name: b, command: { check: 'test -e @root/b', apply: 'seq 99999; exit 3' } }
 ";
-    let ran = SimulatedProject::new(1, ALL, &[("r", much)]).run();
-    assert_eq!((ran.step("n1", "r/a").as_str(), ran.step("n1", "r/b").as_str()), ("changed", "failed: exit status 3"));
+    let ran = SimulatedProject::new(1, ALL, &[("r", much)]).run_once();
+    assert_eq!(
+        (ran.describe_step("n1", "r/a").as_str(), ran.describe_step("n1", "r/b").as_str()),
+        ("changed", "failed: exit status 3")
+    );
     let printed = |event: &Event| match event {
         Event::StepPrinted { step, output, .. } if &*step.step == "a" => Some(output.raw().to_owned()),
         _ => None,
@@ -113,9 +128,9 @@ fn what_was_cut_is_no_value() {
     command: { check: 'test -e @root/a', apply: 'seq 99999; touch @root/a' }
     export: { numbers: { stdout: true } }
 ";
-    let ran = SimulatedProject::new(1, ALL, &[("r", much)]).run();
+    let ran = SimulatedProject::new(1, ALL, &[("r", much)]).run_once();
     let why = "failed: ran, but its output is too long to be exported";
-    assert_eq!(ran.step("n1", "r/a"), why);
+    assert_eq!(ran.describe_step("n1", "r/a"), why);
 }
 
 /// The action kills the shell that would report its exit status: the state observed afterwards decides.
@@ -124,11 +139,11 @@ fn an_end_that_was_not_seen_is_judged_by_what_is_there() {
     let kills = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a; read -r a b c parent rest < /proc/$PPID/stat; kill -9 \"$parent\"' } }
 ";
-    let ran = SimulatedProject::new(1, ALL, &[("r", kills)]).run();
-    assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("changed", 0));
-    let ran = SimulatedProject::new(1, ALL, &[("r", &kills.replace("touch @root/a; ", ""))]).run();
+    let ran = SimulatedProject::new(1, ALL, &[("r", kills)]).run_once();
+    assert_eq!((ran.describe_step("n1", "r/a").as_str(), ran.exit_code()), ("changed", 0));
+    let ran = SimulatedProject::new(1, ALL, &[("r", &kills.replace("touch @root/a; ", ""))]).run_once();
     let why = "failed: its end was not observed; still differs after the change: ";
-    assert!(ran.step("n1", "r/a").starts_with(why), "{}", ran.step("n1", "r/a"));
+    assert!(ran.describe_step("n1", "r/a").starts_with(why), "{}", ran.describe_step("n1", "r/a"));
 }
 
 #[test]
@@ -138,19 +153,19 @@ fn the_limit_of_the_run_holds_for_a_check_that_names_none() {
   - { name: b, command: { check: 'sleep 2', apply: 'true', check_timeout: 20s } }
 ";
     let limit = Some(std::time::Duration::from_millis(900));
-    let ran = SimulatedProject { timeout: limit, ..SimulatedProject::new(1, ALL, &[("r", slow)]) }.run();
-    assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("unknown: timed out after 1 s", 9));
+    let ran = SimulatedProject { timeout: limit, ..SimulatedProject::new(1, ALL, &[("r", slow)]) }.run_once();
+    assert_eq!((ran.describe_step("n1", "r/a").as_str(), ran.exit_code()), ("unknown: timed out after 1 s", 9));
     assert_eq!(ran.plan.hosts[0].steps[1].verdict, crate::model::StepVerdict::Ok);
 }
 
 #[test]
 fn records_of_proven_steps_outlive_a_later_failure() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
-    stage.put("n1", "bad");
-    let ran = stage.run();
-    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.step("n1", step));
+    stage.create_host_file("n1", "bad");
+    let ran = stage.run_once();
+    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.describe_step("n1", step));
     assert_eq!(steps, ["changed", "failed: exit status 1", "skipped: needs `r/b`, which did not succeed"]);
-    assert_eq!(["r/a", "r/b", "r/c"].map(|step| stage.record("n1", step)), [true, false, false]);
+    assert_eq!(["r/a", "r/b", "r/c"].map(|step| stage.has_record("n1", step)), [true, false, false]);
 }
 
 #[test]
@@ -160,10 +175,14 @@ fn records_that_cannot_be_written_fail_the_host_and_the_next_step_is_not_claimed
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b' } }
 ";
     let stage = SimulatedProject::new(1, ALL, &[("r", two)]);
-    let ran = stage.run();
-    assert_eq!(ran.step("n1", "r/a"), "changed");
-    assert!(ran.step("n1", "r/b").starts_with("failed: records could not be written"), "{}", ran.step("n1", "r/b"));
-    assert_eq!((ran.outcome("n1"), stage.has("n1", "b")), (HostOutcome::Failed, false));
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n1", "r/a"), "changed");
+    assert!(
+        ran.describe_step("n1", "r/b").starts_with("failed: records could not be written"),
+        "{}",
+        ran.describe_step("n1", "r/b")
+    );
+    assert_eq!((ran.host_outcome("n1"), stage.has_file("n1", "b")), (HostOutcome::Failed, false));
 }
 
 /// Steps above one that cannot run are done, those below it are not: as planned.
@@ -175,12 +194,15 @@ fn a_blocked_step_stops_those_below_it_only() {
   - { name: c, file: { path: '@root/c', content: x, @own } }
 ";
     let stage = SimulatedProject::new(1, ALL, &[("r", files)]);
-    std::fs::create_dir(stage.root("n1").join("b")).unwrap();
-    let ran = stage.run();
-    assert_eq!(ran.plan.counts().change, 1);
-    assert_eq!((ran.step("n1", "r/a").as_str(), stage.has("n1", "c"), ran.code()), ("changed", false, 3));
-    assert!(ran.step("n1", "r/b").starts_with("blocked: "));
-    assert_eq!(ran.step("n1", "r/c"), "skipped: needs `r/b`");
+    std::fs::create_dir(stage.host_root("n1").join("b")).unwrap();
+    let ran = stage.run_once();
+    assert_eq!(ran.plan.count_steps().change, 1);
+    assert_eq!(
+        (ran.describe_step("n1", "r/a").as_str(), stage.has_file("n1", "c"), ran.exit_code()),
+        ("changed", false, 3)
+    );
+    assert!(ran.describe_step("n1", "r/b").starts_with("blocked: "));
+    assert_eq!(ran.describe_step("n1", "r/c"), "skipped: needs `r/b`");
 }
 
 #[test]
@@ -192,34 +214,37 @@ fn a_need_of_one_step_is_none_of_those_above_it() {
     let base = "steps:\n  - { name: odd, command: { check: exit 7, apply: 'true' } }\n";
     let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: r, on: all }\n";
     let stage = SimulatedProject::new(1, apply, &[("r", files), ("base", base)]);
-    let ran = stage.run();
-    assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("changed", 9));
-    assert_eq!(ran.step("n1", "r/b"), "skipped: needs `base/odd`, which did not succeed");
+    let ran = stage.run_once();
+    assert_eq!((ran.describe_step("n1", "r/a").as_str(), ran.exit_code()), ("changed", 9));
+    assert_eq!(ran.describe_step("n1", "r/b"), "skipped: needs `base/odd`, which did not succeed");
 }
 
 #[test]
 fn what_moved_since_the_plan_is_stale() {
     let file = "steps:\n  - { name: a, file: { path: '@root/a', content: new, @own } }\n";
     let stage = SimulatedProject::new(1, ALL, &[("r", file)]);
-    let ran = stage.run_with(|stage| stage.put("n1", "a"), |_, _| ());
-    assert!(ran.step("n1", "r/a").starts_with("stale: "), "{}", ran.step("n1", "r/a"));
-    assert_eq!((ran.outcome("n1"), ran.code(), stage.read("n1", "a").as_str()), (HostOutcome::Stale, 6, "x"));
+    let ran = stage.run_with(|stage| stage.create_host_file("n1", "a"), |_, _| ());
+    assert!(ran.describe_step("n1", "r/a").starts_with("stale: "), "{}", ran.describe_step("n1", "r/a"));
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.exit_code(), stage.read_file("n1", "a").as_str()),
+        (HostOutcome::Stale, 6, "x")
+    );
 }
 
 #[test]
 fn a_step_that_was_done_meanwhile_is_ok() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
-    let ran = stage.run_with(|stage| stage.put("n1", "b"), |_, _| ());
-    assert_eq!((ran.step("n1", "r/b").as_str(), ran.code()), ("ok", 0));
-    assert!(stage.record("n1", "r/b"));
+    let ran = stage.run_with(|stage| stage.create_host_file("n1", "b"), |_, _| ());
+    assert_eq!((ran.describe_step("n1", "r/b").as_str(), ran.exit_code()), ("ok", 0));
+    assert!(stage.has_record("n1", "r/b"));
 }
 
 #[test]
 fn verification_that_fails_has_a_code_of_its_own() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
-    stage.put("n1", "mute");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 5));
+    stage.create_host_file("n1", "mute");
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 5));
 }
 
 #[test]
@@ -230,7 +255,7 @@ fn a_step_is_tried_again_as_often_as_it_says() {
     command: { check: 'test -e @root/a', apply: 'test -e @root/once && touch @root/a; touch @root/once; test -e @root/a' }
 ";
     let stage = SimulatedProject::new(1, ALL, &[("r", flaky)]);
-    assert_eq!(stage.run().step("n1", "r/a"), "changed");
+    assert_eq!(stage.run_once().describe_step("n1", "r/a"), "changed");
 }
 
 #[test]
@@ -239,9 +264,9 @@ fn what_a_later_step_undoes_has_failed() {
   - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a' } }
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b; rm @root/a' } }
 ";
-    let ran = SimulatedProject::new(1, ALL, &[("r", steps)]).run();
-    assert!(ran.step("n1", "r/a").starts_with("failed: no longer matches at the end of the run: "));
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 3));
+    let ran = SimulatedProject::new(1, ALL, &[("r", steps)]).run_once();
+    assert!(ran.describe_step("n1", "r/a").starts_with("failed: no longer matches at the end of the run: "));
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 3));
 }
 
 #[test]
@@ -252,15 +277,15 @@ fn what_a_later_step_puts_into_force_waits_no_more() {
     effective: { by: [restart], check: 'test -e @root/loaded' }
   - { name: load, command: { check: 'test -e @root/loaded', apply: 'touch @root/loaded' } }
 ";
-    let ran = SimulatedProject::new(1, ALL, &[("r", steps)]).run();
+    let ran = SimulatedProject::new(1, ALL, &[("r", steps)]).run_once();
     assert_eq!(
-        (ran.step("n1", "r/option").as_str(), ran.outcome("n1"), ran.code()),
+        (ran.describe_step("n1", "r/option").as_str(), ran.host_outcome("n1"), ran.exit_code()),
         ("changed", HostOutcome::Changed, 0)
     );
     let never = steps
         .replace("touch @root/loaded", "touch @root/other")
         .replace("check: 'test -e @root/loaded', apply", "check: 'test -e @root/other', apply");
-    let ran = SimulatedProject::new(1, ALL, &[("r", &never)]).run();
-    assert!(ran.step("n1", "r/option").starts_with("pending: "), "{}", ran.step("n1", "r/option"));
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Pending, 10));
+    let ran = SimulatedProject::new(1, ALL, &[("r", &never)]).run_once();
+    assert!(ran.describe_step("n1", "r/option").starts_with("pending: "), "{}", ran.describe_step("n1", "r/option"));
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Pending, 10));
 }

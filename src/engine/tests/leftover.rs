@@ -5,30 +5,30 @@ use super::stage::SimulatedProject;
 const APPLY: &str = "apply:\n  - { recipe: base, on: all }\n";
 const GONE: &str = "apply:\n  - { recipe: base, on: all, ensure: absent }\n";
 
-fn file(step: &str, path: &str) -> String {
+fn file_step(step: &str, path: &str) -> String {
     format!("  - name: {step}\n    file: {{ path: '@root/{path}', content: x, @own }}\n")
 }
 
-fn going(step: &str, path: &str) -> String {
-    file(step, path) + "    when: \"false\"\n    otherwise: absent\n"
+fn removed_file_step(step: &str, path: &str) -> String {
+    file_step(step, path) + "    when: \"false\"\n    otherwise: absent\n"
 }
 
-fn stage(steps: &str) -> SimulatedProject {
+fn leftover_project(steps: &str) -> SimulatedProject {
     let stage = SimulatedProject::new(1, APPLY, &[("base", &format!("steps:\n{steps}"))]);
-    assert_eq!(stage.run().code(), 0);
+    assert_eq!(stage.run_once().exit_code(), 0);
     stage
 }
 
 /// Returns the leftovers in a plan of these steps, without the host's folder.
-fn left(stage: &SimulatedProject, steps: &str) -> Vec<String> {
-    stage.recipe("base", &format!("steps:\n{steps}"));
-    again(stage)
+fn plan_leftovers(stage: &SimulatedProject, steps: &str) -> Vec<String> {
+    stage.write_recipe("base", &format!("steps:\n{steps}"));
+    run_again(stage)
 }
 
 /// Runs and returns the leftovers in the plan and in the report.
-fn again(stage: &SimulatedProject) -> Vec<String> {
-    let ran = stage.run();
-    let root = format!("{}/", stage.root("n1"));
+fn run_again(stage: &SimulatedProject) -> Vec<String> {
+    let ran = stage.run_once();
+    let root = format!("{}/", stage.host_root("n1"));
     let told = |left: &[crate::plan::UndeclaredResource]| -> Vec<String> {
         let line =
             |l: &crate::plan::UndeclaredResource| format!("{}: {} {}", l.step.raw(), l.kind.raw(), l.title.raw());
@@ -43,102 +43,106 @@ const NOTHING: [&str; 0] = [];
 
 #[test]
 fn another_path_leaves_the_old_file_which_stays_told_until_it_is_removed() {
-    let stage = stage(&file("page", "one"));
+    let stage = leftover_project(&file_step("page", "one"));
     let told = ["base/page: file one"];
-    assert_eq!(left(&stage, &file("page", "two")), told, "before the other one is there");
-    assert!(stage.has("n1", "one") && stage.has("n1", "two"));
-    assert_eq!(again(&stage), told, "and after");
+    assert_eq!(plan_leftovers(&stage, &file_step("page", "two")), told, "before the other one is there");
+    assert!(stage.has_file("n1", "one") && stage.has_file("n1", "two"));
+    assert_eq!(run_again(&stage), told, "and after");
     let third = ["base/page: file two", "base/page: file one"];
-    assert_eq!(left(&stage, &file("page", "three")), third);
+    assert_eq!(plan_leftovers(&stage, &file_step("page", "three")), third);
     // The removal that the hint recommends.
-    let removing = file("page", "three") + &going("old", "one");
-    assert_eq!(left(&stage, &removing), ["base/page: file two"], "the plan says that it goes");
-    assert!(!stage.has("n1", "one"));
-    assert_eq!(left(&stage, &file("page", "three")), ["base/page: file two"], "its removal is recorded");
-    std::fs::remove_file(stage.root("n1").join("two")).unwrap();
-    assert_eq!(again(&stage), NOTHING, "the host says that it is gone");
+    let removing = file_step("page", "three") + &removed_file_step("old", "one");
+    assert_eq!(plan_leftovers(&stage, &removing), ["base/page: file two"], "the plan says that it goes");
+    assert!(!stage.has_file("n1", "one"));
+    assert_eq!(plan_leftovers(&stage, &file_step("page", "three")), ["base/page: file two"], "its removal is recorded");
+    std::fs::remove_file(stage.host_root("n1").join("two")).unwrap();
+    assert_eq!(run_again(&stage), NOTHING, "the host says that it is gone");
 }
 
 #[test]
 fn a_step_that_is_put_back_as_one_that_removes_takes_its_own_with_it() {
-    let stage = stage(&(file("page", "one") + &file("other", "two")));
-    assert_eq!(left(&stage, &file("other", "two")), ["base/page: file one"]);
-    assert_eq!(left(&stage, &(file("other", "two") + &going("page", "one"))), NOTHING);
-    assert_eq!((stage.has("n1", "one"), left(&stage, &file("other", "two"))), (false, vec![]));
+    let stage = leftover_project(&(file_step("page", "one") + &file_step("other", "two")));
+    assert_eq!(plan_leftovers(&stage, &file_step("other", "two")), ["base/page: file one"]);
+    assert_eq!(plan_leftovers(&stage, &(file_step("other", "two") + &removed_file_step("page", "one"))), NOTHING);
+    assert_eq!((stage.has_file("n1", "one"), plan_leftovers(&stage, &file_step("other", "two"))), (false, vec![]));
 }
 
 #[test]
 fn another_kind_for_the_same_path_is_about_the_same() {
-    let stage = stage(&file("page", "one"));
+    let stage = leftover_project(&file_step("page", "one"));
     let link = "  - name: page\n    link: { path: '@root/one', target: /nowhere, force: true }\n";
-    stage.recipe("base", &format!("steps:\n{link}"));
-    assert_eq!(again(&stage), NOTHING);
+    stage.write_recipe("base", &format!("steps:\n{link}"));
+    assert_eq!(run_again(&stage), NOTHING);
     let command = "  - name: page\n    command: { creates: '@root/three', apply: 'touch @root/three' }\n";
-    assert_eq!(left(&stage, command), ["base/page: link one"]);
+    assert_eq!(plan_leftovers(&stage, command), ["base/page: link one"]);
 }
 
 #[test]
 fn a_renamed_step_or_key_leaves_nothing() {
-    let stage = stage(&file("page", "one"));
-    assert_eq!(left(&stage, &file("site", "one")), NOTHING);
+    let stage = leftover_project(&file_step("page", "one"));
+    assert_eq!(plan_leftovers(&stage, &file_step("site", "one")), NOTHING);
     let each =
         "  - name: site\n    each: \"['one', 'two']\"\n    file: { path: '@root/{{ item }}', content: x, @own }\n";
-    assert_eq!(left(&stage, each), NOTHING);
+    assert_eq!(plan_leftovers(&stage, each), NOTHING);
     let keyed = each.replace("['one', 'two']", "{'a': 'one', 'b': 'two'}");
-    assert_eq!(left(&stage, &keyed), NOTHING);
-    assert_eq!(left(&stage, &keyed.replace(", 'b': 'two'", "")), ["base/site[b]: file two"]);
+    assert_eq!(plan_leftovers(&stage, &keyed), NOTHING);
+    assert_eq!(plan_leftovers(&stage, &keyed.replace(", 'b': 'two'", "")), ["base/site[b]: file two"]);
 }
 
 #[test]
 fn what_was_left_outlives_the_recipe_and_its_removal() {
-    let stage = stage(&file("page", "one"));
-    assert_eq!(left(&stage, &file("page", "two")), ["base/page: file one"]);
-    stage.declare(GONE);
-    assert_eq!(again(&stage), ["base/page: file one"]);
-    assert!(stage.has("n1", "one") && !stage.has("n1", "two"));
-    stage.declare("");
-    assert_eq!(again(&stage), ["base/page: file one"]);
+    let stage = leftover_project(&file_step("page", "one"));
+    assert_eq!(plan_leftovers(&stage, &file_step("page", "two")), ["base/page: file one"]);
+    stage.replace_apply(GONE);
+    assert_eq!(run_again(&stage), ["base/page: file one"]);
+    assert!(stage.has_file("n1", "one") && !stage.has_file("n1", "two"));
+    stage.replace_apply("");
+    assert_eq!(run_again(&stage), ["base/page: file one"]);
 }
 
 #[test]
 fn a_removal_of_another_path_than_was_made_is_told() {
-    let stage = stage(&file("page", "one"));
-    stage.recipe("base", &format!("steps:\n{}", file("page", "two")));
-    stage.declare(GONE);
-    assert_eq!(again(&stage), ["base/page: file one"]);
-    assert_eq!(again(&stage), ["base/page: file one"]);
+    let stage = leftover_project(&file_step("page", "one"));
+    stage.write_recipe("base", &format!("steps:\n{}", file_step("page", "two")));
+    stage.replace_apply(GONE);
+    assert_eq!(run_again(&stage), ["base/page: file one"]);
+    assert_eq!(run_again(&stage), ["base/page: file one"]);
 }
 
 #[test]
 fn a_step_that_fails_forgets_nothing() {
-    let stage = stage(&file("page", "one"));
-    stage.put("n1", "two/in the way");
-    let ran = |stage: &SimulatedProject| (again(stage), stage.run().code());
-    stage.recipe("base", &format!("steps:\n{}", file("page", "two")));
+    let stage = leftover_project(&file_step("page", "one"));
+    stage.create_host_file("n1", "two/in the way");
+    let ran = |stage: &SimulatedProject| (run_again(stage), stage.run_once().exit_code());
+    stage.write_recipe("base", &format!("steps:\n{}", file_step("page", "two")));
     assert_eq!(ran(&stage), (vec!["base/page: file one".to_owned()], 3));
     assert_eq!(ran(&stage), (vec!["base/page: file one".to_owned()], 3));
 }
 
 #[test]
 fn what_the_filter_leaves_out_is_declared_all_the_same() {
-    let mut stage = stage(&(file("page", "one") + &file("other", "two")));
+    let mut stage = leftover_project(&(file_step("page", "one") + &file_step("other", "two")));
     stage.skip = vec!["other".into()];
-    assert_eq!(left(&stage, &(file("page", "two") + &file("other", "one"))), NOTHING, "they changed places");
+    assert_eq!(
+        plan_leftovers(&stage, &(file_step("page", "two") + &file_step("other", "one"))),
+        NOTHING,
+        "they changed places"
+    );
 }
 
 /// A record of a version without identities is read, and rewritten by an apply that changes nothing.
 #[test]
 fn an_old_record_is_known_by_its_path() {
-    let stage = stage(&file("page", "one"));
-    let record = stage.root("n1").join("state/applied/test@base%2Fpage.json");
+    let stage = leftover_project(&file_step("page", "one"));
+    let record = stage.host_root("n1").join("state/applied/test@base%2Fpage.json");
     let whole = std::fs::read_to_string(&record).unwrap();
     let mut old: serde_json::Value = serde_json::from_str(&whole).unwrap();
     assert!(old.as_object_mut().unwrap().remove("identity").is_some());
     let old = old.to_string();
     std::fs::write(&record, &old).unwrap();
-    assert_eq!(stage.run().plan.counts().change, 0);
+    assert_eq!(stage.run_once().plan.count_steps().change, 0);
     assert!(std::fs::read_to_string(&record).unwrap().contains("\"identity\""));
     std::fs::write(&record, &old).unwrap();
-    assert_eq!(left(&stage, &file("page", "two")), ["base/page: file one"]);
-    assert_eq!(again(&stage), ["base/page: file one"]);
+    assert_eq!(plan_leftovers(&stage, &file_step("page", "two")), ["base/page: file one"]);
+    assert_eq!(run_again(&stage), ["base/page: file one"]);
 }

@@ -13,7 +13,7 @@ verify:
   - { name: in force, check: 'test -e @root/in-force' }
 ";
 
-fn results(report: &crate::engine::RunReport) -> Vec<(String, VerifyResult)> {
+fn list_verify_results(report: &crate::engine::RunReport) -> Vec<(String, VerifyResult)> {
     report.hosts[0].verify.iter().map(|verify| (verify.name.clone(), verify.result.clone())).collect()
 }
 
@@ -23,12 +23,12 @@ fn what_is_pending_puts_off_only_what_does_not_hold() {
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     let waits = || VerifyResult::Skipped { reason: "the check exited 1; `base/option` is pending".into() };
     for turn in ["changed now", "found so"] {
-        let ran = stage.run();
-        assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Pending, 10), "{turn}");
+        let ran = stage.run_once();
+        assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Pending, 10), "{turn}");
         let held = ("written".to_owned(), VerifyResult::Held);
-        assert_eq!(results(&ran.report), [held, ("in force".to_owned(), waits())], "{turn}");
+        assert_eq!(list_verify_results(&ran.report), [held, ("in force".to_owned(), waits())], "{turn}");
     }
-    stage.put("n1", "in-force");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Ok, 0));
+    stage.create_host_file("n1", "in-force");
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Ok, 0));
 }

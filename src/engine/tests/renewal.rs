@@ -19,84 +19,87 @@ const STEPS: &str = "steps:
     service: { name: demo.service, state: running, reload: RELOAD }
 ";
 
-fn stage(reload: bool) -> SimulatedProject {
+fn renewal_project(reload: bool) -> SimulatedProject {
     let stage = SimulatedProject::new(1, APPLY, &[("demo", &STEPS.replace("RELOAD", &reload.to_string()))]);
-    programs::install(&stage, HOST);
+    programs::install_programs(&stage, HOST);
     stage
 }
 
 /// Returns the content that the process has read.
-fn loaded(stage: &SimulatedProject) -> String {
-    stage.read(HOST, "units/demo.service").lines().skip(2).collect()
+fn read_loaded(stage: &SimulatedProject) -> String {
+    stage.read_file(HOST, "units/demo.service").lines().skip(2).collect()
 }
 
-fn start(stage: &SimulatedProject) -> String {
-    stage.read(HOST, "units/demo.service").lines().take(2).collect()
+fn read_start(stage: &SimulatedProject) -> String {
+    stage.read_file(HOST, "units/demo.service").lines().take(2).collect()
 }
 
-fn systemctl(stage: &SimulatedProject, verb: &str) {
-    let program = stage.root(HOST).join(".sim/bin/systemctl");
+fn run_systemctl(stage: &SimulatedProject, verb: &str) {
+    let program = stage.host_root(HOST).join(".sim/bin/systemctl");
     assert!(std::process::Command::new(program).args([verb, "demo.service"]).status().unwrap().success());
 }
 
 /// The kernel's clock for file times advances every few milliseconds.
-fn later() {
+fn await_next_ctime() {
     std::thread::sleep(std::time::Duration::from_millis(20));
 }
 
-fn edit(stage: &SimulatedProject, text: &str) {
-    later();
-    std::fs::write(stage.root(HOST).join("etc/demo.conf"), text).unwrap();
+fn edit_config(stage: &SimulatedProject, text: &str) {
+    await_next_ctime();
+    std::fs::write(stage.host_root(HOST).join("etc/demo.conf"), text).unwrap();
 }
 
 #[track_caller]
 fn expect_no_changes(stage: &SimulatedProject) {
-    let before = start(stage);
-    let ran = stage.run();
-    let counts = ran.plan.counts();
-    assert_eq!((ran.code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
-    assert_eq!(start(stage), before, "the same start");
+    let before = read_start(stage);
+    let ran = stage.run_once();
+    let counts = ran.plan.count_steps();
+    assert_eq!((ran.exit_code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
+    assert_eq!(read_start(stage), before, "the same start");
 }
 
 #[track_caller]
 fn expect_done(ran: &SimulatedRun) {
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
 }
 
 /// Returns the plan's reason for the service.
-fn planned(ran: &SimulatedRun) -> String {
+fn describe_planned_service(ran: &SimulatedRun) -> String {
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "service").unwrap();
     format!("{}: {}", step.verdict.name(), step.reason.raw())
 }
 
 #[test]
 fn a_process_that_started_without_its_file_is_restarted_once_the_file_is_written() {
-    let stage = stage(false);
-    stage.write(HOST, "refuse", "");
-    let failed = stage.run();
-    assert!(failed.step(HOST, "demo/config").starts_with("failed: "), "{:#?}", failed.report);
-    assert!(failed.step(HOST, "demo/service").starts_with("skipped: "), "{:#?}", failed.report);
-    assert!(stage.has(HOST, "units/demo.service") && loaded(&stage).is_empty(), "it runs, without its file");
-    assert!(!stage.record(HOST, "demo/service"), "a step that was skipped has no record");
-    std::fs::remove_file(stage.root(HOST).join("refuse")).unwrap();
-    later();
-    expect_done(&stage.run());
-    assert_eq!(loaded(&stage), "one");
+    let stage = renewal_project(false);
+    stage.write_host_file(HOST, "refuse", "");
+    let failed = stage.run_once();
+    assert!(failed.describe_step(HOST, "demo/config").starts_with("failed: "), "{:#?}", failed.report);
+    assert!(failed.describe_step(HOST, "demo/service").starts_with("skipped: "), "{:#?}", failed.report);
+    assert!(stage.has_file(HOST, "units/demo.service") && read_loaded(&stage).is_empty(), "it runs, without its file");
+    assert!(!stage.has_record(HOST, "demo/service"), "a step that was skipped has no record");
+    std::fs::remove_file(stage.host_root(HOST).join("refuse")).unwrap();
+    await_next_ctime();
+    expect_done(&stage.run_once());
+    assert_eq!(read_loaded(&stage), "one");
     expect_no_changes(&stage);
 }
 
 #[test]
 fn a_record_of_a_start_names_only_inputs_that_hold() {
-    let stage = stage(false);
-    stage.write(HOST, "etc/demo.conf", "one\n");
-    stage.write(HOST, "refuse", "");
+    let stage = renewal_project(false);
+    stage.write_host_file(HOST, "etc/demo.conf", "one\n");
+    stage.write_host_file(HOST, "refuse", "");
     // A failing input of another recipe does not stop this one.
-    stage.recipe("other", "steps:\n  - { name: more, command: { check: 'false', apply: 'false' } }\n");
-    stage.recipe("demo", &STEPS.replace("RELOAD", "false").replace("[installed, old,", "[other/more, installed, old,"));
-    stage.declare("apply:\n  - { recipe: other, on: all }\n  - { recipe: demo, on: all }\n");
-    let ran = stage.run();
-    assert_eq!(ran.step(HOST, "demo/service"), "changed", "{:#?}", ran.report);
-    let record = stage.read(HOST, "state/applied/test@demo%2Fservice.json");
+    stage.write_recipe("other", "steps:\n  - { name: more, command: { check: 'false', apply: 'false' } }\n");
+    stage.write_recipe(
+        "demo",
+        &STEPS.replace("RELOAD", "false").replace("[installed, old,", "[other/more, installed, old,"),
+    );
+    stage.replace_apply("apply:\n  - { recipe: other, on: all }\n  - { recipe: demo, on: all }\n");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step(HOST, "demo/service"), "changed", "{:#?}", ran.report);
+    let record = stage.read_file(HOST, "state/applied/test@demo%2Fservice.json");
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     let inputs: serde_json::Value = serde_json::from_str(record["started"]["inputs"].as_str().unwrap()).unwrap();
     let named: Vec<&String> = inputs.as_object().unwrap().keys().collect();
@@ -105,29 +108,33 @@ fn a_record_of_a_start_names_only_inputs_that_hold() {
 
 /// Edits the file and lets the process read it; forge restores the file.
 fn tamper_is_repaired_in_the_process(reload: bool) {
-    let stage = stage(reload);
-    expect_done(&stage.run());
+    let stage = renewal_project(reload);
+    expect_done(&stage.run_once());
     expect_no_changes(&stage);
     for round in ["by a reload", "and again"] {
-        edit(&stage, "tampered\n");
-        systemctl(&stage, "reload");
-        assert_eq!(loaded(&stage), "tampered");
-        let before = start(&stage);
-        let ran = stage.run();
+        edit_config(&stage, "tampered\n");
+        run_systemctl(&stage, "reload");
+        assert_eq!(read_loaded(&stage), "tampered");
+        let before = read_start(&stage);
+        let ran = stage.run_once();
         expect_done(&ran);
-        assert!(planned(&ran).starts_with("change: `"), "{}", planned(&ran));
-        assert_eq!(loaded(&stage), "one", "{round}: {}", planned(&ran));
-        assert_eq!(start(&stage) == before, reload, "the remedy");
+        assert!(describe_planned_service(&ran).starts_with("change: `"), "{}", describe_planned_service(&ran));
+        assert_eq!(read_loaded(&stage), "one", "{round}: {}", describe_planned_service(&ran));
+        assert_eq!(read_start(&stage) == before, reload, "the remedy");
         expect_no_changes(&stage);
     }
     // Read and restored by the same user: only the file's ctime shows it.
-    edit(&stage, "tampered\n");
-    systemctl(&stage, "reload");
-    edit(&stage, "one\n");
-    let ran = stage.run();
+    edit_config(&stage, "tampered\n");
+    run_systemctl(&stage, "reload");
+    edit_config(&stage, "one\n");
+    let ran = stage.run_once();
     expect_done(&ran);
-    assert!(planned(&ran).contains("the process may have read other content"), "{}", planned(&ran));
-    assert_eq!(loaded(&stage), "one");
+    assert!(
+        describe_planned_service(&ran).contains("the process may have read other content"),
+        "{}",
+        describe_planned_service(&ran)
+    );
+    assert_eq!(read_loaded(&stage), "one");
     expect_no_changes(&stage);
 }
 
@@ -144,34 +151,34 @@ fn what_a_hand_reload_took_over_is_gone_after_a_reload() {
 /// A run that was killed between the repair and the reload: the mark of an earlier reload proves nothing.
 #[test]
 fn a_repair_by_another_run_is_taken_over_too() {
-    let stage = stage(true);
-    expect_done(&stage.run());
-    edit(&stage, "other\n");
-    expect_done(&stage.run());
-    edit(&stage, "tampered\n");
-    systemctl(&stage, "reload");
+    let stage = renewal_project(true);
+    expect_done(&stage.run_once());
+    edit_config(&stage, "other\n");
+    expect_done(&stage.run_once());
+    edit_config(&stage, "tampered\n");
+    run_systemctl(&stage, "reload");
     // The first script prepares the host, the second one repairs the file.
-    assert!(stage.killed_before(HOST, 2).is_none(), "it is killed before the reload");
-    assert_eq!((stage.read(HOST, "etc/demo.conf").trim(), loaded(&stage).as_str()), ("one", "tampered"));
-    expect_done(&stage.run());
-    assert_eq!(loaded(&stage), "one");
+    assert!(stage.run_killed_before(HOST, 2).is_none(), "it is killed before the reload");
+    assert_eq!((stage.read_file(HOST, "etc/demo.conf").trim(), read_loaded(&stage).as_str()), ("one", "tampered"));
+    expect_done(&stage.run_once());
+    assert_eq!(read_loaded(&stage), "one");
     expect_no_changes(&stage);
 }
 
 /// A removed file has no ctime, and neither have the effects of a command.
 #[test]
 fn a_file_that_forge_removes_and_a_command_that_it_runs_again_restart_the_process() {
-    let stage = stage(false);
-    expect_done(&stage.run());
+    let stage = renewal_project(false);
+    expect_done(&stage.run_once());
     for (what, file) in [("removed", "etc/old.conf"), ("run again", "")] {
-        later();
+        await_next_ctime();
         match file {
-            "" => std::fs::remove_file(stage.root(HOST).join("installed")).unwrap(),
-            file => stage.write(HOST, file, "x"),
+            "" => std::fs::remove_file(stage.host_root(HOST).join("installed")).unwrap(),
+            file => stage.write_host_file(HOST, file, "x"),
         }
-        let before = start(&stage);
-        expect_done(&stage.run());
-        assert_ne!(start(&stage), before, "{what}");
+        let before = read_start(&stage);
+        expect_done(&stage.run_once());
+        assert_ne!(read_start(&stage), before, "{what}");
         expect_no_changes(&stage);
     }
 }

@@ -10,7 +10,7 @@ const STEP: &str = "steps:
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b' } }
 ";
 
-fn stage(hosts: usize, rollout: &str) -> SimulatedProject {
+fn rollout_project(hosts: usize, rollout: &str) -> SimulatedProject {
     SimulatedProject::new(
         hosts,
         &format!("rollout: {{ {rollout} }}\napply:\n  - {{ recipe: r, on: all }}\n"),
@@ -20,58 +20,70 @@ fn stage(hosts: usize, rollout: &str) -> SimulatedProject {
 
 #[test]
 fn the_canary_comes_first() {
-    let ran = stage(3, "canary: 1").run();
-    assert_eq!(ran.code(), 0);
-    assert!(ran.finished("n1") < ran.started("n2") && ran.finished("n1") < ran.started("n3"));
-    let told = ran.at(|event| match event {
+    let ran = rollout_project(3, "canary: 1").run_once();
+    assert_eq!(ran.exit_code(), 0);
+    assert!(
+        ran.find_host_finish("n1") < ran.find_host_start("n2")
+            && ran.find_host_finish("n1") < ran.find_host_start("n3")
+    );
+    let told = ran.find_event(|event| match event {
         Event::AwaitingCanaries { hosts, canaries } => format!("{hosts:?} {canaries:?}") == WAITING,
         _ => false,
     });
-    assert!(told < ran.started("n1"));
+    assert!(told < ran.find_host_start("n1"));
 }
 
 const WAITING: &str = r#"[HostName("n2"), HostName("n3")] [HostName("n1")]"#;
 
 #[test]
 fn a_canary_that_fails_stops_all() {
-    let stage = stage(3, "canary: 1");
-    stage.put("n1", "bad");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Failed, HostOutcome::Cancelled, 8));
+    let stage = rollout_project(3, "canary: 1");
+    stage.create_host_file("n1", "bad");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Failed, HostOutcome::Cancelled, 8)
+    );
     let host = &ran.report.hosts[1];
     assert_eq!(host.reason.raw(), "not started: canary `n1` failed");
-    assert_eq!(ran.step("n2", "r/a"), "cancelled", "what would have been done is listed");
-    assert!(!stage.has("n2", "a") && !stage.has("n3", "state"), "nothing was written there");
+    assert_eq!(ran.describe_step("n2", "r/a"), "cancelled", "what would have been done is listed");
+    assert!(!stage.has_file("n2", "a") && !stage.has_file("n3", "state"), "nothing was written there");
     let told = ran.events.iter().filter(|event| matches!(event, Event::BudgetSpent { .. })).count();
     assert_eq!(told, 1);
 }
 
 #[test]
 fn a_canary_that_was_locked_proves_nothing() {
-    let stage = stage(2, "canary: 1");
-    stage.put("n1", ".sim/held");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Locked, HostOutcome::Cancelled, 8));
+    let stage = rollout_project(2, "canary: 1");
+    stage.create_host_file("n1", ".sim/held");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Locked, HostOutcome::Cancelled, 8)
+    );
 }
 
 /// The budget is checked when a host gets its place in the window, not when the run starts.
 #[test]
 fn the_budget_stops_those_who_have_not_begun() {
-    let stage = SimulatedProject { parallel: 1, ..stage(4, "max_failed: 1") };
-    stage.put("n1", "bad");
-    stage.put("n2", "bad");
-    let ran = stage.run();
-    let outcomes = ["n1", "n2", "n3", "n4"].map(|host| ran.outcome(host));
+    let stage = SimulatedProject { parallel: 1, ..rollout_project(4, "max_failed: 1") };
+    stage.create_host_file("n1", "bad");
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
+    let outcomes = ["n1", "n2", "n3", "n4"].map(|host| ran.host_outcome(host));
     assert_eq!(outcomes, [HostOutcome::Failed, HostOutcome::Failed, HostOutcome::Cancelled, HostOutcome::Cancelled]);
-    assert_eq!((ran.report.hosts[2].reason.raw(), ran.code()), ("not started: 2 hosts failed, 1 allowed", 8));
+    assert_eq!((ran.report.hosts[2].reason.raw(), ran.exit_code()), ("not started: 2 hosts failed, 1 allowed", 8));
 }
 
 #[test]
 fn who_cannot_be_reached_has_not_failed() {
-    let stage = stage(2, "max_failed: 0");
-    stage.put("n1", ".sim/refuse");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Unreachable, HostOutcome::Changed, 4));
+    let stage = rollout_project(2, "max_failed: 0");
+    stage.create_host_file("n1", ".sim/refuse");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Unreachable, HostOutcome::Changed, 4)
+    );
 }
 
 /// n1 matches, but its verification fails: that does not count as a failure of this rollout.
@@ -80,9 +92,12 @@ fn what_was_wrong_before_spends_no_budget() {
     let steps = format!("{STEP}verify:\n  - {{ name: it answers, check: 'test ! -e @root/mute' }}\n");
     let stage =
         SimulatedProject::new(2, "rollout: { max_failed: 0 }\napply:\n  - { recipe: r, on: all }\n", &[("r", &steps)]);
-    ["n1/a", "n1/b", "n1/mute"].iter().for_each(|file| stage.put("", file));
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Failed, HostOutcome::Changed, 5));
+    ["n1/a", "n1/b", "n1/mute"].iter().for_each(|file| stage.create_host_file("", file));
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Failed, HostOutcome::Changed, 5)
+    );
 }
 
 /// The canary waits for a key that another host creates: that host starts, the third one does not.
@@ -102,31 +117,37 @@ steps:
 ";
     let apply = "rollout: { canary: 1 }\napply:\n  - { recipe: mesh, on: 'n2,n3' }\n  - { recipe: after, on: all }\n";
     let stage = SimulatedProject::new(3, apply, &[("mesh", mesh), ("after", after)]);
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    assert!(ran.started("n2") < ran.finished("n1") && ran.finished("n1") < ran.started("n3"));
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert!(
+        ran.find_host_start("n2") < ran.find_host_finish("n1")
+            && ran.find_host_finish("n1") < ran.find_host_start("n3")
+    );
 }
 
 fn stop_at(name: &'static str) -> impl FnMut(&Event, &CancelSignal) {
     move |event, cancel| {
         if matches!(event, Event::StepStarted { host, step, .. } if host.as_str() == name && &*step.step == "a") {
-            cancel.raise();
+            cancel.raise_level();
         }
     }
 }
 
 #[test]
 fn the_first_stop_finishes_what_runs_and_begins_nothing() {
-    let stage = SimulatedProject { parallel: 1, ..stage(2, "canary: 1") };
+    let stage = SimulatedProject { parallel: 1, ..rollout_project(2, "canary: 1") };
     let ran = stage.run_with(|_| (), stop_at("n1"));
-    assert_eq!((ran.step("n1", "r/a").as_str(), ran.step("n1", "r/b").as_str()), ("changed", "cancelled"));
-    assert!(stage.record("n1", "r/a"), "what was proven is recorded");
     assert_eq!(
-        (ran.outcome("n1"), ran.outcome("n2"), ran.code()),
+        (ran.describe_step("n1", "r/a").as_str(), ran.describe_step("n1", "r/b").as_str()),
+        ("changed", "cancelled")
+    );
+    assert!(stage.has_record("n1", "r/a"), "what was proven is recorded");
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
         (HostOutcome::Cancelled, HostOutcome::Cancelled, 130)
     );
     assert_eq!(ran.report.hosts[1].reason.raw(), "the run was stopped before this host started");
-    assert_eq!(ran.step("n2", "r/a"), "cancelled");
+    assert_eq!(ran.describe_step("n2", "r/a"), "cancelled");
     assert_eq!(ran.report.hosts[0].reason.raw(), "the run was stopped before `r/b`");
 }
 
@@ -141,7 +162,7 @@ steps:
     let apply = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
     let at = |event: &Event, cancel: &CancelSignal| {
         if matches!(event, Event::Waiting { .. }) {
-            cancel.raise();
+            cancel.raise_level();
         }
     };
     // In parallel, n2 is already active. Sequentially, it has not started and never will: that is not a missing
@@ -150,25 +171,25 @@ steps:
         let stage =
             SimulatedProject { parallel, ..SimulatedProject::new(2, apply, &[("first", first), ("second", second)]) };
         let ran = stage.run_with(|_| (), at);
-        assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("cancelled", 130), "{parallel}");
+        assert_eq!((ran.describe_step("n1", "second/go").as_str(), ran.exit_code()), ("cancelled", 130), "{parallel}");
     }
 }
 
 #[test]
 fn the_second_stop_leaves_at_once() {
-    let stage = stage(2, "canary: 1");
+    let stage = rollout_project(2, "canary: 1");
     let mut first = stop_at("n1");
     let ran = stage.run_with(
         |_| (),
         move |event, cancel| {
             first(event, cancel);
             if matches!(event, Event::Stopping { .. }) {
-                cancel.raise();
+                cancel.raise_level();
             }
         },
     );
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Cancelled, 130));
-    let in_flight = ran.at(|event| matches!(event, Event::Detached { in_flight } if in_flight.len() == 1));
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Cancelled, 130));
+    let in_flight = ran.find_event(|event| matches!(event, Event::Detached { in_flight } if in_flight.len() == 1));
     assert!(in_flight > 0);
 }
 
@@ -185,30 +206,33 @@ fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
         parallel: 2,
         ..SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)])
     };
-    stage.put("n3", "deep/x");
+    stage.create_host_file("n3", "deep/x");
     let mut twice = false;
     let at = |event: &Event, cancel: &CancelSignal| {
         let done = matches!(event, Event::HostFinished { host, .. } if host.as_str() == "n2");
         if (done || matches!(event, Event::Stopping { .. })) && !twice {
             twice = matches!(event, Event::Stopping { .. });
-            cancel.raise();
+            cancel.raise_level();
         }
     };
     let ran = stage.run_with(|_| (), at);
-    let steps = ["r/a", "r/b", "r/c", "r/d"].map(|step| ran.step("n1", step));
+    let steps = ["r/a", "r/b", "r/c", "r/d"].map(|step| ran.describe_step("n1", step));
     assert_eq!(steps, ["changed", "unknown: was running when forge exited", "cancelled", "cancelled"]);
     let reason = "forge exited before this host was done; steps: 1 changed, 1 in flight, 2 not started";
     let hint = "run again: the next run waits for running jobs first";
-    assert_eq!(ran.told("n1"), format!("{reason}\n{hint}"));
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Cancelled, HostOutcome::Changed, 130));
-    assert_eq!(ran.outcome("n3"), HostOutcome::Cancelled);
+    assert_eq!(ran.host_message("n1"), format!("{reason}\n{hint}"));
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Cancelled, HostOutcome::Changed, 130)
+    );
+    assert_eq!(ran.host_outcome("n3"), HostOutcome::Cancelled);
 }
 
 /// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
 #[test]
 fn the_time_of_a_host_begins_with_its_work() {
-    let ran = SimulatedProject { parallel: 1, ..stage(3, "canary: 1") }.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    let ran = SimulatedProject { parallel: 1, ..rollout_project(3, "canary: 1") }.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
     assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
     let worked: Duration = ran.report.hosts.iter().map(|host| host.took).sum();
     assert!(worked <= ran.report.took, "{worked:?} of {:?}", ran.report.took);

@@ -1,7 +1,8 @@
 //! A plan that is saved and applied later: on which hosts it runs, on which it does not, and that it runs only once.
 
 use super::super::{
-    CancelSignal, Recording, ReplayOptions, RunOptions, SavedPlan, apply, bind, observe, observe_to_change, plan,
+    CancelSignal, Recording, ReplayOptions, RunOptions, SavedPlan, apply, bind_saved_plan, observe_for_change,
+    observe_hosts, plan,
 };
 use super::stage::{SimulatedProject, SimulatedRun};
 use crate::model::{HostName, HostOutcome};
@@ -16,13 +17,13 @@ const STEPS: &str = "steps:
     command: { check: 'test -e @root/two', apply: 'touch @root/two' }
 ";
 
-fn stage(hosts: usize) -> SimulatedProject {
+fn saved_project(hosts: usize) -> SimulatedProject {
     let mut stage = SimulatedProject::new(hosts, APPLY, &[("base", STEPS)]);
     stage.policy = PlanPolicy { bases: true, ..PlanPolicy::default() };
     stage
 }
 
-fn hosts(stage: &SimulatedProject) -> Vec<HostName> {
+fn list_hosts(stage: &SimulatedProject) -> Vec<HostName> {
     stage.hosts.iter().map(HostName::new).collect()
 }
 
@@ -31,114 +32,126 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Saves a plan like `plan -o` does, through its text.
-fn keep(stage: &SimulatedProject) -> SavedPlan {
-    let project = stage.project();
-    let options = RunOptions { replay: ReplayOptions { keep: true, ..ReplayOptions::default() }, ..stage.options() };
+fn save_plan(stage: &SimulatedProject) -> SavedPlan {
+    let project = stage.load_project();
+    let options =
+        RunOptions { replay: ReplayOptions { keep: true, ..ReplayOptions::default() }, ..stage.run_options() };
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     let saved = block_on(async {
-        let observed = observe(&project, &hosts(stage), &options, &events).await;
+        let observed = observe_hosts(&project, &list_hosts(stage), &options, &events).await;
         let made = plan(&project, &observed, &options);
-        let recording = Recording::of(&project, &observed).without_commands();
+        let recording = Recording::from_observed(&project, &observed).without_commands();
         let replay = ReplayOptions { observed: Some(Arc::new(recording.clone())), ..ReplayOptions::default() };
         let options = RunOptions { replay, ..options };
-        let replayed = observe(&project, &hosts(stage), &options, &events).await;
+        let replayed = observe_hosts(&project, &list_hosts(stage), &options, &events).await;
         let again = plan(&project, &replayed, &options);
         SavedPlan::new(&project, made, &again, &observed, recording, None, &options)
     });
     let text = serde_json::to_string(&saved).unwrap();
     let read = SavedPlan::parse(&text).unwrap();
-    assert!(read.is_whole() && read == saved, "it is the same once it is read");
+    assert!(read.is_unaltered() && read == saved, "it is the same once it is read");
     assert_eq!(read.withheld, Vec::<HostName>::new(), "its answers give the same plan");
     read
 }
 
-fn carry(stage: &SimulatedProject, saved: &SavedPlan, replay: bool) -> SimulatedRun {
-    let (project, options) = (stage.project(), stage.options());
+fn apply_saved(stage: &SimulatedProject, saved: &SavedPlan, replay: bool) -> SimulatedRun {
+    let (project, options) = (stage.load_project(), stage.run_options());
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     block_on(async {
-        let mut observed = observe_to_change(&project, &hosts(stage), &options, &events).await;
-        let plan = bind(&project, saved, &mut observed, &options, replay);
+        let mut observed = observe_for_change(&project, &list_hosts(stage), &options, &events).await;
+        let plan = bind_saved_plan(&project, saved, &mut observed, &options, replay);
         let report = apply(&project, &plan, observed, &options, &events, &CancelSignal::default()).await;
         SimulatedRun { plan, report, events: Vec::new() }
     })
 }
 
-fn change(stage: &SimulatedProject, host: &str, file: &str, text: &str) {
-    std::fs::write(stage.root(host).join(file), text).unwrap();
+fn write_host_file(stage: &SimulatedProject, host: &str, file: &str, text: &str) {
+    std::fs::write(stage.host_root(host).join(file), text).unwrap();
 }
 
 #[test]
 fn the_same_runs_what_is_done_is_skipped_and_the_rest_is_stale_as_a_whole() {
-    let stage = stage(3);
-    let saved = keep(&stage);
-    change(&stage, "n1", "one", "mine\n");
-    change(&stage, "n2", "two", "");
-    let ran = carry(&stage, &saved, false);
-    assert_eq!(ran.outcome("n1"), HostOutcome::Stale);
+    let stage = saved_project(3);
+    let saved = save_plan(&stage);
+    write_host_file(&stage, "n1", "one", "mine\n");
+    write_host_file(&stage, "n2", "two", "");
+    let ran = apply_saved(&stage, &saved, false);
+    assert_eq!(ran.host_outcome("n1"), HostOutcome::Stale);
     assert!(
-        ran.step("n1", "base/one").starts_with("stale: `type` was \"absent\" and is \"file\""),
+        ran.describe_step("n1", "base/one").starts_with("stale: `type` was \"absent\" and is \"file\""),
         "{}",
-        ran.step("n1", "base/one")
+        ran.describe_step("n1", "base/one")
     );
-    assert_eq!(ran.step("n1", "base/two"), "skipped: the plan is stale on this host");
-    assert_eq!((stage.read("n1", "one").as_str(), stage.has("n1", "two")), ("mine\n", false), "nothing ran there");
-    assert_eq!((ran.step("n2", "base/one").as_str(), ran.step("n2", "base/two").as_str()), ("changed", "ok"));
-    assert_eq!(ran.outcome("n3"), HostOutcome::Changed);
-    assert_eq!(ran.code(), 6);
+    assert_eq!(ran.describe_step("n1", "base/two"), "skipped: the plan is stale on this host");
+    assert_eq!(
+        (stage.read_file("n1", "one").as_str(), stage.has_file("n1", "two")),
+        ("mine\n", false),
+        "nothing ran there"
+    );
+    assert_eq!(
+        (ran.describe_step("n2", "base/one").as_str(), ran.describe_step("n2", "base/two").as_str()),
+        ("changed", "ok")
+    );
+    assert_eq!(ran.host_outcome("n3"), HostOutcome::Changed);
+    assert_eq!(ran.exit_code(), 6);
 }
 
 #[test]
 fn a_plan_runs_once_on_each_host_unless_it_is_said_otherwise() {
-    let stage = stage(2);
-    let saved = keep(&stage);
-    assert_eq!(carry(&stage, &saved, false).code(), 0);
-    std::fs::remove_file(stage.root("n1").join("two")).unwrap();
-    let again = carry(&stage, &saved, false);
-    assert_eq!(again.code(), 6);
+    let stage = saved_project(2);
+    let saved = save_plan(&stage);
+    assert_eq!(apply_saved(&stage, &saved, false).exit_code(), 0);
+    std::fs::remove_file(stage.host_root("n1").join("two")).unwrap();
+    let again = apply_saved(&stage, &saved, false);
+    assert_eq!(again.exit_code(), 6);
     assert_eq!(
-        again.told("n1"),
+        again.host_message("n1"),
         "this plan has already run here: run 20261121T093015-4f2a by test on test\n\
          make a new plan with `forge plan -o`, or use `--replay` to apply this one again"
     );
-    assert!(!stage.has("n1", "two"));
-    let replayed = carry(&stage, &saved, true);
-    assert_eq!((replayed.code(), stage.has("n1", "two")), (0, true), "it is as it was when the plan was made");
+    assert!(!stage.has_file("n1", "two"));
+    let replayed = apply_saved(&stage, &saved, true);
+    assert_eq!(
+        (replayed.exit_code(), stage.has_file("n1", "two")),
+        (0, true),
+        "it is as it was when the plan was made"
+    );
 
     // Equal to the first plan except for its time: another plan.
-    let next = keep(&stage);
+    let next = save_plan(&stage);
     assert_ne!(next.digest, saved.digest);
-    assert_eq!(carry(&stage, &next, false).code(), 0, "nothing to do, and nothing is refused");
+    assert_eq!(apply_saved(&stage, &next, false).exit_code(), 0, "nothing to do, and nothing is refused");
 }
 
 #[test]
 fn what_was_as_declared_and_is_not_any_more_is_stale_too() {
-    let stage = stage(1);
-    assert_eq!(stage.run().code(), 0);
-    let saved = keep(&stage);
-    change(&stage, "n1", "one", "mine\n");
-    let ran = carry(&stage, &saved, false);
+    let stage = saved_project(1);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    let saved = save_plan(&stage);
+    write_host_file(&stage, "n1", "one", "mine\n");
+    let ran = apply_saved(&stage, &saved, false);
     assert!(
-        ran.step("n1", "base/one").starts_with("stale: was `ok` in the plan; now "),
+        ran.describe_step("n1", "base/one").starts_with("stale: was `ok` in the plan; now "),
         "{}",
-        ran.step("n1", "base/one")
+        ran.describe_step("n1", "base/one")
     );
-    assert_eq!((ran.code(), stage.read("n1", "one").as_str()), (6, "mine\n"));
+    assert_eq!((ran.exit_code(), stage.read_file("n1", "one").as_str()), (6, "mine\n"));
 }
 
 /// Collects all scalar values of a document by their pointers.
-fn leaves(value: &serde_json::Value, at: &str, into: &mut Vec<String>) {
+fn collect_leaves(value: &serde_json::Value, at: &str, into: &mut Vec<String>) {
     match value {
         serde_json::Value::Array(items) if !items.is_empty() => {
-            items.iter().enumerate().for_each(|(key, item)| leaves(item, &format!("{at}/{key}"), into));
+            items.iter().enumerate().for_each(|(key, item)| collect_leaves(item, &format!("{at}/{key}"), into));
         }
         serde_json::Value::Object(map) if !map.is_empty() => {
-            map.iter().for_each(|(key, item)| leaves(item, &format!("{at}/{}", key.replace('/', "~1")), into));
+            map.iter().for_each(|(key, item)| collect_leaves(item, &format!("{at}/{}", key.replace('/', "~1")), into));
         }
         _ => into.push(at.to_owned()),
     }
 }
 
-fn edited(document: &serde_json::Value, at: &str) -> serde_json::Value {
+fn edit_document(document: &serde_json::Value, at: &str) -> serde_json::Value {
     use serde_json::{Value, json};
     let mut document = document.clone();
     let leaf = document.pointer_mut(at).unwrap();
@@ -155,21 +168,21 @@ fn edited(document: &serde_json::Value, at: &str) -> serde_json::Value {
 
 #[test]
 fn no_field_of_a_saved_plan_can_be_edited() {
-    let stage = stage(2);
-    let saved = keep(&stage);
-    let (project, made) = (stage.project(), saved.plan.clone());
+    let stage = saved_project(2);
+    let saved = save_plan(&stage);
+    let (project, made) = (stage.load_project(), saved.plan.clone());
     let document = serde_json::to_value(&saved).unwrap();
     let mut all = Vec::new();
-    leaves(&document, "", &mut all);
+    collect_leaves(&document, "", &mut all);
     assert!(all.len() > 100 && ["/counts/hosts", "/plan/cluster"].iter().all(|at| all.iter().any(|one| one == at)));
     let mut accepted = Vec::new();
     for at in &all {
-        let Ok(read) = SavedPlan::parse(&edited(&document, at).to_string()) else { continue };
-        assert!(!read.is_whole(), "{at}: the digest does not cover it");
+        let Ok(read) = SavedPlan::parse(&edit_document(&document, at).to_string()) else { continue };
+        assert!(!read.is_unaltered(), "{at}: the digest does not cover it");
         // An alteration with a recomputed digest is detected by planning again. Answers are inserted into that plan
         // itself.
-        let read = read.sealed();
-        let refused = read.difference(&made).is_some() || !read.changed_inputs(&project).is_empty();
+        let read = read.with_digest();
+        let refused = read.find_difference(&made).is_some() || !read.list_changed_inputs(&project).is_empty();
         if !refused && !at.starts_with("/observed/") {
             accepted.push(at.as_str());
         }
@@ -180,33 +193,33 @@ fn no_field_of_a_saved_plan_can_be_edited() {
 
 #[test]
 fn a_plan_of_another_cluster_or_inventory_is_refused() {
-    let stage = stage(1);
-    let mut saved = keep(&stage);
+    let stage = saved_project(1);
+    let mut saved = save_plan(&stage);
     let made = saved.plan.clone();
     saved.plan.cluster = "prod".into();
-    let said = saved.clone().sealed().difference(&made);
-    assert_eq!(said, Some(format!("its cluster is `prod` and not `{}`", made.cluster)));
+    let said = saved.clone().with_digest().find_difference(&made);
+    assert_eq!(said, Some(format!("its cluster is `prod`, not `{}`", made.cluster)));
     saved.plan.cluster.clone_from(&made.cluster);
     saved.plan.inventory = "prod.yaml".into();
-    let said = saved.clone().sealed().difference(&made);
-    assert_eq!(said, Some(format!("its inventory is `prod.yaml` and not `{}`", made.inventory)));
+    let said = saved.clone().with_digest().find_difference(&made);
+    assert_eq!(said, Some(format!("its inventory is `prod.yaml`, not `{}`", made.inventory)));
     saved.plan.inventory = format!("/elsewhere/{}", camino::Utf8Path::new(&made.inventory).file_name().unwrap());
-    assert_eq!(saved.sealed().difference(&made), None, "the same file may lie in another folder");
+    assert_eq!(saved.with_digest().find_difference(&made), None, "the same file may lie in another folder");
 }
 
 #[test]
 fn a_plan_that_was_altered_is_another_than_its_inputs_give() {
-    let stage = stage(1);
-    let mut saved = keep(&stage);
-    let project = stage.project();
+    let stage = saved_project(1);
+    let mut saved = save_plan(&stage);
+    let project = stage.load_project();
     let made = saved.plan.clone();
-    assert_eq!(saved.difference(&made), None);
+    assert_eq!(saved.find_difference(&made), None);
     saved.plan.hosts[0].steps[0].reason = "all is well".into();
-    assert!(!saved.is_whole());
-    let saved = saved.sealed();
-    assert!(saved.is_whole());
-    assert_eq!(saved.difference(&made).as_deref(), Some("step `base/one` of `n1` differs"));
-    assert_eq!(saved.changed_inputs(&project), Vec::<String>::new());
-    stage.lay("recipes/more.yaml", "recipe: more\nsteps: []\n");
-    assert_eq!(saved.changed_inputs(&stage.project()), ["`recipes/more.yaml` was not read before"]);
+    assert!(!saved.is_unaltered());
+    let saved = saved.with_digest();
+    assert!(saved.is_unaltered());
+    assert_eq!(saved.find_difference(&made).as_deref(), Some("step `base/one` of `n1` differs"));
+    assert_eq!(saved.list_changed_inputs(&project), Vec::<String>::new());
+    stage.write_input_file("recipes/more.yaml", "recipe: more\nsteps: []\n");
+    assert_eq!(saved.list_changed_inputs(&stage.load_project()), ["`recipes/more.yaml` was not read before"]);
 }

@@ -1,8 +1,8 @@
 //! A project on simulated hosts: written to a folder, planned and applied by the engine itself.
 
 use super::super::{
-    CancelSignal, Event, RunOptions, RunReport, StepResult, accuse, apply, drift, observe_drift, observe_to_change,
-    plan,
+    CancelSignal, Event, RunOptions, RunReport, StepResult, apply, attribute_changes, detect_drift, observe_for_change,
+    observe_for_drift, plan,
 };
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
 use crate::config::{self, LoadOptions, Project, StepFilter};
@@ -55,19 +55,19 @@ impl SimulatedProject {
         // The user who runs these tests may not be permitted to create namespaces.
         let mut text = "cluster: test\ndrift: { unconfined: true }\nhosts:\n".to_owned();
         for host in &stage.hosts {
-            let root = stage.root(host);
+            let root = stage.host_root(host);
             std::fs::create_dir_all(root.join(".sim")).unwrap();
             text += &format!("  {host}: {{ connect: {{ command: [forge-sim, {root}] }}, vars: {{ root: {root} }} }}\n");
         }
         std::fs::create_dir(stage.path().join("recipes")).unwrap();
         std::fs::write(stage.path().join("inventory.yaml"), text + apply).unwrap();
-        recipes.iter().for_each(|(name, steps)| stage.recipe(name, steps));
+        recipes.iter().for_each(|(name, steps)| stage.write_recipe(name, steps));
         stage
     }
 
     /// Writes a recipe; replaces one of the same name.
-    pub fn recipe(&self, name: &str, steps: &str) {
-        let (user, group) = (id("-un"), id("-gn"));
+    pub fn write_recipe(&self, name: &str, steps: &str) {
+        let (user, group) = (run_id_program("-un"), run_id_program("-gn"));
         let steps =
             steps.replace("@root", "{{ vars.root }}").replace("@own", &format!("owner: {user}, group: {group}"));
         let text = format!("recipe: {name}\nsummary: Under test\n{steps}");
@@ -79,7 +79,7 @@ impl SimulatedProject {
     }
 
     /// Changes the declaration: `apply` replaces the part of the inventory below the hosts.
-    pub fn declare(&self, apply: &str) {
+    pub fn replace_apply(&self, apply: &str) {
         let path = self.path().join("inventory.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
         let hosts = text.split("apply:\n").next().unwrap();
@@ -95,103 +95,106 @@ impl SimulatedProject {
     }
 
     /// Renames the cluster.
-    pub fn rename(&self, cluster: &str) {
+    pub fn rename_cluster(&self, cluster: &str) {
         let path = self.path().join("inventory.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
         let (_, rest) = text.split_once('\n').unwrap();
         std::fs::write(path, format!("cluster: {cluster}\n{rest}")).unwrap();
     }
 
-    pub fn root(&self, host: &str) -> Utf8PathBuf {
+    pub fn host_root(&self, host: &str) -> Utf8PathBuf {
         self.path().join(host)
     }
 
     /// Creates a file next to the inventory.
-    pub fn lay(&self, file: &str, text: &str) {
+    pub fn write_input_file(&self, file: &str, text: &str) {
         let path = self.path().join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
     /// Creates a file on a host, with its folder.
-    pub fn put(&self, host: &str, file: &str) {
-        let path = self.root(host).join(file);
+    pub fn create_host_file(&self, host: &str, file: &str) {
+        let path = self.host_root(host).join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "x").unwrap();
     }
 
     /// Writes an executable file on a host.
-    pub fn write(&self, host: &str, file: &str, text: &str) {
+    pub fn write_host_file(&self, host: &str, file: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt as _;
-        self.put(host, file);
-        let path = self.root(host).join(file);
+        self.create_host_file(host, file);
+        let path = self.host_root(host).join(file);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    pub fn has(&self, host: &str, file: &str) -> bool {
-        self.root(host).join(file).exists()
+    pub fn has_file(&self, host: &str, file: &str) -> bool {
+        self.host_root(host).join(file).exists()
     }
 
-    pub fn read(&self, host: &str, file: &str) -> String {
-        std::fs::read_to_string(self.root(host).join(file)).unwrap_or_default()
+    pub fn read_file(&self, host: &str, file: &str) -> String {
+        std::fs::read_to_string(self.host_root(host).join(file)).unwrap_or_default()
     }
 
     /// Returns the whole content of a host: paths, sizes and modification times.
-    pub fn snapshot(&self, host: &str) -> String {
+    pub fn list_host_files(&self, host: &str) -> String {
         let script = "find . -printf '%p %s %m %C@\\n' | sort";
-        let out = std::process::Command::new("sh").args(["-c", script]).current_dir(self.root(host)).output().unwrap();
+        let out =
+            std::process::Command::new("sh").args(["-c", script]).current_dir(self.host_root(host)).output().unwrap();
         String::from_utf8(out.stdout).unwrap()
     }
 
-    pub fn record(&self, host: &str, step: &str) -> bool {
-        self.has(host, &format!("state/applied/test@{}.json", step.replace('/', "%2F")))
+    pub fn has_record(&self, host: &str, step: &str) -> bool {
+        self.has_file(host, &format!("state/applied/test@{}.json", step.replace('/', "%2F")))
     }
 
-    pub fn project(&self) -> Project {
+    pub fn load_project(&self) -> Project {
         let options = LoadOptions { trust: true, embedded: &[], env: &|_| None };
-        let (project, diags, sources) = config::load(&self.path().join("inventory.yaml"), &options);
-        let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render(diag, &sources, false)).collect();
+        let (project, diags, sources) = config::load_project(&self.path().join("inventory.yaml"), &options);
+        let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render_diag(diag, &sources, false)).collect();
         project.unwrap_or_else(|| panic!("{}", said.join("\n")))
     }
 
-    pub fn run(&self) -> SimulatedRun {
+    pub fn run_once(&self) -> SimulatedRun {
         self.run_with(|_| (), |_, _| ())
     }
 
     /// Runs with a callback `between` plan and apply, and one at each event.
     pub fn run_with(&self, between: impl FnOnce(&Self), at: impl FnMut(&Event, &CancelSignal)) -> SimulatedRun {
-        self.run_or_die(between, at).unwrap_or_else(|| panic!("forge is killed"))
+        self.run_until_killed(between, at).unwrap_or_else(|| panic!("forge is killed"))
     }
 
     /// Runs and is killed before the acting script of that number, counted from 0, of a host. Returns the run if it
     /// finished before.
-    pub fn killed_before(&self, host: &str, number: u32) -> Option<SimulatedRun> {
-        self.write(host, ".sim/dies", &number.to_string());
-        let ran = self.run_or_die(|_| (), |_, _| ());
-        ["dies", "dead"].iter().for_each(|file| drop(std::fs::remove_file(self.root(host).join(".sim").join(file))));
+    pub fn run_killed_before(&self, host: &str, number: u32) -> Option<SimulatedRun> {
+        self.write_host_file(host, ".sim/dies", &number.to_string());
+        let ran = self.run_until_killed(|_| (), |_, _| ());
+        ["dies", "dead"]
+            .iter()
+            .for_each(|file| drop(std::fs::remove_file(self.host_root(host).join(".sim").join(file))));
         ran
     }
 
     /// Waits until a simulated host reports that forge is dead.
-    async fn death(&self) {
-        while !self.hosts.iter().any(|host| self.has(host, ".sim/dead")) {
+    async fn await_death(&self) {
+        while !self.hosts.iter().any(|host| self.has_file(host, ".sim/dead")) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    fn run_or_die(
+    fn run_until_killed(
         &self,
         between: impl FnOnce(&Self),
         mut at: impl FnMut(&Event, &CancelSignal),
     ) -> Option<SimulatedRun> {
-        let (project, cancel) = (self.project(), CancelSignal::default());
+        let (project, cancel) = (self.load_project(), CancelSignal::default());
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
-        let options = self.options();
+        let options = self.run_options();
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let observed = observe_to_change(&project, &hosts, &options, &events).await;
+            let observed = observe_for_change(&project, &hosts, &options, &events).await;
             let plan = plan(&project, &observed, &options);
             between(self);
             let mut list = Vec::new();
@@ -204,7 +207,7 @@ impl SimulatedProject {
             };
             let report = tokio::select! {
                 report = work => report,
-                () = self.death() => return None,
+                () = self.await_death() => return None,
                 () = listen => unreachable!("the sender lives"),
                 () = tokio::time::sleep(PATIENCE) => panic!("hosts wait for each other"),
             };
@@ -216,35 +219,35 @@ impl SimulatedProject {
     }
 
     /// Detects drift like `forge drift`, without determining its sources.
-    pub fn drift(&self) -> DriftReport {
-        self.look(false, || ())
+    pub fn detect_drift(&self) -> DriftReport {
+        self.find_drift(false, || ())
     }
 
     /// Detects drift and determines its sources, with a callback `between`.
-    pub fn accused(&self, between: impl FnOnce()) -> DriftReport {
-        self.look(true, between)
+    pub fn detect_attributed_drift(&self, between: impl FnOnce()) -> DriftReport {
+        self.find_drift(true, between)
     }
 
-    fn look(&self, accused: bool, between: impl FnOnce()) -> DriftReport {
-        let project = self.project();
+    fn find_drift(&self, accused: bool, between: impl FnOnce()) -> DriftReport {
+        let project = self.load_project();
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
-        let options = self.options();
-        let options = RunOptions { filter: options.filter.down_to(crate::model::VerifyLevel::L4), ..options };
+        let options = self.run_options();
+        let options = RunOptions { filter: options.filter.limit_to_level(crate::model::VerifyLevel::L4), ..options };
         let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let observed = observe_drift(&project, &hosts, false, &options, &events).await;
-            let log = StateStore::new(&self.path().join(".forge"), "test").drift();
-            let mut drift = drift(&project, &observed, &options, Some(&log));
+            let observed = observe_for_drift(&project, &hosts, false, &options, &events).await;
+            let log = StateStore::new(&self.path().join(".forge"), "test").drift_log();
+            let mut drift = detect_drift(&project, &observed, &options, Some(&log));
             between();
             if accused {
-                accuse(&project, &observed, &mut drift, &options).await;
+                attribute_changes(&project, &observed, &mut drift, &options).await;
             }
             drift
         })
     }
 
-    pub fn options(&self) -> RunOptions {
+    pub fn run_options(&self) -> RunOptions {
         RunOptions {
             parallel: self.parallel,
             timeout: self.timeout,
@@ -253,10 +256,10 @@ impl SimulatedProject {
             policy: self.policy,
             evict_busy: self.evict_busy.clone(),
             run: "20261121T093015-4f2a".to_owned(),
-            boot_id: Some(this_machine()),
+            boot_id: Some(controller_boot_id()),
             controller: self.controller.clone(),
             user: "test".to_owned(),
-            clock: tick,
+            clock: next_second,
             control_dir: self.path().to_owned(),
             ssh_variables: Default::default(),
             sandboxes: self.path().join("sandbox"),
@@ -267,31 +270,31 @@ impl SimulatedProject {
 }
 
 /// Returns the boot id of the machine that runs the tests: the engine never reboots a host with this id.
-pub fn this_machine() -> String {
+pub fn controller_boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("tests run on Linux");
     text.trim().to_owned()
 }
 
 /// A clock that never returns the same time twice.
-fn tick() -> jiff::Timestamp {
+fn next_second() -> jiff::Timestamp {
     static TICKS: AtomicI64 = AtomicI64::new(0);
     jiff::Timestamp::from_second(TICKS.fetch_add(1, Ordering::Relaxed)).unwrap()
 }
 
-fn id(flag: &str) -> String {
+fn run_id_program(flag: &str) -> String {
     let output = std::process::Command::new("id").arg(flag).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 impl SimulatedRun {
     #[track_caller]
-    pub fn outcome(&self, host: &str) -> HostOutcome {
+    pub fn host_outcome(&self, host: &str) -> HostOutcome {
         self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap().outcome
     }
 
     /// Returns a step's result in one line: `changed`, `skipped: needs …`.
     #[track_caller]
-    pub fn step(&self, host: &str, step: &str) -> String {
+    pub fn describe_step(&self, host: &str, step: &str) -> String {
         let host = self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap();
         let report = host.steps.iter().find(|report| report.id.to_string() == step);
         let report = report.unwrap_or_else(|| panic!("no {step} in {:#?}", host.steps));
@@ -312,28 +315,28 @@ impl SimulatedRun {
 
     /// Returns a host's reason and hint, in two lines.
     #[track_caller]
-    pub fn told(&self, host: &str) -> String {
+    pub fn host_message(&self, host: &str) -> String {
         let host = self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap();
         format!("{}\n{}", host.reason.raw(), host.hint.as_ref().map_or("", |hint| hint.raw()))
     }
 
-    pub fn code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         self.report.exit_code().code()
     }
 
     /// Returns the position of the first event that `test` accepts.
     #[track_caller]
-    pub fn at(&self, test: impl Fn(&Event) -> bool) -> usize {
+    pub fn find_event(&self, test: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().position(test).unwrap_or_else(|| panic!("not in {:#?}", self.events))
     }
 
     #[track_caller]
-    pub fn started(&self, name: &str) -> usize {
-        self.at(|event| matches!(event, Event::HostStarted { host, .. } if host.as_str() == name))
+    pub fn find_host_start(&self, name: &str) -> usize {
+        self.find_event(|event| matches!(event, Event::HostStarted { host, .. } if host.as_str() == name))
     }
 
     #[track_caller]
-    pub fn finished(&self, name: &str) -> usize {
-        self.at(|event| matches!(event, Event::HostFinished { host, .. } if host.as_str() == name))
+    pub fn find_host_finish(&self, name: &str) -> usize {
+        self.find_event(|event| matches!(event, Event::HostFinished { host, .. } if host.as_str() == name))
     }
 }

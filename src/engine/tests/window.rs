@@ -66,35 +66,35 @@ steps:
 
 const MOTD: &str = "steps:\n  - { name: file, command: { check: 'test -e @root/motd', apply: 'echo motd >>@root/log; touch @root/motd' } }\n";
 
-pub(super) fn stage(hosts: usize, rollout: &str) -> SimulatedProject {
+pub(super) fn window_project(hosts: usize, rollout: &str) -> SimulatedProject {
     let apply = ["motd", "early", "driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
     let recipes = [("early", EARLY), ("driver", DRIVER), ("fm", FM), ("motd", MOTD)];
     let stage = SimulatedProject::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n{apply}"), &recipes);
     for host in &stage.hosts {
-        stage.put(host, "units/fm.service");
-        stage.write(host, ".sim/boot-id", "boot-1\n");
-        stage.write(host, ".sim/reboot", REBOOT);
-        stage.write(host, ".sim/systemctl", SYSTEMCTL);
+        stage.create_host_file(host, "units/fm.service");
+        stage.write_host_file(host, ".sim/boot-id", "boot-1\n");
+        stage.write_host_file(host, ".sim/reboot", REBOOT);
+        stage.write_host_file(host, ".sim/systemctl", SYSTEMCTL);
     }
     stage
 }
 
 /// A driver with its dependents, none of which needs a reboot.
-pub(super) fn unbooted() -> SimulatedProject {
+pub(super) fn driver_project() -> SimulatedProject {
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = ["driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
     let stage = SimulatedProject::new(1, &format!("apply:\n{apply}"), &[("driver", &driver), ("fm", FM)]);
-    stage.put("n1", "units/fm.service");
-    stage.write("n1", ".sim/systemctl", SYSTEMCTL);
+    stage.create_host_file("n1", "units/fm.service");
+    stage.write_host_file("n1", ".sim/systemctl", SYSTEMCTL);
     stage
 }
 
-fn log(stage: &SimulatedProject, host: &str) -> Vec<String> {
-    stage.read(host, "log").lines().map(str::to_owned).collect()
+fn read_log(stage: &SimulatedProject, host: &str) -> Vec<String> {
+    stage.read_file(host, "log").lines().map(str::to_owned).collect()
 }
 
 /// Returns the hosts in the order in which they were taken out of service, and the maximum number at the same time.
-fn windows(ran: &SimulatedRun) -> (Vec<String>, usize) {
+fn list_windows(ran: &SimulatedRun) -> (Vec<String>, usize) {
     let (mut order, mut open, mut most) = (Vec::new(), 0_usize, 0);
     for event in &ran.events {
         match event {
@@ -113,30 +113,33 @@ fn windows(ran: &SimulatedRun) -> (Vec<String>, usize) {
 
 #[test]
 fn one_reboot_for_all_that_wait_for_one_and_then_nothing_to_do() {
-    let stage = stage(1, "reboot: allow");
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    assert_eq!(log(&stage, "n1"), ["motd", "stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
+    let stage = window_project(1, "reboot: allow");
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(read_log(&stage, "n1"), ["motd", "stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
     assert_eq!(window.reboots.len(), 1);
     assert_eq!(
         window.reboots[0].steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["early/first", "early/second"]
     );
-    assert_eq!((window.reboots[0].certain, ran.plan.hosts[0].disruption()), (true, DisruptionClass::D3));
+    assert_eq!((window.reboots[0].certain, ran.plan.hosts[0].planned_disruption()), (true, DisruptionClass::D3));
     let reboots = &ran.report.hosts[0].reboots;
     assert_eq!((reboots.len(), reboots[0].from.raw()), (1, "boot-1"));
     assert_ne!(reboots[0].to.raw(), "boot-1");
-    assert_eq!(ran.step("n1", "early/first"), "changed");
-    assert!(!stage.has("n1", "state/window.json"), "the window is closed");
-    let again = stage.run();
-    assert_eq!((again.code(), again.plan.counts().change, again.plan.hosts[0].window.is_none()), (0, 0, true));
+    assert_eq!(ran.describe_step("n1", "early/first"), "changed");
+    assert!(!stage.has_file("n1", "state/window.json"), "the window is closed");
+    let again = stage.run_once();
+    assert_eq!(
+        (again.exit_code(), again.plan.count_steps().change, again.plan.hosts[0].window.is_none()),
+        (0, 0, true)
+    );
 }
 
 #[test]
 fn the_plan_says_when_each_step_runs() {
-    let stage = stage(1, "reboot: allow");
-    let ran = stage.run();
+    let stage = window_project(1, "reboot: allow");
+    let ran = stage.run_once();
     let stages: Vec<(String, When)> =
         ran.plan.hosts[0].steps.iter().map(|step| (step.id.to_string(), step.stage)).collect();
     let expected = [
@@ -156,25 +159,30 @@ fn the_plan_says_when_each_step_runs() {
 
 #[test]
 fn without_leave_nothing_reboots_and_what_needs_it_waits() {
-    let stage = stage(1, "reboot: never");
-    let ran = stage.run();
-    assert_eq!((ran.code(), ran.outcome("n1")), (10, HostOutcome::Skipped));
-    assert_eq!(log(&stage, "n1"), ["motd"]);
-    assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
-    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
-    assert_eq!(stage.read("n1", ".sim/boot-id"), "boot-1\n");
+    let stage = window_project(1, "reboot: never");
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (10, HostOutcome::Skipped));
+    assert_eq!(read_log(&stage, "n1"), ["motd"]);
+    assert_eq!(ran.describe_step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
+    assert_eq!(ran.describe_step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
+    assert_eq!(stage.read_file("n1", ".sim/boot-id"), "boot-1\n");
 }
 
 #[test]
 fn what_disturbs_too_much_is_held_back_with_all_that_is_tied_to_it() {
-    let mut stage = stage(1, "reboot: allow");
-    ["configured/first", "configured/second", "loaded/first", "loaded/second"].iter().for_each(|f| stage.put("n1", f));
+    let mut stage = window_project(1, "reboot: allow");
+    ["configured/first", "configured/second", "loaded/first", "loaded/second"]
+        .iter()
+        .for_each(|f| stage.create_host_file("n1", f));
     stage.policy = PlanPolicy { max_disruption: DisruptionClass::D1, ..PlanPolicy::default() };
-    let ran = stage.run();
-    assert_eq!(ran.step("n1", "driver/packages"), "held: is D2, and `--max-disruption` is D1");
-    assert_eq!(ran.step("n1", "motd/file"), "changed");
-    assert_eq!((ran.code(), ran.plan.counts().held, log(&stage, "n1")), (10, 1, vec!["motd".to_owned()]));
-    assert!(stage.has("n1", "units/fm.service"), "nothing is stopped for it");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n1", "driver/packages"), "held: is D2, and `--max-disruption` is D1");
+    assert_eq!(ran.describe_step("n1", "motd/file"), "changed");
+    assert_eq!(
+        (ran.exit_code(), ran.plan.count_steps().held, read_log(&stage, "n1")),
+        (10, 1, vec!["motd".to_owned()])
+    );
+    assert!(stage.has_file("n1", "units/fm.service"), "nothing is stopped for it");
 }
 
 #[test]
@@ -183,94 +191,97 @@ fn a_version_ties_even_without_an_edge() {
     let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
     let mut stage = SimulatedProject::new(1, apply, &[("driver", &driver), ("fm", &fm)]);
-    stage.put("n1", "units/fm.service");
+    stage.create_host_file("n1", "units/fm.service");
     stage.policy = PlanPolicy { max_disruption: DisruptionClass::D1, ..PlanPolicy::default() };
-    let ran = stage.run();
+    let ran = stage.run_once();
     let why = "held: must have the version of `driver/packages`, which `--max-disruption` (D1) holds back";
-    assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), (why, 10));
-    assert!(!stage.has("n1", "fm-1.0-1") && !stage.has("n1", "driver"));
+    assert_eq!((ran.describe_step("n1", "fm/package").as_str(), ran.exit_code()), (why, 10));
+    assert!(!stage.has_file("n1", "fm-1.0-1") && !stage.has_file("n1", "driver"));
 }
 
 #[test]
 fn waves_never_take_more_than_the_budget() {
-    let stage = stage(5, "canary: 1, max_unavailable: 2, reboot: allow");
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0);
+    let stage = window_project(5, "canary: 1, max_unavailable: 2, reboot: allow");
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0);
     let waves: Vec<usize> = ran.plan.rollout.waves.iter().map(Vec::len).collect();
     assert_eq!(waves, [1, 2, 2]);
-    let (order, most) = windows(&ran);
+    let (order, most) = list_windows(&ran);
     assert_eq!((order[0].as_str(), order.len(), most), ("n1", 5, 2));
-    assert!(ran.finished("n1") < ran.started("n2"), "the canary has had all its changes first");
+    assert!(ran.find_host_finish("n1") < ran.find_host_start("n2"), "the canary has had all its changes first");
 }
 
 #[test]
 fn a_quorum_is_never_taken_out_together() {
-    let stage = stage(3, "max_unavailable: 3, quorum: [all], reboot: allow");
-    let ran = stage.run();
-    assert_eq!((ran.code(), windows(&ran).1, ran.plan.rollout.waves.len()), (0, 1, 3));
+    let stage = window_project(3, "max_unavailable: 3, quorum: [all], reboot: allow");
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), list_windows(&ran).1, ran.plan.rollout.waves.len()), (0, 1, 3));
 }
 
 /// The host whose driver fails stays out of service; with a budget of one, no other host is taken out.
 #[test]
 fn a_host_that_stays_out_of_service_uses_the_budget_up() {
-    let stage = stage(3, "max_unavailable: 1, reboot: allow");
-    stage.put("n1", "bad");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 8));
-    assert_eq!(ran.step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
-    assert_eq!(ran.step("n2", "motd/file"), "changed", "what takes nothing out of service goes on");
-    assert!(stage.has("n2", "units/fm.service") && stage.has("n1", "state/window.json"));
-    assert_eq!(ran.step("n1", "fm/running"), "skipped: needs `driver/packages`, which did not succeed");
+    let stage = window_project(3, "max_unavailable: 1, reboot: allow");
+    stage.create_host_file("n1", "bad");
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 8));
+    assert_eq!(ran.describe_step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
+    assert_eq!(ran.describe_step("n2", "motd/file"), "changed", "what takes nothing out of service goes on");
+    assert!(stage.has_file("n2", "units/fm.service") && stage.has_file("n1", "state/window.json"));
+    assert_eq!(ran.describe_step("n1", "fm/running"), "skipped: needs `driver/packages`, which did not succeed");
     let hint = "its window is open and it is out of service; the next successful apply closes the window";
-    assert!(ran.told("n1").ends_with(hint), "{}", ran.told("n1"));
+    assert!(ran.host_message("n1").ends_with(hint), "{}", ran.host_message("n1"));
     // After a manual repair the next run closes the window that was left open.
-    std::fs::remove_file(stage.root("n1").join("bad")).unwrap();
-    let ran = stage.run();
+    std::fs::remove_file(stage.host_root("n1").join("bad")).unwrap();
+    let ran = stage.run_once();
     assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().left_open.as_ref().unwrap().raw(), "20261121T093015-4f2a");
     assert_eq!(
-        (ran.code(), stage.has("n1", "state/window.json"), stage.has("n1", "units/fm.service")),
+        (ran.exit_code(), stage.has_file("n1", "state/window.json"), stage.has_file("n1", "units/fm.service")),
         (0, false, true)
     );
 }
 
 #[test]
 fn who_does_not_answer_uses_the_budget_up() {
-    let stage = stage(2, "max_unavailable: 1, reboot: allow");
-    stage.put("n1", ".sim/refuse");
-    let ran = stage.run();
-    assert_eq!(ran.step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
-    assert_eq!((ran.plan.rollout.unavailable.len(), ran.code()), (1, 8));
+    let stage = window_project(2, "max_unavailable: 1, reboot: allow");
+    stage.create_host_file("n1", ".sim/refuse");
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
+    assert_eq!((ran.plan.rollout.unavailable.len(), ran.exit_code()), (1, 8));
 }
 
 #[test]
 fn a_window_that_is_left_open_is_closed_though_nothing_changes() {
-    let stage = stage(1, "reboot: allow");
-    stage.run();
-    stage.write("n1", "state/window.json", "{\"run\": \"r7\"}");
-    let ran = stage.run();
+    let stage = window_project(1, "reboot: allow");
+    stage.run_once();
+    stage.write_host_file("n1", "state/window.json", "{\"run\": \"r7\"}");
+    let ran = stage.run_once();
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
     assert_eq!((window.left_open.as_ref().unwrap().raw(), window.steps.len()), ("r7", 0));
-    assert_eq!((ran.code(), stage.has("n1", "state/window.json"), windows(&ran).0.len()), (0, false, 0));
+    assert_eq!((ran.exit_code(), stage.has_file("n1", "state/window.json"), list_windows(&ran).0.len()), (0, false, 0));
 }
 
 /// Another user's process holds a device: the host is not changed, the others finish.
 #[test]
 fn a_host_whose_devices_are_held_is_left_alone() {
-    let stage = stage(2, "max_unavailable: 2, reboot: allow");
-    stage.put("n1", "dev/nvidia0");
-    let mut holder = hold(&stage, "n1");
-    let ran = stage.run();
-    let why = ran.step("n1", "driver/packages");
+    let stage = window_project(2, "max_unavailable: 2, reboot: allow");
+    stage.create_host_file("n1", "dev/nvidia0");
+    let mut holder = hold_device(&stage, "n1");
+    let ran = stage.run_once();
+    let why = ran.describe_step("n1", "driver/packages");
     assert!(why.starts_with(&format!("blocked: pid {} (sleep) of ", holder.id())), "{why}");
     assert!(why.ends_with(", holds /dev/nvidia0"), "{why}");
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Blocked, HostOutcome::Changed, 3));
-    assert_eq!(log(&stage, "n1"), ["motd"]);
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Blocked, HostOutcome::Changed, 3)
+    );
+    assert_eq!(read_log(&stage, "n1"), ["motd"]);
     assert!(holder.try_wait().unwrap().is_none(), "it still runs");
-    assert!(stage.has("n1", "units/fm.service") && !stage.has("n1", "state/window.json"));
+    assert!(stage.has_file("n1", "units/fm.service") && !stage.has_file("n1", "state/window.json"));
 
     let evicting = SimulatedProject { evict_busy: Some("maintenance, announced".to_owned()), ..stage };
-    let ran = evicting.run();
-    assert_eq!((ran.code(), ran.report.evict_busy.as_deref()), (0, Some("maintenance, announced")));
+    let ran = evicting.run_once();
+    assert_eq!((ran.exit_code(), ran.report.evict_busy.as_deref()), (0, Some("maintenance, announced")));
     let told = ran.events.iter().any(|event| matches!(event, Event::Evicted { why, .. } if why.contains("announced")));
     assert!(told && holder.wait().is_ok());
 }
@@ -278,23 +289,23 @@ fn a_host_whose_devices_are_held_is_left_alone() {
 /// A process that starts while the window is open is detected before the reboot.
 #[test]
 fn devices_are_looked_at_again_before_a_reboot() {
-    let stage = stage(1, "reboot: allow");
-    stage.put("n1", "dev/nvidia0");
+    let stage = window_project(1, "reboot: allow");
+    stage.create_host_file("n1", "dev/nvidia0");
     let mut holder = None;
-    let path = stage.root("n1").join("dev/nvidia0");
+    let path = stage.host_root("n1").join("dev/nvidia0");
     let ran = stage.run_with(
         |_| (),
         |event, _| {
             if matches!(event, Event::WindowOpened { .. }) {
-                holder = Some(sleeper(path.as_std_path()));
+                holder = Some(spawn_sleeper(path.as_std_path()));
             }
         },
     );
     let mut holder = holder.expect("the window opened");
-    let blocked = ran.step("n1", "early/first");
+    let blocked = ran.describe_step("n1", "early/first");
     assert!(blocked.starts_with("blocked: pid "), "{blocked}");
     assert_eq!(
-        (ran.outcome("n1"), ran.code(), stage.read("n1", ".sim/boot-id").as_str()),
+        (ran.host_outcome("n1"), ran.exit_code(), stage.read_file("n1", ".sim/boot-id").as_str()),
         (HostOutcome::Blocked, 3, "boot-1\n")
     );
     holder.kill().unwrap();
@@ -303,65 +314,76 @@ fn devices_are_looked_at_again_before_a_reboot() {
 
 #[test]
 fn a_host_that_does_not_come_back_has_failed() {
-    let stage = stage(2, "max_unavailable: 2, reboot: allow, reboot_timeout: 3s");
-    stage.put("n1", "stays");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Failed, HostOutcome::Changed, 3));
+    let stage = window_project(2, "max_unavailable: 2, reboot: allow, reboot_timeout: 3s");
+    stage.create_host_file("n1", "stays");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Failed, HostOutcome::Changed, 3)
+    );
     let why = "did not come back within 3 s after its reboot: boot id is still boot-1";
-    assert!(ran.told("n1").starts_with(why), "{}", ran.told("n1"));
-    assert_eq!(ran.step("n1", "driver/packages"), "cancelled");
+    assert!(ran.host_message("n1").starts_with(why), "{}", ran.host_message("n1"));
+    assert_eq!(ran.describe_step("n1", "driver/packages"), "cancelled");
 }
 
 #[test]
 fn a_host_on_which_something_failed_is_not_taken_out_of_service() {
-    let stage = stage(1, "reboot: allow");
+    let stage = window_project(1, "reboot: allow");
     let failing =
         "recipe: motd\nsummary: Fails\nsteps:\n  - { name: file, command: { check: 'false', apply: 'exit 3' } }\n";
-    stage.write("", "recipes/motd.yaml", failing);
-    let ran = stage.run();
-    assert_eq!((ran.code(), stage.read("n1", ".sim/boot-id").as_str()), (3, "boot-1\n"));
-    assert_eq!(ran.step("n1", "driver/packages"), "skipped: not taken out of service: `motd/file` failed");
-    assert!(ran.step("n1", "early/first").starts_with("pending: "), "{}", ran.step("n1", "early/first"));
-    assert!(stage.has("n1", "units/fm.service") && !stage.has("n1", "state/window.json"));
+    stage.write_host_file("", "recipes/motd.yaml", failing);
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), stage.read_file("n1", ".sim/boot-id").as_str()), (3, "boot-1\n"));
+    assert_eq!(ran.describe_step("n1", "driver/packages"), "skipped: not taken out of service: `motd/file` failed");
+    assert!(
+        ran.describe_step("n1", "early/first").starts_with("pending: "),
+        "{}",
+        ran.describe_step("n1", "early/first")
+    );
+    assert!(stage.has_file("n1", "units/fm.service") && !stage.has_file("n1", "state/window.json"));
 }
 
 /// The machine that forge runs on is never rebooted: neither by the plan nor by the script itself.
 #[test]
 fn the_machine_that_forge_runs_on_is_not_rebooted() {
-    let stage = stage(1, "reboot: allow");
+    let stage = window_project(1, "reboot: allow");
     let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    stage.write("n1", ".sim/boot-id", &own);
-    let ran = stage.run();
+    stage.write_host_file("n1", ".sim/boot-id", &own);
+    let ran = stage.run_once();
     let why = "blocked: not rebooted: forge runs on this machine; apply from another machine or reboot it manually";
-    assert_eq!((ran.step("n1", "early/first").as_str(), ran.code()), (why, 3));
-    assert_eq!(log(&stage, "n1"), ["motd"], "nothing was stopped for it");
+    assert_eq!((ran.describe_step("n1", "early/first").as_str(), ran.exit_code()), (why, 3));
+    assert_eq!(read_log(&stage, "n1"), ["motd"], "nothing was stopped for it");
 }
 
 /// A run that was killed after all writes and before the reboot: the next one detects the pending steps.
 #[test]
 fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next() {
-    let stage = stage(1, "reboot: allow");
-    ["configured/first", "configured/second", "motd"].iter().for_each(|file| stage.put("n1", file));
-    let ran = stage.run();
+    let stage = window_project(1, "reboot: allow");
+    ["configured/first", "configured/second", "motd"].iter().for_each(|file| stage.create_host_file("n1", file));
+    let ran = stage.run_once();
     let planned = ran.plan.hosts[0].steps.iter().find(|step| step.id.to_string() == "early/first").unwrap();
-    assert_eq!((planned.verdict, planned.acts()), (StepVerdict::Pending, false), "nothing is to be written any more");
-    assert_eq!(ran.plan.counts().awaited, 2);
-    assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1));
-    assert_eq!(log(&stage, "n1"), ["stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
+    assert_eq!(
+        (planned.verdict, planned.will_run()),
+        (StepVerdict::Pending, false),
+        "nothing is to be written any more"
+    );
+    assert_eq!(ran.plan.count_steps().awaited, 2);
+    assert_eq!((ran.exit_code(), ran.report.hosts[0].reboots.len()), (0, 1));
+    assert_eq!(read_log(&stage, "n1"), ["stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
 }
 
 /// The connection is lost right before the reboot: the host stays out of service, and the next run continues.
 #[test]
 fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
-    let stage = stage(1, "reboot: allow, reboot_timeout: 3s");
-    stage.write("n1", ".sim/reboot", "root=$(dirname \"$0\")/..\ntouch \"$root/.sim/lost\"\n");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
-    assert!(stage.has("n1", "state/window.json") && !stage.has("n1", "units/fm.service"));
-    stage.write("n1", ".sim/reboot", REBOOT);
-    let ran = stage.run();
-    assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1), "{:#?}", ran.report);
-    assert!(!stage.has("n1", "state/window.json") && stage.has("n1", "units/fm.service"));
+    let stage = window_project(1, "reboot: allow, reboot_timeout: 3s");
+    stage.write_host_file("n1", ".sim/reboot", "root=$(dirname \"$0\")/..\ntouch \"$root/.sim/lost\"\n");
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
+    assert!(stage.has_file("n1", "state/window.json") && !stage.has_file("n1", "units/fm.service"));
+    stage.write_host_file("n1", ".sim/reboot", REBOOT);
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.report.hosts[0].reboots.len()), (0, 1), "{:#?}", ran.report);
+    assert!(!stage.has_file("n1", "state/window.json") && stage.has_file("n1", "units/fm.service"));
 }
 
 /// A step that shares a version with a deferred change is deferred; one that shares it with a change that runs also
@@ -372,47 +394,47 @@ fn only_what_is_tied_to_the_change_held_back_is_held_back() {
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = "apply:\n  - { recipe: big, on: all }\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
     let mut stage = SimulatedProject::new(1, apply, &[("big", other), ("driver", &driver), ("fm", FM)]);
-    stage.put("n1", "units/fm.service");
-    stage.write("n1", ".sim/systemctl", SYSTEMCTL);
+    stage.create_host_file("n1", "units/fm.service");
+    stage.write_host_file("n1", ".sim/systemctl", SYSTEMCTL);
     stage.policy = PlanPolicy { max_disruption: DisruptionClass::D2, ..PlanPolicy::default() };
-    let ran = stage.run();
-    assert_eq!(ran.step("n1", "big/big"), "held: is D3, and `--max-disruption` is D2");
-    assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), ("changed", 10));
-    assert_eq!(log(&stage, "n1"), ["stop fm.service", "driver", "fm", "start fm.service"]);
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n1", "big/big"), "held: is D3, and `--max-disruption` is D2");
+    assert_eq!((ran.describe_step("n1", "fm/package").as_str(), ran.exit_code()), ("changed", 10));
+    assert_eq!(read_log(&stage, "n1"), ["stop fm.service", "driver", "fm", "start fm.service"]);
 }
 
 /// A selection of steps stops the units it must, and starts these again; it does not close another run's window.
 #[test]
 fn a_selection_of_steps_leaves_no_service_stopped() {
-    let mut stage = stage(1, "reboot: allow");
+    let mut stage = window_project(1, "reboot: allow");
     stage.skip = vec!["fm".to_owned()];
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    assert_eq!(log(&stage, "n1"), ["motd", "stop fm.service", "reboot", "driver", "start fm.service"]);
-    stage.write("n1", "state/window.json", "{\"run\": \"r7\"}");
-    let ran = stage.run();
-    assert!(ran.plan.hosts[0].window.is_none() && stage.has("n1", "state/window.json"), "{:#?}", ran.plan);
-    std::fs::remove_file(stage.root("n1").join("driver")).unwrap();
-    let ran = stage.run();
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(read_log(&stage, "n1"), ["motd", "stop fm.service", "reboot", "driver", "start fm.service"]);
+    stage.write_host_file("n1", "state/window.json", "{\"run\": \"r7\"}");
+    let ran = stage.run_once();
+    assert!(ran.plan.hosts[0].window.is_none() && stage.has_file("n1", "state/window.json"), "{:#?}", ran.plan);
+    std::fs::remove_file(stage.host_root("n1").join("driver")).unwrap();
+    let ran = stage.run_once();
     let why = "it was opened by an earlier run, and `--step` or `--skip` may exclude its steps";
     let open = |event: &Event| matches!(event, Event::WindowLeftOpen { why: told, .. } if told.raw() == why);
     assert!(ran.events.iter().any(open), "{:#?}", ran.events);
-    assert!(stage.has("n1", "state/window.json"));
+    assert!(stage.has_file("n1", "state/window.json"));
 }
 
 /// A GPU lost in the reboot is detected by a recipe without changes: the host stays out of service.
 #[test]
 fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
-    let stage = stage(1, "reboot: allow");
-    let text = std::fs::read_to_string(stage.root("").join("inventory.yaml")).unwrap();
-    std::fs::write(stage.root("").join("inventory.yaml"), text + "  - { recipe: cards, on: all }\n").unwrap();
+    let stage = window_project(1, "reboot: allow");
+    let text = std::fs::read_to_string(stage.host_root("").join("inventory.yaml")).unwrap();
+    std::fs::write(stage.host_root("").join("inventory.yaml"), text + "  - { recipe: cards, on: all }\n").unwrap();
     let cards = "recipe: cards\nsummary: Counts\nverify:\n  - { name: all are there, check: test -e @root/card }\n";
-    stage.write("", "recipes/cards.yaml", &cards.replace("@root", stage.root("n1").as_str()));
-    stage.put("n1", "card");
-    stage.write("n1", ".sim/reboot", &format!("{REBOOT}rm \"$root/card\"\n"));
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 5), "{:#?}", ran.report);
-    assert!(stage.has("n1", "state/window.json"));
+    stage.write_host_file("", "recipes/cards.yaml", &cards.replace("@root", stage.host_root("n1").as_str()));
+    stage.create_host_file("n1", "card");
+    stage.write_host_file("n1", ".sim/reboot", &format!("{REBOOT}rm \"$root/card\"\n"));
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 5), "{:#?}", ran.report);
+    assert!(stage.has_file("n1", "state/window.json"));
 }
 
 /// Windows open for one minute of the day that is not now.
@@ -420,15 +442,15 @@ fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
 fn outside_the_hours_nothing_is_taken_out_of_service() {
     let now = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::system());
     let (hour, next) = ((now.hour() + 5) % 24, (now.hour() + 6) % 24);
-    let stage = stage(1, &format!("reboot: allow, hours: \"{hour:02}:00-{next:02}:00\""));
-    let ran = stage.run();
-    let why = ran.step("n1", "driver/packages");
+    let stage = window_project(1, &format!("reboot: allow, hours: \"{hour:02}:00-{next:02}:00\""));
+    let ran = stage.run_once();
+    let why = ran.describe_step("n1", "driver/packages");
     assert!(why.starts_with(&format!("held: windows open {hour:02}:00-{next:02}:00; it is now ")), "{why}");
     assert_eq!(
-        (ran.step("n1", "motd/file").as_str(), ran.outcome("n1"), ran.code()),
+        (ran.describe_step("n1", "motd/file").as_str(), ran.host_outcome("n1"), ran.exit_code()),
         ("changed", HostOutcome::Pending, 10)
     );
-    assert_eq!(log(&stage, "n1"), ["motd"]);
+    assert_eq!(read_log(&stage, "n1"), ["motd"]);
 }
 
 /// A host that waits for all hosts has left its window first; otherwise there would be a deadlock.
@@ -438,9 +460,9 @@ fn a_barrier_behind_the_window_is_waited_for_outside_of_it() {
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: accept, on: all }\n";
     let stage = SimulatedProject::new(3, apply, &[("driver", &driver), ("accept", test)]);
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    assert_eq!(windows(&ran).1, 1);
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(list_windows(&ran).1, 1);
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "accept").unwrap();
     assert_eq!((step.stage, step.verdict), (When::After, StepVerdict::Change));
 }
@@ -453,7 +475,7 @@ fn a_service_restarts_on_few_hosts_at_once() {
         "rollout: { max_restarting: 1 }\napply:\n  - { recipe: s, on: all }\n",
         &[("s", service)],
     );
-    let ran = stage.run();
+    let ran = stage.run_once();
     let (mut now, mut most) = (0, 0);
     for event in &ran.events {
         match event {
@@ -463,7 +485,7 @@ fn a_service_restarts_on_few_hosts_at_once() {
         }
         most = most.max(now);
     }
-    assert_eq!((ran.code(), most), (0, 1));
+    assert_eq!((ran.exit_code(), most), (0, 1));
 }
 
 /// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
@@ -471,19 +493,19 @@ fn a_service_restarts_on_few_hosts_at_once() {
 fn the_time_of_a_host_does_not_count_its_wait_for_a_wave() {
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n";
     let slow = DRIVER_ALONE.replace("test ! -e @root/bad", "sleep 0.3");
-    let ran = SimulatedProject { parallel: 1, ..SimulatedProject::new(3, apply, &[("driver", &slow)]) }.run();
-    assert_eq!((ran.code(), ran.plan.rollout.waves.len()), (0, 3), "{:#?}", ran.report);
+    let ran = SimulatedProject { parallel: 1, ..SimulatedProject::new(3, apply, &[("driver", &slow)]) }.run_once();
+    assert_eq!((ran.exit_code(), ran.plan.rollout.waves.len()), (0, 3), "{:#?}", ran.report);
     assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
     let worked: std::time::Duration = ran.report.hosts.iter().map(|host| host.took).sum();
     assert!(worked <= ran.report.took, "{worked:?} of {:?}", ran.report.took);
 }
 
-fn hold(stage: &SimulatedProject, host: &str) -> std::process::Child {
-    sleeper(stage.root(host).join("dev/nvidia0").as_std_path())
+fn hold_device(stage: &SimulatedProject, host: &str) -> std::process::Child {
+    spawn_sleeper(stage.host_root(host).join("dev/nvidia0").as_std_path())
 }
 
 /// A process that holds a file open.
-fn sleeper(path: &std::path::Path) -> std::process::Child {
+fn spawn_sleeper(path: &std::path::Path) -> std::process::Child {
     let file = std::fs::File::open(path).unwrap();
     std::process::Command::new("sleep").arg("600").stdin(file).spawn().unwrap()
 }
@@ -491,12 +513,12 @@ fn sleeper(path: &std::path::Path) -> std::process::Child {
 #[test]
 fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
     use crate::view::{ResultWriter, TextWriter};
-    let stage = stage(4, "max_unavailable: 1, reboot: allow");
-    stage.put("n2", "bad");
-    let ran = stage.run();
+    let stage = window_project(4, "max_unavailable: 1, reboot: allow");
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
     let mut out = Vec::new();
     let text = TextWriter { verbose: 0, target: Some("inventory.yaml".to_owned()) };
-    text.report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
+    text.write_report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
     assert!(text.contains("\ndone: n1\nnot done: n[3:4]\nfailed: n2\n"), "{text}");
     assert!(text.ends_with("next: forge apply inventory.yaml\n"), "{text}");
@@ -513,15 +535,15 @@ fn no_host_reboots_that_could_not_come_back() {
     let recipes = [("odd", UNREADABLE), ("early", EARLY), ("driver", DRIVER)];
     let stage = SimulatedProject::new(2, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), &recipes);
     for host in &stage.hosts {
-        stage.write(host, ".sim/boot-id", "boot-1\n");
-        stage.write(host, ".sim/reboot", REBOOT);
-        stage.write(host, ".sim/systemctl", SYSTEMCTL);
+        stage.write_host_file(host, ".sim/boot-id", "boot-1\n");
+        stage.write_host_file(host, ".sim/reboot", REBOOT);
+        stage.write_host_file(host, ".sim/systemctl", SYSTEMCTL);
     }
-    let ran = stage.run();
+    let ran = stage.run_once();
     assert!(ran.plan.hosts.iter().all(|host| host.window.is_none()), "{:#?}", ran.plan.hosts[0].window);
-    assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
-    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
-    assert_eq!((ran.code(), log(&stage, "n1")), (9, Vec::new()), "{:#?}", ran.report);
+    assert_eq!(ran.describe_step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
+    assert_eq!(ran.describe_step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
+    assert_eq!((ran.exit_code(), read_log(&stage, "n1")), (9, Vec::new()), "{:#?}", ran.report);
 }
 
 /// A change of class D2 needs only its own recipes to be proven: unknown steps elsewhere do not keep the window open.
@@ -535,8 +557,13 @@ fn what_cannot_be_judged_holds_back_its_own_window_only() {
         (UNREADABLE, "changed"),
     ] {
         let stage = SimulatedProject::new(1, &format!("apply:\n{apply}"), &[("odd", odd), ("driver", &driver)]);
-        stage.write("n1", ".sim/systemctl", SYSTEMCTL);
-        let ran = stage.run();
-        assert_eq!((ran.step("n1", "driver/packages").as_str(), ran.code()), (expected, 9), "{:#?}", ran.report);
+        stage.write_host_file("n1", ".sim/systemctl", SYSTEMCTL);
+        let ran = stage.run_once();
+        assert_eq!(
+            (ran.describe_step("n1", "driver/packages").as_str(), ran.exit_code()),
+            (expected, 9),
+            "{:#?}",
+            ran.report
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
 use crate::engine::glance::ObservationSession;
 use crate::engine::host::HostRun;
-use crate::engine::link::SHORT;
+use crate::engine::link::SHORT_SCRIPT_LIMIT;
 use crate::facts::Facts;
 use crate::model::{UntrustedText, Value};
 use crate::plan::{self, HostWindow};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Interval of checks while forge waits for holders.
-const PAUSE: Duration = Duration::from_secs(5);
+const HOLDER_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A process that holds GPU or RDMA devices, as the fact `holders` reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +34,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// Another process holds devices, or the holders could not be determined.
-    pub(super) async fn free(
+    pub(super) async fn await_free_devices(
         &mut self,
         window: &HostWindow,
         reboots: bool,
@@ -43,54 +43,54 @@ impl HostRun<'_> {
         let mut told = Vec::new();
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
-            let foreign = self.foreign(window, reboots, pods_leave).await?;
+            let foreign = self.find_foreign_holders(window, reboots, pods_leave).await?;
             if foreign.is_empty() {
                 return Ok(());
             }
             let holders: Vec<UntrustedText> = foreign.iter().map(|holder| holder.told.clone()).collect();
             if let Some(why) = self.run.options.evict_busy.clone() {
-                self.evict(&foreign, holders, why).await?;
-                return gone(&self.foreign(window, reboots, pods_leave).await?);
+                self.evict_holders(&foreign, holders, why).await?;
+                return check_all_gone(&self.find_foreign_holders(window, reboots, pods_leave).await?);
             }
             if Instant::now() >= until {
-                return Err(WindowRefusal::Busy(all(&holders)));
+                return Err(WindowRefusal::Busy(join_holders(&holders)));
             }
             if told != holders {
-                self.run.say(Event::Busy { host: self.host().clone(), holders: holders.clone() });
+                self.run.emit_event(Event::Busy { host: self.host().clone(), holders: holders.clone() });
                 told = holders;
             }
-            self.pause(until).await?;
+            self.pause_for_holders(until).await?;
         }
     }
 
     /// Waits for one interval. A host that is still in service lets other hosts go first meanwhile.
-    async fn pause(&mut self, until: Instant) -> Result<(), WindowRefusal> {
+    async fn pause_for_holders(&mut self, until: Instant) -> Result<(), WindowRefusal> {
         let aside = !self.passage.open && !self.drained && !self.cordoned;
         if aside {
-            self.run.board.hold_up(self.host());
+            self.run.board.defer_window(self.host());
             self.run.times.pause(self.host());
         }
-        let pause = PAUSE.min(until.saturating_duration_since(Instant::now()));
+        let pause = HOLDER_POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()));
         let stopped = tokio::select! {
             () = tokio::time::sleep(pause) => false,
-            () = self.run.cancel.reached(StopLevel::Finish) => true,
+            () = self.run.cancel.wait_for_level(StopLevel::Finish) => true,
         };
         self.run.times.resume(self.host());
         match (stopped, aside) {
             (true, _) => Err(WindowRefusal::Stopped),
-            (false, true) => self.take_turn().await,
+            (false, true) => self.await_window_turn().await,
             (false, false) => Ok(()),
         }
     }
 
     /// Returns the holders of devices that are not units stopped by the window.
-    async fn foreign(
+    async fn find_foreign_holders(
         &mut self,
         window: &HostWindow,
         reboots: bool,
         pods_leave: bool,
     ) -> Result<Vec<DeviceHolderProcess>, WindowRefusal> {
-        let shared = self.run.board.shared();
+        let shared = self.run.board.shared_values();
         let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
         let observation = match self.link.observe(&probes, &shared.secrets).await {
             Ok(observation) => observation,
@@ -99,9 +99,9 @@ impl HostRun<'_> {
                 return Err(WindowRefusal::Stopped);
             }
         };
-        let declared = if reboots { self.services() } else { BTreeSet::new() };
+        let declared = if reboots { self.list_declared_units() } else { BTreeSet::new() };
         let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
-        let holders = holders(&observation).map_err(|why| unknown(&why))?;
+        let holders = parse_holders(&observation).map_err(|why| unknown_holders(&why))?;
         let leaves =
             |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(stops) || pods_leave && holder.pod;
         let counts = |holder: &DeviceHolderProcess| !leaves(holder);
@@ -109,40 +109,43 @@ impl HostRun<'_> {
     }
 
     /// Returns the units that are declared to run on this host.
-    fn services(&self) -> BTreeSet<String> {
-        let shared = self.run.board.shared();
-        let case = self.run.case(&shared, self.host(), &self.seen);
-        case.iter().flat_map(|case| case.turns()).filter_map(|turn| plan::runs_unit(&turn)).collect()
+    fn list_declared_units(&self) -> BTreeSet<String> {
+        let shared = self.run.board.shared_values();
+        let case = self.run.host_context(&shared, self.host(), &self.seen);
+        case.iter()
+            .flat_map(|case| case.expand_local_steps())
+            .filter_map(|turn| plan::declared_running_unit(&turn))
+            .collect()
     }
 
-    async fn evict(
+    async fn evict_holders(
         &mut self,
         foreign: &[DeviceHolderProcess],
         holders: Vec<UntrustedText>,
         why: String,
     ) -> Result<(), WindowRefusal> {
         let pids: Vec<u32> = foreign.iter().map(|holder| holder.pid).collect();
-        self.own_script(script::evict(&pids), SHORT).await?;
-        self.run.say(Event::Evicted { host: self.host().clone(), holders, why });
+        self.run_own_script(script::build_evict_script(&pids), SHORT_SCRIPT_LIMIT).await?;
+        self.run.emit_event(Event::Evicted { host: self.host().clone(), holders, why });
         Ok(())
     }
 }
 
-fn gone(left: &[DeviceHolderProcess]) -> Result<(), WindowRefusal> {
+fn check_all_gone(left: &[DeviceHolderProcess]) -> Result<(), WindowRefusal> {
     match left {
         [] => Ok(()),
         left => {
             let left: Vec<UntrustedText> = left.iter().map(|holder| holder.told.clone()).collect();
-            Err(WindowRefusal::Busy(format!("still running after eviction: {}", all(&left))))
+            Err(WindowRefusal::Busy(format!("still running after eviction: {}", join_holders(&left))))
         }
     }
 }
 
-fn unknown(why: &str) -> WindowRefusal {
+fn unknown_holders(why: &str) -> WindowRefusal {
     WindowRefusal::Unknown(format!("use of the host's devices could not be determined: {why}"))
 }
 
-fn all(holders: &[UntrustedText]) -> String {
+fn join_holders(holders: &[UntrustedText]) -> String {
     holders.iter().map(UntrustedText::raw).collect::<Vec<_>>().join("; ")
 }
 
@@ -150,17 +153,17 @@ fn all(holders: &[UntrustedText]) -> String {
 ///
 /// # Errors
 /// They could not be determined: the reason, as a lowercase fragment.
-fn holders(observation: &Observation) -> Result<Vec<DeviceHolderProcess>, String> {
+fn parse_holders(observation: &Observation) -> Result<Vec<DeviceHolderProcess>, String> {
     let facts = Facts::from_observation(observation);
     let list = match facts.0.get("holders") {
         Some(Ok(list)) => list.as_array().ok_or("unexpected type of answer")?,
         Some(Err(unknown)) => return Err(unknown.why.to_string()),
         None => return Err("no answer".to_owned()),
     };
-    list.iter().map(|value| holder(value).ok_or_else(|| "a holder has no pid".to_owned())).collect()
+    list.iter().map(|value| parse_holder(value).ok_or_else(|| "a holder has no pid".to_owned())).collect()
 }
 
-fn holder(value: &Value) -> Option<DeviceHolderProcess> {
+fn parse_holder(value: &Value) -> Option<DeviceHolderProcess> {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let pid = value.get("pid")?.as_u64()?.try_into().ok()?;
     let (pod, job, unit) = (text("pod"), text("slurm_job"), text("unit"));
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_holder_is_told_with_all_that_is_known() {
-        let told = |value: &Value| holder(value).map(|holder| holder.told.raw().to_owned());
+        let told = |value: &Value| parse_holder(value).map(|holder| holder.told.raw().to_owned());
         let job = json!({"pid": 4711, "user": "alice", "command": "python3", "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
             "unit": null, "pod": null, "slurm_job": "123"});
         let line = "pid 4711 (python3) of alice, Slurm job 123, holds /dev/nvidia0, /dev/nvidiactl";
@@ -191,6 +194,6 @@ mod tests {
 
     #[test]
     fn whoever_cannot_tell_does_not_say_that_nobody_does() {
-        assert_eq!(holders(&Observation::default()), Err("no answer".to_owned()));
+        assert_eq!(parse_holders(&Observation::default()), Err("no answer".to_owned()));
     }
 }

@@ -1,9 +1,9 @@
 //! Closes a window: brings the host back into service if everything succeeded.
 
-use super::{STOPPING, WindowRefusal, script};
+use super::{STOP_UNITS_LIMIT, WindowRefusal, script};
 use crate::engine::event::{Event, StepFailure, StepResult};
 use crate::engine::host::HostRun;
-use crate::engine::link::SHORT;
+use crate::engine::link::SHORT_SCRIPT_LIMIT;
 use crate::engine::report::StepReport;
 use crate::plan::{HostWindow, StepStage};
 use std::collections::BTreeSet;
@@ -14,32 +14,32 @@ impl HostRun<'_> {
     /// # Errors
     /// A step of the window did not succeed: the window stays open, and the next successful run closes it.
     pub(super) async fn close_window(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        match self.unsound(window).await {
+        match self.find_window_failure(window).await {
             Some(why) => Err(WindowRefusal::Open(why)),
-            None => self.bring_back(window).await,
+            None => self.return_to_service(window).await,
         }
     }
 
-    async fn bring_back(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+    async fn return_to_service(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         if self.lost.is_some() {
             return Err(WindowRefusal::Stopped);
         }
         if !self.passage.stopped.is_empty() {
-            self.own_script(script::start(&self.passage.stopped), STOPPING).await?;
+            self.run_own_script(script::build_start_script(&self.passage.stopped), STOP_UNITS_LIMIT).await?;
         }
-        self.await_return(window).await?;
-        self.give_node_back(window).await?;
-        self.undrain(window).await?;
-        self.own_script(script::close(), SHORT).await?;
+        self.await_node_ready(window).await?;
+        self.release_kubernetes_node(window).await?;
+        self.resume_slurm_node(window).await?;
+        self.run_own_script(script::build_close_script(), SHORT_SCRIPT_LIMIT).await?;
         self.passage.open = false;
         self.run.board.leave_window(self.host());
-        self.run.say(Event::WindowClosed { host: self.host().clone() });
+        self.run.emit_event(Event::WindowClosed { host: self.host().clone() });
         Ok(())
     }
 
     /// Returns the first failure in the window, if any. For a window left open by an earlier run, the steps that
     /// belonged to it are not known: then the whole host must match.
-    async fn unsound(&mut self, window: &HostWindow) -> Option<String> {
+    async fn find_window_failure(&mut self, window: &HostWindow) -> Option<String> {
         if window.left_open.is_some() && !self.run.options.filter.is_empty() {
             return Some("it was opened by an earlier run, and `--step` or `--skip` may exclude its steps".to_owned());
         }
@@ -47,11 +47,11 @@ impl HostRun<'_> {
             let stage = self.plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
             window.left_open.is_some() || !matches!(stage, Some(StepStage::Before))
         };
-        if let Some(why) = self.steps.iter().filter(own).find_map(not_through) {
+        if let Some(why) = self.steps.iter().filter(own).find_map(describe_unfinished_step) {
             return Some(why);
         }
-        for recipe in self.to_prove(window) {
-            if let Some(why) = self.unproven(&recipe).await {
+        for recipe in self.list_recipes_to_verify(window) {
+            if let Some(why) = self.find_failed_verification(&recipe).await {
                 return Some(format!("`{recipe}`: {why}"));
             }
         }
@@ -61,8 +61,8 @@ impl HostRun<'_> {
     /// Returns the recipes whose verification must pass before the host is back in service: those that changed, and all
     /// after a reboot, since a GPU lost in it shows in other recipes. Recipes with steps that wait for other hosts are
     /// verified later.
-    fn to_prove(&self, window: &HostWindow) -> BTreeSet<String> {
-        let mut recipes: BTreeSet<String> = window.recipes().into_iter().map(str::to_owned).collect();
+    fn list_recipes_to_verify(&self, window: &HostWindow) -> BTreeSet<String> {
+        let mut recipes: BTreeSet<String> = window.list_recipes().into_iter().map(str::to_owned).collect();
         if !self.passage.reboots.is_empty() {
             recipes.extend(self.plan.verify.iter().map(|verify| verify.recipe.to_string()));
         }
@@ -73,7 +73,7 @@ impl HostRun<'_> {
     }
 }
 
-fn not_through(report: &StepReport) -> Option<String> {
+fn describe_unfinished_step(report: &StepReport) -> Option<String> {
     let why = match &report.result {
         StepResult::Failed { failure: StepFailure { why, .. } } => why.raw(),
         StepResult::Blocked { reason, .. }

@@ -16,15 +16,15 @@ mod script;
 mod slurm;
 mod turn;
 
-pub(super) use script::BOOT_ID;
+pub(super) use script::BOOT_ID_PATH;
 #[cfg(test)]
-pub(super) use script::REBOOT;
+pub(super) use script::REBOOT_COMMAND;
 
 use super::cancel::StopLevel;
 use super::event::{CompletedReboot, DrainedNode};
 use super::group::HostStepGroup;
 use super::host::HostRun;
-use super::link::{HostScriptOutput, SHORT, said};
+use super::link::{HostScriptOutput, SHORT_SCRIPT_LIMIT, summarize_stderr};
 use crate::graph::StepIndex;
 use crate::model::UntrustedText;
 use crate::plan::{HostWindow, StepStage};
@@ -68,7 +68,7 @@ pub(super) struct WindowState {
 
 impl WindowState {
     /// Returns why the host is not back in service, although everything declared is in place.
-    pub fn not_brought_back(&self) -> Option<UntrustedText> {
+    pub fn describe_failed_return(&self) -> Option<UntrustedText> {
         match &self.shut {
             Some(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why)) if self.stage > StepStage::Before => {
                 Some(format!("not brought back into service: {why}").into())
@@ -80,29 +80,29 @@ impl WindowState {
 
 impl HostRun<'_> {
     /// Returns the stage in which a group runs.
-    pub(super) fn stage_of(&self, group: &HostStepGroup) -> StepStage {
-        self.planned_of(group).map(|step| step.stage).max().unwrap_or_default()
+    pub(super) fn find_group_stage(&self, group: &HostStepGroup) -> StepStage {
+        self.list_planned_steps(group).map(|step| step.stage).max().unwrap_or_default()
     }
 
     /// Advances the host to a stage: takes it out of service, reboots it, brings it back, as the plan declares. If that
     /// stops, [`Passage::shut`] contains the reason.
-    pub(super) async fn go_to(&mut self, stage: StepStage) {
+    pub(super) async fn advance_to_stage(&mut self, stage: StepStage) {
         let Some(window) = self.plan.window.as_ref() else { return };
         while self.passage.stage < stage && self.passage.shut.is_none() {
             if self.lost.is_some() || self.run.cancel.level() > StopLevel::No {
                 return;
             }
             let (next, passed) = match self.passage.stage {
-                StepStage::Before if is_idle(window) => (StepStage::Inside(0), Ok(())),
+                StepStage::Before if is_close_only(window) => (StepStage::Inside(0), Ok(())),
                 StepStage::Before => (StepStage::Inside(0), self.open_window(window).await),
                 StepStage::Inside(round) if (round as usize) < window.reboots.len() => {
-                    (StepStage::Inside(round + 1), self.reboot_for(window, round as usize).await)
+                    (StepStage::Inside(round + 1), self.reboot_if_pending(window, round as usize).await)
                 }
                 StepStage::Inside(_) | StepStage::After => (StepStage::After, self.close_window(window).await),
             };
             match passed {
                 Ok(()) => self.passage.stage = next,
-                Err(shut) => self.shut(shut),
+                Err(shut) => self.refuse_window(shut),
             }
         }
     }
@@ -115,19 +115,19 @@ impl HostRun<'_> {
             StepStage::Inside(round) => round as usize,
             StepStage::After => return false,
         };
-        let id = self.run.project.graph.step(index);
+        let id = self.run.project.graph.step_id(index);
         let later = self.plan.window.iter().flat_map(|window| window.reboots.iter().skip(done));
         later.flat_map(|reboot| &reboot.steps).any(|step| step.recipe == id.recipe && step.step == id.step)
     }
 
     /// Runs one of forge's own short scripts under the lock.
-    async fn own_script(&mut self, body: ShellFragment, limit: Duration) -> Result<String, WindowRefusal> {
-        let shared = self.run.board.shared();
-        match self.link.act(body, limit, &shared.secrets).await {
+    async fn run_own_script(&mut self, body: ShellFragment, limit: Duration) -> Result<String, WindowRefusal> {
+        let shared = self.run.board.shared_values();
+        match self.link.run_acting_script(body, limit, &shared.secrets).await {
             Ok(HostScriptOutput { finished, .. }) if finished.status == 0 => {
                 Ok(String::from_utf8_lossy(&finished.stdout).into_owned())
             }
-            Ok(HostScriptOutput { finished, .. }) => Err(WindowRefusal::Failed(said(&finished.stderr))),
+            Ok(HostScriptOutput { finished, .. }) => Err(WindowRefusal::Failed(summarize_stderr(&finished.stderr))),
             Err(error) => {
                 self.lost = Some(error);
                 Err(WindowRefusal::Stopped)
@@ -137,9 +137,9 @@ impl HostRun<'_> {
 }
 
 /// Returns whether the only thing to do is to close a window that was left open.
-fn is_idle(window: &HostWindow) -> bool {
+fn is_close_only(window: &HostWindow) -> bool {
     window.steps.is_empty() && window.reboots.is_empty()
 }
 
 /// Timeout of a script that stops units: as long as systemd waits for the slowest of several.
-const STOPPING: Duration = Duration::from_secs(SHORT.as_secs() * 10);
+const STOP_UNITS_LIMIT: Duration = Duration::from_secs(SHORT_SCRIPT_LIMIT.as_secs() * 10);

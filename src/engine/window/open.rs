@@ -1,6 +1,6 @@
 //! Opens a window: takes the host out of service.
 
-use super::{STOPPING, WindowRefusal, script};
+use super::{STOP_UNITS_LIMIT, WindowRefusal, script};
 use crate::engine::event::{Event, StepResult};
 use crate::engine::host::HostRun;
 use crate::engine::report::StepReport;
@@ -15,65 +15,65 @@ impl HostRun<'_> {
     /// # Errors
     /// The host stays in service.
     pub(super) async fn open_window(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        self.worth_opening(window).await?;
-        self.take_turn().await?;
-        let opened = self.take_out(window).await;
+        self.check_worth_opening(window).await?;
+        self.await_window_turn().await?;
+        let opened = self.take_out_of_service(window).await;
         if opened.is_err() && !self.passage.open {
             self.run.board.leave_window(self.host());
         }
         opened
     }
 
-    async fn take_out(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+    async fn take_out_of_service(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         // Holders of devices are reported before the node is drained, unless forge waits for them. Pods leave when the
         // node is drained.
         if self.run.project.rollout.busy_wait_s.is_none() || !window.slurm {
-            self.free(window, window.reboots_certainly(), window.kubernetes.is_some()).await?;
+            self.await_free_devices(window, window.has_certain_reboot(), window.kubernetes.is_some()).await?;
         }
-        let slurm = self.drain(window).await?;
-        match self.drained_for(window, slurm).await {
-            Err(shut) if self.lost.is_none() => Err(self.give_back(window, shut).await),
+        let slurm = self.drain_slurm_node(window).await?;
+        match self.drain_and_stop_units(window, slurm).await {
+            Err(shut) if self.lost.is_none() => Err(self.undo_drains(window, shut).await),
             opened => opened,
         }
     }
 
     /// Continues after the node is drained in Slurm.
-    async fn drained_for(&mut self, window: &HostWindow, slurm: Option<String>) -> Result<(), WindowRefusal> {
-        self.drain_node(window).await?;
+    async fn drain_and_stop_units(&mut self, window: &HostWindow, slurm: Option<String>) -> Result<(), WindowRefusal> {
+        self.drain_kubernetes_node(window).await?;
         if window.slurm || window.kubernetes.is_some() {
-            self.free(window, window.reboots_certainly(), false).await?;
+            self.await_free_devices(window, window.has_certain_reboot(), false).await?;
         }
         self.stop_units(window, slurm).await
     }
 
     /// Resumes a node that was drained in vain. The result keeps the reason why the window does not open.
-    async fn give_back(&mut self, window: &HostWindow, shut: WindowRefusal) -> WindowRefusal {
+    async fn undo_drains(&mut self, window: &HostWindow, shut: WindowRefusal) -> WindowRefusal {
         let mut shut = shut;
         if self.drained {
-            shut = and_stays(shut, "drained in Slurm", self.undrain(window).await);
+            shut = append_stuck_node(shut, "drained in Slurm", self.resume_slurm_node(window).await);
         }
         // A node that an earlier run left out of service stays so: this run did not drain it.
         if self.cordoned && self.seen.window.is_none() {
-            shut = and_stays(shut, "cordoned in Kubernetes", self.give_node_back(window).await);
+            shut = append_stuck_node(shut, "cordoned in Kubernetes", self.release_kubernetes_node(window).await);
         }
         shut
     }
 
     /// Checks that the work in the window can be finished; otherwise the host is not taken out of service.
-    async fn worth_opening(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        self.sound("taken out of service")?;
-        self.decided(window)?;
-        match window.reboots_certainly() {
-            true => self.not_here().await,
+    async fn check_worth_opening(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+        self.check_no_failed_step("taken out of service")?;
+        self.check_all_decided(window)?;
+        match window.has_certain_reboot() {
+            true => self.check_not_controller().await,
             false => Ok(()),
         }
     }
 
     /// After a reboot the whole host must be proven: one with a step that could not be evaluated would stay out of
     /// service.
-    fn decided(&self, window: &HostWindow) -> Result<(), WindowRefusal> {
+    fn check_all_decided(&self, window: &HostWindow) -> Result<(), WindowRefusal> {
         let counts = |id: &StepId| self.plan.steps.iter().any(|step| step.id == *id && step.scope != StepScope::One);
-        let open = self.steps.iter().filter(|report| counts(&report.id)).find_map(undecided);
+        let open = self.steps.iter().filter(|report| counts(&report.id)).find_map(describe_undecided_step);
         match open {
             Some(why) if window.left_open.is_none() && !window.reboots.is_empty() => Err(WindowRefusal::Held(why)),
             _ => Ok(()),
@@ -90,17 +90,21 @@ impl HostRun<'_> {
             "time": (options.clock)().to_string(),
             "slurm": slurm,
         });
-        let script = script::open(&mark.to_string(), &names(&window.stops), &names(&window.unloads));
-        let stopped = self.own_script(script, STOPPING).await?;
+        let script = script::build_open_script(
+            &mark.to_string(),
+            &collect_stop_names(&window.stops),
+            &collect_stop_names(&window.unloads),
+        );
+        let stopped = self.run_own_script(script, STOP_UNITS_LIMIT).await?;
         self.passage.open = true;
         let stops: Vec<String> = stopped.lines().map(str::to_owned).collect();
         self.passage.stopped.clone_from(&stops);
-        self.run.say(Event::WindowOpened { host: self.host().clone(), stops });
+        self.run.emit_event(Event::WindowOpened { host: self.host().clone(), stops });
         Ok(())
     }
 }
 
-fn and_stays(shut: WindowRefusal, how: &str, given_back: Result<(), WindowRefusal>) -> WindowRefusal {
+fn append_stuck_node(shut: WindowRefusal, how: &str, given_back: Result<(), WindowRefusal>) -> WindowRefusal {
     let Err(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why)) = given_back else { return shut };
     let both = |shut: &str| format!("{shut}; the node also stays {how}: {why}");
     match shut {
@@ -110,16 +114,16 @@ fn and_stays(shut: WindowRefusal, how: &str, given_back: Result<(), WindowRefusa
     }
 }
 
-fn undecided(report: &StepReport) -> Option<String> {
+fn describe_undecided_step(report: &StepReport) -> Option<String> {
     let word = match &report.result {
         StepResult::Blocked { .. } => "blocked",
         StepResult::Unknown { .. } => "unknown",
         StepResult::Stale { .. } => "stale",
         _ => return None,
     };
-    Some(plan::futile(&report.id, word))
+    Some(plan::explain_unopened_window(&report.id, word))
 }
 
-fn names(stops: &[WindowStop]) -> Vec<&str> {
+fn collect_stop_names(stops: &[WindowStop]) -> Vec<&str> {
     stops.iter().map(|stop| stop.name.as_str()).collect()
 }

@@ -1,10 +1,12 @@
 //! A reboot: triggered on the host and proven by another boot id over a new session.
 
-use super::{BOOT_ID, WindowRefusal, script};
+use super::{BOOT_ID_PATH, WindowRefusal, script};
 use crate::engine::event::{CompletedReboot, Event, StepResult};
 use crate::engine::glance::ObservationSession;
 use crate::engine::host::HostRun;
-use crate::engine::link::{HostLockAttempt, HostSession, SHORT, broken, reason};
+use crate::engine::link::{
+    HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, describe_transport_error, host_side_error,
+};
 use crate::facts::Facts;
 use crate::graph::StepIndex;
 use crate::model::{StepId, StepVerdict};
@@ -15,43 +17,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Interval between connection attempts. Simulated hosts are back at once.
-const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 2000 });
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 2000 });
 /// Timeout for the end of the session from before the reboot.
-const FAREWELL: Duration = Duration::from_secs(5);
+const OLD_SESSION_GRACE: Duration = Duration::from_secs(5);
 
-const NO_ANSWER: &str = "could not determine whether the next kernel has an initramfs";
+const UNKNOWN_INITRAMFS: &str = "could not determine whether the next kernel has an initramfs";
 
 impl HostRun<'_> {
     /// Reboots the host if any step still waits for it.
     ///
     /// # Errors
     /// The host is not rebooted, or did not come back.
-    pub(super) async fn reboot_for(&mut self, window: &HostWindow, round: usize) -> Result<(), WindowRefusal> {
+    pub(super) async fn reboot_if_pending(&mut self, window: &HostWindow, round: usize) -> Result<(), WindowRefusal> {
         let Some(reboot) = window.reboots.get(round) else { return Ok(()) };
-        let waiting = self.pending(&reboot.steps).await?;
+        let waiting = self.find_pending_steps(&reboot.steps).await?;
         if !waiting.is_empty() {
-            self.may_reboot(window).await?;
+            self.check_may_reboot(window).await?;
             self.flush_records().await;
-            self.reboot(&waiting).await?;
-            self.look_at_all().await?;
+            self.reboot_host(&waiting).await?;
+            self.observe_everything().await?;
         }
-        self.publish(&reboot.steps);
+        self.publish_reboot_phases(&reboot.steps);
         Ok(())
     }
 
     /// Checks that a reboot is permitted. Foreign work is not evicted.
-    async fn may_reboot(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        self.sound("rebooted")?;
-        self.not_here().await?;
-        self.next_can_boot().await?;
-        self.free(window, true, false).await
+    async fn check_may_reboot(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+        self.check_no_failed_step("rebooted")?;
+        self.check_not_controller().await?;
+        self.check_next_kernel().await?;
+        self.await_free_devices(window, true, false).await
     }
 
     /// Checks that the next kernel can boot. Without its initramfs the host would not come up and could not be repaired
     /// remotely.
-    async fn next_can_boot(&mut self) -> Result<(), WindowRefusal> {
-        let probe = script::lacks_image();
-        self.ask(&BTreeSet::from([probe.clone()])).await?;
+    async fn check_next_kernel(&mut self) -> Result<(), WindowRefusal> {
+        let probe = script::build_initramfs_probe();
+        self.observe_probes(&BTreeSet::from([probe.clone()])).await?;
         match self.seen.observation.get(&probe) {
             Ok(ProbeReading::Output(output)) if output.status == 0 => match output.stdout.raw().trim() {
                 "" => Ok(()),
@@ -59,13 +61,13 @@ impl HostRun<'_> {
                     "not rebooted: the next kernel {kernel} has no initramfs; build it or set another default kernel"
                 ))),
             },
-            Ok(_) => Err(WindowRefusal::Unknown(NO_ANSWER.to_owned())),
-            Err(unknown) => Err(WindowRefusal::Unknown(format!("{NO_ANSWER}: {}", unknown.why))),
+            Ok(_) => Err(WindowRefusal::Unknown(UNKNOWN_INITRAMFS.to_owned())),
+            Err(unknown) => Err(WindowRefusal::Unknown(format!("{UNKNOWN_INITRAMFS}: {}", unknown.why))),
         }
     }
 
     /// Checks that no step failed. A host with a failed step is left unchanged for inspection.
-    pub(super) fn sound(&self, what: &str) -> Result<(), WindowRefusal> {
+    pub(super) fn check_no_failed_step(&self, what: &str) -> Result<(), WindowRefusal> {
         match self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. })) {
             Some(failed) => Err(WindowRefusal::Failed(format!("not {what}: `{}` failed", failed.id))),
             None => Ok(()),
@@ -73,30 +75,30 @@ impl HostRun<'_> {
     }
 
     /// Checks that forge does not run on this host: a reboot would end the run.
-    pub(super) async fn not_here(&mut self) -> Result<(), WindowRefusal> {
-        if self.boot_id().is_none() {
-            self.ask(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
+    pub(super) async fn check_not_controller(&mut self) -> Result<(), WindowRefusal> {
+        if self.known_boot_id().is_none() {
+            self.observe_probes(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
         }
-        let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.boot_id().as_deref() == Some(own));
+        let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.known_boot_id().as_deref() == Some(own));
         match own {
-            true => Err(WindowRefusal::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
+            true => Err(WindowRefusal::Refused(format!("not rebooted: {}", script::OWN_MACHINE_REASON))),
             false => Ok(()),
         }
     }
 
     /// Returns those of `steps` that are not effective yet.
-    async fn pending(&mut self, steps: &[StepId]) -> Result<Vec<StepId>, WindowRefusal> {
-        let shared = self.run.board.shared();
-        let probes: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {
+    async fn find_pending_steps(&mut self, steps: &[StepId]) -> Result<Vec<StepId>, WindowRefusal> {
+        let shared = self.run.board.shared_values();
+        let probes: BTreeSet<Probe> = match self.run.host_context(&shared, self.host(), &self.seen) {
             Some(case) => {
-                let turns = case.turns();
-                let own = turns.iter().filter(|turn| speaks_of(steps, &turn.expanded.id));
-                own.flat_map(|turn| plan::of_turn(&case, turn, &turns)).collect()
+                let turns = case.expand_local_steps();
+                let own = turns.iter().filter(|turn| names_step(steps, &turn.expanded.id));
+                own.flat_map(|turn| plan::list_step_probes(&case, turn, &turns)).collect()
             }
             None => return Ok(Vec::new()),
         };
-        self.ask(&probes).await?;
-        let verdicts = self.verdicts_of(steps);
+        self.observe_probes(&probes).await?;
+        let verdicts = self.assess_steps(steps);
         Ok(verdicts
             .into_iter()
             .filter(|(_, _, verdict)| *verdict == StepVerdict::Pending)
@@ -104,26 +106,26 @@ impl HostRun<'_> {
             .collect())
     }
 
-    fn verdicts_of(&self, steps: &[StepId]) -> Vec<(StepIndex, StepId, StepVerdict)> {
-        let shared = self.run.board.shared();
-        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
-        let turns = case.turns();
-        let own = turns.iter().filter(|turn| speaks_of(steps, &turn.expanded.id));
+    fn assess_steps(&self, steps: &[StepId]) -> Vec<(StepIndex, StepId, StepVerdict)> {
+        let shared = self.run.board.shared_values();
+        let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let turns = case.expand_local_steps();
+        let own = turns.iter().filter(|turn| names_step(steps, &turn.expanded.id));
         own.map(|turn| {
-            let judgement = plan::judge(&case, turn, &turns, &StepPredictions::default()).judgement;
+            let judgement = plan::assess_step(&case, turn, &turns, &StepPredictions::default()).judgement;
             (turn.index, turn.expanded.id.clone(), judgement.verdict)
         })
         .collect()
     }
 
-    async fn ask(&mut self, probes: &BTreeSet<Probe>) -> Result<(), WindowRefusal> {
+    async fn observe_probes(&mut self, probes: &BTreeSet<Probe>) -> Result<(), WindowRefusal> {
         if probes.is_empty() {
             return Ok(());
         }
-        let shared = self.run.board.shared();
+        let shared = self.run.board.shared_values();
         match self.link.observe(probes, &shared.secrets).await {
             Ok(observation) => {
-                self.seen.update(observation);
+                self.seen.merge_observation(observation);
                 Ok(())
             }
             Err(error) => {
@@ -134,22 +136,22 @@ impl HostRun<'_> {
     }
 
     /// Reboots the host and waits until it is back.
-    async fn reboot(&mut self, steps: &[StepId]) -> Result<(), WindowRefusal> {
+    async fn reboot_host(&mut self, steps: &[StepId]) -> Result<(), WindowRefusal> {
         let began = Instant::now();
-        self.run.in_flight.enter(self.host(), steps.iter().cloned());
-        self.run.say(Event::Rebooting { host: self.host().clone(), steps: steps.to_vec() });
-        let rebooted = self.go_down_and_up(steps, began).await;
-        self.run.in_flight.leave(self.host());
+        self.run.in_flight.set_steps(self.host(), steps.iter().cloned());
+        self.run.emit_event(Event::Rebooting { host: self.host().clone(), steps: steps.to_vec() });
+        let rebooted = self.reboot_and_reconnect(steps, began).await;
+        self.run.in_flight.remove_host(self.host());
         rebooted
     }
 
-    async fn go_down_and_up(&mut self, steps: &[StepId], began: Instant) -> Result<(), WindowRefusal> {
-        let from = self.trigger(steps).await?;
-        match self.come_back(&from, began).await {
+    async fn reboot_and_reconnect(&mut self, steps: &[StepId], began: Instant) -> Result<(), WindowRefusal> {
+        let from = self.trigger_reboot(steps).await?;
+        match self.await_boot(&from, began).await {
             Ok(to) => {
                 let reboot =
                     CompletedReboot { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() };
-                self.run.say(Event::Rebooted { host: self.host().clone(), reboot: reboot.clone() });
+                self.run.emit_event(Event::Rebooted { host: self.host().clone(), reboot: reboot.clone() });
                 self.passage.reboots.push(reboot);
                 Ok(())
             }
@@ -162,11 +164,15 @@ impl HostRun<'_> {
 
     /// Returns the boot id from before the reboot. A session that ends under the script is not a failure once the id is
     /// known.
-    async fn trigger(&mut self, steps: &[StepId]) -> Result<String, WindowRefusal> {
-        let known = self.boot_id();
+    async fn trigger_reboot(&mut self, steps: &[StepId]) -> Result<String, WindowRefusal> {
+        let known = self.known_boot_id();
         // From here on the host may be down, whatever the result is.
         self.changed.extend(steps.iter().cloned());
-        let said = match (self.own_script(script::reboot(self.run.options.boot_id.as_deref()), SHORT).await, known) {
+        let said = match (
+            self.run_own_script(script::build_reboot_script(self.run.options.boot_id.as_deref()), SHORT_SCRIPT_LIMIT)
+                .await,
+            known,
+        ) {
             (Ok(said), _) => said,
             (Err(WindowRefusal::Stopped), Some(known)) => {
                 self.lost = None;
@@ -176,30 +182,30 @@ impl HostRun<'_> {
         };
         match said.lines().next().map(str::trim).filter(|id| !id.is_empty()) {
             Some(id) => Ok(id.to_owned()),
-            None => Err(WindowRefusal::Failed(format!("not rebooted: `{BOOT_ID}` could not be read"))),
+            None => Err(WindowRefusal::Failed(format!("not rebooted: `{BOOT_ID_PATH}` could not be read"))),
         }
     }
 
-    pub(super) fn boot_id(&self) -> Option<String> {
-        boot_id(&self.seen.facts)
+    pub(super) fn known_boot_id(&self) -> Option<String> {
+        read_boot_id(&self.seen.facts)
     }
 
     /// Waits for another boot id over a new session and then for systemd, and takes the lock again.
-    async fn come_back(&mut self, from: &str, began: Instant) -> Result<String, TransportError> {
+    async fn await_boot(&mut self, from: &str, began: Instant) -> Result<String, TransportError> {
         let limit = Duration::from_secs(self.run.project.rollout.reboot_timeout_s);
         let mut last = format!("boot id is still {from}");
         loop {
             if began.elapsed() >= limit {
-                let limit = span(limit.as_secs());
-                return Err(broken(format!("did not come back within {limit} after its reboot: {last}")));
+                let limit = format_time_limit(limit.as_secs());
+                return Err(host_side_error(format!("did not come back within {limit} after its reboot: {last}")));
             }
-            tokio::time::sleep(PAUSE).await;
-            match self.arrived(from).await {
+            tokio::time::sleep(RECONNECT_INTERVAL).await;
+            match self.try_reconnect(from).await {
                 Ok((link, to)) => {
                     let old = std::mem::replace(&mut self.link, link);
                     // The session ended with the host; this only waits for the local process to end.
-                    let _ = tokio::time::timeout(FAREWELL, old.close()).await;
-                    self.lock_anew().await?;
+                    let _ = tokio::time::timeout(OLD_SESSION_GRACE, old.close()).await;
+                    self.retake_lock().await?;
                     return Ok(to);
                 }
                 Err(why) => last = why,
@@ -211,21 +217,21 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The host is not up yet: its current state.
-    async fn arrived(&self, from: &str) -> Result<(HostSession, String), String> {
-        let shared = self.run.board.shared();
+    async fn try_reconnect(&self, from: &str) -> Result<(HostSession, String), String> {
+        let shared = self.run.board.shared_values();
         let opened = HostSession::open(self.run.project, self.run.options, self.host(), &shared.secrets).await;
-        let link = opened.map_err(|error| reason(&error).raw().to_owned())?;
-        let state = up();
+        let link = opened.map_err(|error| describe_transport_error(&error).raw().to_owned())?;
+        let state = build_systemd_probe();
         let probes = BTreeSet::from([Probe::Fact { name: "boot".to_owned() }, state.clone()]);
         let seen = link.observe(&probes, &shared.secrets).await;
         let (id, state) = match &seen {
-            Ok(observation) => (boot_id(&Facts::from_observation(observation)), observation.get(&state).cloned()),
-            Err(error) => return Err(reason(error).raw().to_owned()),
+            Ok(observation) => (read_boot_id(&Facts::from_observation(observation)), observation.get(&state).cloned()),
+            Err(error) => return Err(describe_transport_error(error).raw().to_owned()),
         };
         match (id, state) {
             (None, _) => Err("the boot id could not be read".to_owned()),
             (Some(id), _) if id == from => Err(format!("boot id is still {from}")),
-            (Some(id), Ok(ProbeReading::Output(output))) if is_up(output.stdout.raw().trim()) => Ok((link, id)),
+            (Some(id), Ok(ProbeReading::Output(output))) if is_system_up(output.stdout.raw().trim()) => Ok((link, id)),
             (Some(_), Ok(ProbeReading::Output(output))) => {
                 Err(format!("booted; systemd reports `{}`", output.stdout.raw().trim()))
             }
@@ -233,52 +239,52 @@ impl HostRun<'_> {
         }
     }
 
-    async fn lock_anew(&mut self) -> Result<(), TransportError> {
-        let owner = crate::engine::host::owner(self.run);
-        match self.link.lock(&owner).await? {
+    async fn retake_lock(&mut self) -> Result<(), TransportError> {
+        let owner = crate::engine::host::build_lock_owner(self.run);
+        match self.link.take_lock(&owner).await? {
             HostLockAttempt::Ours => Ok(()),
             HostLockAttempt::Held(other) => {
-                Err(broken(format!("after the reboot another run holds the lock: {}", other.raw())))
+                Err(host_side_error(format!("after the reboot another run holds the lock: {}", other.raw())))
             }
             HostLockAttempt::Busy(_) => {
-                Err(broken("after the reboot a job of an earlier run is still active".to_owned()))
+                Err(host_side_error("after the reboot a job of an earlier run is still active".to_owned()))
             }
         }
     }
 
     /// Observes the whole host: a boot may change undeclared state too. Facts come first, as other observations use
     /// them.
-    async fn look_at_all(&mut self) -> Result<(), WindowRefusal> {
-        let facts = self.run.facts.iter().filter_map(|name| crate::facts::question(self.host(), name)).collect();
-        self.ask(&facts).await?;
-        let shared = self.run.board.shared();
-        let rest: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {
-            Some(case) => plan::demand(&case, self.run.facts).difference(&facts).cloned().collect(),
+    async fn observe_everything(&mut self) -> Result<(), WindowRefusal> {
+        let facts = self.run.facts.iter().filter_map(|name| crate::facts::fact_probe(self.host(), name)).collect();
+        self.observe_probes(&facts).await?;
+        let shared = self.run.board.shared_values();
+        let rest: BTreeSet<Probe> = match self.run.host_context(&shared, self.host(), &self.seen) {
+            Some(case) => plan::collect_probes(&case, self.run.facts).difference(&facts).cloned().collect(),
             None => BTreeSet::new(),
         };
-        self.ask(&rest).await
+        self.observe_probes(&rest).await
     }
 
     /// Publishes the phase reached by the steps that waited for a reboot.
-    fn publish(&self, steps: &[StepId]) {
+    fn publish_reboot_phases(&self, steps: &[StepId]) {
         let mut reached = BTreeMap::new();
-        for (index, _, verdict) in self.verdicts_of(steps) {
-            let own = crate::engine::host::reached_by_verdict(verdict);
+        for (index, _, verdict) in self.assess_steps(steps) {
+            let own = crate::engine::host::phase_from_verdict(verdict);
             let least = reached.entry(index).or_insert(own);
             *least = own.min(*least);
         }
-        reached.into_iter().for_each(|(index, reached)| self.run.board.reach(index, self.host(), reached));
+        reached.into_iter().for_each(|(index, reached)| self.run.board.record_phase(index, self.host(), reached));
     }
 }
 
-fn boot_id(facts: &Facts) -> Option<String> {
+fn read_boot_id(facts: &Facts) -> Option<String> {
     match facts.0.get("boot") {
         Some(Ok(boot)) => boot.get("id")?.as_str().map(str::to_owned),
         _ => None,
     }
 }
 
-fn span(seconds: u64) -> String {
+fn format_time_limit(seconds: u64) -> String {
     match seconds % 60 {
         0 => format!("{} min", seconds / 60),
         _ => format!("{seconds} s"),
@@ -286,12 +292,12 @@ fn span(seconds: u64) -> String {
 }
 
 /// Reports whether one of `steps` has that name. A step whose list was not known at plan time was planned as one.
-fn speaks_of(steps: &[StepId], id: &StepId) -> bool {
+fn names_step(steps: &[StepId], id: &StepId) -> bool {
     steps.iter().any(|s| s.recipe == id.recipe && s.step == id.step && (s.key == id.key || s.key.is_none()))
 }
 
 /// Returns the probe for the end of the host's boot.
-fn up() -> Probe {
+fn build_systemd_probe() -> Probe {
     Probe::Check {
         id: "the state of systemd".to_owned(),
         script: "command -v systemctl >/dev/null || { echo none; exit 0; }; systemctl is-system-running; exit 0"
@@ -305,6 +311,6 @@ fn up() -> Probe {
 
 /// Reports whether the host is up. A host without systemd is up when it answers; `maintenance` and `starting` are not
 /// up.
-fn is_up(state: &str) -> bool {
+fn is_system_up(state: &str) -> bool {
     matches!(state, "running" | "degraded" | "none" | "offline")
 }

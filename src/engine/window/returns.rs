@@ -2,7 +2,9 @@
 //! allocatable.
 
 use super::WindowRefusal;
-use super::kubernetes::{PATIENCE, SHORTLY, WindowDrainError, WindowNode, claimed, failed, some};
+use super::kubernetes::{
+    FIRST_POLL_PAUSE, MAX_API_FAILURES, WindowDrainError, WindowNode, failed_node, join_first, pair_with_claim,
+};
 use crate::config::{NodeReturnCondition, ResourceOffer};
 use crate::engine::event::NodeDrainEvent;
 use crate::engine::host::HostRun;
@@ -18,71 +20,71 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The node was not complete in time: it stays cordoned by forge, and the next run continues from here.
-    pub(super) async fn await_return(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        let Some(drain) = self.as_node(window).await? else { return Ok(()) };
+    pub(super) async fn await_node_ready(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+        let Some(drain) = self.find_kubernetes_node(window).await? else { return Ok(()) };
         let Some(returns) = &drain.rule.returns else { return Ok(()) };
-        self.let_operands_back(&drain).await?;
+        self.restore_operator_pods(&drain).await?;
         let until = Instant::now() + Duration::from_secs(returns.within_s);
-        let (mut told, mut pause, mut failures) = (Vec::new(), SHORTLY, 0);
+        let (mut told, mut pause, mut failures) = (Vec::new(), FIRST_POLL_PAUSE, 0);
         loop {
-            match drain.cluster.node(&drain.node).await {
+            match drain.cluster.find_node(&drain.node).await {
                 Ok(node) => {
                     // A node that forge no longer claims is not uncordoned.
-                    let Some((node, _)) = node.and_then(claimed) else { return Ok(()) };
-                    let lacks = lacking(&node, returns, self.boot_id().as_deref());
+                    let Some((node, _)) = node.and_then(pair_with_claim) else { return Ok(()) };
+                    let lacks = list_missing_offers(&node, returns, self.known_boot_id().as_deref());
                     if lacks.is_empty() {
                         return Ok(());
                     }
                     if Instant::now() >= until {
-                        return Err(WindowRefusal::Failed(drain.lacks(returns, &lacks)));
+                        return Err(WindowRefusal::Failed(drain.describe_missing(returns, &lacks)));
                     }
                     failures = 0;
-                    self.tell_lacking(&drain, &lacks, &mut told);
+                    self.report_missing_offers(&drain, &lacks, &mut told);
                 }
-                Err(error) if failures < PATIENCE => {
+                Err(error) if failures < MAX_API_FAILURES => {
                     failures += 1;
                     tracing::debug!(error = error.message, "the API did not answer");
                 }
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(failed_node(error)),
             }
-            if let Err(WindowDrainError::Stopped) = self.rest(&mut pause, until).await {
+            if let Err(WindowDrainError::Stopped) = self.pause_with_backoff(&mut pause, until).await {
                 return Err(WindowRefusal::Stopped);
             }
         }
     }
 
     /// Reports the missing resources, each time they change.
-    fn tell_lacking(&mut self, drain: &WindowNode<'_>, lacks: &[String], told: &mut Vec<String>) {
+    fn report_missing_offers(&mut self, drain: &WindowNode<'_>, lacks: &[String], told: &mut Vec<String>) {
         if *told != *lacks {
             lacks.clone_into(told);
             let what = lacks.iter().map(|lack| UntrustedText::from(lack.as_str())).collect();
-            self.news(&drain.node, NodeDrainEvent::Lacks { what });
+            self.emit_node_event(&drain.node, NodeDrainEvent::Lacks { what });
         }
     }
 
-    async fn let_operands_back(&self, drain: &WindowNode<'_>) -> Result<(), WindowRefusal> {
-        for _ in 0..super::kubernetes::TRIES {
-            let node = drain.cluster.node(&drain.node).await.map_err(failed)?;
-            let Some((node, claim)) = node.and_then(claimed) else { return Ok(()) };
-            let Some(patch) = claim.let_back(&node) else { return Ok(()) };
-            match drain.cluster.patch_node(&node, patch).await.map_err(failed)? {
+    async fn restore_operator_pods(&self, drain: &WindowNode<'_>) -> Result<(), WindowRefusal> {
+        for _ in 0..super::kubernetes::PATCH_ATTEMPTS {
+            let node = drain.cluster.find_node(&drain.node).await.map_err(failed_node)?;
+            let Some((node, claim)) = node.and_then(pair_with_claim) else { return Ok(()) };
+            let Some(patch) = claim.restore_operands_patch(&node) else { return Ok(()) };
+            match drain.cluster.patch_node(&node, patch).await.map_err(failed_node)? {
                 NodePatchOutcome::Moved => {}
                 NodePatchOutcome::Gone | NodePatchOutcome::Done => return Ok(()),
             }
         }
-        Err(WindowRefusal::Failed(drain.moves()))
+        Err(WindowRefusal::Failed(drain.describe_conflict()))
     }
 }
 
 impl WindowNode<'_> {
-    fn lacks(&self, returns: &NodeReturnCondition, lacks: &[String]) -> String {
+    fn describe_missing(&self, returns: &NodeReturnCondition, lacks: &[String]) -> String {
         let node = &self.node;
-        format!("Kubernetes node {node} stays cordoned: missing after {} s: {}", returns.within_s, some(lacks))
+        format!("Kubernetes node {node} stays cordoned: missing after {} s: {}", returns.within_s, join_first(lacks))
     }
 }
 
 /// Returns a node's missing conditions and resources as phrases; `boot` is the host's boot id.
-fn lacking(node: &ClusterNode, returns: &NodeReturnCondition, boot: Option<&str>) -> Vec<String> {
+fn list_missing_offers(node: &ClusterNode, returns: &NodeReturnCondition, boot: Option<&str>) -> Vec<String> {
     let mut lacks = Vec::new();
     match boot {
         Some(boot) if boot == node.boot_id => {}
@@ -92,13 +94,13 @@ fn lacking(node: &ClusterNode, returns: &NodeReturnCondition, boot: Option<&str>
     if !node.ready {
         lacks.push("a ready kubelet".to_owned());
     }
-    lacks.extend(returns.offers.iter().filter_map(|(name, offer)| short(node, name, *offer)));
+    lacks.extend(returns.offers.iter().filter_map(|(name, offer)| describe_shortage(node, name, *offer)));
     lacks
 }
 
 /// Returns the available amount of a resource if it is insufficient. An invalid quantity is insufficient.
-fn short(node: &ClusterNode, name: &str, offer: ResourceOffer) -> Option<String> {
-    let of = |map: &BTreeMap<String, String>| map.get(name).map_or(Ok(0), |text| facts::whole(text));
+fn describe_shortage(node: &ClusterNode, name: &str, offer: ResourceOffer) -> Option<String> {
+    let of = |map: &BTreeMap<String, String>| map.get(name).map_or(Ok(0), |text| facts::parse_whole_quantity(text));
     let (has, wanted) = match (of(&node.allocatable), of(&node.capacity)) {
         (Err(why), _) | (_, Err(why)) => return Some(format!("{name} ({why})")),
         (Ok(has), Ok(capacity)) => match offer {
@@ -113,7 +115,7 @@ fn short(node: &ClusterNode, name: &str, offer: ResourceOffer) -> Option<String>
 mod tests {
     use super::*;
 
-    fn node(allocatable: &[(&str, &str)]) -> ClusterNode {
+    fn node_with_allocatable(allocatable: &[(&str, &str)]) -> ClusterNode {
         let map = |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         ClusterNode {
             ready: true,
@@ -124,22 +126,22 @@ mod tests {
         }
     }
 
-    fn lacks(node: &ClusterNode, offers: &[(&str, ResourceOffer)], boot: Option<&str>) -> Vec<String> {
+    fn list_missing_with(node: &ClusterNode, offers: &[(&str, ResourceOffer)], boot: Option<&str>) -> Vec<String> {
         let offers = offers.iter().map(|(name, offer)| ((*name).to_owned(), *offer)).collect();
-        lacking(node, &NodeReturnCondition { offers, within_s: 1 }, boot)
+        list_missing_offers(node, &NodeReturnCondition { offers, within_s: 1 }, boot)
     }
 
     #[test]
     fn a_node_lacks_what_is_declared_and_not_there() {
         let offers = [("nvidia.com/gpu", ResourceOffer::Count(8)), ("rdma/ib", ResourceOffer::Count(63))];
-        let whole = node(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]);
-        assert_eq!(lacks(&whole, &offers, Some("b")), [""; 0]);
+        let whole = node_with_allocatable(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]);
+        assert_eq!(list_missing_with(&whole, &offers, Some("b")), [""; 0]);
         assert_eq!(
-            lacks(&node(&[("nvidia.com/gpu", "7")]), &offers, Some("b")),
+            list_missing_with(&node_with_allocatable(&[("nvidia.com/gpu", "7")]), &offers, Some("b")),
             ["nvidia.com/gpu (7 of 8)", "rdma/ib (0 of 63)"]
         );
         assert_eq!(
-            lacks(&node(&[("nvidia.com/gpu", "x")]), &offers[..1], Some("b")),
+            list_missing_with(&node_with_allocatable(&[("nvidia.com/gpu", "x")]), &offers[..1], Some("b")),
             ["nvidia.com/gpu (`x` is not a valid quantity)"]
         );
     }
@@ -147,17 +149,17 @@ mod tests {
     #[test]
     fn all_that_it_has_is_some() {
         let all = [("nvidia.com/gpu", ResourceOffer::Capacity), ("rdma/ib", ResourceOffer::Capacity)];
-        let half = node(&[("nvidia.com/gpu", "8"), ("rdma/ib", "500")]);
-        assert_eq!(lacks(&half, &all, Some("b")), ["rdma/ib (500 of 1000)"]);
-        assert_eq!(lacks(&half, &[("x", ResourceOffer::Capacity)], Some("b")), ["x (0 of 1)"]);
+        let half = node_with_allocatable(&[("nvidia.com/gpu", "8"), ("rdma/ib", "500")]);
+        assert_eq!(list_missing_with(&half, &all, Some("b")), ["rdma/ib (500 of 1000)"]);
+        assert_eq!(list_missing_with(&half, &[("x", ResourceOffer::Capacity)], Some("b")), ["x (0 of 1)"]);
     }
 
     #[test]
     fn a_kubelet_of_another_boot_says_nothing_of_this_one() {
-        let mut node = node(&[]);
-        assert_eq!(lacks(&node, &[], Some("c")), ["a kubelet started after the last boot"]);
-        assert_eq!(lacks(&node, &[], None), ["the host's boot id"]);
+        let mut node = node_with_allocatable(&[]);
+        assert_eq!(list_missing_with(&node, &[], Some("c")), ["a kubelet started after the last boot"]);
+        assert_eq!(list_missing_with(&node, &[], None), ["the host's boot id"]);
         node.ready = false;
-        assert_eq!(lacks(&node, &[], Some("b")), ["a ready kubelet"]);
+        assert_eq!(list_missing_with(&node, &[], Some("b")), ["a ready kubelet"]);
     }
 }

@@ -5,14 +5,14 @@ use crate::probe::{NEXT_KERNEL, Probe};
 use crate::script::ShellFragment;
 
 /// Delays the reboot so that the session ends first. Simulated hosts replace this command.
-pub const REBOOT: &str = "systemd-run --quiet --collect -- sh -c 'sleep 1; systemctl reboot'";
+pub const REBOOT_COMMAND: &str = "systemd-run --quiet --collect -- sh -c 'sleep 1; systemctl reboot'";
 
 /// The path of the boot id.
-pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+pub const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Stops units and prints their names. On failure it starts the stopped units again and removes the mark, unless the
 /// mark existed before.
-const OPEN: &str = r#"
+const OPEN_FUNCTIONS: &str = r#"
 forge_file=/var/lib/forge/window.json
 forge_stopped=
 forge_was=
@@ -42,14 +42,14 @@ forge_mark() {
 "#;
 
 /// Returns the script that marks a window as open, stops units and unloads modules.
-pub fn open(mark: &str, units: &[&str], modules: &[&str]) -> ShellFragment {
-    let start = ShellFragment::new().code(OPEN).code("forge_mark ").word(mark).code("\n");
+pub fn build_open_script(mark: &str, units: &[&str], modules: &[&str]) -> ShellFragment {
+    let start = ShellFragment::new().code(OPEN_FUNCTIONS).code("forge_mark ").word(mark).code("\n");
     let stops = units.iter().fold(start, |script, unit| script.code("forge_stop ").word(*unit).code("\n"));
     modules.iter().fold(stops, |script, module| script.code("forge_unload ").word(*module).code("\n"))
 }
 
 /// Starts a unit that this run stopped, unless a step has already started it.
-const START: &str = r#"
+const START_FUNCTION: &str = r#"
 forge_start() {
   if systemctl is-active --quiet -- "$1" || systemctl start -- "$1"; then return 0; fi
   printf '`%s` was stopped for the window and cannot be started\n' "$1" >&2
@@ -58,44 +58,44 @@ forge_start() {
 "#;
 
 /// Returns the script that starts `units`, which this run stopped, unless steps have already started them.
-pub fn start(units: &[String]) -> ShellFragment {
-    let start = ShellFragment::new().code(START);
+pub fn build_start_script(units: &[String]) -> ShellFragment {
+    let start = ShellFragment::new().code(START_FUNCTION);
     units.iter().fold(start, |script, unit| script.code("forge_start ").word(unit).code("\n"))
 }
 
 /// Returns the script that marks a window as closed.
-pub fn close() -> ShellFragment {
+pub fn build_close_script() -> ShellFragment {
     ShellFragment::new().code("rm -f -- ").word(WINDOW_MARK)
 }
 
 /// Returns the script that reboots and first prints the current boot id. The machine that forge runs on, identified by
 /// `own`, its boot id, is never rebooted, whatever its name in the inventory is.
-pub fn reboot(own: Option<&str>) -> ShellFragment {
-    let read = ShellFragment::new().code("i=$(cat ").word(BOOT_ID).code(") || exit 1\n");
+pub fn build_reboot_script(own: Option<&str>) -> ShellFragment {
+    let read = ShellFragment::new().code("i=$(cat ").word(BOOT_ID_PATH).code(") || exit 1\n");
     let refused = |script: ShellFragment, own: &str| {
         let test = script.code("if [ \"$i\" = ").word(own).code(" ]; then echo ");
-        test.word(OWN_MACHINE).code(" >&2; exit 1; fi\n")
+        test.word(OWN_MACHINE_REASON).code(" >&2; exit 1; fi\n")
     };
     let guarded = match own {
         Some(own) => refused(read, own),
         None => read,
     };
-    guarded.code(READY).code("printf '%s\\n' \"$i\"\n").code(REBOOT).code("\n")
+    guarded.code(READY_CHECK).code("printf '%s\\n' \"$i\"\n").code(REBOOT_COMMAND).code("\n")
 }
 
 /// Rejects a host in maintenance mode or already shutting down. A host without systemd cannot be checked.
-const READY: &str = r#"case $(systemctl is-system-running 2>/dev/null) in
+const READY_CHECK: &str = r#"case $(systemctl is-system-running 2>/dev/null) in
 maintenance) echo 'systemd is in maintenance mode' >&2; exit 1 ;;
 stopping) echo 'the host is already shutting down' >&2; exit 1 ;;
 esac
 "#;
 
 /// Why the machine that forge runs on is not rebooted.
-pub const OWN_MACHINE: &str = "forge runs on this machine; apply from another machine or reboot it manually";
+pub const OWN_MACHINE_REASON: &str = "forge runs on this machine; apply from another machine or reboot it manually";
 
 /// Prints the next kernel if it lacks an initramfs while another kernel in `/boot` has one. Hosts whose kernels need
 /// none print nothing.
-const LACKS_IMAGE: &str = r#"
+const MISSING_INITRAMFS_SCRIPT: &str = r#"
 forge_has() {
 for i in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do [ ! -s "$i" ] || return 0; done
 return 1
@@ -110,10 +110,10 @@ exit 0
 "#;
 
 /// Returns the probe for a next kernel that cannot boot.
-pub fn lacks_image() -> Probe {
+pub fn build_initramfs_probe() -> Probe {
     Probe::Check {
         id: "the initramfs of the kernel that boots next".to_owned(),
-        script: format!("{NEXT_KERNEL}{LACKS_IMAGE}"),
+        script: format!("{NEXT_KERNEL}{MISSING_INITRAMFS_SCRIPT}"),
         user: None,
         cwd: None,
         env: Vec::new(),
@@ -123,7 +123,7 @@ pub fn lacks_image() -> Probe {
 
 /// Ends processes with TERM, then KILL. Checks before each signal that the process still holds a device: a pid may have
 /// been reused by another process meanwhile.
-const EVICT: &str = r#"
+const EVICT_FUNCTIONS: &str = r#"
 forge_holds() {
   [ -n "$(find "/proc/$1/fd" -maxdepth 1 \( -lname '*/dev/nvidia*' -o -lname '*/dev/infiniband/*' \) -xtype c 2>/dev/null)" ]
 }
@@ -148,8 +148,8 @@ forge_evict() {
 forge_evict"#;
 
 /// Returns the script that ends processes.
-pub fn evict(pids: &[u32]) -> ShellFragment {
-    pids.iter().fold(ShellFragment::new().code(EVICT), |script, pid| script.code(" ").number(u64::from(*pid)))
+pub fn build_evict_script(pids: &[u32]) -> ShellFragment {
+    pids.iter().fold(ShellFragment::new().code(EVICT_FUNCTIONS), |script, pid| script.code(" ").number(u64::from(*pid)))
 }
 
 #[cfg(test)]
@@ -158,6 +158,6 @@ mod tests {
 
     #[test]
     fn the_mark_lies_where_it_is_looked_for() {
-        assert!(OPEN.contains(&format!("forge_file={WINDOW_MARK}\n")));
+        assert!(OPEN_FUNCTIONS.contains(&format!("forge_file={WINDOW_MARK}\n")));
     }
 }

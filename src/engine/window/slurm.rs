@@ -5,9 +5,9 @@ use crate::probe::{Probe, ProbeOutput};
 use crate::script::ShellFragment;
 
 /// Prefix of forge's drain reasons: a node with another reason was drained by another user.
-const OWN: &str = "forge ";
+const FORGE_REASON_PREFIX: &str = "forge ";
 /// Marks the drain reason of a node that was down before it was drained: it is not brought up.
-const WAS_DOWN: &str = " (was down)";
+const WAS_DOWN_SUFFIX: &str = " (was down)";
 
 /// A node as reported by `scontrol show node`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,33 +19,33 @@ pub struct SlurmNode {
 }
 
 impl SlurmNode {
-    fn has(&self, word: &str) -> bool {
+    fn has_state(&self, word: &str) -> bool {
         self.state.split('+').any(|part| part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word)
     }
 
     /// Reports whether the node accepts no new jobs.
     pub fn is_drained(&self) -> bool {
-        self.has("DRAIN") || self.has("DRAINED") || self.has("DRAINING")
+        self.has_state("DRAIN") || self.has_state("DRAINED") || self.has_state("DRAINING")
     }
 
     /// Reports whether jobs run on the node.
-    pub fn works(&self) -> bool {
-        ["ALLOCATED", "MIXED", "COMPLETING", "DRAINING"].iter().any(|word| self.has(word))
+    pub fn is_working(&self) -> bool {
+        ["ALLOCATED", "MIXED", "COMPLETING", "DRAINING"].iter().any(|word| self.has_state(word))
     }
 
     /// Reports whether Slurm considers the node down, drained or not.
     fn is_down(&self) -> bool {
-        self.has("DOWN") || self.has("FAIL")
+        self.has_state("DOWN") || self.has_state("FAIL")
     }
 
     /// Reports whether forge drained the node, in this run or an earlier one.
-    pub fn is_ours(&self) -> bool {
-        self.is_drained() && self.reason.starts_with(OWN)
+    pub fn is_drained_by_forge(&self) -> bool {
+        self.is_drained() && self.reason.starts_with(FORGE_REASON_PREFIX)
     }
 }
 
 /// Returns the probe for a host's own node.
-pub fn probe() -> Probe {
+pub fn build_node_probe() -> Probe {
     Probe::Check {
         id: "the node in Slurm".to_owned(),
         script: "scontrol show node \"$(hostname -s)\"".to_owned(),
@@ -60,7 +60,7 @@ pub fn probe() -> Probe {
 ///
 /// # Errors
 /// Slurm does not know the node or did not answer: the reason, as a lowercase fragment.
-pub fn read(output: &ProbeOutput) -> Result<SlurmNode, String> {
+pub fn parse_node(output: &ProbeOutput) -> Result<SlurmNode, String> {
     if output.status != 0 {
         let said = output.stderr.raw().lines().chain(output.stdout.raw().lines()).find(|line| !line.trim().is_empty());
         return Err(format!("`scontrol` exited with {}: {}", output.status, said.unwrap_or("no message").trim()));
@@ -79,22 +79,26 @@ pub fn read(output: &ProbeOutput) -> Result<SlurmNode, String> {
 }
 
 /// Returns the script that drains a node.
-pub fn drain(node: &SlurmNode, run: &str) -> ShellFragment {
-    let was = if node.is_down() { WAS_DOWN } else { "" };
-    update(node).code(" State=DRAIN").word(format!("Reason={OWN}{run}{was}"))
+pub fn build_drain_script(node: &SlurmNode, run: &str) -> ShellFragment {
+    let was = if node.is_down() { WAS_DOWN_SUFFIX } else { "" };
+    build_update_command(node).code(" State=DRAIN").word(format!("Reason={FORGE_REASON_PREFIX}{run}{was}"))
 }
 
 /// Returns the script that resumes a node. A node that was down is only undrained: `RESUME` would bring it up.
-pub fn resume(node: &SlurmNode) -> ShellFragment {
-    update(node).code(if node.reason.contains(WAS_DOWN) { " State=UNDRAIN" } else { " State=RESUME" })
+pub fn build_resume_script(node: &SlurmNode) -> ShellFragment {
+    build_update_command(node).code(if node.reason.contains(WAS_DOWN_SUFFIX) {
+        " State=UNDRAIN"
+    } else {
+        " State=RESUME"
+    })
 }
 
-fn update(node: &SlurmNode) -> ShellFragment {
+fn build_update_command(node: &SlurmNode) -> ShellFragment {
     ShellFragment::new().code("scontrol update").word(format!("NodeName={}", node.name))
 }
 
 /// Returns the author of a drain that forge did not make.
-pub fn others(node: &SlurmNode) -> UntrustedText {
+pub fn describe_other_drainer(node: &SlurmNode) -> UntrustedText {
     match node.reason.as_str() {
         "" => "another user, no reason given".into(),
         reason => format!("another user: {reason}").into(),
@@ -111,17 +115,17 @@ mod tests {
         State=STATE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n   Partitions=gpu \n   \
         ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s\n   Reason=REASON [root@2026-11-22T15:48:20]\n\n";
 
-    fn node(state: &str, reason: &str) -> SlurmNode {
+    fn parse_sample_node(state: &str, reason: &str) -> SlurmNode {
         let stdout = SHOWN.replace("STATE", state).replace("REASON", reason);
         let output = ProbeOutput { status: 0, stdout: stdout.as_str().into(), stderr: "".into(), truncated: false };
-        read(&output).unwrap()
+        parse_node(&output).unwrap()
     }
 
     #[test]
     fn states_are_words_joined_by_plus() {
         let of = |state: &str| {
-            let node = node(state, "forge r1");
-            (node.is_drained(), node.works())
+            let node = parse_sample_node(state, "forge r1");
+            (node.is_drained(), node.is_working())
         };
         assert_eq!((of("IDLE"), of("MIXED"), of("ALLOCATED")), ((false, false), (false, true), (false, true)));
         assert_eq!(
@@ -134,10 +138,13 @@ mod tests {
 
     #[test]
     fn only_what_forge_drained_is_ours() {
-        assert!(node("IDLE+DRAIN", "forge 20261121T093015-4f2a").is_ours());
-        assert!(!node("IDLE+DRAIN", "bad DIMM").is_ours());
-        assert!(!node("IDLE", "forge 20261121T093015-4f2a").is_ours());
-        assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "another user: bad DIMM [root@2026-11-22T15:48:20]");
+        assert!(parse_sample_node("IDLE+DRAIN", "forge 20261121T093015-4f2a").is_drained_by_forge());
+        assert!(!parse_sample_node("IDLE+DRAIN", "bad DIMM").is_drained_by_forge());
+        assert!(!parse_sample_node("IDLE", "forge 20261121T093015-4f2a").is_drained_by_forge());
+        assert_eq!(
+            describe_other_drainer(&parse_sample_node("IDLE+DRAIN", "bad DIMM")).raw(),
+            "another user: bad DIMM [root@2026-11-22T15:48:20]"
+        );
     }
 
     #[test]
@@ -147,13 +154,16 @@ mod tests {
             script.render(&Default::default()).unwrap().expose_secret().to_owned()
         };
         let down = "scontrol update 'NodeName=s-01' State=DRAIN 'Reason=forge r1 (was down)'";
-        assert_eq!(text(drain(&node("DOWN*", ""), "r1")), down);
+        assert_eq!(text(build_drain_script(&parse_sample_node("DOWN*", ""), "r1")), down);
         assert_eq!(
-            text(drain(&node("IDLE", ""), "r1")),
+            text(build_drain_script(&parse_sample_node("IDLE", ""), "r1")),
             "scontrol update 'NodeName=s-01' State=DRAIN 'Reason=forge r1'"
         );
-        assert!(text(resume(&node("DOWN+DRAIN", "forge r1 (was down)"))).ends_with(" State=UNDRAIN"));
-        assert!(text(resume(&node("IDLE+DRAIN", "forge r1"))).ends_with(" State=RESUME"));
+        assert!(
+            text(build_resume_script(&parse_sample_node("DOWN+DRAIN", "forge r1 (was down)")))
+                .ends_with(" State=UNDRAIN")
+        );
+        assert!(text(build_resume_script(&parse_sample_node("IDLE+DRAIN", "forge r1"))).ends_with(" State=RESUME"));
     }
 
     #[test]
@@ -161,9 +171,9 @@ mod tests {
         let output =
             |status, stdout: &str| ProbeOutput { status, stdout: stdout.into(), stderr: "".into(), truncated: false };
         assert_eq!(
-            read(&output(1, "Node x not found\n")),
+            parse_node(&output(1, "Node x not found\n")),
             Err("`scontrol` exited with 1: Node x not found".to_owned())
         );
-        assert_eq!(read(&output(0, "")), Err("`scontrol` printed no node".to_owned()));
+        assert_eq!(parse_node(&output(0, "")), Err("`scontrol` printed no node".to_owned()));
     }
 }

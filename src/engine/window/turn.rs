@@ -4,7 +4,7 @@ use super::WindowRefusal;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
 use crate::engine::host::HostRun;
-use crate::engine::rollout::{spent, stop_for};
+use crate::engine::rollout::{check_failure_budget, stop_new_windows};
 use crate::engine::run::ApplyContext;
 use jiff::tz::TimeZone;
 
@@ -13,32 +13,32 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The host does not get its turn in this run.
-    pub(super) async fn take_turn(&mut self) -> Result<(), WindowRefusal> {
-        in_hours(self.run)?;
+    pub(super) async fn await_window_turn(&mut self) -> Result<(), WindowRefusal> {
+        check_window_hours(self.run)?;
         let (board, host) = (self.run.board, self.host());
-        let wave = self.run.rollout.wave_of(host).unwrap_or_default();
-        if !board.may_enter_now(host, wave) {
-            self.run.say(Event::AwaitingWindow { host: host.clone(), wave });
+        let wave = self.run.rollout.find_wave(host).unwrap_or_default();
+        if !board.can_enter_window(host, wave) {
+            self.run.emit_event(Event::AwaitingWindow { host: host.clone(), wave });
         }
         // A waiting host gives up its place among the active hosts; otherwise hosts of earlier waves might never start.
         self.run.times.pause(host);
         self.run.window.add_permits(1);
         let entered = tokio::select! {
             biased;
-            () = self.run.cancel.reached(StopLevel::Finish) => Err(WindowRefusal::Stopped),
-            entered = board.enter(host, wave) => entered.map_err(WindowRefusal::Never),
+            () = self.run.cancel.wait_for_level(StopLevel::Finish) => Err(WindowRefusal::Stopped),
+            entered = board.enter_window(host, wave) => entered.map_err(WindowRefusal::Never),
         };
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();
         }
         self.run.times.resume(host);
         if let Err(WindowRefusal::Never(why)) = &entered {
-            stop_for(self.run, why);
+            stop_new_windows(self.run, why);
         }
         entered?;
-        let allowed = match spent(self.run) {
+        let allowed = match check_failure_budget(self.run) {
             Some(why) => Err(WindowRefusal::Never(why)),
-            None => in_hours(self.run),
+            None => check_window_hours(self.run),
         };
         if allowed.is_err() {
             board.leave_window(host);
@@ -48,12 +48,12 @@ impl HostRun<'_> {
 }
 
 /// Checks the hours in which windows may open.
-fn in_hours(run: &ApplyContext<'_>) -> Result<(), WindowRefusal> {
+fn check_window_hours(run: &ApplyContext<'_>) -> Result<(), WindowRefusal> {
     let Some(hours) = run.project.rollout.hours else { return Ok(()) };
     let now = (run.options.clock)().to_zoned(TimeZone::system());
     // Hour and minute are below 24 and 60.
     let minute = now.hour() as u16 * 60 + now.minute() as u16;
-    match hours.holds(minute) {
+    match hours.contains_minute(minute) {
         true => Ok(()),
         false => {
             Err(WindowRefusal::Held(format!("windows open {hours}; it is now {:02}:{:02}", now.hour(), now.minute())))

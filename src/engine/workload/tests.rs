@@ -4,37 +4,37 @@ use super::*;
 use crate::engine::{CompletedReboot, StepFailure};
 use crate::model::StepVerdict;
 use crate::plan::{HostWindow, PlannedReboot, RolloutPlan};
-use crate::view::sample::{host, observed, plan, step};
+use crate::view::sample::{host, observed_host, plan, step};
 
 fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-fn id(name: &str) -> StepId {
+fn step_id(name: &str) -> StepId {
     StepId::new("base", name)
 }
 
-fn past(steps: &[(&str, u64)], reboot: Option<u64>) -> PastDurations {
+fn past_durations(steps: &[(&str, u64)], reboot: Option<u64>) -> PastDurations {
     PastDurations {
-        steps: steps.iter().map(|(name, s)| (id(name), seconds(*s))).collect(),
+        steps: steps.iter().map(|(name, s)| (step_id(name), seconds(*s))).collect(),
         reboot: reboot.map(seconds),
     }
 }
 
 /// Hosts `n1` to `nN`, each with these steps to run.
-fn fleet(hosts: usize, steps: &[&str]) -> Plan {
+fn plan_for_fleet(hosts: usize, steps: &[&str]) -> Plan {
     let steps: Vec<_> = steps.iter().map(|name| step(name, "file", name, StepVerdict::Change, "")).collect();
-    plan((1..=hosts).map(|n| observed(&format!("n{n}"), steps.clone())).collect())
+    plan((1..=hosts).map(|n| observed_host(&format!("n{n}"), steps.clone())).collect())
 }
 
-fn started(name: &str, step: &str) -> Event {
-    Event::StepStarted { host: host(name), step: id(step), title: "".into(), long: false }
+fn started_event(name: &str, step: &str) -> Event {
+    Event::StepStarted { host: host(name), step: step_id(step), title: "".into(), long: false }
 }
 
-fn finished(name: &str, step: &str, result: StepResult, took: u64) -> Event {
+fn finished_event(name: &str, step: &str, result: StepResult, took: u64) -> Event {
     Event::StepFinished {
         host: host(name),
-        step: id(step),
+        step: step_id(step),
         title: "".into(),
         result,
         changes: vec![],
@@ -42,143 +42,168 @@ fn finished(name: &str, step: &str, result: StepResult, took: u64) -> Event {
     }
 }
 
-fn over(name: &str, outcome: HostOutcome) -> Event {
+fn host_finished_event(name: &str, outcome: HostOutcome) -> Event {
     Event::HostFinished { host: host(name), outcome, reason: "".into() }
 }
 
-fn failed() -> StepResult {
+fn failed_step_result() -> StepResult {
     let failure = StepFailure { why: "".into(), tail: "".into(), hint: None, log: None, artifact: false };
     StepResult::Failed { failure }
 }
 
-fn estimate(plan: &Plan, parallel: usize, past: &PastDurations) -> Option<u64> {
-    PlanWorkload::new(plan, parallel, past).estimate(Instant::now()).map(|time| time.as_secs())
+fn estimate_seconds(plan: &Plan, parallel: usize, past: &PastDurations) -> Option<u64> {
+    PlanWorkload::new(plan, parallel, past).estimate_remaining(Instant::now()).map(|time| time.as_secs())
 }
 
 #[test]
 fn only_steps_of_the_plan_are_counted_and_each_once() {
-    let mut fleet = fleet(2, &["a", "b"]);
+    let mut fleet = plan_for_fleet(2, &["a", "b"]);
     fleet.hosts[0].steps.push(step("ok", "file", "ok", StepVerdict::Ok, ""));
     let mut work = PlanWorkload::new(&fleet, 16, &PastDurations::default());
     assert_eq!((work.total(), work.done(), work.queued()), (4, 0, 2));
     let now = Instant::now();
-    work.event(&Event::HostStarted { host: host("n1"), steps: 2 }, now);
+    work.apply_event(&Event::HostStarted { host: host("n1"), steps: 2 }, now);
     assert_eq!(work.queued(), 1);
     let same = StepResult::AlreadyOk { reason: "".into() };
-    work.event(&finished("n1", "ok", same, 0), now);
+    work.apply_event(&finished_event("n1", "ok", same, 0), now);
     assert_eq!(work.done(), 0, "it was as desired when the plan was made");
-    work.event(&finished("n1", "a", StepResult::Changed, 1), now);
-    work.event(&finished("n1", "a", StepResult::Changed, 1), now);
+    work.apply_event(&finished_event("n1", "a", StepResult::Changed, 1), now);
+    work.apply_event(&finished_event("n1", "a", StepResult::Changed, 1), now);
     assert_eq!(work.done(), 1);
-    work.event(&finished("n1", "b", failed(), 1), now);
-    work.event(&over("n1", HostOutcome::Failed), now);
+    work.apply_event(&finished_event("n1", "b", failed_step_result(), 1), now);
+    work.apply_event(&host_finished_event("n1", HostOutcome::Failed), now);
     assert_eq!((work.done(), work.not_run()), (2, 0));
-    work.event(&over("n2", HostOutcome::Unreachable), now);
+    work.apply_event(&host_finished_event("n2", HostOutcome::Unreachable), now);
     assert_eq!((work.done(), work.not_run(), work.queued()), (4, 2, 0), "what a lost host had to do did not run");
-    assert_eq!(work.estimate(now), None);
+    assert_eq!(work.estimate_remaining(now), None);
 }
 
 #[test]
 fn what_was_left_alone_did_not_run() {
-    let mut work = PlanWorkload::new(&fleet(1, &["a", "b", "c"]), 16, &PastDurations::default());
+    let mut work = PlanWorkload::new(&plan_for_fleet(1, &["a", "b", "c"]), 16, &PastDurations::default());
     let now = Instant::now();
     let blocked = StepResult::Blocked { class: crate::model::BlockClass::Busy, reason: "".into() };
     let unknown = || StepResult::Unknown { reason: "".into() };
-    work.event(&finished("n1", "a", blocked, 0), now);
-    work.event(&finished("n1", "b", unknown(), 0), now);
-    work.event(&started("n1", "c"), now);
-    work.event(&finished("n1", "c", unknown(), 1), now);
+    work.apply_event(&finished_event("n1", "a", blocked, 0), now);
+    work.apply_event(&finished_event("n1", "b", unknown(), 0), now);
+    work.apply_event(&started_event("n1", "c"), now);
+    work.apply_event(&finished_event("n1", "c", unknown(), 1), now);
     assert_eq!((work.done(), work.not_run()), (3, 2), "the link broke only while the last one ran");
 }
 
 /// A step over a list that was not known is one step in the plan and several in the run.
 #[test]
 fn turns_that_were_planned_as_one_step_are_counted_once() {
-    let mut work = PlanWorkload::new(&fleet(1, &["each", "b"]), 16, &PastDurations::default());
+    let mut work = PlanWorkload::new(&plan_for_fleet(1, &["each", "b"]), 16, &PastDurations::default());
     for key in ["x", "y"] {
-        let step = StepId { key: Some(key.into()), ..id("each") };
-        let Event::StepFinished { host, title, result, changes, took, .. } = finished("n1", "", StepResult::Changed, 1)
+        let step = StepId { key: Some(key.into()), ..step_id("each") };
+        let Event::StepFinished { host, title, result, changes, took, .. } =
+            finished_event("n1", "", StepResult::Changed, 1)
         else {
             unreachable!()
         };
-        work.event(&Event::StepFinished { host, step, title, result, changes, took }, Instant::now());
+        work.apply_event(&Event::StepFinished { host, step, title, result, changes, took }, Instant::now());
     }
     assert_eq!((work.done(), work.total()), (1, 2));
 }
 
 #[test]
 fn without_history_there_is_no_estimate() {
-    assert_eq!(estimate(&fleet(2, &["a", "b"]), 16, &PastDurations::default()), None);
-    assert_eq!(estimate(&fleet(2, &["a", "b"]), 16, &past(&[("a", 10)], None)), None, "one step is not known");
-    assert_eq!(estimate(&fleet(2, &["a", "b"]), 16, &past(&[("a", 10), ("b", 5)], None)), Some(15));
-    assert_eq!(estimate(&fleet(0, &[]), 16, &past(&[("a", 10)], None)), None, "nothing is to be run");
+    assert_eq!(estimate_seconds(&plan_for_fleet(2, &["a", "b"]), 16, &PastDurations::default()), None);
+    assert_eq!(
+        estimate_seconds(&plan_for_fleet(2, &["a", "b"]), 16, &past_durations(&[("a", 10)], None)),
+        None,
+        "one step is not known"
+    );
+    assert_eq!(
+        estimate_seconds(&plan_for_fleet(2, &["a", "b"]), 16, &past_durations(&[("a", 10), ("b", 5)], None)),
+        Some(15)
+    );
+    assert_eq!(
+        estimate_seconds(&plan_for_fleet(0, &[]), 16, &past_durations(&[("a", 10)], None)),
+        None,
+        "nothing is to be run"
+    );
 }
 
 #[test]
 fn hosts_share_the_places_there_are() {
-    let past = past(&[("a", 10)], None);
-    assert_eq!(estimate(&fleet(16, &["a"]), 16, &past), Some(10));
-    assert_eq!(estimate(&fleet(64, &["a"]), 16, &past), Some(40));
-    let canary =
-        Plan { rollout: RolloutPlan { canaries: vec![host("n1")], ..RolloutPlan::default() }, ..fleet(17, &["a"]) };
-    assert_eq!(estimate(&canary, 16, &past), Some(20), "the others begin after the canary");
+    let past = past_durations(&[("a", 10)], None);
+    assert_eq!(estimate_seconds(&plan_for_fleet(16, &["a"]), 16, &past), Some(10));
+    assert_eq!(estimate_seconds(&plan_for_fleet(64, &["a"]), 16, &past), Some(40));
+    let canary = Plan {
+        rollout: RolloutPlan { canaries: vec![host("n1")], ..RolloutPlan::default() },
+        ..plan_for_fleet(17, &["a"])
+    };
+    assert_eq!(estimate_seconds(&canary, 16, &past), Some(20), "the others begin after the canary");
 }
 
 #[test]
 fn waves_follow_each_other_and_reboots_count() {
-    let mut fleet = fleet(4, &["a"]);
+    let mut fleet = plan_for_fleet(4, &["a"]);
     let window =
         || HostWindow { reboots: vec![PlannedReboot { steps: vec![], certain: true }], ..HostWindow::default() };
     fleet.hosts.iter_mut().for_each(|host| host.window = Some(window()));
     let waves = vec![vec![host("n1"), host("n2")], vec![host("n3"), host("n4")]];
     fleet.rollout = RolloutPlan { waves, max_unavailable: 2, ..RolloutPlan::default() };
-    assert_eq!(estimate(&fleet, 16, &past(&[("a", 10)], None)), None, "how long a reboot takes is not known");
-    let known = past(&[("a", 10)], Some(100));
-    assert_eq!(estimate(&fleet, 16, &known), Some(220));
-    let (now, mut work) = (Instant::now(), PlanWorkload::new(&fleet, 16, &past(&[("a", 10)], None)));
+    assert_eq!(
+        estimate_seconds(&fleet, 16, &past_durations(&[("a", 10)], None)),
+        None,
+        "how long a reboot takes is not known"
+    );
+    let known = past_durations(&[("a", 10)], Some(100));
+    assert_eq!(estimate_seconds(&fleet, 16, &known), Some(220));
+    let (now, mut work) = (Instant::now(), PlanWorkload::new(&fleet, 16, &past_durations(&[("a", 10)], None)));
     let rebooting = Event::Rebooting { host: host("n1"), steps: vec![] };
     let reboot = CompletedReboot { from: "a".into(), to: "b".into(), took: seconds(100) };
-    work.event(&rebooting, now);
-    work.event(&Event::Rebooted { host: host("n1"), reboot }, now);
-    assert_eq!(work.estimate(now), Some(seconds(220)), "the first reboot of this run tells how long others take");
+    work.apply_event(&rebooting, now);
+    work.apply_event(&Event::Rebooted { host: host("n1"), reboot }, now);
+    assert_eq!(
+        work.estimate_remaining(now),
+        Some(seconds(220)),
+        "the first reboot of this run tells how long others take"
+    );
     let mut work = PlanWorkload::new(&fleet, 16, &known);
-    ["n1", "n2"].iter().for_each(|name| work.event(&Event::Rebooting { host: host(name), steps: vec![] }, now));
-    assert_eq!(work.estimate(now + seconds(30)), Some(seconds(190)));
+    ["n1", "n2"].iter().for_each(|name| work.apply_event(&Event::Rebooting { host: host(name), steps: vec![] }, now));
+    assert_eq!(work.estimate_remaining(now + seconds(30)), Some(seconds(190)));
 }
 
 #[test]
 fn restarts_take_their_turns() {
-    let mut fleet = fleet(10, &["a"]);
+    let mut fleet = plan_for_fleet(10, &["a"]);
     fleet.rollout.max_restarting = Some(1);
-    assert_eq!(estimate(&fleet, 16, &past(&[("a", 10)], None)), Some(10), "nothing is restarted");
+    assert_eq!(estimate_seconds(&fleet, 16, &past_durations(&[("a", 10)], None)), Some(10), "nothing is restarted");
     fleet.hosts.iter_mut().for_each(|host| host.steps[0].disruption = DisruptionClass::D1);
-    assert_eq!(estimate(&fleet, 16, &past(&[("a", 10)], None)), Some(100));
+    assert_eq!(estimate_seconds(&fleet, 16, &past_durations(&[("a", 10)], None)), Some(100));
 }
 
 #[test]
 fn what_has_run_is_not_left() {
-    let (now, mut work) =
-        (Instant::now(), PlanWorkload::new(&fleet(1, &["a", "b"]), 1, &past(&[("a", 10), ("b", 5)], None)));
-    work.event(&started("n1", "a"), now);
-    let left = |work: &PlanWorkload, after| work.estimate(now + seconds(after)).map(|time| time.as_secs());
+    let (now, mut work) = (
+        Instant::now(),
+        PlanWorkload::new(&plan_for_fleet(1, &["a", "b"]), 1, &past_durations(&[("a", 10), ("b", 5)], None)),
+    );
+    work.apply_event(&started_event("n1", "a"), now);
+    let left = |work: &PlanWorkload, after| work.estimate_remaining(now + seconds(after)).map(|time| time.as_secs());
     assert_eq!((left(&work, 0), left(&work, 4)), (Some(15), Some(11)));
     assert_eq!(left(&work, 3600), Some(5), "a step that takes longer than before says nothing of the next one");
-    work.event(&finished("n1", "a", StepResult::Changed, 12), now + seconds(12));
+    work.apply_event(&finished_event("n1", "a", StepResult::Changed, 12), now + seconds(12));
     assert_eq!(left(&work, 12), Some(5));
-    work.event(&started("n1", "b"), now + seconds(12));
+    work.apply_event(&started_event("n1", "b"), now + seconds(12));
     assert_eq!(left(&work, 30), None, "all that is known of is over");
 }
 
 #[test]
 fn a_run_learns_from_its_own_first_hosts() {
-    let (now, mut work) = (Instant::now(), PlanWorkload::new(&fleet(3, &["a", "b"]), 1, &PastDurations::default()));
-    ["a", "b"].iter().for_each(|step| work.event(&started("n1", step), now));
-    work.event(&finished("n1", "a", StepResult::Changed, 8), now + seconds(8));
-    assert_eq!(work.estimate(now), None);
-    work.event(&finished("n1", "b", StepResult::Changed, 8), now + seconds(8));
-    assert_eq!(work.estimate(now), Some(seconds(16)), "two steps of one script share its time");
-    let mut work = PlanWorkload::new(&fleet(3, &["a"]), 1, &PastDurations::default());
-    work.event(&started("n1", "a"), now);
-    work.event(&finished("n1", "a", failed(), 1), now);
-    assert_eq!(work.estimate(now), None, "how long a step takes to fail says nothing of how long it takes");
+    let (now, mut work) =
+        (Instant::now(), PlanWorkload::new(&plan_for_fleet(3, &["a", "b"]), 1, &PastDurations::default()));
+    ["a", "b"].iter().for_each(|step| work.apply_event(&started_event("n1", step), now));
+    work.apply_event(&finished_event("n1", "a", StepResult::Changed, 8), now + seconds(8));
+    assert_eq!(work.estimate_remaining(now), None);
+    work.apply_event(&finished_event("n1", "b", StepResult::Changed, 8), now + seconds(8));
+    assert_eq!(work.estimate_remaining(now), Some(seconds(16)), "two steps of one script share its time");
+    let mut work = PlanWorkload::new(&plan_for_fleet(3, &["a"]), 1, &PastDurations::default());
+    work.apply_event(&started_event("n1", "a"), now);
+    work.apply_event(&finished_event("n1", "a", failed_step_result(), 1), now);
+    assert_eq!(work.estimate_remaining(now), None, "how long a step takes to fail says nothing of how long it takes");
 }

@@ -4,7 +4,7 @@ mod nodes;
 mod quantity;
 mod version;
 
-pub use quantity::whole;
+pub use quantity::parse_whole_quantity;
 
 use super::{FactShape, UnansweredReason};
 use crate::model::{HostName, Value};
@@ -29,18 +29,18 @@ pub struct ClusterFact {
 static ALL: [ClusterFact; 2] = [version::FACT, nodes::FACT];
 
 /// Returns every fact of the cluster, in the order of the reference.
-pub fn of_cluster() -> &'static [ClusterFact] {
+pub fn cluster_facts() -> &'static [ClusterFact] {
     &ALL
 }
 
 /// Returns whether a fact belongs to the cluster.
-pub fn is_of_cluster(name: &str) -> bool {
+pub fn is_cluster_fact(name: &str) -> bool {
     ALL.iter().any(|fact| fact.name == name)
 }
 
 /// Returns the probe of a fact, for a host or for the cluster's API; `None` if that target does not have the fact.
-pub fn question(to: &HostName, name: &str) -> Option<Probe> {
-    match (to.is_cluster(), is_of_cluster(name)) {
+pub fn fact_probe(to: &HostName, name: &str) -> Option<Probe> {
+    match (to.is_cluster(), is_cluster_fact(name)) {
         (true, true) => Some(Probe::ClusterFact { name: name.to_owned() }),
         (false, false) => Some(Probe::Fact { name: name.to_owned() }),
         _ => None,
@@ -48,7 +48,9 @@ pub fn question(to: &HostName, name: &str) -> Option<Probe> {
 }
 
 /// Parses the facts in an observation of the API.
-pub(super) fn observed(seen: &Observation) -> impl Iterator<Item = (String, Result<Value, UnansweredReason>)> + '_ {
+pub(super) fn observed_cluster_facts(
+    seen: &Observation,
+) -> impl Iterator<Item = (String, Result<Value, UnansweredReason>)> + '_ {
     ALL.iter().filter_map(|fact| {
         let probe = Probe::ClusterFact { name: fact.name.to_owned() };
         let value = || match seen.get(&probe) {
@@ -56,7 +58,7 @@ pub(super) fn observed(seen: &Observation) -> impl Iterator<Item = (String, Resu
             Ok(_) => Err(UnansweredReason::new("unexpected type of answer")),
             Err(unknown) => Err(unknown),
         };
-        seen.has(&probe).then(|| (fact.name.to_owned(), value()))
+        seen.has_answer(&probe).then(|| (fact.name.to_owned(), value()))
     })
 }
 
@@ -66,11 +68,14 @@ mod tests {
 
     #[test]
     fn a_fact_is_of_hosts_or_of_the_cluster() {
-        let of_hosts = |name: &str| crate::facts::all().iter().any(|fact| fact.name == name);
+        let of_hosts = |name: &str| crate::facts::all_facts().iter().any(|fact| fact.name == name);
         assert!(ALL.iter().all(|fact| !of_hosts(fact.name) && !fact.doc.is_empty() && !fact.fields.is_empty()));
         let host = HostName::new("n1");
-        assert_eq!(question(&host, "nodes"), None);
-        assert_eq!(question(&HostName::cluster(), "os"), None);
-        assert_eq!(question(&HostName::cluster(), "nodes"), Some(Probe::ClusterFact { name: "nodes".to_owned() }));
+        assert_eq!(fact_probe(&host, "nodes"), None);
+        assert_eq!(fact_probe(&HostName::cluster_api(), "os"), None);
+        assert_eq!(
+            fact_probe(&HostName::cluster_api(), "nodes"),
+            Some(Probe::ClusterFact { name: "nodes".to_owned() })
+        );
     }
 }

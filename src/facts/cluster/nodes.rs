@@ -37,12 +37,12 @@ pub(super) const FACT: ClusterFact = ClusterFact {
 
 fn parse(told: &Value) -> Result<Value, UnansweredReason> {
     let nodes = told.as_array().ok_or_else(|| UnansweredReason::new("the API did not answer with a list"))?;
-    let mut nodes = nodes.iter().map(node).collect::<Result<Vec<Value>, UnansweredReason>>()?;
+    let mut nodes = nodes.iter().map(build_node).collect::<Result<Vec<Value>, UnansweredReason>>()?;
     nodes.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     Ok(Value::Array(nodes))
 }
 
-fn node(told: &Value) -> Result<Value, UnansweredReason> {
+fn build_node(told: &Value) -> Result<Value, UnansweredReason> {
     let text = |pointer: &str| told.pointer(pointer).and_then(Value::as_str);
     let map = |pointer: &str| told.pointer(pointer).filter(|map| map.is_object()).cloned().unwrap_or(json!({}));
     let list = |pointer: &str| told.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
@@ -60,8 +60,8 @@ fn node(told: &Value) -> Result<Value, UnansweredReason> {
         "labels": map("/metadata/labels"),
         "annotations": map("/metadata/annotations"),
         "taints": taints.collect::<Vec<_>>(),
-        "capacity": quantity::all(told.pointer("/status/capacity")),
-        "allocatable": quantity::all(told.pointer("/status/allocatable")),
+        "capacity": quantity::parse_quantities(told.pointer("/status/capacity")),
+        "allocatable": quantity::parse_quantities(told.pointer("/status/allocatable")),
         "kubelet": info("kubeletVersion"),
         "runtime": info("containerRuntimeVersion"),
         "kernel": info("kernelVersion"),

@@ -7,7 +7,7 @@ use crate::model::Value;
 ///
 /// # Errors
 /// The text is not a valid quantity or not a whole number: why, as a lowercase fragment.
-pub fn whole(text: &str) -> Result<i64, String> {
+pub fn parse_whole_quantity(text: &str) -> Result<i64, String> {
     let no = || format!("`{text}` is not a valid quantity");
     let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -21,7 +21,7 @@ pub fn whole(text: &str) -> Result<i64, String> {
     }
     let after = after.trim_end_matches('0');
     let mantissa: i128 = format!("0{before}{after}").parse().map_err(|_| no())?;
-    let (times, over) = factor(unit).ok_or_else(no)?;
+    let (times, over) = unit_factor(unit).ok_or_else(no)?;
     let scale = u32::try_from(after.len()).ok().and_then(|places| 10_i128.checked_pow(places)).ok_or_else(no)?;
     let (top, bottom) = (mantissa.checked_mul(times).ok_or_else(no)?, over.checked_mul(scale).ok_or_else(no)?);
     match top % bottom {
@@ -31,7 +31,7 @@ pub fn whole(text: &str) -> Result<i64, String> {
 }
 
 /// Returns the factor and the divisor of a unit.
-fn factor(unit: &str) -> Option<(i128, i128)> {
+fn unit_factor(unit: &str) -> Option<(i128, i128)> {
     let by = |base: i128, power: u32| base.checked_pow(power);
     if let Some(power) = unit.strip_prefix(['e', 'E']).filter(|power| !power.is_empty()) {
         let power: i32 = power.parse().ok()?;
@@ -52,11 +52,11 @@ fn factor(unit: &str) -> Option<(i128, i128)> {
 }
 
 /// Returns a map of quantities as whole numbers. A quantity that is not a whole number is unknown.
-pub(super) fn all(map: Option<&Value>) -> Value {
+pub(super) fn parse_quantities(map: Option<&Value>) -> Value {
     let entries = map.and_then(Value::as_object).into_iter().flatten();
     let one = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        whole(&text).map_or_else(unknown_part, Value::from)
+        parse_whole_quantity(&text).map_or_else(unknown_part, Value::from)
     };
     Value::Object(entries.map(|(name, value)| (name.clone(), one(value))).collect())
 }
@@ -87,23 +87,23 @@ mod tests {
             (".5k", 500),
         ];
         for (text, expected) in cases {
-            assert_eq!(whole(text), Ok(expected), "{text}");
+            assert_eq!(parse_whole_quantity(text), Ok(expected), "{text}");
         }
     }
 
     #[test]
     fn what_is_none_is_not_nothing() {
-        assert_eq!(whole("3920m"), Err("`3920m` is not a whole number".to_owned()));
-        assert_eq!(whole("1.10"), Err("`1.10` is not a whole number".to_owned()));
+        assert_eq!(parse_whole_quantity("3920m"), Err("`3920m` is not a whole number".to_owned()));
+        assert_eq!(parse_whole_quantity("1.10"), Err("`1.10` is not a whole number".to_owned()));
         for text in
             ["", "k", "1kk", "1 k", "x", "1e", "1K", "99E18", "9999999999999999999999999999999999999999", "1.2.3"]
         {
-            assert_eq!(whole(text), Err(format!("`{text}` is not a valid quantity")));
+            assert_eq!(parse_whole_quantity(text), Err(format!("`{text}` is not a valid quantity")));
         }
         assert_eq!(
-            all(Some(&json!({ "rdma/ib": "1k", "cpu": "3920m", "pods": 110 }))),
+            parse_quantities(Some(&json!({ "rdma/ib": "1k", "cpu": "3920m", "pods": 110 }))),
             json!({ "rdma/ib": 1000, "cpu": { "unknown": "`3920m` is not a whole number" }, "pods": 110 })
         );
-        assert_eq!(all(None), json!({}));
+        assert_eq!(parse_quantities(None), json!({}));
     }
 }

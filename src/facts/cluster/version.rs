@@ -28,7 +28,9 @@ fn parse(told: &Value) -> Result<Value, UnansweredReason> {
     });
     match (text, numbers) {
         (Some(text), Some((major, minor))) => Ok(json!({ "text": text, "major": major, "minor": minor })),
-        (Some(text), None) => Err(UnansweredReason::new("the API server does not report its version").said(text)),
+        (Some(text), None) => {
+            Err(UnansweredReason::new("the API server does not report its version").with_message(text))
+        }
         (None, _) => Err(UnansweredReason::new("the API server does not report its version")),
     }
 }

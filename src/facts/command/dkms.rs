@@ -15,7 +15,7 @@ pub struct DkmsEntry {
 }
 
 /// Parses one line; `None` if it has another format.
-pub fn line(line: &str) -> Option<DkmsEntry> {
+pub fn parse_dkms_line(line: &str) -> Option<DkmsEntry> {
     let (names, state) = line.split_once(": ")?;
     let mut names: Vec<&str> = names.split(", ").collect();
     if let Some((module, version)) = names[0].split_once('/') {
@@ -40,13 +40,13 @@ mod tests {
 
     #[test]
     fn both_forms_are_read() {
-        let of = |text| line(text).map(|e| (e.module, e.version, e.kernel, e.state));
+        let of = |text| parse_dkms_line(text).map(|e| (e.module, e.version, e.kernel, e.state));
         let expected =
             Some(("nvidia".into(), "560.35.03".into(), Some("5.15.0-130-generic".into()), "installed".into()));
         assert_eq!(of("nvidia/560.35.03, 5.15.0-130-generic, x86_64: installed"), expected);
         assert_eq!(of("nvidia, 560.35.03, 5.15.0-130-generic, x86_64: installed"), expected);
         assert_eq!(of("nvidia/560.35.03: added"), Some(("nvidia".into(), "560.35.03".into(), None, "added".into())));
-        let noted = line(
+        let noted = parse_dkms_line(
             "mlnx-ofed-kernel/24.10, 5.15.0, x86_64: installed (WARNING! Diff between built and installed module!)",
         );
         let noted = noted.expect("is an entry");
@@ -54,6 +54,6 @@ mod tests {
             (noted.state.as_str(), noted.note.as_deref()),
             ("installed", Some("WARNING! Diff between built and installed module!"))
         );
-        assert_eq!(line("Error! Could not locate dkms.conf file."), None);
+        assert_eq!(parse_dkms_line("Error! Could not locate dkms.conf file."), None);
     }
 }

@@ -1,6 +1,6 @@
 //! `ibqueryerrors`: counters of the fabric's ports that exceed their thresholds.
 
-use super::number;
+use super::parse_number;
 use std::collections::BTreeMap;
 
 /// A port with counters above the threshold.
@@ -25,47 +25,47 @@ pub struct FabricSweep {
 }
 
 /// Parses the output of the sweep.
-pub fn parse(text: &str) -> FabricSweep {
+pub fn parse_ibqueryerrors(text: &str) -> FabricSweep {
     let mut sweep = FabricSweep::default();
     let mut node = (String::new(), None);
     for line in text.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("Errors for ") {
-            node = head(rest);
-        } else if let Some(port) = line.strip_prefix("GUID ").and_then(|rest| port(rest, &node)) {
+            node = parse_head(rest);
+        } else if let Some(port) = line.strip_prefix("GUID ").and_then(|rest| parse_port(rest, &node)) {
             sweep.ports.push(port);
         } else if let Some(rest) = line.strip_prefix("## Summary: ") {
-            sweep.nodes = summary(rest);
+            sweep.nodes = parse_summary(rest);
         }
     }
     sweep
 }
 
-fn head(rest: &str) -> (String, Option<String>) {
+fn parse_head(rest: &str) -> (String, Option<String>) {
     let (guid, name) = rest.split_once('"').unwrap_or((rest, ""));
     let guid = Some(guid.trim()).filter(|guid| !guid.is_empty()).map(str::to_owned);
     (name.trim_end_matches('"').to_owned(), guid)
 }
 
-fn port(rest: &str, node: &(String, Option<String>)) -> Option<PortErrors> {
+fn parse_port(rest: &str, node: &(String, Option<String>)) -> Option<PortErrors> {
     let (guid, rest) = rest.split_once(" port ")?;
     let (port, counters) = rest.split_once(':')?;
     let counters = counters.split('[').filter_map(|cell| {
         let (name, value) = cell.split_once(']')?.0.split_once(" == ")?;
-        Some((name.trim().to_owned(), number(value.split_whitespace().next()?)?))
+        Some((name.trim().to_owned(), parse_number(value.split_whitespace().next()?)?))
     });
     let counters = counters.collect();
     Some(PortErrors {
         node: node.0.clone(),
         switch: node.1.clone(),
         guid: guid.to_owned(),
-        number: number(port),
+        number: parse_number(port),
         counters,
     })
 }
 
-fn summary(rest: &str) -> Option<(u64, u64)> {
+fn parse_summary(rest: &str) -> Option<(u64, u64)> {
     let (checked, bad) = rest.split_once(',')?;
-    Some((number(checked.split_whitespace().next()?)?, number(bad.split_whitespace().next()?)?))
+    Some((parse_number(checked.split_whitespace().next()?)?, parse_number(bad.split_whitespace().next()?)?))
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn ports_with_errors_are_read() {
-        let sweep = parse(include_str!("../../../tests/samples/ibqueryerrors.txt"));
+        let sweep = parse_ibqueryerrors(include_str!("../../../tests/samples/ibqueryerrors.txt"));
         let first = &sweep.ports[0];
         assert_eq!((first.node.as_str(), &first.switch, first.number), ("dl380g7 mlx4_0", &None, Some(1)));
         assert_eq!(first.counters["VL15Dropped"], 14);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_whole_sweep_tells_of_adapters_and_switches() {
-        let sweep = parse(include_str!("../../../tests/samples/ibqueryerrors-ibsim.txt"));
+        let sweep = parse_ibqueryerrors(include_str!("../../../tests/samples/ibqueryerrors-ibsim.txt"));
         let port = |node: &str, switch: Option<&str>, guid: &str, number, counters: &[(&str, u64)]| PortErrors {
             node: node.into(),
             switch: switch.map(str::to_owned),
@@ -107,8 +107,8 @@ mod tests {
     fn a_whole_sweep_has_a_summary() {
         // origin: source, infiniband-diags' ibqueryerrors.c
         let text = "\n## Summary: 5 nodes checked, 2 bad nodes found\n##          42 ports checked, 6 ports have errors beyond threshold\n";
-        assert_eq!(parse(text), FabricSweep { ports: vec![], nodes: Some((5, 2)) });
+        assert_eq!(parse_ibqueryerrors(text), FabricSweep { ports: vec![], nodes: Some((5, 2)) });
         let data = "Errors for \"n\"\n   GUID 0x1 port 1: [PortXmitData == 864 (3.375KB)]\n";
-        assert_eq!(parse(data).ports[0].counters["PortXmitData"], 864);
+        assert_eq!(parse_ibqueryerrors(data).ports[0].counters["PortXmitData"], 864);
     }
 }

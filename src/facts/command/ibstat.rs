@@ -1,6 +1,6 @@
 //! `ibstat`: adapters and their ports.
 
-use super::{number, pair};
+use super::{parse_number, split_key_value};
 
 /// One adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,27 +33,27 @@ pub struct IbstatPort {
 }
 
 /// Parses the listing; output without an adapter (`ibpanic: …`) gives an empty list.
-pub fn parse(text: &str) -> Vec<IbstatAdapter> {
+pub fn parse_ibstat(text: &str) -> Vec<IbstatAdapter> {
     let mut adapters: Vec<IbstatAdapter> = Vec::new();
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("CA '").and_then(|rest| rest.strip_suffix('\'')) {
             adapters.push(IbstatAdapter { name: name.to_owned(), ..IbstatAdapter::default() });
-        } else if let (Some(adapter), Some((key, value))) = (adapters.last_mut(), pair(line)) {
-            adapter.take(key, value);
+        } else if let (Some(adapter), Some((key, value))) = (adapters.last_mut(), split_key_value(line)) {
+            adapter.set_field(key, value);
         }
     }
     adapters
 }
 
 impl IbstatAdapter {
-    fn take(&mut self, key: &str, value: &str) {
+    fn set_field(&mut self, key: &str, value: &str) {
         let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
         if let Some(port) = key.strip_prefix("Port ").and_then(|n| n.parse().ok()) {
             self.ports.push(IbstatPort { number: port, ..IbstatPort::default() });
             return;
         }
         match (self.ports.last_mut(), key) {
-            (Some(port), _) => port.take(key, value),
+            (Some(port), _) => port.set_field(key, value),
             (None, "CA type") => self.kind = text(),
             (None, "Firmware version") => self.firmware = text(),
             (None, "Node GUID") => self.node_guid = text(),
@@ -63,14 +63,14 @@ impl IbstatAdapter {
 }
 
 impl IbstatPort {
-    fn take(&mut self, key: &str, value: &str) {
+    fn set_field(&mut self, key: &str, value: &str) {
         let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
         match key {
             "State" => self.state = text(),
             "Physical state" => self.physical = text(),
             "Rate" => self.gbps = value.split_whitespace().next().and_then(|rate| rate.parse().ok()),
-            "Base lid" => self.lid = number(value),
-            "SM lid" => self.sm_lid = number(value),
+            "Base lid" => self.lid = parse_number(value),
+            "SM lid" => self.sm_lid = parse_number(value),
             "Port GUID" => self.guid = text(),
             "Link layer" => self.link_layer = text(),
             _ => {}
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn adapters_and_ports_are_read() {
-        let adapters = parse(include_str!("../../../tests/samples/ibstat-active.txt"));
+        let adapters = parse_ibstat(include_str!("../../../tests/samples/ibstat-active.txt"));
         let adapter = &adapters[0];
         assert_eq!(
             (adapter.name.as_str(), adapter.kind.as_deref(), adapter.firmware.as_deref()),
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_port_without_a_subnet_manager_is_not_active() {
-        let adapters = parse(include_str!("../../../tests/samples/ibstat-init.txt"));
+        let adapters = parse_ibstat(include_str!("../../../tests/samples/ibstat-init.txt"));
         let port = &adapters[0].ports[0];
         assert_eq!(
             (port.state.as_deref(), port.physical.as_deref(), port.sm_lid),
@@ -114,7 +114,7 @@ mod tests {
     fn a_port_goes_from_down_to_active() {
         // 2.5 Gb/s on four lanes; the simulator's kernel calls the link layer `IB`.
         let port = |sample: &str| {
-            let port = parse(sample).remove(0).ports.remove(0);
+            let port = parse_ibstat(sample).remove(0).ports.remove(0);
             (port.state, port.physical, port.lid, port.sm_lid, port.gbps)
         };
         let told = |state: &str, physical: &str, lid, sm| {
@@ -129,10 +129,10 @@ mod tests {
 
     #[test]
     fn an_ethernet_port_says_so() {
-        let adapters = parse(include_str!("../../../tests/samples/ibstat-roce.txt"));
+        let adapters = parse_ibstat(include_str!("../../../tests/samples/ibstat-roce.txt"));
         assert_eq!(adapters[0].ports[0].link_layer.as_deref(), Some("Ethernet"));
         assert_eq!(
-            parse("ibpanic: [2137592] main: stat of IB device 'mthca0' failed: No such file or directory\n"),
+            parse_ibstat("ibpanic: [2137592] main: stat of IB device 'mthca0' failed: No such file or directory\n"),
             []
         );
     }

@@ -1,7 +1,7 @@
 //! `ibstatus`: the state of each port of each adapter.
 
 use super::rate::{self, PortRate};
-use super::{number, pair};
+use super::{parse_number, split_key_value};
 
 /// One port.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,34 +28,34 @@ impl IbstatusPort {
 }
 
 /// Parses the listing.
-pub fn parse(text: &str) -> Vec<IbstatusPort> {
+pub fn parse_ibstatus(text: &str) -> Vec<IbstatusPort> {
     let mut ports: Vec<IbstatusPort> = Vec::new();
     for line in text.lines().map(str::trim) {
-        if let Some(port) = head(line) {
+        if let Some(port) = parse_head(line) {
             ports.push(port);
-        } else if let (Some(port), Some((key, value))) = (ports.last_mut(), pair(line)) {
-            port.take(key, value);
+        } else if let (Some(port), Some((key, value))) = (ports.last_mut(), split_key_value(line)) {
+            port.set_field(key, value);
         }
     }
     ports
 }
 
-fn head(line: &str) -> Option<IbstatusPort> {
+fn parse_head(line: &str) -> Option<IbstatusPort> {
     let (device, rest) = line.strip_prefix("Infiniband device '")?.split_once("' port ")?;
     let number = rest.strip_suffix(" status:")?.parse().ok()?;
     Some(IbstatusPort { device: device.to_owned(), number, ..IbstatusPort::default() })
 }
 
 impl IbstatusPort {
-    fn take(&mut self, key: &str, value: &str) {
+    fn set_field(&mut self, key: &str, value: &str) {
         let word = || value.split_once(": ").map(|(_, word)| word.trim().to_owned());
         match key {
             "default gid" => self.gid = Some(value.to_owned()),
-            "base lid" => self.lid = number(value),
-            "sm lid" => self.sm_lid = number(value),
+            "base lid" => self.lid = parse_number(value),
+            "sm lid" => self.sm_lid = parse_number(value),
             "state" => self.state = word(),
             "phys state" => self.physical = word(),
-            "rate" => self.rate = rate::parse(value),
+            "rate" => self.rate = rate::parse_port_rate(value),
             "link_layer" => self.link_layer = Some(value.to_owned()),
             _ => {}
         }
@@ -68,22 +68,22 @@ mod tests {
 
     #[test]
     fn ports_are_read() {
-        let ports = parse(include_str!("../../../tests/samples/ibstatus.txt"));
+        let ports = parse_ibstatus(include_str!("../../../tests/samples/ibstatus.txt"));
         let port = &ports[0];
         assert_eq!((port.device.as_str(), port.number, port.lid, port.sm_lid), ("mlx5_0", 1, Some(0x30), Some(0x30)));
         assert_eq!((port.state.as_deref(), port.physical.as_deref()), (Some("ACTIVE"), Some("LinkUp")));
-        assert_eq!(port.rate.as_ref().and_then(PortRate::lanes), Some("full"));
+        assert_eq!(port.rate.as_ref().and_then(PortRate::lane_state), Some("full"));
         assert_eq!(port.gid.as_deref(), Some("fe80:0000:0000:0000:c470:bd03:00cf:4964"));
         assert_eq!(port.is_infiniband(), Some(true));
     }
 
     #[test]
     fn the_rate_of_an_ethernet_port_does_not_make_it_infiniband() {
-        let ports = parse(include_str!("../../../tests/samples/ibstatus-roce.txt"));
+        let ports = parse_ibstatus(include_str!("../../../tests/samples/ibstatus-roce.txt"));
         let port = &ports[0];
         assert_eq!(port.rate.as_ref().and_then(|rate| rate.speed.as_deref()), Some("HDR"), "as printed");
         assert_eq!(port.is_infiniband(), Some(false));
         assert_eq!((port.lid, port.sm_lid), (Some(0), Some(0)));
-        assert_eq!(parse("Fatal error:  device 'x': sys files not found\n"), []);
+        assert_eq!(parse_ibstatus("Fatal error:  device 'x': sys files not found\n"), []);
     }
 }

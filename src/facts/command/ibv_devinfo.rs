@@ -1,6 +1,6 @@
 //! `ibv_devinfo`: the devices that are visible to programs through the verbs library.
 
-use super::{number, pair};
+use super::{parse_number, split_key_value};
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub struct VerbsPort {
 }
 
 /// Parses the listing; `No IB devices found` gives an empty list.
-pub fn parse(text: &str) -> Vec<VerbsDevice> {
+pub fn parse_ibv_devinfo(text: &str) -> Vec<VerbsDevice> {
     let mut devices: Vec<VerbsDevice> = Vec::new();
-    for (key, value) in text.lines().filter_map(pair) {
+    for (key, value) in text.lines().filter_map(split_key_value) {
         match (key, devices.last_mut()) {
             ("hca_id", _) => devices.push(VerbsDevice { name: value.to_owned(), ..VerbsDevice::default() }),
-            (_, Some(device)) => device.take(key, value),
+            (_, Some(device)) => device.set_field(key, value),
             _ => {}
         }
     }
@@ -39,13 +39,13 @@ pub fn parse(text: &str) -> Vec<VerbsDevice> {
 }
 
 impl VerbsDevice {
-    fn take(&mut self, key: &str, value: &str) {
-        if let ("port", Some(number)) = (key, number(value)) {
+    fn set_field(&mut self, key: &str, value: &str) {
+        if let ("port", Some(number)) = (key, parse_number(value)) {
             self.ports.push(VerbsPort { number, ..VerbsPort::default() });
             return;
         }
         match (self.ports.last_mut(), key) {
-            (Some(port), _) => port.take(key, value),
+            (Some(port), _) => port.set_field(key, value),
             (None, "fw_ver") => self.firmware = Some(value.to_owned()),
             (None, "board_id") => self.board = Some(value.to_owned()),
             _ => {}
@@ -54,7 +54,7 @@ impl VerbsDevice {
 }
 
 impl VerbsPort {
-    fn take(&mut self, key: &str, value: &str) {
+    fn set_field(&mut self, key: &str, value: &str) {
         let first = value.split_whitespace().next().unwrap_or("");
         match key {
             "state" => self.state = Some(first.trim_start_matches("PORT_").to_owned()),
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn devices_and_ports_are_read() {
-        let devices = parse(include_str!("../../../tests/samples/ibv_devinfo.txt"));
+        let devices = parse_ibv_devinfo(include_str!("../../../tests/samples/ibv_devinfo.txt"));
         let port = VerbsPort {
             number: 1,
             state: Some("ACTIVE".into()),
@@ -84,6 +84,6 @@ mod tests {
         let device =
             VerbsDevice { name: "mlx5_0".into(), firmware: Some("28.40.1000".into()), board, ports: vec![port] };
         assert_eq!(devices, [device]);
-        assert_eq!(parse("No IB devices found\n"), []);
+        assert_eq!(parse_ibv_devinfo("No IB devices found\n"), []);
     }
 }

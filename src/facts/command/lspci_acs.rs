@@ -10,7 +10,7 @@ pub struct AcsBridge {
 
 impl AcsBridge {
     /// Returns whether it redirects traffic between devices below it to the root complex.
-    pub fn redirects(&self) -> bool {
+    pub fn is_redirecting(&self) -> bool {
         self.on.iter().any(|flag| matches!(flag.as_str(), "SrcValid" | "ReqRedir" | "CmpltRedir"))
     }
 }
@@ -26,7 +26,7 @@ pub struct AcsListing {
 }
 
 /// Parses the listing.
-pub fn parse(text: &str) -> AcsListing {
+pub fn parse_lspci_acs(text: &str) -> AcsListing {
     let mut listing = AcsListing { denied: text.contains("<access denied>"), ..AcsListing::default() };
     let mut bridge: Option<&str> = None;
     for line in text.lines() {
@@ -48,12 +48,12 @@ mod tests {
 
     #[test]
     fn bridges_that_redirect_are_told_from_those_that_do_not() {
-        let listing = parse(include_str!("../../../tests/samples/lspci-acs.txt"));
+        let listing = parse_lspci_acs(include_str!("../../../tests/samples/lspci-acs.txt"));
         assert_eq!(listing.bridges, 3);
         let redirecting: Vec<&str> =
-            listing.with_acs.iter().filter(|b| b.redirects()).map(|b| b.bdf.as_str()).collect();
+            listing.with_acs.iter().filter(|b| b.is_redirecting()).map(|b| b.bdf.as_str()).collect();
         assert_eq!(redirecting, ["0000:15:01.0"]);
         assert_eq!(listing.with_acs.len(), 2, "one bridge has no such capability, an adapter is not a bridge");
-        assert!(parse("00:01.0 PCI bridge: x\n\tCapabilities: <access denied>\n").denied);
+        assert!(parse_lspci_acs("00:01.0 PCI bridge: x\n\tCapabilities: <access denied>\n").denied);
     }
 }

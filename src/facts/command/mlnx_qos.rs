@@ -1,6 +1,6 @@
 //! `mlnx_qos -i IF` and `ethtool -a IF`: the settings that prevent drops of RoCE traffic.
 
-use super::pair;
+use super::split_key_value;
 
 /// The settings of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,14 +14,19 @@ pub struct QosSettings {
 }
 
 /// Parses the output of `mlnx_qos -i IF`.
-pub fn parse(text: &str) -> QosSettings {
-    let value =
-        |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
-    QosSettings { dcbx: value("DCBX mode"), trust: value("Priority trust state"), pfc: text.lines().find_map(enabled) }
+pub fn parse_mlnx_qos(text: &str) -> QosSettings {
+    let value = |name: &str| {
+        text.lines().filter_map(split_key_value).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+    };
+    QosSettings {
+        dcbx: value("DCBX mode"),
+        trust: value("Priority trust state"),
+        pfc: text.lines().find_map(parse_enabled),
+    }
 }
 
 /// Parses the row of eight digits, with or without a colon after its name.
-fn enabled(line: &str) -> Option<Vec<bool>> {
+fn parse_enabled(line: &str) -> Option<Vec<bool>> {
     let cells: Vec<&str> = line.trim().strip_prefix("enabled")?.trim_start_matches(':').split_whitespace().collect();
     let flags: Option<Vec<bool>> = cells
         .iter()
@@ -42,8 +47,8 @@ pub struct PauseFrames {
 }
 
 /// Parses the output of `ethtool -a IF`; `None` unless it contains both.
-pub fn pause(text: &str) -> Option<PauseFrames> {
-    let flag = |name: &str| match text.lines().filter_map(pair).find(|(key, _)| *key == name)?.1 {
+pub fn parse_pause(text: &str) -> Option<PauseFrames> {
+    let flag = |name: &str| match text.lines().filter_map(split_key_value).find(|(key, _)| *key == name)?.1 {
         "on" => Some(true),
         "off" => Some(false),
         _ => None,
@@ -57,19 +62,19 @@ mod tests {
 
     #[test]
     fn trust_and_paused_priorities_are_read() {
-        let qos = parse(include_str!("../../../tests/samples/mlnx_qos-dscp.txt"));
+        let qos = parse_mlnx_qos(include_str!("../../../tests/samples/mlnx_qos-dscp.txt"));
         let pfc = Some(vec![false, false, false, true, false, false, false, false]);
         assert_eq!(qos, QosSettings { dcbx: Some("OS controlled".into()), trust: Some("dscp".into()), pfc });
-        let old = parse(include_str!("../../../tests/samples/mlnx_qos-pcp.txt"));
+        let old = parse_mlnx_qos(include_str!("../../../tests/samples/mlnx_qos-pcp.txt"));
         assert_eq!((old.dcbx, old.trust.as_deref(), old.pfc), (None, Some("pcp"), Some(vec![false; 8])));
-        assert_eq!(parse("\tpriority 0 1\n\tenabled  0 0\n"), QosSettings::default(), "a truncated table");
+        assert_eq!(parse_mlnx_qos("\tpriority 0 1\n\tenabled  0 0\n"), QosSettings::default(), "a truncated table");
     }
 
     #[test]
     fn pause_frames_are_read() {
         // origin: source, ethtool's pause.c
         let text = "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\ton\n\n";
-        assert_eq!(pause(text), Some(PauseFrames { rx: false, tx: true }));
-        assert_eq!(pause("netlink error: Operation not supported\n"), None);
+        assert_eq!(parse_pause(text), Some(PauseFrames { rx: false, tx: true }));
+        assert_eq!(parse_pause("netlink error: Operation not supported\n"), None);
     }
 }

@@ -23,13 +23,13 @@ pub mod rate;
 pub mod sminfo;
 
 /// Returns the key and the value of a line `KEY: VALUE`, both trimmed.
-fn pair(line: &str) -> Option<(&str, &str)> {
+fn split_key_value(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(':')?;
     Some((key.trim(), value.trim()))
 }
 
 /// Returns a number written in decimal or, after `0x`, in hex.
-pub(super) fn number(text: &str) -> Option<u64> {
+pub(super) fn parse_number(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

@@ -1,6 +1,6 @@
 //! `modinfo MODULE`: a kernel module on disk.
 
-use super::pair;
+use super::split_key_value;
 
 /// A module on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,9 +34,10 @@ impl KernelModuleInfo {
 }
 
 /// Parses the listing; `None` if it contains no module.
-pub fn parse(text: &str) -> Option<KernelModuleInfo> {
-    let value =
-        |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+pub fn parse_modinfo(text: &str) -> Option<KernelModuleInfo> {
+    let value = |name: &str| {
+        text.lines().filter_map(split_key_value).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+    };
     let list = |text: String| text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     Some(KernelModuleInfo {
         file: value("filename")?,
@@ -55,7 +56,7 @@ mod tests {
     fn origin_and_flavor_are_told_by_place_and_licence() {
         // origin: reconstructed after kmod's modinfo.c and the paths of MLNX_OFED and of distributions
         let of = |file: &str| {
-            parse(&format!("filename:       {file}\nlicense:        Dual BSD/GPL\n")).and_then(|m| m.origin())
+            parse_modinfo(&format!("filename:       {file}\nlicense:        Dual BSD/GPL\n")).and_then(|m| m.origin())
         };
         assert_eq!(of("/lib/modules/5.15.0-130-generic/updates/dkms/mlx5_core.ko"), Some("ofed"));
         assert_eq!(of("/lib/modules/5.14.0-427.el9.x86_64/extra/mlnx-ofa_kernel/drivers/mlx5_core.ko"), Some("ofed"));
@@ -65,19 +66,20 @@ mod tests {
         );
         assert_eq!(of("(builtin)"), Some("inbox"));
         assert_eq!(of("/opt/mlx5_core.ko"), None);
-        let flavor =
-            |license: &str| parse(&format!("filename: /x.ko\nlicense:        {license}\n")).and_then(|m| m.flavor());
+        let flavor = |license: &str| {
+            parse_modinfo(&format!("filename: /x.ko\nlicense:        {license}\n")).and_then(|m| m.flavor())
+        };
         assert_eq!(
             (flavor("NVIDIA"), flavor("Dual MIT/GPL"), flavor("odd")),
             (Some("proprietary"), Some("open"), None)
         );
-        assert_eq!(parse("modinfo: ERROR: Module nvidia not found.\n"), None);
+        assert_eq!(parse_modinfo("modinfo: ERROR: Module nvidia not found.\n"), None);
     }
 
     #[test]
     fn what_it_depends_on_is_a_list() {
-        let module = parse("filename: /x.ko\ndepends:        nvidia,ib_core\n").expect("is one");
+        let module = parse_modinfo("filename: /x.ko\ndepends:        nvidia,ib_core\n").expect("is one");
         assert_eq!(module.depends, ["nvidia", "ib_core"]);
-        assert!(parse("filename: /x.ko\ndepends:        \n").expect("is one").depends.is_empty());
+        assert!(parse_modinfo("filename: /x.ko\ndepends:        \n").expect("is one").depends.is_empty());
     }
 }

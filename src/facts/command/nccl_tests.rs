@@ -23,13 +23,13 @@ pub struct NcclTestRow {
 
 impl NcclTestRun {
     /// Returns the relevant row: that of the largest size. The printed average also includes small sizes.
-    pub fn largest(&self) -> Option<&NcclTestRow> {
+    pub fn largest_row(&self) -> Option<&NcclTestRow> {
         self.rows.iter().max_by_key(|row| row.bytes)
     }
 }
 
 /// Parses the listing, also if a launcher prints the rank before each line.
-pub fn parse(text: &str) -> NcclTestRun {
+pub fn parse_nccl_test(text: &str) -> NcclTestRun {
     let mut run = NcclTestRun::default();
     let mut heads: Vec<&str> = Vec::new();
     for line in text.lines() {
@@ -40,14 +40,14 @@ pub fn parse(text: &str) -> NcclTestRun {
         } else if let Some((_, verdict)) = line.split_once("Out of bounds values :") {
             run.sound = Some(verdict.trim() == "0 OK");
         } else if !line.starts_with('#') && words.len() == heads.len() {
-            run.rows.extend(row(&heads, &words));
+            run.rows.extend(parse_row(&heads, &words));
         }
     }
     run
 }
 
 /// Finds a column by name. The first of several columns with a name is the out-of-place one.
-fn row(heads: &[&str], cells: &[&str]) -> Option<NcclTestRow> {
+fn parse_row(heads: &[&str], cells: &[&str]) -> Option<NcclTestRow> {
     let cell = |name: &str| cells.get(heads.iter().position(|head| *head == name)?).copied();
     let wrong = cell("#wrong").and_then(|cell| cell.parse().ok());
     Some(NcclTestRow { bytes: cell("size")?.parse().ok()?, busbw: cell("busbw")?.parse().ok()?, wrong })
@@ -59,24 +59,27 @@ mod tests {
 
     #[test]
     fn the_largest_size_counts_and_not_the_average() {
-        let run = parse(include_str!("../../../tests/samples/all_reduce_perf.txt"));
+        let run = parse_nccl_test(include_str!("../../../tests/samples/all_reduce_perf.txt"));
         assert_eq!((run.rows.len(), run.sound), (2, Some(true)));
-        assert_eq!(run.largest(), Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 360.97, wrong: Some(0) }));
+        assert_eq!(run.largest_row(), Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 360.97, wrong: Some(0) }));
     }
 
     #[test]
     fn builds_with_and_without_a_root_are_read_by_the_header() {
-        let old = parse(include_str!("../../../tests/samples/all_reduce_perf-old.txt"));
-        assert_eq!(old.largest(), Some(&NcclTestRow { bytes: 134_217_728, busbw: 122.57, wrong: None }));
+        let old = parse_nccl_test(include_str!("../../../tests/samples/all_reduce_perf-old.txt"));
+        assert_eq!(old.largest_row(), Some(&NcclTestRow { bytes: 134_217_728, busbw: 122.57, wrong: None }));
         assert_eq!(old.sound, Some(false));
     }
 
     #[test]
     fn what_was_not_compared_is_not_right() {
         let text = include_str!("../../../tests/samples/alltoall_perf.txt");
-        assert_eq!(parse(text).largest(), Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 35.90, wrong: Some(0) }));
+        assert_eq!(
+            parse_nccl_test(text).largest_row(),
+            Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 35.90, wrong: Some(0) })
+        );
         let unchecked = text.replace("35.90       0", "35.90     N/A");
-        assert_eq!(parse(&unchecked).largest().and_then(|row| row.wrong), None);
+        assert_eq!(parse_nccl_test(&unchecked).largest_row().and_then(|row| row.wrong), None);
     }
 
     #[test]
@@ -85,7 +88,7 @@ mod tests {
             .lines()
             .map(|line| format!("[1,0]<stdout>:{line}\n"))
             .collect();
-        assert_eq!(parse(&text).rows.len(), 2);
-        assert_eq!(parse("NCCL failure unhandled system error\n"), NcclTestRun::default());
+        assert_eq!(parse_nccl_test(&text).rows.len(), 2);
+        assert_eq!(parse_nccl_test("NCCL failure unhandled system error\n"), NcclTestRun::default());
     }
 }

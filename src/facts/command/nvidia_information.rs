@@ -1,6 +1,6 @@
 //! `/proc/driver/nvidia/gpus/*/information`: the loaded driver's data about one GPU.
 
-use super::pair;
+use super::split_key_value;
 
 /// The contents of one GPU's file. A value that the driver does not know yet is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub struct GpuInformation {
 }
 
 /// Parses the file. Before the driver has initialized the GPU, it writes question marks for unknown values.
-pub fn parse(text: &str) -> GpuInformation {
+pub fn parse_gpu_information(text: &str) -> GpuInformation {
     let value = |labels: &[&str]| {
-        let (_, value) = text.lines().filter_map(pair).find(|(key, _)| labels.contains(key))?;
+        let (_, value) = text.lines().filter_map(split_key_value).find(|(key, _)| labels.contains(key))?;
         (!value.is_empty() && !value.contains("??")).then(|| value.to_owned())
     };
-    let raw = text.lines().filter_map(pair).find(|(key, _)| matches!(*key, "GPU Firmware" | "GSP Firmware"));
+    let raw = text.lines().filter_map(split_key_value).find(|(key, _)| matches!(*key, "GPU Firmware" | "GSP Firmware"));
     GpuInformation {
         model: value(&["Model"]).filter(|model| model != "Unknown"),
         uuid: value(&["GPU UUID"]),
@@ -34,16 +34,19 @@ mod tests {
 
     #[test]
     fn firmware_is_a_version_or_not_there() {
-        let off = parse(include_str!("../../../tests/samples/information-gsp-off.txt"));
+        let off = parse_gpu_information(include_str!("../../../tests/samples/information-gsp-off.txt"));
         assert_eq!(off.firmware.as_deref(), Some("N/A"));
         assert_eq!(off.uuid.as_deref(), Some("GPU-97e0449e-f914-403f-3976-34c746092b9c"));
-        let on = parse(include_str!("../../../tests/samples/information-gsp-on.txt"));
+        let on = parse_gpu_information(include_str!("../../../tests/samples/information-gsp-on.txt"));
         assert_eq!((on.firmware.as_deref(), on.model.as_deref()), (Some("580.173.02"), Some("NVIDIA RTX A6000")));
         assert_eq!(
-            parse("GSP Firmware:    580.105.08\n").firmware.as_deref(),
+            parse_gpu_information("GSP Firmware:    580.105.08\n").firmware.as_deref(),
             Some("580.105.08"),
             "the README's label"
         );
-        assert_eq!(parse("GPU UUID: \t GPU-????????-????\nModel: Unknown\n"), GpuInformation::default());
+        assert_eq!(
+            parse_gpu_information("GPU UUID: \t GPU-????????-????\nModel: Unknown\n"),
+            GpuInformation::default()
+        );
     }
 }

@@ -25,7 +25,7 @@ pub enum SmiCell<'a> {
 
 impl<'a> SmiCell<'a> {
     /// Parses the text after the colon, in its several spellings.
-    pub fn of(text: &'a str) -> Self {
+    pub fn from_text(text: &'a str) -> Self {
         match text.trim_matches(['[', ']']) {
             "N/A" | "Not Supported" | "" => Self::Absent,
             word @ ("Unknown Error" | "ERR!" | "Insufficient Permissions" | "GPU is lost") => Self::Failed(word),
@@ -39,14 +39,14 @@ impl<'a> SmiCell<'a> {
 
 impl SmiGpu {
     /// Returns the value at a path.
-    pub fn cell(&self, path: &str) -> SmiCell<'_> {
-        self.values.get(path).map_or(SmiCell::Missing, |text| SmiCell::of(text))
+    pub fn cell_at(&self, path: &str) -> SmiCell<'_> {
+        self.values.get(path).map_or(SmiCell::Missing, |text| SmiCell::from_text(text))
     }
 
     /// Returns the paths below a path, with their values.
-    pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, SmiCell<'a>)> {
+    pub fn cells_below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, SmiCell<'a>)> {
         let inside = move |(key, value): (&'a String, &'a String)| {
-            Some((key.strip_prefix(path)?.strip_prefix(" / ")?, SmiCell::of(value)))
+            Some((key.strip_prefix(path)?.strip_prefix(" / ")?, SmiCell::from_text(value)))
         };
         self.values.iter().filter_map(inside)
     }
@@ -60,13 +60,13 @@ pub struct SmiListing {
 }
 
 /// Parses the listing by its indentation, because several blocks have a `State` or a `Current`.
-pub fn parse(text: &str) -> SmiListing {
+pub fn parse_nvidia_smi(text: &str) -> SmiListing {
     let mut listing = SmiListing::default();
     let mut path: Vec<(usize, &str)> = Vec::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         if let Some(bus) = line.strip_prefix("GPU ").filter(|_| indent == 0) {
-            listing.gpus.push(SmiGpu { bdf: bdf(bus), ..SmiGpu::default() });
+            listing.gpus.push(SmiGpu { bdf: normalize_bdf(bus), ..SmiGpu::default() });
             path.clear();
             continue;
         }
@@ -77,14 +77,14 @@ pub fn parse(text: &str) -> SmiListing {
                 listing.driver = value.filter(|text| is_version(text)).map(str::to_owned)
             }
             None => {}
-            Some(gpu) => gpu.take(&mut path, indent, key, value),
+            Some(gpu) => gpu.push_line(&mut path, indent, key, value),
         }
     }
     listing
 }
 
 impl SmiGpu {
-    fn take<'a>(&mut self, path: &mut Vec<(usize, &'a str)>, indent: usize, key: &'a str, value: Option<&str>) {
+    fn push_line<'a>(&mut self, path: &mut Vec<(usize, &'a str)>, indent: usize, key: &'a str, value: Option<&str>) {
         if key.is_empty() {
             return;
         }
@@ -100,7 +100,7 @@ impl SmiGpu {
 }
 
 /// Returns an address in the form of sysfs: the domain has four digits or as many as it needs, letters are lowercase.
-pub fn bdf(bus: &str) -> String {
+pub fn normalize_bdf(bus: &str) -> String {
     let bus = bus.trim().to_ascii_lowercase();
     match bus.split_once(':') {
         Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => format!("{}:{rest}", &domain[4..]),
@@ -110,7 +110,7 @@ pub fn bdf(bus: &str) -> String {
 }
 
 /// Returns the meaning of an exit status of `nvidia-smi`, if it is a known one.
-pub fn meaning(status: i32) -> Option<&'static str> {
+pub fn describe_exit_status(status: i32) -> Option<&'static str> {
     Some(match status {
         3 => "the operation is not supported",
         4 => "permission denied",
@@ -133,35 +133,41 @@ mod tests {
 
     #[test]
     fn blocks_are_told_apart_by_indentation() {
-        let listing = parse(H100);
+        let listing = parse_nvidia_smi(H100);
         assert_eq!(listing.driver.as_deref(), Some("550.54.14"));
         let gpus: Vec<&str> = listing.gpus.iter().map(|gpu| gpu.bdf.as_str()).collect();
         assert_eq!(gpus, ["0000:ad:00.0", "0000:ae:00.0"]);
         let gpu = &listing.gpus[0];
-        assert_eq!(gpu.cell("GSP Firmware Version"), SmiCell::Value("550.54.14"));
-        assert_eq!(gpu.cell("MIG Mode / Current"), SmiCell::Value("Disabled"));
-        assert_eq!(gpu.cell("ECC Mode / Current"), SmiCell::Value("Enabled"));
-        assert_eq!(gpu.cell("Remapped Rows / Uncorrectable Error"), SmiCell::Value("0"));
-        assert_eq!(gpu.cell("Remapped Rows / Bank Remap Availability Histogram / None"), SmiCell::Value("0 bank(s)"));
-        assert_eq!(gpu.cell("Clocks Event Reasons / HW Slowdown / HW Thermal Slowdown"), SmiCell::Value("Not Active"));
-        assert_eq!(gpu.cell("Fabric / State"), SmiCell::Absent, "a PCIe card has no fabric");
-        assert_eq!(gpu.cell("GPU Recovery Action"), SmiCell::Missing, "the branch does not report it");
+        assert_eq!(gpu.cell_at("GSP Firmware Version"), SmiCell::Value("550.54.14"));
+        assert_eq!(gpu.cell_at("MIG Mode / Current"), SmiCell::Value("Disabled"));
+        assert_eq!(gpu.cell_at("ECC Mode / Current"), SmiCell::Value("Enabled"));
+        assert_eq!(gpu.cell_at("Remapped Rows / Uncorrectable Error"), SmiCell::Value("0"));
+        assert_eq!(
+            gpu.cell_at("Remapped Rows / Bank Remap Availability Histogram / None"),
+            SmiCell::Value("0 bank(s)")
+        );
+        assert_eq!(
+            gpu.cell_at("Clocks Event Reasons / HW Slowdown / HW Thermal Slowdown"),
+            SmiCell::Value("Not Active")
+        );
+        assert_eq!(gpu.cell_at("Fabric / State"), SmiCell::Absent, "a PCIe card has no fabric");
+        assert_eq!(gpu.cell_at("GPU Recovery Action"), SmiCell::Missing, "the branch does not report it");
     }
 
     #[test]
     fn a_cell_without_a_value_is_never_a_zero() {
         for cell in ["N/A", "[N/A]", "Not Supported", "[Not Supported]", ""] {
-            assert_eq!(SmiCell::of(cell), SmiCell::Absent, "{cell}");
+            assert_eq!(SmiCell::from_text(cell), SmiCell::Absent, "{cell}");
         }
         for cell in ["[Unknown Error]", "ERR!", "[GPU is lost]", "[GPU requires reset]", "Insufficient Permissions"] {
-            assert_eq!(SmiCell::of(cell), SmiCell::Failed(cell.trim_matches(['[', ']'])), "{cell}");
+            assert_eq!(SmiCell::from_text(cell), SmiCell::Failed(cell.trim_matches(['[', ']'])), "{cell}");
         }
         assert_eq!(
-            SmiCell::of("Requested functionality has been deprecated"),
+            SmiCell::from_text("Requested functionality has been deprecated"),
             SmiCell::Failed("Requested functionality has been deprecated")
         );
         assert_eq!(
-            (SmiCell::of("0"), SmiCell::of("None")),
+            (SmiCell::from_text("0"), SmiCell::from_text("None")),
             (SmiCell::Value("0"), SmiCell::Value("None")),
             "`None` is a recovery action"
         );
@@ -169,7 +175,7 @@ mod tests {
 
     #[test]
     fn addresses_are_those_of_sysfs() {
-        let all = ["00000000:AD:00.0", "0000:18:00.0", "00010000:01:00.0"].map(bdf);
+        let all = ["00000000:AD:00.0", "0000:18:00.0", "00010000:01:00.0"].map(normalize_bdf);
         assert_eq!(all, ["0000:ad:00.0", "0000:18:00.0", "10000:01:00.0"]);
     }
 }

@@ -16,8 +16,8 @@ pub struct GpuTopology {
 }
 
 /// Parses the matrix; `None` if there is no header or a row has fewer cells than the header.
-pub fn parse(text: &str) -> Option<GpuTopology> {
-    let text = plain(text);
+pub fn parse_nvidia_topo(text: &str) -> Option<GpuTopology> {
+    let text = strip_escapes(text);
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let columns: Vec<String> = lines
         .by_ref()
@@ -29,7 +29,9 @@ pub fn parse(text: &str) -> Option<GpuTopology> {
     let mut topology = GpuTopology { columns, ..GpuTopology::default() };
     for words in lines {
         match words.split_first() {
-            Some((name, cells)) if topology.columns.iter().any(|column| column == name) => topology.row(name, cells)?,
+            Some((name, cells)) if topology.columns.iter().any(|column| column == name) => {
+                topology.add_row(name, cells)?
+            }
             Some((name, [device])) if name.starts_with("NIC") && name.ends_with(':') => {
                 topology.nics.insert(name.trim_end_matches(':').to_owned(), (*device).to_owned());
             }
@@ -40,7 +42,7 @@ pub fn parse(text: &str) -> Option<GpuTopology> {
 }
 
 impl GpuTopology {
-    fn row(&mut self, name: &str, cells: &[&str]) -> Option<()> {
+    fn add_row(&mut self, name: &str, cells: &[&str]) -> Option<()> {
         let own = cells.get(..self.columns.len())?;
         let links = self.columns.iter().cloned().zip(own.iter().map(|cell| (*cell).to_owned())).collect();
         self.links.insert(name.to_owned(), links);
@@ -53,7 +55,7 @@ impl GpuTopology {
 }
 
 /// Removes escape sequences: the header is underlined.
-fn plain(text: &str) -> String {
+fn strip_escapes(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split("\u{1b}[");
     out.push_str(pieces.next().unwrap_or(""));
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_matrix_is_read_with_its_legend() {
-        let topology = parse(A100).expect("is a matrix");
+        let topology = parse_nvidia_topo(A100).expect("is a matrix");
         assert_eq!(topology.columns.len(), 18);
         assert_eq!(topology.links["GPU0"]["GPU7"], "NV12");
         assert_eq!(topology.links["GPU2"]["NIC3"], "PXB");
@@ -86,10 +88,10 @@ mod tests {
     fn underlines_and_a_cut_are_seen() {
         let underlined =
             A100.replacen("GPU0", "\u{1b}[4mGPU0", 1).replacen("NUMA Affinity\n", "NUMA Affinity\u{1b}[0m\n", 1);
-        assert_eq!(parse(&underlined), parse(A100));
-        assert_eq!(parse("Failed to initialize NVML\n"), None);
+        assert_eq!(parse_nvidia_topo(&underlined), parse_nvidia_topo(A100));
+        assert_eq!(parse_nvidia_topo("Failed to initialize NVML\n"), None);
         let cut: String = A100.lines().take(5).map(|line| format!("{line}\n")).collect();
-        assert_eq!(parse(&cut), None);
+        assert_eq!(parse_nvidia_topo(&cut), None);
     }
 
     #[test]
@@ -97,7 +99,7 @@ mod tests {
         // origin: reconstructed after drivers before 515, with an adapter named by its location
         let text = "\tGPU0\tibp24s0\tmlx5_bond_0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\tSYS\t0-47\t0\n\
                     ibp24s0\tPIX\t X \tSYS\nmlx5_bond_0\tSYS\tSYS\t X \n";
-        let topology = parse(text).expect("is a matrix");
+        let topology = parse_nvidia_topo(text).expect("is a matrix");
         assert_eq!(topology.columns, ["GPU0", "ibp24s0", "mlx5_bond_0"]);
         assert_eq!((topology.links["GPU0"]["ibp24s0"].as_str(), topology.cpus["GPU0"].as_str()), ("PIX", "0-47"));
     }

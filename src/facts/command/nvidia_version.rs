@@ -12,7 +12,7 @@ pub struct LoadedDriver {
 }
 
 /// Parses `/proc/driver/nvidia/version`; `None` if no version follows `Kernel Module`.
-pub fn parse(text: &str) -> Option<LoadedDriver> {
+pub fn parse_driver_version(text: &str) -> Option<LoadedDriver> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
     let (before, after) = line.split_once("Kernel Module")?;
     let version = after.split_whitespace().find(|word| is_version(word))?;
@@ -28,8 +28,8 @@ pub fn is_version(word: &str) -> bool {
 
 /// Parses `/proc/driver/nvidia/params`: the parameters requested when the module was loaded, by name. They do not show
 /// the effect.
-pub fn params(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.lines().filter_map(super::pair);
+pub fn parse_driver_params(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(super::split_key_value);
     pairs.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect()
 }
 
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn version_and_flavor_are_read() {
-        let loaded = |text| parse(text).map(|loaded| (loaded.version, loaded.open));
+        let loaded = |text| parse_driver_version(text).map(|loaded| (loaded.version, loaded.open));
         let proprietary = include_str!("../../../tests/samples/version-proprietary.txt");
         assert_eq!(loaded(proprietary), Some(("560.35.03".into(), false)));
         let open = include_str!("../../../tests/samples/version-open.txt");
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_request_is_not_mistaken_for_that_of_the_logs() {
-        let params = params("EnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\nRegistryDwords: \"\"\n");
+        let params = parse_driver_params("EnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\nRegistryDwords: \"\"\n");
         assert_eq!(params["EnableGpuFirmware"], "0");
         assert_eq!(params["EnableGpuFirmwareLogs"], "2");
         assert_eq!(params["RegistryDwords"], "");

@@ -10,7 +10,7 @@ pub struct RdmaStack {
 }
 
 /// Parses the line; `None` if it has another format.
-pub fn parse(text: &str) -> Option<RdmaStack> {
+pub fn parse_ofed_info(text: &str) -> Option<RdmaStack> {
     let stack = |line: &str| {
         let line = line.trim().trim_end_matches(':');
         let (kind, version) = match (line.strip_prefix("MLNX_OFED_LINUX-"), line.strip_prefix("OFED-internal-")) {
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn the_stack_and_its_version_are_read() {
-        let of = |text| parse(text).map(|stack| (stack.kind, stack.version));
+        let of = |text| parse_ofed_info(text).map(|stack| (stack.kind, stack.version));
         assert_eq!(
             of(include_str!("../../../tests/samples/ofed_info-mlnx.txt")),
             Some(("mlnx_ofed", "24.10-0.7.0.0".into()))

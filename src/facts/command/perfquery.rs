@@ -1,6 +1,6 @@
 //! `perfquery`, also with `-x`: the counters of a port.
 
-use super::number;
+use super::parse_number;
 use std::collections::BTreeMap;
 
 /// The counters of one port.
@@ -13,30 +13,30 @@ pub struct PortCounters {
 }
 
 /// Parses the listing: one entry for each `# Port …` line.
-pub fn parse(text: &str) -> Vec<PortCounters> {
+pub fn parse_perfquery(text: &str) -> Vec<PortCounters> {
     let mut ports: Vec<PortCounters> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.starts_with('#') {
-            ports.push(head(line));
-        } else if let (Some(port), Some((name, value))) = (ports.last_mut(), row(line)) {
+            ports.push(parse_head(line));
+        } else if let (Some(port), Some((name, value))) = (ports.last_mut(), parse_row(line)) {
             port.values.insert(name.to_owned(), value);
         }
     }
     ports
 }
 
-fn head(line: &str) -> PortCounters {
+fn parse_head(line: &str) -> PortCounters {
     let words: Vec<&str> = line.split_whitespace().collect();
     let after = |name: &str| {
         let at = words.iter().position(|word| *word == name)?;
-        number(words.get(at + 1)?)
+        parse_number(words.get(at + 1)?)
     };
     PortCounters { lid: after("Lid"), port: after("port"), values: BTreeMap::new() }
 }
 
-fn row(line: &str) -> Option<(&str, u64)> {
+fn parse_row(line: &str) -> Option<(&str, u64)> {
     let (name, value) = line.split_once(':')?;
-    Some((name, number(value.trim_start_matches('.'))?))
+    Some((name, parse_number(value.trim_start_matches('.'))?))
 }
 
 #[cfg(test)]
@@ -45,16 +45,16 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_port() {
-        let ports = parse(include_str!("../../../tests/samples/perfquery.txt"));
+        let ports = parse_perfquery(include_str!("../../../tests/samples/perfquery.txt"));
         assert_eq!((ports[0].lid, ports[0].port), (Some(7), Some(1)));
         assert_eq!(ports[0].values["PortXmitData"], 6_465_317);
         assert_eq!(ports[0].values["CounterSelect"], 0);
-        let simulated = parse(include_str!("../../../tests/samples/perfquery-ibsim.txt"));
+        let simulated = parse_perfquery(include_str!("../../../tests/samples/perfquery-ibsim.txt"));
         assert_eq!((simulated[0].lid, simulated[0].port, simulated[0].values.len()), (Some(4), Some(1), 21));
         assert_eq!(simulated[0].values["SymbolErrorCounter"], 65535, "it stops at its limit");
-        let extended = parse(include_str!("../../../tests/samples/perfquery-x.txt"));
+        let extended = parse_perfquery(include_str!("../../../tests/samples/perfquery-x.txt"));
         assert_eq!(extended.len(), 2);
         assert_eq!((extended[1].port, extended[1].values["PortXmitData"]), (Some(2), 26_006_570_014_026));
-        assert_eq!(parse("perfquery: iberror: failed: query\n"), []);
+        assert_eq!(parse_perfquery("perfquery: iberror: failed: query\n"), []);
     }
 }

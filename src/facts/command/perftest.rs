@@ -20,35 +20,35 @@ pub struct LatencyRow {
 }
 
 /// The largest message size that measures latency: above it, the transfer takes most of the time.
-const SMALL: u64 = 64;
+const MAX_LATENCY_BYTES: u64 = 64;
 
 impl LatencyRow {
     /// Returns whether the row measures latency.
-    pub fn counts(&self) -> bool {
-        self.bytes <= SMALL
+    pub fn is_small_message(&self) -> bool {
+        self.bytes <= MAX_LATENCY_BYTES
     }
 }
 
 /// Returns every row of a bandwidth test; lines about the processor's clock in between are skipped.
-pub fn bandwidth(text: &str) -> Vec<BandwidthRow> {
-    rows(text).iter().filter_map(|row| row.bandwidth()).collect()
+pub fn parse_bandwidth(text: &str) -> Vec<BandwidthRow> {
+    parse_rows(text).iter().filter_map(|row| row.to_bandwidth()).collect()
 }
 
 /// Returns every row of a latency test.
-pub fn latency(text: &str) -> Vec<LatencyRow> {
-    rows(text).iter().filter_map(|row| row.latency()).collect()
+pub fn parse_latency(text: &str) -> Vec<LatencyRow> {
+    parse_rows(text).iter().filter_map(|row| row.to_latency()).collect()
 }
 
 /// Numbers by their column headers.
 struct PerftestRow<'a>(Vec<(String, &'a str)>);
 
-fn rows(text: &str) -> Vec<PerftestRow<'_>> {
+fn parse_rows(text: &str) -> Vec<PerftestRow<'_>> {
     let mut heads: Vec<String> = Vec::new();
     let mut rows = Vec::new();
     for line in text.lines().map(str::trim) {
         let cells: Vec<&str> = line.split_whitespace().collect();
         if line.starts_with("#bytes") {
-            heads = joined(&cells);
+            heads = join_heads(&cells);
         } else if !heads.is_empty()
             && cells.len() == heads.len()
             && cells.iter().all(|cell| cell.parse::<f64>().is_ok())
@@ -60,7 +60,7 @@ fn rows(text: &str) -> Vec<PerftestRow<'_>> {
 }
 
 /// Joins column headers of two words: `BW peak[Gb/sec]`, `99% percentile[usec]`.
-fn joined(words: &[&str]) -> Vec<String> {
+fn join_heads(words: &[&str]) -> Vec<String> {
     let mut heads: Vec<String> = Vec::new();
     for word in words {
         match heads.last_mut().filter(|head| *head == "BW" || head.ends_with('%')) {
@@ -72,20 +72,20 @@ fn joined(words: &[&str]) -> Vec<String> {
 }
 
 impl PerftestRow<'_> {
-    fn column(&self, start: &str) -> Option<(&str, f64)> {
+    fn find_column(&self, start: &str) -> Option<(&str, f64)> {
         let (head, cell) = self.0.iter().find(|(head, _)| head.starts_with(start))?;
         Some((head, cell.parse().ok()?))
     }
 
-    fn bytes(&self) -> Option<u64> {
+    fn message_size(&self) -> Option<u64> {
         self.0.iter().find(|(head, _)| head == "#bytes")?.1.parse().ok()
     }
 
-    fn bandwidth(&self) -> Option<BandwidthRow> {
-        let bytes = self.bytes()?;
-        let (head, average) = self.column("BW average")?;
+    fn to_bandwidth(&self) -> Option<BandwidthRow> {
+        let bytes = self.message_size()?;
+        let (head, average) = self.find_column("BW average")?;
         let declared = if head.contains("Gb/sec") { average } else { average * 1_048_576.0 * 8.0 / 1e9 };
-        let gbits = match self.column("MsgRate") {
+        let gbits = match self.find_column("MsgRate") {
             None => Some(declared),
             Some((_, rate)) => {
                 let sent = rate * 1e6 * bytes as f64 * 8.0 / 1e9;
@@ -95,10 +95,10 @@ impl PerftestRow<'_> {
         Some(BandwidthRow { bytes, gbits })
     }
 
-    fn latency(&self) -> Option<LatencyRow> {
-        let (_, typical) = self.column("t_typical")?;
-        let percentile_99 = self.column("99% ").map(|(_, value)| value);
-        Some(LatencyRow { bytes: self.bytes()?, typical, percentile_99 })
+    fn to_latency(&self) -> Option<LatencyRow> {
+        let (_, typical) = self.find_column("t_typical")?;
+        let percentile_99 = self.find_column("99% ").map(|(_, value)| value);
+        Some(LatencyRow { bytes: self.message_size()?, typical, percentile_99 })
     }
 }
 
@@ -108,34 +108,34 @@ mod tests {
 
     #[test]
     fn rows_are_found_among_lines_on_clocks() {
-        let rows = bandwidth(include_str!("../../../tests/samples/ib_write_bw.txt"));
+        let rows = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw.txt"));
         assert_eq!(rows, [BandwidthRow { bytes: 65536, gbits: Some(92.40) }]);
     }
 
     #[test]
     fn the_unit_of_the_header_is_compared_with_the_rate_of_messages() {
-        let server = bandwidth(include_str!("../../../tests/samples/ib_write_bw-server.txt"));
+        let server = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw-server.txt"));
         assert_eq!(server, [BandwidthRow { bytes: 8_388_608, gbits: Some(375.31) }], "gigabits under a header of MB");
-        let megabytes = bandwidth(include_str!("../../../tests/samples/ib_write_bw-mb.txt"));
+        let megabytes = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw-mb.txt"));
         let gbits = megabytes[0].gbits.expect("fits the rate");
         assert!((gbits - 87.25).abs() < 0.01, "{gbits}");
         let odd = include_str!("../../../tests/samples/ib_write_bw.txt").replace("0.176230", "0.276230");
-        assert_eq!(bandwidth(&odd)[0].gbits, None, "its unit is unknown");
+        assert_eq!(parse_bandwidth(&odd)[0].gbits, None, "its unit is unknown");
     }
 
     #[test]
     fn the_time_of_a_large_message_is_no_latency() {
-        let small = latency(include_str!("../../../tests/samples/ib_read_lat.txt"));
+        let small = parse_latency(include_str!("../../../tests/samples/ib_read_lat.txt"));
         assert_eq!(small, [LatencyRow { bytes: 2, typical: 1.90, percentile_99: Some(2.24) }]);
-        assert!(small[0].counts());
-        let large = latency(include_str!("../../../tests/samples/ib_read_lat-8m.txt"));
-        assert_eq!((large[0].typical, large[0].counts()), (196.02, false));
+        assert!(small[0].is_small_message());
+        let large = parse_latency(include_str!("../../../tests/samples/ib_read_lat-8m.txt"));
+        assert_eq!((large[0].typical, large[0].is_small_message()), (196.02, false));
     }
 
     #[test]
     fn one_test_is_not_read_as_the_other() {
-        assert_eq!(latency(include_str!("../../../tests/samples/ib_write_bw.txt")), []);
-        assert_eq!(bandwidth(include_str!("../../../tests/samples/ib_read_lat.txt")), []);
-        assert_eq!(bandwidth("Couldn't connect to 10.0.0.2:18515\n"), []);
+        assert_eq!(parse_latency(include_str!("../../../tests/samples/ib_write_bw.txt")), []);
+        assert_eq!(parse_bandwidth(include_str!("../../../tests/samples/ib_read_lat.txt")), []);
+        assert_eq!(parse_bandwidth("Couldn't connect to 10.0.0.2:18515\n"), []);
     }
 }

@@ -13,7 +13,7 @@ pub struct PortRate {
 }
 
 /// Parses a rate; `None` if it has another format.
-pub fn parse(text: &str) -> Option<PortRate> {
+pub fn parse_port_rate(text: &str) -> Option<PortRate> {
     let (gbps, rest) = text.trim().split_once(" Gb/sec")?;
     let gbps: f64 = gbps.parse().ok().filter(|gbps: &f64| gbps.is_finite())?;
     let Some(inside) = rest.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Option<PortRate> {
 impl PortRate {
     /// Classifies the width of an InfiniBand port: `full`, `split` (half of the lanes, as with a split cable) or `lost`
     /// (a single lane: the others failed).
-    pub fn lanes(&self) -> Option<&'static str> {
+    pub fn lane_state(&self) -> Option<&'static str> {
         match self.width? {
             1 => Some("lost"),
             2 => Some("split"),
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn number_and_width_count_together() {
-        let lanes = |text| parse(text).map(|rate| (rate.gbps, rate.lanes(), rate.speed));
+        let lanes = |text| parse_port_rate(text).map(|rate| (rate.gbps, rate.lane_state(), rate.speed));
         assert_eq!(lanes("400 Gb/sec (4X NDR)"), Some((400.0, Some("full"), Some("NDR".into()))));
         assert_eq!(lanes("200 Gb/sec (2X NDR)"), Some((200.0, Some("split"), Some("NDR".into()))));
         assert_eq!(

@@ -1,6 +1,6 @@
 //! `sminfo`: the subnet manager of a port.
 
-use super::number;
+use super::parse_number;
 
 /// A subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct SubnetManager {
 }
 
 /// Parses the line; `None` if it has another format (`iberror: failed: query`) or an unknown state.
-pub fn parse(text: &str) -> Option<SubnetManager> {
+pub fn parse_sminfo(text: &str) -> Option<SubnetManager> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("sminfo: "))?;
     let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     let after = |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied();
@@ -27,10 +27,10 @@ pub fn parse(text: &str) -> Option<SubnetManager> {
         _ => return None,
     };
     Some(SubnetManager {
-        lid: number(after("lid")?)?,
+        lid: parse_number(after("lid")?)?,
         guid: after("guid")?.to_owned(),
-        activity: after("count").and_then(number),
-        priority: after("priority").and_then(number),
+        activity: after("count").and_then(parse_number),
+        priority: after("priority").and_then(parse_number),
         state,
     })
 }
@@ -41,12 +41,15 @@ mod tests {
 
     #[test]
     fn the_manager_is_read() {
-        let manager = parse(include_str!("../../../tests/samples/sminfo.txt")).expect("is one");
+        let manager = parse_sminfo(include_str!("../../../tests/samples/sminfo.txt")).expect("is one");
         assert_eq!((manager.lid, manager.guid.as_str(), manager.state), (3, "0x248a0703009c0196", "master"));
         assert_eq!((manager.activity, manager.priority), (Some(38526), Some(15)));
-        let simulated = parse(include_str!("../../../tests/samples/sminfo-ibsim.txt")).expect("is one");
+        let simulated = parse_sminfo(include_str!("../../../tests/samples/sminfo-ibsim.txt")).expect("is one");
         assert_eq!((simulated.lid, simulated.guid.as_str(), simulated.priority), (1, "0x100003", Some(0)));
-        assert_eq!(parse(include_str!("../../../tests/samples/sminfo-ibsim-nosm.txt")), None);
-        assert_eq!(parse("sminfo: sm lid 2 sm guid 0x1, activity count 1 priority 0 state 9 SMINFO_ODD\n"), None);
+        assert_eq!(parse_sminfo(include_str!("../../../tests/samples/sminfo-ibsim-nosm.txt")), None);
+        assert_eq!(
+            parse_sminfo("sminfo: sm lid 2 sm guid 0x1, activity count 1 priority 0 state 9 SMINFO_ODD\n"),
+            None
+        );
     }
 }

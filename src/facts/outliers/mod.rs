@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Minimum number of hosts for a meaningful majority.
-pub const LEAST: usize = 3;
+pub const MIN_CLASS_SIZE: usize = 3;
 
 /// A host to be compared.
 pub struct OutlierCandidate<'a> {
@@ -111,31 +111,31 @@ fn is_zero(count: &usize) -> bool {
 
 impl FactOutlier {
     /// Returns the number of hosts that differ.
-    pub fn differing(&self) -> usize {
+    pub fn count_differing(&self) -> usize {
         self.odd.iter().map(|odd| odd.hosts.len()).sum()
     }
 }
 
 /// Returns the facts that a comparison reads.
-pub fn facts() -> impl Iterator<Item = &'static str> {
-    super::all().iter().filter(|fact| !fact.alike.is_empty()).map(|fact| fact.name)
+pub fn compared_facts() -> impl Iterator<Item = &'static str> {
+    super::all_facts().iter().filter(|fact| !fact.alike.is_empty()).map(|fact| fact.name)
 }
 
 /// Compares hosts, given in inventory order, with the majority of their class.
-pub fn find(hosts: &[OutlierCandidate<'_>]) -> OutlierReport {
-    let sorted = class::classes(hosts);
+pub fn find_outliers(hosts: &[OutlierCandidate<'_>]) -> OutlierReport {
+    let sorted = class::classify_hosts(hosts);
     let mut outliers = OutlierReport { alone: sorted.alone, unknown: sorted.unknown, ..OutlierReport::default() };
     for (class, members) in sorted.classes {
         let index = outliers.classes.len();
         outliers.classes.push(class);
-        vote::compare(index, &members, &mut outliers);
+        vote::compare_class(index, &members, &mut outliers);
     }
     let OutlierReport { classes, odd, .. } = &mut outliers;
     // Compares ratios by cross-multiplication: few of many come before few of few. Equal ratios keep the order of class
     // and fact.
     odd.sort_by(|a, b| {
         let size = |odd: &FactOutlier| classes[odd.class].hosts.len();
-        (a.differing() * size(b)).cmp(&(b.differing() * size(a)))
+        (a.count_differing() * size(b)).cmp(&(b.count_differing() * size(a)))
     });
     outliers
 }

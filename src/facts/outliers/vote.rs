@@ -2,7 +2,7 @@
 
 use super::{FactOutlier, OutlierCandidate, OutlierReport, OutlierValue, UndecidedFact, UnknownHostFact};
 use crate::facts::alike::{ComparedRows, ComparedValue, ComparisonRule};
-use crate::facts::{Fact, all};
+use crate::facts::{Fact, all_facts};
 use crate::model::{HostName, UntrustedText, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,20 +11,24 @@ use std::collections::{BTreeMap, BTreeSet};
 type HostVotes<'a> = Vec<(&'a HostName, Option<ComparedValue>)>;
 
 /// Adds the results of one class.
-pub fn compare(class: usize, members: &[&OutlierCandidate<'_>], into: &mut OutlierReport) {
+pub fn compare_class(class: usize, members: &[&OutlierCandidate<'_>], into: &mut OutlierReport) {
     let mut untold = IndexMap::new();
-    for (fact, alike) in all().iter().flat_map(|fact| fact.alike.iter().map(move |alike| (fact, alike))) {
-        for (path, votes) in places(fact, alike, members) {
-            count(FactBallot { class, fact: fact.name, path, size: members.len() }, &votes, &mut untold, into);
+    for (fact, alike) in all_facts().iter().flat_map(|fact| fact.alike.iter().map(move |alike| (fact, alike))) {
+        for (path, votes) in collect_votes(fact, alike, members) {
+            count_votes(FactBallot { class, fact: fact.name, path, size: members.len() }, &votes, &mut untold, into);
         }
     }
     into.unknown.extend(untold.into_values());
 }
 
 /// Returns every path of a part of a fact, with the value of each host.
-fn places<'a>(fact: &Fact, alike: &ComparisonRule, members: &[&OutlierCandidate<'a>]) -> Vec<(String, HostVotes<'a>)> {
+fn collect_votes<'a>(
+    fact: &Fact,
+    alike: &ComparisonRule,
+    members: &[&OutlierCandidate<'a>],
+) -> Vec<(String, HostVotes<'a>)> {
     let rows: Vec<(&HostName, Result<ComparedRows, String>)> =
-        members.iter().filter_map(|member| Some((member.host, rows(fact, alike, member)?))).collect();
+        members.iter().filter_map(|member| Some((member.host, collect_host_rows(fact, alike, member)?))).collect();
     let known = rows.iter().filter_map(|(_, rows)| rows.as_ref().ok());
     let mut names: BTreeSet<&String> = known.flat_map(BTreeMap::keys).collect();
     let whole = String::new();
@@ -37,7 +41,7 @@ fn places<'a>(fact: &Fact, alike: &ComparisonRule, members: &[&OutlierCandidate<
     };
     let vote = |rows: &Result<ComparedRows, String>, name: &String| match rows {
         Err(why) => Some(Err(why.clone())),
-        Ok(rows) => rows.get(name).cloned().or_else(|| alike.absent().map(Ok)),
+        Ok(rows) => rows.get(name).cloned().or_else(|| alike.absent_value().map(Ok)),
     };
     names
         .into_iter()
@@ -46,9 +50,13 @@ fn places<'a>(fact: &Fact, alike: &ComparisonRule, members: &[&OutlierCandidate<
 }
 
 /// Returns a host's values for a part of a fact; `None` if the fact was not observed.
-fn rows(fact: &Fact, alike: &ComparisonRule, member: &OutlierCandidate<'_>) -> Option<Result<ComparedRows, String>> {
+fn collect_host_rows(
+    fact: &Fact,
+    alike: &ComparisonRule,
+    member: &OutlierCandidate<'_>,
+) -> Option<Result<ComparedRows, String>> {
     let told = member.facts.0.get(fact.name)?;
-    Some(told.as_ref().map_err(|unknown| unknown.why.clone()).and_then(|value| alike.rows(value)))
+    Some(told.as_ref().map_err(|unknown| unknown.why.clone()).and_then(|value| alike.collect_rows(value)))
 }
 
 /// One path, and the number of hosts of the class.
@@ -59,7 +67,7 @@ struct FactBallot {
     size: usize,
 }
 
-fn count(
+fn count_votes(
     ballot: FactBallot,
     votes: &HostVotes<'_>,
     untold: &mut IndexMap<(String, String), UnknownHostFact>,
@@ -71,13 +79,13 @@ fn count(
         match told {
             None => {}
             Some(Ok(value)) => {
-                let value = canonical(value);
+                let value = to_canonical(value);
                 let entry = values.entry(value.to_string()).or_insert(OutlierValue { value, hosts: Vec::new() });
                 entry.hosts.push((*host).clone());
             }
             Some(Err(why)) => {
                 unknown.insert(*host);
-                note(&ballot, host, why, untold);
+                record_unknown(&ballot, host, why, untold);
             }
         }
     }
@@ -107,7 +115,12 @@ fn count(
 }
 
 /// Records that a host's value is unknown, once per fact and reason.
-fn note(ballot: &FactBallot, host: &HostName, why: &str, untold: &mut IndexMap<(String, String), UnknownHostFact>) {
+fn record_unknown(
+    ballot: &FactBallot,
+    host: &HostName,
+    why: &str,
+    untold: &mut IndexMap<(String, String), UnknownHostFact>,
+) {
     let class = Some(ballot.class);
     let entry = untold.entry((ballot.fact.to_owned(), why.to_owned()));
     let entry =
@@ -118,13 +131,13 @@ fn note(ballot: &FactBallot, host: &HostName, why: &str, untold: &mut IndexMap<(
 }
 
 /// Returns a value with the keys of its maps sorted: their order on a host has no meaning.
-fn canonical(value: &Value) -> Value {
+fn to_canonical(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
-            let sorted: BTreeMap<&String, Value> = map.iter().map(|(key, value)| (key, canonical(value))).collect();
+            let sorted: BTreeMap<&String, Value> = map.iter().map(|(key, value)| (key, to_canonical(value))).collect();
             sorted.into_iter().map(|(key, value)| (key.clone(), value)).collect()
         }
-        Value::Array(list) => list.iter().map(canonical).collect(),
+        Value::Array(list) => list.iter().map(to_canonical).collect(),
         other => other.clone(),
     }
 }

@@ -4,23 +4,23 @@ use super::*;
 use crate::facts::Fact;
 
 /// Parses the output of a snippet that exited with 0.
-pub(crate) fn parsed(fact: &Fact, stdout: &str) -> Result<Value, UnansweredReason> {
+pub(crate) fn parse_stdout(fact: &Fact, stdout: &str) -> Result<Value, UnansweredReason> {
     (fact.parse)(&ProbeOutput { stdout: stdout.into(), ..ProbeOutput::default() })
 }
 
 /// Returns why a fact is unknown.
-pub(crate) fn why(fact: &Fact, status: i32, stdout: &str) -> String {
+pub(crate) fn expect_unknown(fact: &Fact, status: i32, stdout: &str) -> String {
     let output = ProbeOutput { status, stdout: stdout.into(), ..ProbeOutput::default() };
     (fact.parse)(&output).expect_err("is unknown").why
 }
 
 /// Builds the output of a snippet from a text in which `@@` represents the record separator.
-pub(crate) fn printed(text: &str) -> String {
+pub(crate) fn expand_separators(text: &str) -> String {
     text.replace("@@", "\u{1e}")
 }
 
 /// Runs a snippet in `dash` after `prelude` and returns its output.
-pub(crate) fn run(prelude: &str, fact: &Fact) -> String {
+pub(crate) fn run_snippet(prelude: &str, fact: &Fact) -> String {
     let code = format!("{prelude}\n{}", fact.snippet.snippet);
     let output = std::process::Command::new("dash").arg("-c").arg(code).output().expect("dash starts");
     String::from_utf8(output.stdout).expect("is text")

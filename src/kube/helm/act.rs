@@ -4,18 +4,18 @@ use super::super::{ClusterApi, ClusterProgressFn, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult};
 use super::flags::{self, HelmUpgradeOptions};
 use super::manifest::HelmObject;
-use super::observe::{DriftedHelmObject, HELM, ReleaseObserver, StoredRelease};
+use super::observe::{DriftedHelmObject, HELM_MANAGER, ReleaseObserver, StoredRelease};
 use super::program::HelmOutput;
 use crate::model::{SecretStore, Value};
 use crate::probe::{ReleaseQuery, ReleaseState, ReleaseStatus};
 use std::time::Duration;
 
 /// Extra time for helm in addition to its own wait: forge's limit is that much longer than helm's.
-const BESIDE: Duration = Duration::from_secs(120);
+const HELM_GRACE_PERIOD: Duration = Duration::from_secs(120);
 /// Time limit for the API to serve a new kind.
-const ESTABLISHED: Duration = Duration::from_secs(30);
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between progress messages of a running helm.
-const TOLD: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An action on a release.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub enum ReleaseAction {
 
 impl ReleaseCall {
     /// Returns a description of the action, for people.
-    pub fn told(&self) -> String {
+    pub fn describe_release_call(&self) -> String {
         let what = match self.deed {
             ReleaseAction::Upgrade { .. } => "helm upgrade --install",
             ReleaseAction::Mend => "repair live objects of",
@@ -62,25 +62,33 @@ impl ClusterApi {
     ///
     /// # Errors
     /// A query of helm or the API fails, or the chart is not available or cannot be rendered.
-    pub async fn release(&self, asked: &ReleaseQuery, secrets: &SecretStore) -> Result<ReleaseState, KubeError> {
-        ReleaseObserver::at(self, asked, secrets).await?.state().await
+    pub async fn observe_release(
+        &self,
+        asked: &ReleaseQuery,
+        secrets: &SecretStore,
+    ) -> Result<ReleaseState, KubeError> {
+        ReleaseObserver::open_release(self, asked, secrets).await?.read_state().await
     }
 
     /// Executes an action on a release and reports progress.
     ///
     /// # Errors
     /// Helm fails: its message; another helm process is working on the release; and as [`Cluster::release`].
-    pub async fn bring(
+    pub async fn execute_release_call(
         &self,
         call: &ReleaseCall,
         secrets: &SecretStore,
         say: ClusterProgressFn<'_>,
     ) -> Result<(), KubeError> {
-        let mut work =
-            ReleaseExecutor { look: ReleaseObserver::at(self, &call.asked, secrets).await?, call, secrets, say };
-        let done = work.all().await;
+        let mut work = ReleaseExecutor {
+            look: ReleaseObserver::open_release(self, &call.asked, secrets).await?,
+            call,
+            secrets,
+            say,
+        };
+        let done = work.execute_all().await;
         // Charts add kinds, and an uninstall may remove some.
-        self.forget().await;
+        self.clear_discovery().await;
         done
     }
 }
@@ -93,24 +101,24 @@ struct ReleaseExecutor<'w> {
 }
 
 impl ReleaseExecutor<'_> {
-    async fn all(&mut self) -> Result<(), KubeError> {
-        let noted = self.look.noted(true).await?;
+    async fn execute_all(&mut self) -> Result<(), KubeError> {
+        let noted = self.look.read_stored_release(true).await?;
         if let Some(noted) = noted.filter(|noted| noted.info.status.is_pending()) {
-            self.recover(&noted).await?;
+            self.recover_pending(&noted).await?;
         }
         match self.call.deed {
             ReleaseAction::Uninstall => self.uninstall().await,
-            ReleaseAction::Mend => self.mend().await,
+            ReleaseAction::Mend => self.repair_drift().await,
             ReleaseAction::Upgrade { force } => {
-                self.define().await?;
+                self.install_definitions().await?;
                 self.upgrade(force).await?;
-                self.look.objects.cluster.forget().await;
-                self.mend_anew().await
+                self.look.objects.cluster.clear_discovery().await;
+                self.repair_with_new_kinds().await
             }
         }
     }
 
-    fn told(&self) -> HelmUpgradeOptions<'_> {
+    fn upgrade_options(&self) -> HelmUpgradeOptions<'_> {
         HelmUpgradeOptions {
             name: &self.call.asked.name,
             namespace: &self.call.asked.namespace,
@@ -123,39 +131,39 @@ impl ReleaseExecutor<'_> {
     }
 
     /// Runs a helm command that changes something, and reports progress until it ends.
-    async fn helm(&mut self, args: Vec<String>, input: bool) -> Result<HelmOutput, KubeError> {
+    async fn run_helm(&mut self, args: Vec<String>, input: bool) -> Result<HelmOutput, KubeError> {
         let what = format!("helm {}", args.first().map_or("", String::as_str));
-        let limit = Duration::from_secs(self.call.timeout_s) + BESIDE;
-        let values = if input { Some(self.look.values()?) } else { None };
-        let run = self.look.helm.change(&args, values.as_ref(), limit, self.secrets);
+        let limit = Duration::from_secs(self.call.timeout_s) + HELM_GRACE_PERIOD;
+        let values = if input { Some(self.look.secret_values()?) } else { None };
+        let run = self.look.helm.run_change(&args, values.as_ref(), limit, self.secrets);
         tokio::pin!(run);
-        let mut ticks = tokio::time::interval(TOLD);
+        let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
         let mut seconds = 0;
         loop {
             tokio::select! {
                 said = &mut run => return said,
                 _ = ticks.tick() => {
                     (self.say)(&if seconds == 0 { what.clone() } else { format!("{what}: {seconds} s") });
-                    seconds += TOLD.as_secs();
+                    seconds += PROGRESS_INTERVAL.as_secs();
                 }
             }
         }
     }
 
-    async fn must(&mut self, args: Vec<String>, input: bool) -> Result<(), KubeError> {
+    async fn run_helm_checked(&mut self, args: Vec<String>, input: bool) -> Result<(), KubeError> {
         let what = args.first().cloned().unwrap_or_default();
-        let said = self.helm(args, input).await?;
+        let said = self.run_helm(args, input).await?;
         match said.ok {
             true => Ok(()),
-            false => Err(self.failed(&what, &said.error).await),
+            false => Err(self.helm_error(&what, &said.error).await),
         }
     }
 
     /// Builds the error from helm's message and the warnings of the release's objects: helm 3 does not report why an
     /// object did not become ready.
-    async fn failed(&self, what: &str, error: &str) -> KubeError {
+    async fn helm_error(&self, what: &str, error: &str) -> KubeError {
         let objects = &self.look.objects;
-        let warnings = objects.warnings(&self.call.asked.name).await.unwrap_or_default();
+        let warnings = objects.list_warnings(&self.call.asked.name).await.unwrap_or_default();
         let error = KubeError::new(format!("`helm {what}`: {error}"));
         match warnings.is_empty() {
             true => error,
@@ -164,92 +172,95 @@ impl ReleaseExecutor<'_> {
     }
 
     /// Cleans up after a killed helm. A release that was never deployed is uninstalled.
-    async fn recover(&mut self, noted: &StoredRelease) -> Result<(), KubeError> {
+    async fn recover_pending(&mut self, noted: &StoredRelease) -> Result<(), KubeError> {
         let info = &noted.info;
         if info.age_s < self.call.stale_s {
             let error = format!("another helm process is running: `{}` for {} s", info.status.name(), info.age_s);
             return Err(KubeError::new(error).hint("wait until it ends; `stale_after` sets when it counts as killed"));
         }
         let force_conflicts = info.server_side;
-        let told = HelmUpgradeOptions { force_conflicts, hooks: false, wait: false, ..self.told() };
+        let told = HelmUpgradeOptions { force_conflicts, hooks: false, wait: false, ..self.upgrade_options() };
         let args = match info.earlier && info.status != ReleaseStatus::Uninstalling {
-            true => flags::rollback(self.look.helm.major(), &told),
-            false => flags::uninstall(&told),
+            true => flags::rollback_args(self.look.helm.major(), &told),
+            false => flags::uninstall_args(&told),
         };
-        self.must(args, false).await
+        self.run_helm_checked(args, false).await
     }
 
     async fn uninstall(&mut self) -> Result<(), KubeError> {
-        self.must(flags::uninstall(&self.told()), false).await
+        self.run_helm_checked(flags::uninstall_args(&self.upgrade_options()), false).await
     }
 
     async fn upgrade(&mut self, force: bool) -> Result<(), KubeError> {
-        let told = HelmUpgradeOptions { force_conflicts: force, ..self.told() };
-        self.must(flags::upgrade(self.look.helm.major(), &told), true).await
+        let told = HelmUpgradeOptions { force_conflicts: force, ..self.upgrade_options() };
+        self.run_helm_checked(flags::upgrade_args(self.look.helm.major(), &told), true).await
     }
 
     /// Installs CRDs that a later chart version added: helm installs CRDs with the first release only.
-    async fn define(&mut self) -> Result<(), KubeError> {
+    async fn install_definitions(&mut self) -> Result<(), KubeError> {
         let Some(chart) = &self.look.chart else { return Ok(()) };
-        for definition in self.look.definitions(chart).await? {
-            if self.look.objects.get(definition).await?.is_none() {
+        for definition in self.look.chart_definitions(chart).await? {
+            if self.look.objects.get_live(definition).await?.is_none() {
                 (self.say)(&format!("installing CRD {}", definition.name()));
                 let how = HelmApplyOptions { manager: "forge", force: false, dry: false };
                 // A CRD that another user created in the meantime stays as it is, like one from before.
                 let (HelmApplyResult::Becomes(_) | HelmApplyResult::Conflict(_)) =
-                    self.look.objects.apply(definition, how).await?;
-                self.established(definition).await?;
+                    self.look.objects.apply_object(definition, how).await?;
+                self.wait_until_served(definition).await?;
             }
         }
         Ok(())
     }
 
-    async fn established(&self, definition: &HelmObject) -> Result<(), KubeError> {
+    async fn wait_until_served(&self, definition: &HelmObject) -> Result<(), KubeError> {
         let objects = &self.look.objects;
         let wait = async {
             loop {
-                let live = objects.get(definition).await?;
+                let live = objects.get_live(definition).await?;
                 let served = match &live {
-                    Some(live) => objects.cluster.serves(live).await,
+                    Some(live) => objects.cluster.serves_definition(live).await,
                     None => Ok(false),
                 };
                 match served {
                     Ok(true) => return Ok(()),
                     Ok(false) => tokio::time::sleep(Duration::from_millis(200)).await,
-                    Err(refusal) => return Err(refusal.error(objects.cluster.server())),
+                    Err(refusal) => return Err(refusal.into_kube_error(objects.cluster.server())),
                 }
             }
         };
-        let late = || KubeError::new(format!("`{}` not served after {} s", definition.name(), ESTABLISHED.as_secs()));
-        tokio::time::timeout(ESTABLISHED, wait).await.unwrap_or_else(|_| Err(late()))
+        let late =
+            || KubeError::new(format!("`{}` not served after {} s", definition.name(), ESTABLISH_TIMEOUT.as_secs()));
+        tokio::time::timeout(ESTABLISH_TIMEOUT, wait).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Reads the state again, with the kinds that the chart has just added, and repairs drift.
-    async fn mend_anew(&mut self) -> Result<(), KubeError> {
-        let look = ReleaseObserver::at(self.look.objects.cluster, &self.call.asked, self.secrets).await?;
+    async fn repair_with_new_kinds(&mut self) -> Result<(), KubeError> {
+        let look = ReleaseObserver::open_release(self.look.objects.cluster, &self.call.asked, self.secrets).await?;
         let mut again = ReleaseExecutor { look, call: self.call, secrets: self.secrets, say: self.say };
-        again.mend().await
+        again.repair_drift().await
     }
 
-    async fn mend(&mut self) -> Result<(), KubeError> {
-        let Some(noted) = self.look.noted(true).await? else { return Ok(()) };
-        for found in self.look.drift(&noted.manifest).await? {
+    async fn repair_drift(&mut self) -> Result<(), KubeError> {
+        let Some(noted) = self.look.read_stored_release(true).await? else { return Ok(()) };
+        for found in self.look.find_drift(&noted.manifest).await? {
             (self.say)(&format!("repairing {}", found.told.object));
-            self.mend_one(&found).await?;
+            self.repair_object(&found).await?;
         }
         Ok(())
     }
 
-    async fn mend_one(&self, found: &DriftedHelmObject) -> Result<(), KubeError> {
+    async fn repair_object(&self, found: &DriftedHelmObject) -> Result<(), KubeError> {
         let objects = &self.look.objects;
         if let Some(seen) = &found.seen {
-            return objects.replace(&found.object, &seen.drifted.mended(&seen.live, &seen.becomes), HELM).await;
+            return objects
+                .replace_live(&found.object, &seen.drifted.repaired_object(&seen.live, &seen.becomes), HELM_MANAGER)
+                .await;
         }
         let mut value = found.object.value.clone();
-        own(&mut value, &self.call.asked);
+        add_ownership_metadata(&mut value, &self.call.asked);
         let object = HelmObject { text: value.to_string(), value };
-        let how = HelmApplyOptions { manager: HELM, force: true, dry: false };
-        match objects.apply(&object, how).await? {
+        let how = HelmApplyOptions { manager: HELM_MANAGER, force: true, dry: false };
+        match objects.apply_object(&object, how).await? {
             HelmApplyResult::Becomes(_) => Ok(()),
             HelmApplyResult::Conflict(_) => {
                 Err(KubeError::new(format!("`{}` was created in the meantime", found.told.object)))
@@ -259,7 +270,7 @@ impl ReleaseExecutor<'_> {
 }
 
 /// Adds helm's ownership metadata to an object, as helm does.
-fn own(object: &mut Value, asked: &ReleaseQuery) {
+fn add_ownership_metadata(object: &mut Value, asked: &ReleaseQuery) {
     let Some(object) = object.as_object_mut() else { return };
     let mut put = |map: &str, key: &str, text: &str| {
         let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Default::default()));

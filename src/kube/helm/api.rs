@@ -1,6 +1,6 @@
 //! Objects of a manifest in the cluster's API: their paths, live state, and the results of an apply.
 
-use super::super::look::holder;
+use super::super::look::parse_conflict_manager;
 use super::super::{ClusterApi, KubeError};
 use super::manifest::HelmObject;
 use crate::model::Value;
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use std::sync::Arc;
 
 /// Maximum number of warnings that a failure reports.
-const WARNINGS: usize = 3;
+const MAX_WARNINGS: usize = 3;
 
 /// The kinds that the API serves.
 #[derive(Debug, Default)]
@@ -48,31 +48,33 @@ pub(super) enum HelmApplyResult {
 
 impl ApiDiscovery {
     /// Queries the kinds that the API serves.
-    pub async fn of(cluster: &ClusterApi) -> Result<Self, KubeError> {
+    pub async fn query_cluster(cluster: &ClusterApi) -> Result<Self, KubeError> {
         let client = cluster.client();
-        let (core, groups) =
-            tokio::try_join!(cluster.ask(client.list_core_api_versions()), cluster.ask(client.list_api_groups()))?;
-        let core = core.versions.iter().map(|version| cluster.ask(client.list_core_api_resources(version)));
+        let (core, groups) = tokio::try_join!(
+            cluster.send_request(client.list_core_api_versions()),
+            cluster.send_request(client.list_api_groups())
+        )?;
+        let core = core.versions.iter().map(|version| cluster.send_request(client.list_core_api_resources(version)));
         let core = future::try_join_all(core).await?;
         let versions = groups.groups.iter().flat_map(|group| &group.versions).map(|version| &version.group_version);
         let asked = versions.map(|version| async move {
-            let served = cluster.ask(client.list_api_group_resources(version)).await;
+            let served = cluster.send_request(client.list_api_group_resources(version)).await;
             served.map_err(|_| version.clone())
         });
         // A group whose own server is down affects only charts that need it.
         let mut found = Self::default();
         for answer in future::join_all(asked).await {
             match answer {
-                Ok(list) => found.kinds.extend(served(list)),
+                Ok(list) => found.kinds.extend(parse_served_kinds(list)),
                 Err(version) => found.silent.push(version),
             }
         }
-        found.kinds.extend(core.into_iter().flat_map(served));
+        found.kinds.extend(core.into_iter().flat_map(parse_served_kinds));
         Ok(found)
     }
 
     /// Returns the API versions for charts: `apps/v1`, `apps/v1/Deployment`, sorted.
-    pub fn apis(&self) -> Vec<String> {
+    pub fn list_api_versions(&self) -> Vec<String> {
         let both = |served: &ServedKind| [served.version.clone(), format!("{}/{}", served.version, served.kind)];
         let mut apis: Vec<String> = self.kinds.iter().flat_map(both).collect();
         apis.sort();
@@ -80,13 +82,13 @@ impl ApiDiscovery {
         apis
     }
 
-    fn find(&self, object: &HelmObject) -> Option<&ServedKind> {
+    fn find_kind(&self, object: &HelmObject) -> Option<&ServedKind> {
         self.kinds.iter().find(|served| served.version == object.api_version() && served.kind == object.kind())
     }
 
     /// Returns the path of the object's kind; `None` if the API does not serve it.
-    fn collection(&self, object: &HelmObject, home: &str) -> Option<String> {
-        let served = self.find(object)?;
+    fn collection_path(&self, object: &HelmObject, home: &str) -> Option<String> {
+        let served = self.find_kind(object)?;
         let root = if served.version.contains('/') { "/apis" } else { "/api" };
         let namespace = match served.namespaced {
             true => format!("/namespaces/{}", object.namespace().unwrap_or(home)),
@@ -96,7 +98,7 @@ impl ApiDiscovery {
     }
 }
 
-fn served(list: APIResourceList) -> Vec<ServedKind> {
+fn parse_served_kinds(list: APIResourceList) -> Vec<ServedKind> {
     let version = list.group_version;
     let own = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
     own.map(|resource| ServedKind {
@@ -118,26 +120,26 @@ pub(super) struct HelmObjectClient<'c> {
 
 impl HelmObjectClient<'_> {
     /// Reports whether the API serves the object's kind.
-    pub fn knows(&self, object: &HelmObject) -> bool {
-        self.served.find(object).is_some()
+    pub fn knows_kind(&self, object: &HelmObject) -> bool {
+        self.served.find_kind(object).is_some()
     }
 
-    fn request(&self, object: &HelmObject) -> Result<Request, KubeError> {
-        let path = self.served.collection(object, self.home);
+    fn build_request(&self, object: &HelmObject) -> Result<Request, KubeError> {
+        let path = self.served.collection_path(object, self.home);
         path.map(Request::new).ok_or_else(|| {
             KubeError::new(format!("the API serves no `{}` of `{}`", object.kind(), object.api_version()))
         })
     }
 
     /// Returns the live object; `None` if it does not exist.
-    pub async fn get(&self, object: &HelmObject) -> Result<Option<Value>, KubeError> {
+    pub async fn get_live(&self, object: &HelmObject) -> Result<Option<Value>, KubeError> {
         if self.served.silent.iter().any(|version| version == object.api_version()) {
             return Err(KubeError::new(format!("the API of `{}` does not respond", object.api_version())));
         }
-        if !self.knows(object) {
+        if !self.knows_kind(object) {
             return Ok(None);
         }
-        let request = self.request(object)?.get(object.name(), &::kube::api::GetParams::default());
+        let request = self.build_request(object)?.get(object.name(), &::kube::api::GetParams::default());
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
         let ask = async {
             match self.cluster.client().request::<Value>(request).await {
@@ -146,34 +148,38 @@ impl HelmObjectClient<'_> {
                 Err(error) => Err(error),
             }
         };
-        self.cluster.ask(ask).await
+        self.cluster.send_request(ask).await
     }
 
     /// Applies the object with its original text, or as a dry run.
-    pub async fn apply(&self, object: &HelmObject, how: HelmApplyOptions<'_>) -> Result<HelmApplyResult, KubeError> {
+    pub async fn apply_object(
+        &self,
+        object: &HelmObject,
+        how: HelmApplyOptions<'_>,
+    ) -> Result<HelmApplyResult, KubeError> {
         let params = PatchParams { dry_run: how.dry, force: how.force, ..PatchParams::apply(how.manager) };
-        let request = self.request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
+        let request = self.build_request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
         // The API parses YAML itself: so its answer is about the exact text that helm applies.
         let request = request.map(|_| object.text.clone().into_bytes());
         let ask = async {
             match self.cluster.client().request::<Value>(request).await {
                 Ok(value) => Ok(HelmApplyResult::Becomes(value)),
-                Err(::kube::Error::Api(status)) if status.code == 409 => match conflicts(&status) {
+                Err(::kube::Error::Api(status)) if status.code == 409 => match parse_conflicts(&status) {
                     found if found.is_empty() => Err(::kube::Error::Api(status)),
                     found => Ok(HelmApplyResult::Conflict(found)),
                 },
                 Err(error) => Err(error),
             }
         };
-        self.cluster.ask(ask).await
+        self.cluster.send_request(ask).await
     }
 
     /// Returns the latest warnings in the namespace about objects whose names contain the release's name.
-    pub async fn warnings(&self, release: &str) -> Result<Vec<String>, KubeError> {
+    pub async fn list_warnings(&self, release: &str) -> Result<Vec<String>, KubeError> {
         let events: ::kube::Api<Event> = ::kube::Api::namespaced(self.cluster.client().clone(), self.home);
         let params = ListParams::default().fields("type=Warning").limit(500);
-        let mut events = self.cluster.ask(events.list(&params)).await?.items;
+        let mut events = self.cluster.send_request(events.list(&params)).await?.items;
         events.retain(|event| event.involved_object.name.as_ref().is_some_and(|name| name.contains(release)));
         events.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
         let said = |event: Event| {
@@ -183,24 +189,24 @@ impl HelmObjectClient<'_> {
         };
         let mut warnings: Vec<String> = events.into_iter().rev().map(said).collect();
         warnings.dedup();
-        warnings.truncate(WARNINGS);
+        warnings.truncate(MAX_WARNINGS);
         Ok(warnings)
     }
 
     /// Replaces the live object, which must not have changed since it was read.
-    pub async fn replace(&self, object: &HelmObject, value: &Value, manager: &str) -> Result<(), KubeError> {
+    pub async fn replace_live(&self, object: &HelmObject, value: &Value, manager: &str) -> Result<(), KubeError> {
         let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
-        let request = self.request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
+        let request = self.build_request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
-        self.cluster.ask(self.cluster.client().request::<Value>(request)).await.map(drop)
+        self.cluster.send_request(self.cluster.client().request::<Value>(request)).await.map(drop)
     }
 }
 
 /// Reads fields and their owners from a conflict of the API.
-fn conflicts(status: &::kube::core::Status) -> Vec<(String, String)> {
+fn parse_conflicts(status: &::kube::core::Status) -> Vec<(String, String)> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let read = causes
-        .filter(|cause| cause.reason == "FieldManagerConflict")
-        .map(|cause| (cause.field.trim_start_matches('.').to_owned(), holder(&cause.message).to_owned()));
+    let read = causes.filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| {
+        (cause.field.trim_start_matches('.').to_owned(), parse_conflict_manager(&cause.message).to_owned())
+    });
     read.collect()
 }

@@ -4,15 +4,15 @@ use super::super::{ClusterAccess, KubeError};
 use super::flags;
 use super::program::{HelmProgram, HelmTarget};
 use super::read::ChartFile;
-use super::shipped::lay;
-use crate::model::hex;
+use super::shipped::unpack_chart;
+use crate::model::to_hex;
 use crate::probe::{ChartQuery, ChartQuerySource};
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// The time limit for fetching a chart.
-const LIMIT: Duration = Duration::from_secs(300);
+const PULL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The helm program, and the cache for fetched charts.
 #[derive(Clone, Debug)]
@@ -59,10 +59,10 @@ impl HelmOptions {
         access: &ClusterAccess,
         asked: &ChartQuery,
     ) -> Result<Option<FetchedChart>, KubeError> {
-        let Some(folder) = self.folder(asked)? else { return Ok(None) };
-        let (path, new) = match packed(&folder) {
+        let Some(folder) = self.chart_folder(asked)? else { return Ok(None) };
+        let (path, new) = match find_packed_chart(&folder) {
             Some(path) => (path, false),
-            None if self.offline => return Err(not_kept(asked)),
+            None if self.offline => return Err(not_cached_error(asked)),
             None => {
                 let login = HelmTarget {
                     kubeconfig: access.kubeconfig.clone(),
@@ -70,18 +70,18 @@ impl HelmOptions {
                     withheld: access.withheld.clone(),
                     _made: None,
                 };
-                (self.bring(&HelmProgram::open(&self.program, login).await?, asked).await?.path, true)
+                (self.obtain_chart(&HelmProgram::open(&self.program, login).await?, asked).await?.path, true)
             }
         };
         if let Some(sha256) = &asked.sha256 {
             check_digest(&path, sha256)?;
         }
-        let bytes = read(&path)?;
-        Ok(Some(FetchedChart { sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, new }))
+        let bytes = read_chart(&path)?;
+        Ok(Some(FetchedChart { sha256: to_hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, new }))
     }
 
     /// Returns the cache folder of a fetched chart; `None` for charts that need no fetching.
-    fn folder(&self, asked: &ChartQuery) -> Result<Option<Utf8PathBuf>, KubeError> {
+    fn chart_folder(&self, asked: &ChartQuery) -> Result<Option<Utf8PathBuf>, KubeError> {
         let (repository, chart) = match &asked.from {
             ChartQuerySource::Repository { url, name } => (url.as_str(), name),
             ChartQuerySource::Oci(url) => ("", url),
@@ -89,29 +89,33 @@ impl HelmOptions {
         };
         let root = self.charts.as_ref().ok_or_else(|| KubeError::new("no cache folder for charts"))?;
         let key = format!("{repository}\n{chart}\n{}", asked.version);
-        Ok(Some(root.join(&hex(&Sha256::digest(key.as_bytes()))[..16])))
+        Ok(Some(root.join(&to_hex(&Sha256::digest(key.as_bytes()))[..16])))
     }
 
     /// Returns the chart as a file or folder, after checking its version and digest.
     ///
     /// # Errors
     /// The chart is not available, has another version, or has another digest.
-    pub(super) async fn bring(&self, helm: &HelmProgram, asked: &ChartQuery) -> Result<LocalHelmChart, KubeError> {
+    pub(super) async fn obtain_chart(
+        &self,
+        helm: &HelmProgram,
+        asked: &ChartQuery,
+    ) -> Result<LocalHelmChart, KubeError> {
         let path = match &asked.from {
             ChartQuerySource::Path(path) => Utf8PathBuf::from(path),
-            ChartQuerySource::BuiltIn(name) => lay(name, helm.home()?)?,
-            ChartQuerySource::Repository { .. } | ChartQuerySource::Oci(_) => self.kept(helm, asked).await?,
+            ChartQuerySource::BuiltIn(name) => unpack_chart(name, helm.home()?)?,
+            ChartQuerySource::Repository { .. } | ChartQuerySource::Oci(_) => self.find_or_pull(helm, asked).await?,
         };
         if let Some(sha256) = &asked.sha256 {
             check_digest(&path, sha256)?;
         }
-        let said = helm.ask(&flags::show("chart", path.as_str()), None).await?;
+        let said = helm.run_query(&flags::show_args("chart", path.as_str()), None).await?;
         if !said.ok {
-            return Err(KubeError::new(format!("`{}` is not a valid chart: {}", name(&path), said.error)));
+            return Err(KubeError::new(format!("`{}` is not a valid chart: {}", chart_name(&path), said.error)));
         }
-        let file = serde_json::from_value(super::super::yaml::read(&said.stdout).unwrap_or_default());
+        let file = serde_json::from_value(super::super::yaml::parse_document(&said.stdout).unwrap_or_default());
         let file: ChartFile =
-            file.map_err(|_| KubeError::new(format!("the chart `{}` has no name or no version", name(&path))))?;
+            file.map_err(|_| KubeError::new(format!("the chart `{}` has no name or no version", chart_name(&path))))?;
         match file.version == asked.version {
             true => Ok(LocalHelmChart { path, file }),
             false => Err(KubeError::new(format!(
@@ -123,28 +127,29 @@ impl HelmOptions {
     }
 
     /// Returns a chart from the cache folder, fetching it if it is missing.
-    async fn kept(&self, helm: &HelmProgram, asked: &ChartQuery) -> Result<Utf8PathBuf, KubeError> {
-        let folder = self.folder(asked)?.ok_or_else(|| KubeError::new("a local chart is not fetched"))?;
-        if let Some(found) = packed(&folder) {
+    async fn find_or_pull(&self, helm: &HelmProgram, asked: &ChartQuery) -> Result<Utf8PathBuf, KubeError> {
+        let folder = self.chart_folder(asked)?.ok_or_else(|| KubeError::new("a local chart is not fetched"))?;
+        if let Some(found) = find_packed_chart(&folder) {
             return Ok(found);
         }
         if self.offline {
-            return Err(not_kept(asked));
+            return Err(not_cached_error(asked));
         }
-        fetch(helm, asked, &folder).await?;
+        pull_chart(helm, asked, &folder).await?;
         let chart = asked.from.name();
-        packed(&folder).ok_or_else(|| KubeError::new(format!("helm fetched `{chart}`, but wrote no packed chart")))
+        find_packed_chart(&folder)
+            .ok_or_else(|| KubeError::new(format!("helm fetched `{chart}`, but wrote no packed chart")))
     }
 }
 
-fn not_kept(asked: &ChartQuery) -> KubeError {
+fn not_cached_error(asked: &ChartQuery) -> KubeError {
     let chart = asked.from.name();
     KubeError::new(format!("the chart `{chart}` {} is not cached, and `--offline` is set", asked.version))
         .hint("run once without `--offline`")
 }
 
 /// Fetches into a folder that appears only when it is complete.
-async fn fetch(helm: &HelmProgram, asked: &ChartQuery, folder: &Utf8Path) -> Result<(), KubeError> {
+async fn pull_chart(helm: &HelmProgram, asked: &ChartQuery, folder: &Utf8Path) -> Result<(), KubeError> {
     let chart = asked.from.name();
     let repository = match &asked.from {
         ChartQuerySource::Repository { url, .. } => Some(url.as_str()),
@@ -155,7 +160,7 @@ async fn fetch(helm: &HelmProgram, asked: &ChartQuery, folder: &Utf8Path) -> Res
     fs_err::create_dir_all(root).map_err(lost)?;
     let new = tempfile::Builder::new().prefix(".new-").tempdir_in(root).map_err(lost)?;
     let into = new.path().to_string_lossy().into_owned();
-    let said = helm.fetch(&flags::pull(chart, repository, &asked.version, &into), LIMIT).await?;
+    let said = helm.run_fetch(&flags::pull_args(chart, repository, &asked.version, &into), PULL_TIMEOUT).await?;
     if !said.ok {
         let why = format!("the chart `{chart}` {} cannot be fetched: {}", asked.version, said.error);
         let error = KubeError::new(why);
@@ -163,32 +168,33 @@ async fn fetch(helm: &HelmProgram, asked: &ChartQuery, folder: &Utf8Path) -> Res
     }
     // If another run has fetched it in the meantime, that copy is used.
     match fs_err::rename(new.keep(), folder) {
-        Err(error) if packed(folder).is_none() => Err(lost(error)),
+        Err(error) if find_packed_chart(folder).is_none() => Err(lost(error)),
         _ => Ok(()),
     }
 }
 
-fn packed(folder: &Utf8Path) -> Option<Utf8PathBuf> {
+fn find_packed_chart(folder: &Utf8Path) -> Option<Utf8PathBuf> {
     let found = folder.read_dir_utf8().ok()?.filter_map(Result::ok).map(|entry| entry.into_path());
     found.filter(|path| path.extension() == Some("tgz")).min()
 }
 
-fn read(path: &Utf8Path) -> Result<Vec<u8>, KubeError> {
+fn read_chart(path: &Utf8Path) -> Result<Vec<u8>, KubeError> {
     fs_err::read(path).map_err(|error| KubeError::new(format!("the chart cannot be read: {error}")))
 }
 
 fn check_digest(path: &Utf8Path, declared: &str) -> Result<(), KubeError> {
-    let found = hex(&Sha256::digest(read(path)?));
+    let found = to_hex(&Sha256::digest(read_chart(path)?));
     match found == declared {
         true => Ok(()),
-        false => {
-            Err(KubeError::new(format!("the chart `{}` has the sha256 {found}, declared is {declared}", name(path)))
-                .hint("use the right chart, or correct `sha256`"))
-        }
+        false => Err(KubeError::new(format!(
+            "the chart `{}` has the sha256 {found}, declared is {declared}",
+            chart_name(path)
+        ))
+        .hint("use the right chart, or correct `sha256`")),
     }
 }
 
 /// Returns a chart's file name: messages do not show folders of this machine.
-fn name(path: &Utf8Path) -> &str {
+fn chart_name(path: &Utf8Path) -> &str {
     path.file_name().unwrap_or(path.as_str())
 }

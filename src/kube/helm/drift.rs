@@ -1,6 +1,6 @@
 //! Differences between a live object and its manifest, and the repaired object. Pure.
 
-use super::fields::{HelmFieldDifference, HelmFieldPath, differences};
+use super::fields::{HelmFieldDifference, HelmFieldPath, find_differences};
 use super::managed::{self, AddedLiveField};
 use super::manifest::HelmObject;
 use super::secrets::Redactor;
@@ -8,7 +8,7 @@ use crate::model::Value;
 use crate::probe::{LiveObject, ObjectChange, ObjectChangeKind};
 
 /// Fields that every apply changes, or that the API manages itself.
-const KEPT: &[&[&str]] = &[
+const IGNORED_FIELDS: &[&[&str]] = &[
     &["metadata", "generation"],
     &["metadata", "managedFields"],
     &["metadata", "resourceVersion"],
@@ -25,20 +25,21 @@ pub(super) struct HelmObjectDrift {
 
 impl HelmObjectDrift {
     /// Compares. `becomes` is the result of a dry-run apply by a manager that owns no fields.
-    pub fn of(object: &HelmObject, live: &Value, becomes: &Value) -> Self {
-        let kept = |path: &HelmFieldPath| KEPT.iter().any(|keys| path.is_below(keys));
-        let changed = differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
-        Self { changed, added: managed::added(live, &object.value) }
+    pub fn compare_live(object: &HelmObject, live: &Value, becomes: &Value) -> Self {
+        let kept = |path: &HelmFieldPath| IGNORED_FIELDS.iter().any(|keys| path.is_below(keys));
+        let changed =
+            find_differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
+        Self { changed, added: managed::find_manual_additions(live, &object.value) }
     }
 
-    pub fn is_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.added.is_empty()
     }
 
     /// Returns the repaired object, to replace `live` if that has not changed since.
-    pub fn mended(&self, live: &Value, becomes: &Value) -> Value {
+    pub fn repaired_object(&self, live: &Value, becomes: &Value) -> Value {
         let mut value = becomes.clone();
-        self.added.iter().for_each(|added| added.path.remove(&mut value));
+        self.added.iter().for_each(|added| added.path.remove_value(&mut value));
         let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return value };
         metadata.shift_remove("managedFields");
         if let Some(version) = live.pointer("/metadata/resourceVersion") {
@@ -48,41 +49,48 @@ impl HelmObjectDrift {
     }
 
     /// Returns the differences for display; `None` if there are none.
-    pub fn told(&self, object: &HelmObject, home: &str, live: &Value, teller: &Redactor<'_>) -> Option<LiveObject> {
-        let changed = self
-            .changed
-            .iter()
-            .map(|difference| teller.tell(object.kind(), difference, managed::owner(live, &difference.path)));
+    pub fn to_live_object(
+        &self,
+        object: &HelmObject,
+        home: &str,
+        live: &Value,
+        teller: &Redactor<'_>,
+    ) -> Option<LiveObject> {
+        let changed = self.changed.iter().map(|difference| {
+            teller.redact_difference(object.kind(), difference, managed::find_last_owner(live, &difference.path))
+        });
         let added = self.added.iter().map(|added| {
             let difference =
                 HelmFieldDifference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
-            teller.tell(object.kind(), &difference, Some(added.by.clone()))
+            teller.redact_difference(object.kind(), &difference, Some(added.by.clone()))
         });
         let told = LiveObject {
-            object: object.title(home),
+            object: object.display_title(home),
             missing: false,
             changed: changed.collect(),
             added: added.collect(),
         };
-        (!self.is_none()).then_some(told)
+        (!self.is_empty()).then_some(told)
     }
 }
 
 /// Compares two manifests, object by object.
-pub(super) fn manifests(
+pub(super) fn diff_manifests(
     from: &[HelmObject],
     to: &[HelmObject],
     home: &str,
     teller: &Redactor<'_>,
 ) -> Vec<ObjectChange> {
-    let find =
-        |all: &[HelmObject], object: &HelmObject| all.iter().find(|other| other.key(home) == object.key(home)).cloned();
-    let told = |object: &HelmObject, what| ObjectChange { object: object.title(home), what };
+    let find = |all: &[HelmObject], object: &HelmObject| {
+        all.iter().find(|other| other.identity_key(home) == object.identity_key(home)).cloned()
+    };
+    let told = |object: &HelmObject, what| ObjectChange { object: object.display_title(home), what };
     let before = from.iter().filter_map(|object| match find(to, object) {
         None => Some(told(object, ObjectChangeKind::Removed)),
         Some(new) => {
-            let found = differences(&object.value, &new.value);
-            let fields: Vec<_> = found.iter().map(|found| teller.tell(object.kind(), found, None)).collect();
+            let found = find_differences(&object.value, &new.value);
+            let fields: Vec<_> =
+                found.iter().map(|found| teller.redact_difference(object.kind(), found, None)).collect();
             (!fields.is_empty()).then(|| told(object, ObjectChangeKind::Changed(fields)))
         }
     });

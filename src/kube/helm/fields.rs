@@ -25,32 +25,32 @@ pub(super) struct HelmFieldDifference {
 }
 
 /// Fields that identify items of a list, in the order in which they are tried.
-const NAMES: [&str; 4] = ["name", "key", "type", "mountPath"];
+const ITEM_NAME_FIELDS: [&str; 4] = ["name", "key", "type", "mountPath"];
 
 impl HelmFieldPath {
-    pub fn then(&self, step: HelmPathStep) -> Self {
+    pub fn with_step(&self, step: HelmPathStep) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
-    pub fn key(&self, key: &str) -> Self {
-        self.then(HelmPathStep::Key(key.to_owned()))
+    pub fn with_key(&self, key: &str) -> Self {
+        self.with_step(HelmPathStep::Key(key.to_owned()))
     }
 
     /// Returns the value at the path.
-    pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        self.0.iter().try_fold(value, |value, step| step.of(value))
+    pub fn find_value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(value, |value, step| step.select_value(value))
     }
 
     /// Removes the value at the path.
-    pub fn remove(&self, value: &mut Value) {
+    pub fn remove_value(&self, value: &mut Value) {
         let Some((last, before)) = self.0.split_last() else { return };
-        let Some(parent) = before.iter().try_fold(value, |value, step| step.of_mut(value)) else { return };
+        let Some(parent) = before.iter().try_fold(value, |value, step| step.select_value_mut(value)) else { return };
         match (last, parent) {
             (HelmPathStep::Key(key), Value::Object(map)) => {
                 map.shift_remove(key);
             }
             (step, Value::Array(items)) => {
-                if let Some(at) = step.index(items) {
+                if let Some(at) = step.find_index(items) {
                     items.remove(at);
                 }
             }
@@ -74,36 +74,36 @@ impl HelmFieldPath {
 }
 
 impl HelmPathStep {
-    pub fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+    pub fn select_value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         match (self, value) {
             (Self::Key(key), Value::Object(map)) => map.get(key),
-            (step, Value::Array(items)) => items.get(step.index(items)?),
+            (step, Value::Array(items)) => items.get(step.find_index(items)?),
             _ => None,
         }
     }
 
-    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+    fn select_value_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         match (self, value) {
             (Self::Key(key), Value::Object(map)) => map.get_mut(key),
             (step, Value::Array(items)) => {
-                let at = step.index(items)?;
+                let at = step.find_index(items)?;
                 items.get_mut(at)
             }
             _ => None,
         }
     }
 
-    fn index(&self, items: &[Value]) -> Option<usize> {
+    fn find_index(&self, items: &[Value]) -> Option<usize> {
         match self {
             Self::Key(_) => None,
             Self::At(at) => Some(*at).filter(|at| *at < items.len()),
-            Self::Item(wanted) => items.iter().position(|item| has(item, wanted)),
+            Self::Item(wanted) => items.iter().position(|item| has_fields(item, wanted)),
         }
     }
 }
 
 /// Reports whether an item has all of these fields.
-pub(super) fn has(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
+pub(super) fn has_fields(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
     wanted.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
@@ -111,22 +111,22 @@ impl fmt::Display for HelmFieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
-                HelmPathStep::Key(key) if !plain(key) => write!(f, "[{key:?}]")?,
+                HelmPathStep::Key(key) if !is_plain_key(key) => write!(f, "[{key:?}]")?,
                 HelmPathStep::Key(key) if at == 0 => write!(f, "{key}")?,
                 HelmPathStep::Key(key) => write!(f, ".{key}")?,
                 HelmPathStep::At(at) => write!(f, "[{at}]")?,
-                HelmPathStep::Item(wanted) => write!(f, "[{}]", told(wanted))?,
+                HelmPathStep::Item(wanted) => write!(f, "[{}]", format_item_fields(wanted))?,
             }
         }
         Ok(())
     }
 }
 
-fn plain(key: &str) -> bool {
+fn is_plain_key(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-fn told(wanted: &serde_json::Map<String, Value>) -> String {
+fn format_item_fields(wanted: &serde_json::Map<String, Value>) -> String {
     let pairs = wanted.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key}={text}"),
         value => format!("{key}={value}"),
@@ -135,38 +135,47 @@ fn told(wanted: &serde_json::Map<String, Value>) -> String {
 }
 
 /// Returns every differing field, in the order of the first value, then of the second.
-pub(super) fn differences(from: &Value, to: &Value) -> Vec<HelmFieldDifference> {
+pub(super) fn find_differences(from: &Value, to: &Value) -> Vec<HelmFieldDifference> {
     let mut found = Vec::new();
-    compare(&HelmFieldPath::default(), Some(from), Some(to), &mut found);
+    compare_values(&HelmFieldPath::default(), Some(from), Some(to), &mut found);
     found
 }
 
-fn compare(path: &HelmFieldPath, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<HelmFieldDifference>) {
+fn compare_values(
+    path: &HelmFieldPath,
+    from: Option<&Value>,
+    to: Option<&Value>,
+    found: &mut Vec<HelmFieldDifference>,
+) {
     match (from, to) {
         (from, to) if from == to => {}
         (Some(Value::Object(from)), Some(Value::Object(to))) => {
             for (key, value) in from {
-                compare(&path.key(key), Some(value), to.get(key), found);
+                compare_values(&path.with_key(key), Some(value), to.get(key), found);
             }
             for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
-                compare(&path.key(key), None, Some(value), found);
+                compare_values(&path.with_key(key), None, Some(value), found);
             }
         }
-        (Some(Value::Array(from)), Some(Value::Array(to))) => lists(path, from, to, found),
+        (Some(Value::Array(from)), Some(Value::Array(to))) => compare_lists(path, from, to, found),
         (from, to) => found.push(HelmFieldDifference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
     }
 }
 
-fn lists(path: &HelmFieldPath, from: &[Value], to: &[Value], found: &mut Vec<HelmFieldDifference>) {
-    if let Some(name) = NAMES.iter().find(|name| names(from, name).is_some() && names(to, name).is_some()) {
-        let steps = |items: &[Value]| names(items, name).unwrap_or_default();
+fn compare_lists(path: &HelmFieldPath, from: &[Value], to: &[Value], found: &mut Vec<HelmFieldDifference>) {
+    if let Some(name) =
+        ITEM_NAME_FIELDS.iter().find(|name| steps_by_field(from, name).is_some() && steps_by_field(to, name).is_some())
+    {
+        let steps = |items: &[Value]| steps_by_field(items, name).unwrap_or_default();
         let (old, new) = (steps(from), steps(to));
         let all = old.iter().chain(new.iter().filter(|step| !old.contains(step)));
         let (from, to) = (Value::from(from), Value::from(to));
-        all.for_each(|step| compare(&path.then(step.clone()), step.of(&from), step.of(&to), found));
+        all.for_each(|step| {
+            compare_values(&path.with_step(step.clone()), step.select_value(&from), step.select_value(&to), found)
+        });
     } else if from.len() == to.len() {
         for (at, (from, to)) in from.iter().zip(to).enumerate() {
-            compare(&path.then(HelmPathStep::At(at)), Some(from), Some(to), found);
+            compare_values(&path.with_step(HelmPathStep::At(at)), Some(from), Some(to), found);
         }
     } else {
         found.push(HelmFieldDifference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
@@ -174,7 +183,7 @@ fn lists(path: &HelmFieldPath, from: &[Value], to: &[Value], found: &mut Vec<Hel
 }
 
 /// Returns a step for each item, if that field identifies all of them uniquely.
-fn names(items: &[Value], name: &str) -> Option<Vec<HelmPathStep>> {
+fn steps_by_field(items: &[Value], name: &str) -> Option<Vec<HelmPathStep>> {
     let step = |item: &Value| {
         let value = item.get(name)?.as_str()?;
         Some(HelmPathStep::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
@@ -191,7 +200,10 @@ mod tests {
 
     fn told(from: &Value, to: &Value) -> Vec<String> {
         let value = |value: Option<Value>| value.map_or("-".to_owned(), |value| value.to_string());
-        differences(from, to).into_iter().map(|d| format!("{} {} {}", d.path, value(d.from), value(d.to))).collect()
+        find_differences(from, to)
+            .into_iter()
+            .map(|d| format!("{} {} {}", d.path, value(d.from), value(d.to)))
+            .collect()
     }
 
     #[test]
@@ -221,9 +233,9 @@ mod tests {
     #[test]
     fn what_stands_at_a_path_is_found_and_taken_out() {
         let mut value = json!({ "c": [{ "name": "a" }, { "name": "b", "e": { "x": 1 } }] });
-        let found = differences(&json!({ "c": [{ "name": "b" }] }), &json!({ "c": [{ "name": "b", "e": 1 }] }));
-        assert_eq!(found[0].path.find(&value), Some(&json!({ "x": 1 })));
-        found[0].path.remove(&mut value);
+        let found = find_differences(&json!({ "c": [{ "name": "b" }] }), &json!({ "c": [{ "name": "b", "e": 1 }] }));
+        assert_eq!(found[0].path.find_value(&value), Some(&json!({ "x": 1 })));
+        found[0].path.remove_value(&mut value);
         assert_eq!(value, json!({ "c": [{ "name": "a" }, { "name": "b" }] }));
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments of each call. Flags were renamed between helm 3 and 4; none of them contains a secret.
 
 /// The label of releases that forge installed or took over.
-pub(super) const OURS: &str = "forge.release/managed";
+pub(super) const MANAGED_LABEL: &str = "forge.release/managed";
 
 /// Options of an install or an upgrade.
 #[derive(Clone, Debug, Default)]
@@ -18,31 +18,31 @@ pub(super) struct HelmUpgradeOptions<'a> {
     pub force_conflicts: bool,
 }
 
-fn words(args: &[&str]) -> Vec<String> {
+fn to_owned_args(args: &[&str]) -> Vec<String> {
     args.iter().map(|arg| (*arg).to_owned()).collect()
 }
 
-fn timeout(seconds: u64) -> String {
+fn timeout_flag(seconds: u64) -> String {
     format!("--timeout={seconds}s")
 }
 
 /// Lists every release of every namespace, whatever its status. Helm 4 has no `--all`, and needs none.
-pub(super) fn list(major: u32, ours: bool) -> Vec<String> {
-    let mut args = words(&["list", "--all-namespaces", "--max", "0", "--output", "json"]);
+pub(super) fn list_args(major: u32, ours: bool) -> Vec<String> {
+    let mut args = to_owned_args(&["list", "--all-namespaces", "--max", "0", "--output", "json"]);
     args.extend((major == 3).then(|| "--all".to_owned()));
-    args.extend(ours.then(|| format!("--selector={OURS}=true")));
+    args.extend(ours.then(|| format!("--selector={MANAGED_LABEL}=true")));
     args
 }
 
 /// Reads one of `metadata`, `values` and `manifest`. A manifest is printed as YAML.
-pub(super) fn get(what: &str, name: &str, namespace: &str) -> Vec<String> {
-    let mut args = words(&["get", what, name, "--namespace", namespace]);
-    args.extend(if what == "manifest" { words(&[]) } else { words(&["--output", "json"]) });
+pub(super) fn get_args(what: &str, name: &str, namespace: &str) -> Vec<String> {
+    let mut args = to_owned_args(&["get", what, name, "--namespace", namespace]);
+    args.extend(if what == "manifest" { to_owned_args(&[]) } else { to_owned_args(&["--output", "json"]) });
     args
 }
 
-pub(super) fn history(name: &str, namespace: &str) -> Vec<String> {
-    words(&["history", name, "--namespace", namespace, "--output", "json"])
+pub(super) fn history_args(name: &str, namespace: &str) -> Vec<String> {
+    to_owned_args(&["history", name, "--namespace", namespace, "--output", "json"])
 }
 
 /// Options of rendering: without them, helm assumes a server version of its own choice.
@@ -58,10 +58,10 @@ pub(super) struct HelmTemplateOptions<'a> {
     pub hooks: bool,
 }
 
-pub(super) fn template(template: &HelmTemplateOptions<'_>) -> Vec<String> {
+pub(super) fn template_args(template: &HelmTemplateOptions<'_>) -> Vec<String> {
     let HelmTemplateOptions { name, namespace, chart, .. } = template;
-    let mut args = words(&["template", name, chart, "--namespace", namespace, "--values", "-"]);
-    args.extend(words(&["--kube-version", template.kube_version]));
+    let mut args = to_owned_args(&["template", name, chart, "--namespace", namespace, "--values", "-"]);
+    args.extend(to_owned_args(&["--kube-version", template.kube_version]));
     args.extend(template.apis.iter().map(|api| format!("--api-versions={api}")));
     args.extend(template.is_upgrade.then(|| "--is-upgrade".to_owned()));
     args.extend((!template.hooks).then(|| "--no-hooks".to_owned()));
@@ -69,22 +69,22 @@ pub(super) fn template(template: &HelmTemplateOptions<'_>) -> Vec<String> {
 }
 
 /// An upgrade as a dry run: its output contains the manifest that the actual upgrade would apply.
-pub(super) fn rehearsal(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
+pub(super) fn dry_run_args(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
     let HelmUpgradeOptions { name, namespace, chart, .. } = upgrade;
-    let mut args = words(&["upgrade", name, chart, "--namespace", namespace, "--values", "-"]);
-    args.extend(words(&["--dry-run=server", "--no-hooks", "--output", "json"]));
+    let mut args = to_owned_args(&["upgrade", name, chart, "--namespace", namespace, "--values", "-"]);
+    args.extend(to_owned_args(&["--dry-run=server", "--no-hooks", "--output", "json"]));
     args
 }
 
 /// An install or an upgrade.
-pub(super) fn upgrade(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
+pub(super) fn upgrade_args(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
     let HelmUpgradeOptions { name, namespace, chart, .. } = upgrade;
-    let mut args = words(&["upgrade", "--install", name, chart, "--namespace", namespace, "--values", "-"]);
-    args.extend([timeout(upgrade.timeout_s), format!("--labels={OURS}=true")]);
+    let mut args = to_owned_args(&["upgrade", "--install", name, chart, "--namespace", namespace, "--values", "-"]);
+    args.extend([timeout_flag(upgrade.timeout_s), format!("--labels={MANAGED_LABEL}=true")]);
     if upgrade.wait {
         args.extend(match major {
-            3 => words(&["--wait", "--atomic"]),
-            _ => words(&["--wait=watcher", "--rollback-on-failure"]),
+            3 => to_owned_args(&["--wait", "--atomic"]),
+            _ => to_owned_args(&["--wait=watcher", "--rollback-on-failure"]),
         });
     }
     args.extend((!upgrade.hooks).then(|| "--no-hooks".to_owned()));
@@ -93,29 +93,29 @@ pub(super) fn upgrade(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<Strin
 }
 
 /// Rolls back to the previous revision, after a killed helm left a pending one.
-pub(super) fn rollback(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
-    let mut args = words(&["rollback", upgrade.name, "--namespace", upgrade.namespace, "--no-hooks"]);
-    args.push(timeout(upgrade.timeout_s));
+pub(super) fn rollback_args(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
+    let mut args = to_owned_args(&["rollback", upgrade.name, "--namespace", upgrade.namespace, "--no-hooks"]);
+    args.push(timeout_flag(upgrade.timeout_s));
     args.extend((upgrade.force_conflicts && major > 3).then(|| "--force-conflicts".to_owned()));
     args
 }
 
-pub(super) fn uninstall(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
-    let mut args = words(&["uninstall", upgrade.name, "--namespace", upgrade.namespace, "--ignore-not-found"]);
-    args.extend([timeout(upgrade.timeout_s)]);
+pub(super) fn uninstall_args(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
+    let mut args = to_owned_args(&["uninstall", upgrade.name, "--namespace", upgrade.namespace, "--ignore-not-found"]);
+    args.extend([timeout_flag(upgrade.timeout_s)]);
     args.extend(upgrade.wait.then(|| "--wait".to_owned()));
     args.extend((!upgrade.hooks).then(|| "--no-hooks".to_owned()));
     args
 }
 
 /// Shows one of `chart` and `crds`.
-pub(super) fn show(what: &str, chart: &str) -> Vec<String> {
-    words(&["show", what, chart])
+pub(super) fn show_args(what: &str, chart: &str) -> Vec<String> {
+    to_owned_args(&["show", what, chart])
 }
 
 /// Fetches a chart into a folder; `repository` is `None` for `oci://…`.
-pub(super) fn pull(chart: &str, repository: Option<&str>, version: &str, folder: &str) -> Vec<String> {
-    let mut args = words(&["pull", chart, "--version", version, "--destination", folder]);
+pub(super) fn pull_args(chart: &str, repository: Option<&str>, version: &str, folder: &str) -> Vec<String> {
+    let mut args = to_owned_args(&["pull", chart, "--version", version, "--destination", folder]);
     args.extend(repository.map(|url| format!("--repo={url}")));
     args
 }
@@ -124,26 +124,29 @@ pub(super) fn pull(chart: &str, repository: Option<&str>, version: &str, folder:
 mod tests {
     use super::*;
 
-    fn asked() -> HelmUpgradeOptions<'static> {
+    fn sample_options() -> HelmUpgradeOptions<'static> {
         let (name, namespace, chart) = ("r", "ns", "/c");
         HelmUpgradeOptions { name, namespace, chart, timeout_s: 60, wait: true, hooks: true, force_conflicts: true }
     }
 
     #[test]
     fn flags_are_those_of_the_major() {
-        let (three, four) = (upgrade(3, &asked()).join(" "), upgrade(4, &asked()).join(" "));
+        let (three, four) =
+            (upgrade_args(3, &sample_options()).join(" "), upgrade_args(4, &sample_options()).join(" "));
         let head = "upgrade --install r /c --namespace ns --values - --timeout=60s --labels=forge.release/managed=true";
         assert_eq!(three, format!("{head} --wait --atomic"));
         assert_eq!(four, format!("{head} --wait=watcher --rollback-on-failure --force-conflicts"));
-        assert!(list(3, false).contains(&"--all".to_owned()) && !list(4, false).contains(&"--all".to_owned()));
-        assert!(!rollback(3, &asked()).contains(&"--force-conflicts".to_owned()));
-        assert!(rollback(4, &asked()).contains(&"--force-conflicts".to_owned()));
+        assert!(
+            list_args(3, false).contains(&"--all".to_owned()) && !list_args(4, false).contains(&"--all".to_owned())
+        );
+        assert!(!rollback_args(3, &sample_options()).contains(&"--force-conflicts".to_owned()));
+        assert!(rollback_args(4, &sample_options()).contains(&"--force-conflicts".to_owned()));
     }
 
     #[test]
     fn a_release_that_nobody_waits_for_is_not_rolled_back() {
-        let plain = HelmUpgradeOptions { wait: false, hooks: false, force_conflicts: false, ..asked() };
-        assert_eq!(upgrade(3, &plain), upgrade(4, &plain));
-        assert!(upgrade(4, &plain).ends_with(&["--no-hooks".to_owned()]));
+        let plain = HelmUpgradeOptions { wait: false, hooks: false, force_conflicts: false, ..sample_options() };
+        assert_eq!(upgrade_args(3, &plain), upgrade_args(4, &plain));
+        assert!(upgrade_args(4, &plain).ends_with(&["--no-hooks".to_owned()]));
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct HelmObject {
 }
 
 /// The annotation that makes an object a hook.
-const HOOK: &str = "helm.sh/hook";
+const HOOK_ANNOTATION: &str = "helm.sh/hook";
 
 impl HelmObject {
     fn text_at(&self, pointer: &str) -> &str {
@@ -38,7 +38,7 @@ impl HelmObject {
     }
 
     /// Returns the displayed name: `Deployment tiny`, with the namespace if that is not `home`.
-    pub fn title(&self, home: &str) -> String {
+    pub fn display_title(&self, home: &str) -> String {
         match self.namespace().filter(|namespace| *namespace != home) {
             Some(namespace) => format!("{} {namespace}/{}", self.kind(), self.name()),
             None => format!("{} {}", self.kind(), self.name()),
@@ -46,7 +46,7 @@ impl HelmObject {
     }
 
     /// Returns the identity of the object in two manifests: another API version is still the same object.
-    pub fn key(&self, home: &str) -> (String, String, String, String) {
+    pub fn identity_key(&self, home: &str) -> (String, String, String, String) {
         let group = self.api_version().split_once('/').map_or("", |(group, _)| group);
         let namespace = self.namespace().unwrap_or(home);
         (group.to_owned(), self.kind().to_owned(), namespace.to_owned(), self.name().to_owned())
@@ -54,7 +54,7 @@ impl HelmObject {
 
     fn hook_events(&self) -> Option<Vec<String>> {
         let annotations = self.value.pointer("/metadata/annotations")?;
-        let events = annotations.get(HOOK)?.as_str()?;
+        let events = annotations.get(HOOK_ANNOTATION)?.as_str()?;
         Some(events.split(',').map(|event| event.trim().to_owned()).collect())
     }
 
@@ -63,12 +63,12 @@ impl HelmObject {
     }
 
     /// Returns the hook; `None` for an ordinary object.
-    pub fn hook(&self, home: &str) -> Option<ChartHook> {
-        Some(ChartHook { object: self.title(home), events: self.hook_events()? })
+    pub fn to_hook(&self, home: &str) -> Option<ChartHook> {
+        Some(ChartHook { object: self.display_title(home), events: self.hook_events()? })
     }
 
     /// Returns the API versions that a CRD adds: `a.b/v1`, `a.b/v1/Kind`.
-    pub fn apis(&self) -> Vec<String> {
+    pub fn defined_api_versions(&self) -> Vec<String> {
         let (group, kind) = (self.text_at("/spec/group"), self.text_at("/spec/names/kind"));
         let versions = self.value.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
         let names = versions.filter_map(|version| version.get("name")?.as_str());
@@ -80,15 +80,15 @@ impl HelmObject {
 ///
 /// # Errors
 /// A document is not an object of an API.
-pub(super) fn objects(text: &str) -> Result<Vec<HelmObject>, KubeError> {
-    let documents = documents(text).into_iter().map(|text| {
-        let value =
-            super::super::yaml::read(&text).map_err(|error| KubeError::new(format!("invalid manifest: {error}")))?;
+pub(super) fn parse_manifest(text: &str) -> Result<Vec<HelmObject>, KubeError> {
+    let documents = split_documents(text).into_iter().map(|text| {
+        let value = super::super::yaml::parse_document(&text)
+            .map_err(|error| KubeError::new(format!("invalid manifest: {error}")))?;
         Ok(HelmObject { text, value })
     });
     let objects = documents.collect::<Result<Vec<_>, KubeError>>()?;
     let objects: Vec<HelmObject> =
-        objects.into_iter().filter(|object| !object.value.is_null()).flat_map(apart).collect();
+        objects.into_iter().filter(|object| !object.value.is_null()).flat_map(expand_list).collect();
     match objects.iter().find(|object| object.kind().is_empty() || object.name().is_empty()) {
         Some(object) => {
             let line = object.text.lines().next().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ pub(super) fn objects(text: &str) -> Result<Vec<HelmObject>, KubeError> {
 }
 
 /// Splits at lines of three dashes. Those in text blocks are indented, so they do not match.
-fn documents(text: &str) -> Vec<String> {
+fn split_documents(text: &str) -> Vec<String> {
     let mut documents = vec![String::new()];
     for line in text.lines() {
         match (line.trim_end() == "---", documents.last_mut()) {
@@ -115,7 +115,7 @@ fn documents(text: &str) -> Vec<String> {
 }
 
 /// Splits a `List` into its items.
-fn apart(object: HelmObject) -> Vec<HelmObject> {
+fn expand_list(object: HelmObject) -> Vec<HelmObject> {
     let items = match object.kind().ends_with("List") {
         true => object.value.get("items").and_then(Value::as_array).cloned(),
         false => None,
@@ -134,24 +134,24 @@ mod tests {
     fn a_manifest_is_read_object_by_object() {
         let text = "---\n# Source: a/b.yaml\n\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: { name: a }\ndata:\n  x: |\n    ---\n    y\n\
                     ---\napiVersion: v1\nkind: List\nitems: [{ apiVersion: v1, kind: Service, metadata: { name: s, namespace: other } }]\n";
-        let found = objects(text).unwrap();
-        let titles: Vec<String> = found.iter().map(|object| object.title("ns")).collect();
+        let found = parse_manifest(text).unwrap();
+        let titles: Vec<String> = found.iter().map(|object| object.display_title("ns")).collect();
         assert_eq!(titles, ["ConfigMap a", "Service other/s"]);
         assert_eq!(found[0].value["data"]["x"], "---\ny\n");
-        assert_eq!(objects("\n---\n# nothing\n").unwrap(), []);
+        assert_eq!(parse_manifest("\n---\n# nothing\n").unwrap(), []);
     }
 
     #[test]
     fn what_is_no_object_is_an_error() {
         let message = "the manifest has a document that is not an object: `just text`";
-        assert_eq!(objects("just text\n").unwrap_err().message, message);
-        assert!(objects("a: [\n").unwrap_err().message.starts_with("invalid manifest: "));
+        assert_eq!(parse_manifest("just text\n").unwrap_err().message, message);
+        assert!(parse_manifest("a: [\n").unwrap_err().message.starts_with("invalid manifest: "));
     }
 
     #[test]
     fn hooks_are_told_with_their_events() {
         let text = "apiVersion: batch/v1\nkind: Job\nmetadata: { name: h, annotations: { helm.sh/hook: 'pre-install, pre-upgrade' } }\n";
-        let hook = objects(text).unwrap()[0].hook("ns").unwrap();
+        let hook = parse_manifest(text).unwrap()[0].to_hook("ns").unwrap();
         assert_eq!((hook.object.as_str(), hook.events.join(" ").as_str()), ("Job h", "pre-install pre-upgrade"));
     }
 }

@@ -26,5 +26,5 @@ pub(super) use api::ApiDiscovery;
 pub use chart::{FetchedChart, HelmOptions};
 pub use program::helm_variables;
 pub(super) use program::{HelmProgram, HelmTarget};
-pub use shipped::{BuiltinChart, shipped_charts};
-pub use version::{HelmVersion, helm_version};
+pub use shipped::{BuiltinChart, list_builtin_charts};
+pub use version::{HelmVersion, query_helm_version};

@@ -1,17 +1,17 @@
 //! The state of a release, and its differences from the declaration. Nothing is written, and no revision is created.
 
-use super::super::clean::with_secrets;
+use super::super::clean::reveal_value;
 use super::super::{ClusterApi, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
 use super::chart::LocalHelmChart;
 use super::drift::{self, HelmObjectDrift};
-use super::fields::differences;
+use super::fields::find_differences;
 use super::flags::{self, HelmTemplateOptions, HelmUpgradeOptions};
-use super::manifest::{HelmObject, objects};
+use super::manifest::{HelmObject, parse_manifest};
 use super::program::HelmProgram;
 use super::read::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::secrets::Redactor;
-use crate::kube::images::images;
+use crate::kube::images::collect_images;
 use crate::model::{SecretStore, Value};
 use crate::probe::{
     ChartCrd, ChartInfo, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState,
@@ -22,11 +22,11 @@ use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
 /// A manager that owns no field: its apply results in the values of the manifest and removes nothing.
-const NOBODY: &str = "forge-drift";
+const COMPARISON_MANAGER: &str = "forge-drift";
 /// Helm's field manager.
-pub(super) const HELM: &str = "helm";
+pub(super) const HELM_MANAGER: &str = "helm";
 /// Maximum number of concurrent object queries.
-const AT_ONCE: usize = 8;
+const CONCURRENT_REQUESTS: usize = 8;
 
 /// A live object that differs from its manifest.
 pub(super) struct DriftedHelmObject {
@@ -63,81 +63,82 @@ pub(super) struct StoredRelease {
 
 impl<'c> ReleaseObserver<'c> {
     /// Prepares an observation: finds helm, the kinds that the API serves, and the chart.
-    pub async fn at(
+    pub async fn open_release(
         cluster: &'c ClusterApi,
         asked: &'c ReleaseQuery,
         secrets: &'c SecretStore,
     ) -> Result<Self, KubeError> {
-        let (helm, served, kube_version) = tokio::try_join!(cluster.helm(), cluster.discovered(), cluster.version())?;
+        let (helm, served, kube_version) =
+            tokio::try_join!(cluster.open_helm(), cluster.discover_api(), cluster.server_version())?;
         let chart = match &asked.chart {
-            Some(chart) => Some(cluster.helm_options().bring(helm, chart).await?),
+            Some(chart) => Some(cluster.helm_options().obtain_chart(helm, chart).await?),
             None => None,
         };
         let objects = HelmObjectClient { cluster, served, home: &asked.namespace };
         Ok(Self { helm, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
     }
 
-    fn teller(&self) -> Redactor<'c> {
+    fn field_redactor(&self) -> Redactor<'c> {
         Redactor { secrets: self.secrets }
     }
 
     /// Returns the declared values with their secrets.
-    pub fn values(&self) -> Result<SecretString, KubeError> {
-        Ok(SecretString::from(self.declared()?.to_string()))
+    pub fn secret_values(&self) -> Result<SecretString, KubeError> {
+        Ok(SecretString::from(self.declared_values()?.to_string()))
     }
 
-    fn declared(&self) -> Result<Value, KubeError> {
+    fn declared_values(&self) -> Result<Value, KubeError> {
         // Placeholders are replaced in the parsed value, because a secret needs escaping in JSON text.
         let values: Value = serde_json::from_str(&self.asked.values)
             .map_err(|error| KubeError::new(format!("the declared values are not valid JSON: {error}")))?;
-        Ok(with_secrets(&values, self.secrets))
+        Ok(reveal_value(&values, self.secrets))
     }
 
-    async fn asked(&self, what: &str, args: &[String]) -> Result<String, KubeError> {
-        let said = self.helm.ask(args, None).await?;
+    async fn query_helm(&self, what: &str, args: &[String]) -> Result<String, KubeError> {
+        let said = self.helm.run_query(args, None).await?;
         match said.ok {
             true => Ok(said.stdout),
             false => Err(KubeError::new(format!("`helm {what}`: {}", said.error))),
         }
     }
 
-    async fn list(&self, ours: bool) -> Result<Vec<ListedRelease>, KubeError> {
-        read::json("list", &self.asked("list", &flags::list(self.helm.major(), ours)).await?)
+    async fn list_releases(&self, ours: bool) -> Result<Vec<ListedRelease>, KubeError> {
+        read::parse_json("list", &self.query_helm("list", &flags::list_args(self.helm.major(), ours)).await?)
     }
 
-    fn is_it(&self, listed: &ListedRelease) -> bool {
+    fn is_this_release(&self, listed: &ListedRelease) -> bool {
         listed.name == self.asked.name && listed.namespace == self.asked.namespace
     }
 
     /// Returns helm's record of the release.
-    pub async fn noted(&self, ours: bool) -> Result<Option<StoredRelease>, KubeError> {
+    pub async fn read_stored_release(&self, ours: bool) -> Result<Option<StoredRelease>, KubeError> {
         let (name, namespace) = (&self.asked.name, &self.asked.namespace);
-        let said = self.helm.ask(&flags::history(name, namespace), None).await?;
-        if !said.ok && read::is_absent(&said.error) {
+        let said = self.helm.run_query(&flags::history_args(name, namespace), None).await?;
+        if !said.ok && read::is_release_not_found(&said.error) {
             return Ok(None);
         }
         if !said.ok {
             return Err(KubeError::new(format!("`helm history`: {}", said.error)));
         }
-        let revisions: Vec<HelmRevision> = read::json("history", &said.stdout)?;
+        let revisions: Vec<HelmRevision> = read::parse_json("history", &said.stdout)?;
         let [metadata, values, manifest] =
-            ["metadata", "values", "manifest"].map(|what| (what, flags::get(what, name, namespace)));
+            ["metadata", "values", "manifest"].map(|what| (what, flags::get_args(what, name, namespace)));
         let (metadata, values, manifest) = tokio::try_join!(
-            self.asked("get metadata", &metadata.1),
-            self.asked("get values", &values.1),
-            self.asked("get manifest", &manifest.1)
+            self.query_helm("get metadata", &metadata.1),
+            self.query_helm("get values", &values.1),
+            self.query_helm("get manifest", &manifest.1)
         )?;
-        let metadata: HelmReleaseMetadata = read::json("get metadata", &metadata)?;
+        let metadata: HelmReleaseMetadata = read::parse_json("get metadata", &metadata)?;
         Ok(Some(StoredRelease {
-            info: info(&metadata, &revisions, ours),
-            manifest: objects(&manifest)?,
-            values: read::values(&values)?,
+            info: build_release_info(&metadata, &revisions, ours),
+            manifest: parse_manifest(&manifest)?,
+            values: read::parse_values(&values)?,
         }))
     }
 
     /// Renders the chart, including hooks.
-    async fn rendered(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<HelmObject>, KubeError> {
-        let apis = self.apis(chart).await?;
+    async fn render_chart(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<HelmObject>, KubeError> {
+        let apis = self.collect_api_versions(chart).await?;
         let template = HelmTemplateOptions {
             name: &self.asked.name,
             namespace: &self.asked.namespace,
@@ -147,22 +148,22 @@ impl<'c> ReleaseObserver<'c> {
             is_upgrade,
             hooks: true,
         };
-        let said = self.helm.ask(&flags::template(&template), Some(&self.values()?)).await?;
+        let said = self.helm.run_query(&flags::template_args(&template), Some(&self.secret_values()?)).await?;
         match said.ok {
-            true => objects(&said.stdout),
+            true => parse_manifest(&said.stdout),
             false => Err(KubeError::new(format!(
                 "the chart `{}` cannot be rendered: {}",
                 chart.file.name,
-                self.secrets.scrub(&said.error)
+                self.secrets.scrub_secrets(&said.error)
             ))),
         }
     }
 
     /// Returns the API versions that the cluster serves, including those of the chart's own CRDs.
-    async fn apis(&self, chart: &LocalHelmChart) -> Result<Vec<String>, KubeError> {
-        let mut apis = self.objects.served.apis();
-        for definition in self.definitions(chart).await? {
-            apis.extend(definition.apis());
+    async fn collect_api_versions(&self, chart: &LocalHelmChart) -> Result<Vec<String>, KubeError> {
+        let mut apis = self.objects.served.list_api_versions();
+        for definition in self.chart_definitions(chart).await? {
+            apis.extend(definition.defined_api_versions());
         }
         apis.sort();
         apis.dedup();
@@ -170,45 +171,49 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Returns the CRDs in the chart's folder `crds`.
-    pub async fn definitions(&self, chart: &LocalHelmChart) -> Result<&[HelmObject], KubeError> {
-        let read = || async { objects(&self.asked("show crds", &flags::show("crds", chart.path.as_str())).await?) };
+    pub async fn chart_definitions(&self, chart: &LocalHelmChart) -> Result<&[HelmObject], KubeError> {
+        let read = || async {
+            parse_manifest(&self.query_helm("show crds", &flags::show_args("crds", chart.path.as_str())).await?)
+        };
         self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
 
     /// Returns the manifest of a dry-run upgrade, with lookups, for this server; `None` if helm fails.
-    async fn rehearsed(&self, chart: &LocalHelmChart) -> Result<Option<Vec<HelmObject>>, KubeError> {
+    async fn dry_run_manifest(&self, chart: &LocalHelmChart) -> Result<Option<Vec<HelmObject>>, KubeError> {
         let (name, namespace) = (self.asked.name.as_str(), self.asked.namespace.as_str());
         let upgrade =
             HelmUpgradeOptions { name, namespace, chart: chart.path.as_str(), ..HelmUpgradeOptions::default() };
-        let said = self.helm.ask(&flags::rehearsal(&upgrade), Some(&self.values()?)).await?;
+        let said = self.helm.run_query(&flags::dry_run_args(&upgrade), Some(&self.secret_values()?)).await?;
         if !said.ok {
             return Ok(None);
         }
-        let rehearsed: HelmUpgradeDryRun = read::json("upgrade --dry-run", &said.stdout)?;
-        objects(&rehearsed.manifest).map(Some)
+        let rehearsed: HelmUpgradeDryRun = read::parse_json("upgrade --dry-run", &said.stdout)?;
+        parse_manifest(&rehearsed.manifest).map(Some)
     }
 
     /// Returns the live objects that differ from the manifest.
-    pub async fn drift(&self, manifest: &[HelmObject]) -> Result<Vec<DriftedHelmObject>, KubeError> {
-        let looks = stream::iter(manifest).map(|object| self.live(object)).buffered(AT_ONCE);
+    pub async fn find_drift(&self, manifest: &[HelmObject]) -> Result<Vec<DriftedHelmObject>, KubeError> {
+        let looks = stream::iter(manifest).map(|object| self.compare_object(object)).buffered(CONCURRENT_REQUESTS);
         let found: Vec<Option<DriftedHelmObject>> = looks.try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    async fn live(&self, object: &HelmObject) -> Result<Option<DriftedHelmObject>, KubeError> {
-        let Some(live) = self.objects.get(object).await? else { return Ok(Some(missing(object, self.objects.home))) };
-        let how = HelmApplyOptions { manager: NOBODY, force: true, dry: true };
-        let becomes = match self.objects.apply(object, how).await? {
+    async fn compare_object(&self, object: &HelmObject) -> Result<Option<DriftedHelmObject>, KubeError> {
+        let Some(live) = self.objects.get_live(object).await? else {
+            return Ok(Some(missing_object(object, self.objects.home)));
+        };
+        let how = HelmApplyOptions { manager: COMPARISON_MANAGER, force: true, dry: true };
+        let becomes = match self.objects.apply_object(object, how).await? {
             HelmApplyResult::Becomes(becomes) => becomes,
             HelmApplyResult::Conflict(_) => {
                 return Err(KubeError::new(format!(
                     "{} keeps changing and cannot be compared",
-                    object.title(self.objects.home)
+                    object.display_title(self.objects.home)
                 )));
             }
         };
-        let drifted = HelmObjectDrift::of(object, &live, &becomes);
-        let told = drifted.told(object, self.objects.home, &live, &self.teller());
+        let drifted = HelmObjectDrift::compare_live(object, &live, &becomes);
+        let told = drifted.to_live_object(object, self.objects.home, &live, &self.field_redactor());
         Ok(told.map(|told| DriftedHelmObject {
             object: object.clone(),
             seen: Some(HelmLiveComparison { live, becomes, drifted }),
@@ -217,15 +222,15 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Returns the fields that applying these objects would take over from other managers.
-    async fn conflicts(&self, rendered: &[HelmObject]) -> Result<Vec<ReleaseFieldConflict>, KubeError> {
-        let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows(object));
+    async fn find_conflicts(&self, rendered: &[HelmObject]) -> Result<Vec<ReleaseFieldConflict>, KubeError> {
+        let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows_kind(object));
         let ask = |object| async move {
-            let how = HelmApplyOptions { manager: HELM, force: false, dry: true };
-            let found = match self.objects.apply(object, how).await? {
+            let how = HelmApplyOptions { manager: HELM_MANAGER, force: false, dry: true };
+            let found = match self.objects.apply_object(object, how).await? {
                 HelmApplyResult::Becomes(_) => Vec::new(),
                 HelmApplyResult::Conflict(found) => found,
             };
-            let title = object.title(self.objects.home);
+            let title = object.display_title(self.objects.home);
             let conflict = move |(field, by): (String, String)| ReleaseFieldConflict {
                 object: title.clone(),
                 field,
@@ -234,32 +239,37 @@ impl<'c> ReleaseObserver<'c> {
             Ok::<_, KubeError>(found.into_iter().map(conflict).collect::<Vec<_>>())
         };
         let found: Vec<Vec<ReleaseFieldConflict>> =
-            stream::iter(ordinary).map(ask).buffered(AT_ONCE).try_collect().await?;
+            stream::iter(ordinary).map(ask).buffered(CONCURRENT_REQUESTS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
     /// Returns the complete state of the release.
-    pub async fn state(&self) -> Result<ReleaseState, KubeError> {
-        let (all, ours) = tokio::try_join!(self.list(false), self.list(true))?;
-        let is_ours = ours.iter().any(|listed| self.is_it(listed));
-        let noted = match all.iter().any(|listed| self.is_it(listed)) {
-            true => self.noted(is_ours).await?,
+    pub async fn read_state(&self) -> Result<ReleaseState, KubeError> {
+        let (all, ours) = tokio::try_join!(self.list_releases(false), self.list_releases(true))?;
+        let is_ours = ours.iter().any(|listed| self.is_this_release(listed));
+        let noted = match all.iter().any(|listed| self.is_this_release(listed)) {
+            true => self.read_stored_release(is_ours).await?,
             false => None,
         };
         let mut state = ReleaseState { release: noted.as_ref().map(|noted| noted.info.clone()), ..Default::default() };
         if let Some(noted) = &noted {
-            state.live = self.drift(&noted.manifest).await?.into_iter().map(|found| found.told).collect();
+            state.live = self.find_drift(&noted.manifest).await?.into_iter().map(|found| found.told).collect();
         }
         if let Some(chart) = &self.chart {
-            state.foreign = self.foreign(chart, &all, &ours);
-            self.compare(chart, noted.as_ref(), &mut state).await?;
+            state.foreign = self.find_foreign_releases(chart, &all, &ours);
+            self.compare_with_chart(chart, noted.as_ref(), &mut state).await?;
         }
         Ok(state)
     }
 
-    fn foreign(&self, chart: &LocalHelmChart, all: &[ListedRelease], ours: &[ListedRelease]) -> Vec<ForeignRelease> {
-        let others = all.iter().filter(|listed| !self.is_it(listed) && !ours.contains(listed));
-        let same = others.filter_map(|listed| Some((listed, listed.version_of(&chart.file.name)?)));
+    fn find_foreign_releases(
+        &self,
+        chart: &LocalHelmChart,
+        all: &[ListedRelease],
+        ours: &[ListedRelease],
+    ) -> Vec<ForeignRelease> {
+        let others = all.iter().filter(|listed| !self.is_this_release(listed) && !ours.contains(listed));
+        let same = others.filter_map(|listed| Some((listed, listed.chart_version(&chart.file.name)?)));
         let told = same.map(|(listed, version)| ForeignRelease {
             name: listed.name.clone(),
             namespace: listed.namespace.clone(),
@@ -269,25 +279,27 @@ impl<'c> ReleaseObserver<'c> {
         told.collect()
     }
 
-    async fn compare(
+    async fn compare_with_chart(
         &self,
         chart: &LocalHelmChart,
         noted: Option<&StoredRelease>,
         state: &mut ReleaseState,
     ) -> Result<(), KubeError> {
         let installed = noted.filter(|noted| noted.info.status != ReleaseStatus::Uninstalled);
-        let (once, twice) =
-            tokio::try_join!(self.rendered(chart, installed.is_some()), self.rendered(chart, installed.is_some()))?;
+        let (once, twice) = tokio::try_join!(
+            self.render_chart(chart, installed.is_some()),
+            self.render_chart(chart, installed.is_some())
+        )?;
         state.random = once != twice;
-        state.chart = Some(self.chart_info(chart, &once).await?);
+        state.chart = Some(self.read_chart_info(chart, &once).await?);
         let mut wanted: Vec<HelmObject> = once.into_iter().filter(|object| !object.is_hook()).collect();
         let Some(noted) = installed else { return Ok(()) };
-        state.values = self.value_changes(noted)?;
+        state.values = self.find_value_changes(noted)?;
         if !state.random {
             wanted = self.compare_manifests(chart, noted, wanted, state).await?;
         }
         if noted.info.server_side && needs_upgrade(chart, noted, state) {
-            state.conflicts = self.conflicts(&wanted).await?;
+            state.conflicts = self.find_conflicts(&wanted).await?;
         }
         Ok(())
     }
@@ -300,35 +312,36 @@ impl<'c> ReleaseObserver<'c> {
         mut wanted: Vec<HelmObject>,
         state: &mut ReleaseState,
     ) -> Result<Vec<HelmObject>, KubeError> {
-        let compare =
-            |wanted: &[HelmObject]| drift::manifests(&noted.manifest, wanted, self.objects.home, &self.teller());
+        let compare = |wanted: &[HelmObject]| {
+            drift::diff_manifests(&noted.manifest, wanted, self.objects.home, &self.field_redactor())
+        };
         state.manifest = compare(&wanted);
         if !state.manifest.is_empty() && !noted.info.status.is_pending() {
             // Templates may look up objects in the cluster, which only works in a dry-run upgrade.
-            wanted = self.rehearsed(chart).await?.unwrap_or(wanted);
+            wanted = self.dry_run_manifest(chart).await?.unwrap_or(wanted);
             state.manifest = compare(&wanted);
         }
         Ok(wanted)
     }
 
-    async fn chart_info(&self, chart: &LocalHelmChart, rendered: &[HelmObject]) -> Result<ChartInfo, KubeError> {
-        let definitions = self.definitions(chart).await?;
+    async fn read_chart_info(&self, chart: &LocalHelmChart, rendered: &[HelmObject]) -> Result<ChartInfo, KubeError> {
+        let definitions = self.chart_definitions(chart).await?;
         let crds = stream::iter(definitions).map(|crd| async move {
-            let present = self.objects.get(crd).await?.is_some();
+            let present = self.objects.get_live(crd).await?.is_some();
             Ok::<_, KubeError>(ChartCrd { name: crd.name().to_owned(), present })
         });
         Ok(ChartInfo {
             name: chart.file.name.clone(),
             version: chart.file.version.clone(),
-            crds: crds.buffered(AT_ONCE).try_collect().await?,
-            hooks: rendered.iter().filter_map(|object| object.hook(self.objects.home)).collect(),
-            images: images(rendered.iter().map(|object| &object.value)),
+            crds: crds.buffered(CONCURRENT_REQUESTS).try_collect().await?,
+            hooks: rendered.iter().filter_map(|object| object.to_hook(self.objects.home)).collect(),
+            images: collect_images(rendered.iter().map(|object| &object.value)),
         })
     }
 
-    fn value_changes(&self, noted: &StoredRelease) -> Result<Vec<crate::probe::FieldChange>, KubeError> {
-        let found = differences(&noted.values, &self.declared()?);
-        Ok(found.iter().map(|difference| self.teller().tell("", difference, None)).collect())
+    fn find_value_changes(&self, noted: &StoredRelease) -> Result<Vec<crate::probe::FieldChange>, KubeError> {
+        let found = find_differences(&noted.values, &self.declared_values()?);
+        Ok(found.iter().map(|difference| self.field_redactor().redact_difference("", difference, None)).collect())
     }
 }
 
@@ -338,22 +351,22 @@ fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseS
     !same || !state.values.is_empty() || !state.manifest.is_empty()
 }
 
-fn missing(object: &HelmObject, home: &str) -> DriftedHelmObject {
-    let told = LiveObject { object: object.title(home), missing: true, changed: Vec::new(), added: Vec::new() };
+fn missing_object(object: &HelmObject, home: &str) -> DriftedHelmObject {
+    let told = LiveObject { object: object.display_title(home), missing: true, changed: Vec::new(), added: Vec::new() };
     DriftedHelmObject { object: object.clone(), seen: None, told }
 }
 
-fn info(metadata: &HelmReleaseMetadata, revisions: &[HelmRevision], ours: bool) -> ReleaseInfo {
+fn build_release_info(metadata: &HelmReleaseMetadata, revisions: &[HelmRevision], ours: bool) -> ReleaseInfo {
     let last = revisions.iter().max_by_key(|revision| revision.revision);
     let earlier = revisions.iter().filter(|revision| Some(revision.revision) != last.map(|last| last.revision));
     let good = |status| matches!(status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
-    let status = last.map_or_else(|| ReleaseStatus::of(&metadata.status), HelmRevision::status);
+    let status = last.map_or_else(|| ReleaseStatus::from_name(&metadata.status), HelmRevision::status);
     ReleaseInfo {
         revision: last.map_or(metadata.revision, |last| last.revision),
         status,
         chart: metadata.chart.clone(),
         version: metadata.version.clone(),
-        age_s: last.map_or(0, |last| age_s(last.updated)),
+        age_s: last.map_or(0, |last| age_in_seconds(last.updated)),
         description: last.map(|last| last.description.as_str().into()).unwrap_or_default(),
         earlier: earlier.clone().any(|revision| good(revision.status())),
         ours,
@@ -362,6 +375,6 @@ fn info(metadata: &HelmReleaseMetadata, revisions: &[HelmRevision], ours: bool) 
 }
 
 #[expect(clippy::disallowed_methods, reason = "the age of another helm's operation needs the clock")]
-fn age_s(began: jiff::Timestamp) -> u64 {
+fn age_in_seconds(began: jiff::Timestamp) -> u64 {
     u64::try_from(jiff::Timestamp::now().as_second() - began.as_second()).unwrap_or(0)
 }

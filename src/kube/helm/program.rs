@@ -1,7 +1,7 @@
 //! Runs the `helm` program: with one cluster and a home of its own, and waits until it ends.
 
 use super::super::KubeError;
-use super::version::{HelmVersion, helm_version};
+use super::version::{HelmVersion, query_helm_version};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::{ExposeSecret, SecretString};
@@ -15,12 +15,12 @@ use tempfile::{NamedTempFile, TempDir};
 use tokio::process::Command;
 
 /// Size limit of its output in bytes. The largest known output, an upgrade of volcano as JSON, has 2.8 MB.
-const CAP: u64 = 32 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 32 * 1024 * 1024;
 /// The time limit of one query.
-const LIMIT: Duration = Duration::from_secs(60);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Variables that change helm's behavior, in addition to the three folders that forge sets: none of them is declared.
-const VARIABLES: &[&str] = &[
+const REMOVED_VARIABLES: &[&str] = &[
     "HELM_BIN",
     "HELM_BURST_LIMIT",
     "HELM_COLOR",
@@ -49,11 +49,11 @@ const VARIABLES: &[&str] = &[
 
 /// Returns every variable that forge removes or replaces in helm's environment.
 pub fn helm_variables() -> Vec<&'static str> {
-    VARIABLES.iter().chain(&["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"]).copied().collect()
+    REMOVED_VARIABLES.iter().chain(&["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"]).copied().collect()
 }
 
 /// Proxy variables of Go programs. Helm connects to the API without a proxy, like forge itself.
-const PROXIES: &[&str] =
+const PROXY_VARIABLES: &[&str] =
     &["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"];
 
 /// The cluster for helm.
@@ -91,7 +91,7 @@ impl HelmProgram {
     /// # Errors
     /// As [`helm_version`], and if its folders cannot be created.
     pub async fn open(program: &Utf8Path, login: HelmTarget) -> Result<Self, KubeError> {
-        let version = helm_version(program, &login.withheld).await?;
+        let version = query_helm_version(program, &login.withheld).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();
         let home = home.map_err(|error| KubeError::new(format!("cannot create a folder for helm: {error}")))?;
         Ok(Self { version, program: program.to_owned(), login, home })
@@ -111,55 +111,55 @@ impl HelmProgram {
     }
 
     /// Runs a query, and kills helm if it does not end in time. Helm reads `input` from stdin.
-    pub async fn ask(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmOutput, KubeError> {
-        let mut run = self.prepare(args, input)?;
+    pub async fn run_query(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmOutput, KubeError> {
+        let mut run = self.prepare_command(args, input)?;
         run.command.kill_on_drop(true);
-        run.end(LIMIT, &SecretStore::default())
-            .await?
-            .ok_or_else(|| KubeError::new(format!("`helm {}` timed out after {} s", verb(args), LIMIT.as_secs())))
+        run.run_with_limit(QUERY_TIMEOUT, &SecretStore::default()).await?.ok_or_else(|| {
+            KubeError::new(format!("`helm {}` timed out after {} s", subcommand_name(args), QUERY_TIMEOUT.as_secs()))
+        })
     }
 
     /// Runs a change. Even if the caller stops waiting, forge never kills it: only its own time limit ends it.
-    pub async fn change(
+    pub async fn run_change(
         &self,
         args: &[String],
         input: Option<&SecretString>,
         limit: Duration,
         secrets: &SecretStore,
     ) -> Result<HelmOutput, KubeError> {
-        let mut run = self.prepare(args, input)?;
+        let mut run = self.prepare_command(args, input)?;
         // Ctrl-C at the terminal is for forge, which lets running changes finish.
         run.command.process_group(0);
-        run.end(limit, secrets).await?.ok_or_else(|| {
-            KubeError::new(format!("`helm {}` is still running after {} s", verb(args), limit.as_secs()))
+        run.run_with_limit(limit, secrets).await?.ok_or_else(|| {
+            KubeError::new(format!("`helm {}` is still running after {} s", subcommand_name(args), limit.as_secs()))
                 .hint("it was not killed: run again, which waits for it or recovers the release")
         })
     }
 
     /// Fetches a chart: the only command that uses the network, through the machine's proxy.
-    pub async fn fetch(&self, args: &[String], limit: Duration) -> Result<HelmOutput, KubeError> {
-        let mut run = self.bare(args, None)?;
+    pub async fn run_fetch(&self, args: &[String], limit: Duration) -> Result<HelmOutput, KubeError> {
+        let mut run = self.base_command(args, None)?;
         run.command.kill_on_drop(true);
-        run.end(limit, &SecretStore::default())
-            .await?
-            .ok_or_else(|| KubeError::new(format!("`helm {}` timed out after {} s", verb(args), limit.as_secs())))
+        run.run_with_limit(limit, &SecretStore::default()).await?.ok_or_else(|| {
+            KubeError::new(format!("`helm {}` timed out after {} s", subcommand_name(args), limit.as_secs()))
+        })
     }
 
-    fn prepare(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmCommand, KubeError> {
-        let mut run = self.bare(args, input)?;
+    fn prepare_command(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmCommand, KubeError> {
+        let mut run = self.base_command(args, input)?;
         run.command.arg("--kubeconfig").arg(&self.login.kubeconfig).arg("--kube-context").arg(&self.login.context);
-        PROXIES.iter().for_each(|name| {
+        PROXY_VARIABLES.iter().for_each(|name| {
             run.command.env_remove(name);
         });
         Ok(run)
     }
 
-    fn bare(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmCommand, KubeError> {
-        let (stdout, stderr) = (nameless()?, nameless()?);
+    fn base_command(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmCommand, KubeError> {
+        let (stdout, stderr) = (create_unnamed_file()?, create_unnamed_file()?);
         let mut command = Command::new(&self.program);
-        command.args(args).stdin(input.map_or_else(|| Ok(Stdio::null()), stdin)?);
-        command.stdout(again(&stdout)?).stderr(again(&stderr)?).current_dir(self.home.path());
-        VARIABLES.iter().copied().chain(self.login.withheld.iter().map(String::as_str)).for_each(|name| {
+        command.args(args).stdin(input.map_or_else(|| Ok(Stdio::null()), stdin_from_secret)?);
+        command.stdout(clone_as_stdio(&stdout)?).stderr(clone_as_stdio(&stderr)?).current_dir(self.home.path());
+        REMOVED_VARIABLES.iter().copied().chain(self.login.withheld.iter().map(String::as_str)).for_each(|name| {
             command.env_remove(name);
         });
         for folder in ["cache", "config", "data"] {
@@ -178,18 +178,18 @@ struct HelmCommand {
 
 impl HelmCommand {
     /// Starts it and waits; `None` if it did not end in time.
-    async fn end(mut self, limit: Duration, secrets: &SecretStore) -> Result<Option<HelmOutput>, KubeError> {
+    async fn run_with_limit(mut self, limit: Duration, secrets: &SecretStore) -> Result<Option<HelmOutput>, KubeError> {
         let mut child =
             self.command.spawn().map_err(|error| KubeError::new(format!("cannot start `helm`: {error}")))?;
         let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else { return Ok(None) };
         let ended = ended.map_err(|error| KubeError::new(format!("cannot wait for `helm`: {error}")))?;
-        let error = last_line(&secrets.scrub(&text(&mut self.stderr)?), ended);
-        Ok(Some(HelmOutput { ok: ended.success(), stdout: text(&mut self.stdout)?, error }))
+        let error = find_error_line(&secrets.scrub_secrets(&read_output(&mut self.stderr)?), ended);
+        Ok(Some(HelmOutput { ok: ended.success(), stdout: read_output(&mut self.stdout)?, error }))
     }
 }
 
 /// Returns the line with the error: helm prints warnings before it, and also on success.
-fn last_line(stderr: &str, ended: std::process::ExitStatus) -> String {
+fn find_error_line(stderr: &str, ended: std::process::ExitStatus) -> String {
     let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rev().find(|line| line.starts_with("Error: ")).or_else(|| lines.next_back());
     match line {
@@ -198,34 +198,34 @@ fn last_line(stderr: &str, ended: std::process::ExitStatus) -> String {
     }
 }
 
-fn verb(args: &[String]) -> &str {
+fn subcommand_name(args: &[String]) -> &str {
     args.first().map_or("", String::as_str)
 }
 
 /// Returns helm's stdin: an unnamed file, so that no other program finds it.
-fn stdin(input: &SecretString) -> Result<Stdio, KubeError> {
-    let mut file = nameless()?;
+fn stdin_from_secret(input: &SecretString) -> Result<Stdio, KubeError> {
+    let mut file = create_unnamed_file()?;
     let written = file.write_all(input.expose_secret().as_bytes()).and_then(|()| file.rewind());
     written.map_err(|error| KubeError::new(format!("cannot write values for helm: {error}")))?;
     Ok(file.into())
 }
 
-fn nameless() -> Result<File, KubeError> {
+fn create_unnamed_file() -> Result<File, KubeError> {
     tempfile::tempfile().map_err(|error| KubeError::new(format!("cannot create a temporary file for helm: {error}")))
 }
 
-fn again(file: &File) -> Result<Stdio, KubeError> {
+fn clone_as_stdio(file: &File) -> Result<Stdio, KubeError> {
     let file = file.try_clone();
     let file = file.map_err(|error| KubeError::new(format!("cannot open a temporary file for helm: {error}")))?;
     Ok(file.into())
 }
 
-fn text(file: &mut File) -> Result<String, KubeError> {
+fn read_output(file: &mut File) -> Result<String, KubeError> {
     let mut bytes = Vec::new();
-    let read = file.rewind().and_then(|()| file.take(CAP + 1).read_to_end(&mut bytes));
+    let read = file.rewind().and_then(|()| file.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| KubeError::new(format!("helm's output cannot be read: {error}")))?;
-    match bytes.len() as u64 > CAP {
-        true => Err(KubeError::new(format!("helm printed more than {} MB", CAP / 1024 / 1024))),
+    match bytes.len() as u64 > MAX_OUTPUT_BYTES {
+        true => Err(KubeError::new(format!("helm printed more than {} MB", MAX_OUTPUT_BYTES / 1024 / 1024))),
         false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }

@@ -56,19 +56,19 @@ pub(super) struct ChartFile {
 ///
 /// # Errors
 /// The output does not have the expected form.
-pub(super) fn json<T: for<'de> Deserialize<'de>>(what: &str, text: &str) -> Result<T, KubeError> {
+pub(super) fn parse_json<T: for<'de> Deserialize<'de>>(what: &str, text: &str) -> Result<T, KubeError> {
     serde_json::from_str(text).map_err(|error| KubeError::new(format!("unexpected output of `helm {what}`: {error}")))
 }
 
 /// Parses a release's own values. Helm prints `null` for no values; inventories write `{}`.
-pub(super) fn values(text: &str) -> Result<Value, KubeError> {
-    let values: Value = json("get values", text)?;
+pub(super) fn parse_values(text: &str) -> Result<Value, KubeError> {
+    let values: Value = parse_json("get values", text)?;
     Ok(if values.is_null() { Value::Object(serde_json::Map::new()) } else { values })
 }
 
 impl ListedRelease {
     /// Returns the version of the chart if it has that name.
-    pub fn version_of(&self, chart: &str) -> Option<&str> {
+    pub fn chart_version(&self, chart: &str) -> Option<&str> {
         let version = self.chart.strip_prefix(chart)?.strip_prefix('-')?;
         let number = version.strip_prefix('v').unwrap_or(version);
         number.starts_with(|c: char| c.is_ascii_digit()).then_some(version)
@@ -77,11 +77,11 @@ impl ListedRelease {
 
 impl HelmRevision {
     pub fn status(&self) -> ReleaseStatus {
-        ReleaseStatus::of(&self.status)
+        ReleaseStatus::from_name(&self.status)
     }
 }
 
 /// Reports whether helm's error is that the release does not exist.
-pub(super) fn is_absent(error: &str) -> bool {
+pub(super) fn is_release_not_found(error: &str) -> bool {
     error.contains("release: not found")
 }

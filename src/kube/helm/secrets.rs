@@ -5,7 +5,7 @@ use crate::model::{SecretStore, Value};
 use crate::probe::{FieldChange, FieldOwner};
 
 /// Suffixes of keys whose values are never shown: values in a release may be secret without being declared so.
-const WORDS: [&str; 6] = ["password", "passwd", "token", "secret", "credential", "apikey"];
+const SECRET_KEY_SUFFIXES: [&str; 6] = ["password", "passwd", "token", "secret", "credential", "apikey"];
 
 /// Formats field changes without secrets.
 pub(super) struct Redactor<'s> {
@@ -14,52 +14,60 @@ pub(super) struct Redactor<'s> {
 
 impl Redactor<'_> {
     /// Formats a change of a field in an object of `kind`; `kind` is empty for values.
-    pub fn tell(&self, kind: &str, difference: &HelmFieldDifference, by: Option<FieldOwner>) -> FieldChange {
+    pub fn redact_difference(
+        &self,
+        kind: &str,
+        difference: &HelmFieldDifference,
+        by: Option<FieldOwner>,
+    ) -> FieldChange {
         let HelmFieldDifference { path, from, to } = difference;
-        let secret = hidden(kind, path) || [from, to].into_iter().flatten().any(|value| self.holds(value));
+        let secret =
+            is_secret_field(kind, path) || [from, to].into_iter().flatten().any(|value| self.has_secret(value));
         let text = |value: &Option<Value>| value.as_ref().filter(|_| !secret).map(|value| value.to_string().into());
         FieldChange { path: path.to_string(), from: text(from), to: text(to), secret, by }
     }
 
     /// Reports whether a value contains a secret. Then the previous value counts as secret, too.
-    fn holds(&self, value: &Value) -> bool {
+    fn has_secret(&self, value: &Value) -> bool {
         match value {
-            Value::String(text) => SecretStore::mentions(text) || self.secrets.scrub(text) != *text,
-            Value::Array(items) => items.iter().any(|item| self.holds(item)),
-            Value::Object(map) => map.iter().any(|(key, value)| is_word(key) && value.is_string() || self.holds(value)),
+            Value::String(text) => SecretStore::has_placeholder(text) || self.secrets.scrub_secrets(text) != *text,
+            Value::Array(items) => items.iter().any(|item| self.has_secret(item)),
+            Value::Object(map) => {
+                map.iter().any(|(key, value)| is_secret_key(key) && value.is_string() || self.has_secret(value))
+            }
             _ => false,
         }
     }
 }
 
-fn hidden(kind: &str, path: &HelmFieldPath) -> bool {
+fn is_secret_field(kind: &str, path: &HelmFieldPath) -> bool {
     let keys: Vec<&str> = path.keys().collect();
     let data = kind == "Secret" && keys.first().is_some_and(|key| matches!(*key, "data" | "stringData"));
-    data || keys.last().is_some_and(|key| is_word(key))
+    data || keys.last().is_some_and(|key| is_secret_key(key))
 }
 
 /// Reports whether the key names a secret: `password`, `adminPassword`, `api_key`; `secretName` only refers to one.
-fn is_word(key: &str) -> bool {
+fn is_secret_key(key: &str) -> bool {
     let key: String = key.to_ascii_lowercase().replace(['_', '-'], "");
-    WORDS.iter().any(|word| key.ends_with(word))
+    SECRET_KEY_SUFFIXES.iter().any(|word| key.ends_with(word))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fields::differences;
+    use super::super::fields::find_differences;
     use super::*;
     use secrecy::SecretString;
     use serde_json::json;
 
-    fn told(kind: &str, from: &Value, to: &Value) -> FieldChange {
+    fn redact_first(kind: &str, from: &Value, to: &Value) -> FieldChange {
         let mut secrets = SecretStore::default();
         secrets.insert("pw", SecretString::from("hunter2".to_owned()));
-        Redactor { secrets: &secrets }.tell(kind, &differences(from, to)[0], None)
+        Redactor { secrets: &secrets }.redact_difference(kind, &find_differences(from, to)[0], None)
     }
 
     #[test]
     fn neither_a_new_secret_nor_the_one_before_is_told() {
-        let plain = told("", &json!({ "a": 1 }), &json!({ "a": 2 }));
+        let plain = redact_first("", &json!({ "a": 1 }), &json!({ "a": 2 }));
         assert_eq!((plain.from.unwrap().raw(), plain.secret), ("1", false));
         for (kind, from, to) in [
             ("", json!({ "a": "old" }), json!({ "a": "--pass=hunter2" })),
@@ -67,9 +75,9 @@ mod tests {
             ("", json!({ "login": { "api_token": "old" } }), json!({})),
             ("Secret", json!({ "data": { "x": "b2xk" } }), json!({ "data": { "x": "bmV3" } })),
         ] {
-            let told = told(kind, &from, &to);
+            let told = redact_first(kind, &from, &to);
             assert!(told.secret && told.from.is_none() && told.to.is_none(), "{told:?}");
         }
-        assert!(!told("", &json!({ "secretName": "a" }), &json!({ "secretName": "b" })).secret);
+        assert!(!redact_first("", &json!({ "secretName": "a" }), &json!({ "secretName": "b" })).secret);
     }
 }

@@ -27,7 +27,7 @@ macro_rules! chart {
 }
 
 /// Every built-in chart, by name.
-const CHARTS: &[BuiltinChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
+const BUILTIN_CHARTS: &[BuiltinChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
     "Chart.yaml",
     "templates/config.yaml",
     "templates/daemonset.yaml",
@@ -35,8 +35,8 @@ const CHARTS: &[BuiltinChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
 )];
 
 /// Returns the built-in charts.
-pub fn shipped_charts() -> &'static [BuiltinChart] {
-    CHARTS
+pub fn list_builtin_charts() -> &'static [BuiltinChart] {
+    BUILTIN_CHARTS
 }
 
 /// Writes a chart under `home`, completely or not at all, and returns its folder. An existing folder is reused: the
@@ -44,8 +44,8 @@ pub fn shipped_charts() -> &'static [BuiltinChart] {
 ///
 /// # Errors
 /// There is no built-in chart of that name, or it cannot be written.
-pub(super) fn lay(name: &str, home: &Utf8Path) -> Result<Utf8PathBuf, KubeError> {
-    let chart = CHARTS.iter().find(|chart| chart.name == name);
+pub(super) fn unpack_chart(name: &str, home: &Utf8Path) -> Result<Utf8PathBuf, KubeError> {
+    let chart = BUILTIN_CHARTS.iter().find(|chart| chart.name == name);
     let chart = chart.ok_or_else(|| KubeError::new(format!("no chart `{name}` ships with forge")))?;
     let folder = home.join("shipped").join(name);
     if folder.is_dir() {
@@ -87,8 +87,8 @@ mod tests {
         let mut names: Vec<String> =
             root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().file_name().to_owned()).collect();
         names.sort();
-        assert_eq!(names, CHARTS.iter().map(|chart| chart.name).collect::<Vec<_>>());
-        for chart in CHARTS {
+        assert_eq!(names, BUILTIN_CHARTS.iter().map(|chart| chart.name).collect::<Vec<_>>());
+        for chart in BUILTIN_CHARTS {
             let own: Vec<&str> = chart.files.iter().map(|(path, _)| *path).collect();
             assert_eq!(own, files(&root.join(chart.name)), "{}", chart.name);
             let said = chart.files[0].1;
@@ -101,12 +101,12 @@ mod tests {
     fn a_chart_is_laid_out_whole_and_once() {
         let home = tempfile::tempdir().unwrap();
         let home = Utf8Path::from_path(home.path()).unwrap();
-        let folder = lay("rdma-shared-device-plugin", home).unwrap();
+        let folder = unpack_chart("rdma-shared-device-plugin", home).unwrap();
         assert_eq!(folder, home.join("shipped/rdma-shared-device-plugin"));
         assert_eq!(files(&folder), ["Chart.yaml", "templates/config.yaml", "templates/daemonset.yaml", "values.yaml"]);
-        assert_eq!(lay("rdma-shared-device-plugin", home).unwrap(), folder);
+        assert_eq!(unpack_chart("rdma-shared-device-plugin", home).unwrap(), folder);
         assert_eq!(files(home).len(), 4);
-        let error = lay("another", home).unwrap_err();
+        let error = unpack_chart("another", home).unwrap_err();
         assert_eq!(error.to_string(), "no chart `another` ships with forge");
     }
 }

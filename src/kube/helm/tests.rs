@@ -1,9 +1,9 @@
 //! Parsing of recorded helm output, and a fake helm that records its arguments.
 
 use super::super::KubeError;
-use super::drift::manifests;
+use super::drift::diff_manifests;
 use super::flags::{self, HelmUpgradeOptions};
-use super::manifest::objects;
+use super::manifest::parse_manifest;
 use super::program::{HelmProgram, HelmTarget};
 use super::read::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::secrets::Redactor;
@@ -40,15 +40,15 @@ fn both_majors_are_read() {
             "ssa",
         ),
     ] {
-        let list: Vec<ListedRelease> = read::json("list", list).unwrap();
+        let list: Vec<ListedRelease> = read::parse_json("list", list).unwrap();
         assert_eq!((list[0].name.as_str(), list[0].revision.as_str()), ("tiny", "2"));
-        assert_eq!(list[0].version_of("tiny"), Some("0.1.0"));
-        assert_eq!(list[0].version_of("ti"), None);
-        let metadata: HelmReleaseMetadata = read::json("get metadata", metadata).unwrap();
+        assert_eq!(list[0].chart_version("tiny"), Some("0.1.0"));
+        assert_eq!(list[0].chart_version("ti"), None);
+        let metadata: HelmReleaseMetadata = read::parse_json("get metadata", metadata).unwrap();
         assert_eq!((metadata.chart.as_str(), metadata.version.as_str(), metadata.revision), ("tiny", "0.1.0", 2));
         assert_eq!(metadata.apply_method, ssa);
-        assert_eq!(read::values(values).unwrap(), json!({ "replicas": 2 }));
-        let history: Vec<HelmRevision> = read::json("history", history).unwrap();
+        assert_eq!(read::parse_values(values).unwrap(), json!({ "replicas": 2 }));
+        let history: Vec<HelmRevision> = read::parse_json("history", history).unwrap();
         let statuses: Vec<_> = history.iter().map(HelmRevision::status).collect();
         assert_eq!(statuses, [ReleaseStatus::Superseded, ReleaseStatus::Deployed]);
     }
@@ -63,21 +63,21 @@ fn charts_with_dashes_and_a_v_are_told_apart() {
         status: "deployed".into(),
         chart: chart.into(),
     };
-    assert_eq!(listed("gpu-operator-v1.0.0-devel").version_of("gpu-operator"), Some("v1.0.0-devel"));
-    assert_eq!(listed("gpu-operator-v1.0.0-devel").version_of("gpu"), None);
+    assert_eq!(listed("gpu-operator-v1.0.0-devel").chart_version("gpu-operator"), Some("v1.0.0-devel"));
+    assert_eq!(listed("gpu-operator-v1.0.0-devel").chart_version("gpu"), None);
 }
 
 #[test]
 fn no_values_are_null_for_helm() {
-    assert_eq!(read::values("null\n").unwrap(), json!({}));
+    assert_eq!(read::parse_values("null\n").unwrap(), json!({}));
 }
 
 #[test]
 fn an_absent_release_is_told_from_a_cluster_that_is_away() {
     for said in [sample!("helm3-notfound.stderr"), sample!("helm4-notfound.stderr")] {
-        assert!(read::is_absent(said));
+        assert!(read::is_release_not_found(said));
     }
-    assert!(!read::is_absent("Error: kubernetes cluster unreachable: Get \"https://a\""));
+    assert!(!read::is_release_not_found("Error: kubernetes cluster unreachable: Get \"https://a\""));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_trailing_newline_is_no_difference() {
     let (got, rendered) = (sample!("helm4-manifest.yaml"), sample!("helm4-manifest.yaml").trim_end());
     assert_ne!(got, rendered);
     let teller = Redactor { secrets: &SecretStore::default() };
-    assert_eq!(manifests(&objects(got).unwrap(), &objects(rendered).unwrap(), "s", &teller), []);
+    assert_eq!(diff_manifests(&parse_manifest(got).unwrap(), &parse_manifest(rendered).unwrap(), "s", &teller), []);
 }
 
 #[test]
@@ -95,8 +95,13 @@ fn a_rehearsal_holds_the_manifest_that_would_be_applied() {
         (sample!("helm3-dryrun-server.json"), sample!("helm3-manifest.yaml")),
         (sample!("helm4-dryrun-server.json"), sample!("helm4-manifest.yaml")),
     ] {
-        let rehearsed: HelmUpgradeDryRun = read::json("upgrade", said).unwrap();
-        let found = manifests(&objects(manifest).unwrap(), &objects(&rehearsed.manifest).unwrap(), "s", &teller);
+        let rehearsed: HelmUpgradeDryRun = read::parse_json("upgrade", said).unwrap();
+        let found = diff_manifests(
+            &parse_manifest(manifest).unwrap(),
+            &parse_manifest(&rehearsed.manifest).unwrap(),
+            "s",
+            &teller,
+        );
         let told: Vec<_> = found.iter().map(|change| (change.object.as_str(), fields(&change.what))).collect();
         assert!(told.iter().all(|(object, _)| *object == "Deployment tiny"), "{told:?}");
     }
@@ -110,7 +115,7 @@ fn fields(what: &ObjectChangeKind) -> Vec<&str> {
 }
 
 /// Creates a fake helm from a script, in a folder of its own.
-async fn stand_in(script: &str) -> (tempfile::TempDir, HelmProgram) {
+async fn fake_helm(script: &str) -> (tempfile::TempDir, HelmProgram) {
     let folder = tempfile::tempdir().unwrap();
     let program = Utf8PathBuf::from_path_buf(folder.path().join("helm")).unwrap();
     let head = "#!/bin/sh\n[ \"$1\" = version ] && { echo v4.1.4; exit; }\n";
@@ -134,8 +139,8 @@ async fn stand_in(script: &str) -> (tempfile::TempDir, HelmProgram) {
 
 #[tokio::test]
 async fn the_cluster_is_named_in_each_call_and_warnings_are_no_answer() {
-    let (_folder, helm) = stand_in("echo WARNING: found symbolic link >&2\necho \"$@\"").await;
-    let said = helm.ask(&flags::list(4, false), None).await.unwrap();
+    let (_folder, helm) = fake_helm("echo WARNING: found symbolic link >&2\necho \"$@\"").await;
+    let said = helm.run_query(&flags::list_args(4, false), None).await.unwrap();
     assert_eq!(said.stdout, "list --all-namespaces --max 0 --output json --kubeconfig /etc/kube --kube-context prod\n");
     assert!(said.ok);
 }
@@ -143,20 +148,20 @@ async fn the_cluster_is_named_in_each_call_and_warnings_are_no_answer() {
 #[tokio::test]
 async fn the_last_error_is_told_and_no_warning() {
     let script = format!("cat >&2 <<'END'\n{}level=WARN msg=late\nEND\nexit 1", sample!("helm4-conflict.stderr"));
-    let (_folder, helm) = stand_in(&script).await;
-    let said = helm.ask(&flags::history("r", "n"), None).await.unwrap();
+    let (_folder, helm) = fake_helm(&script).await;
+    let said = helm.run_query(&flags::history_args("r", "n"), None).await.unwrap();
     assert!(!said.ok && said.error.starts_with("UPGRADE FAILED: conflict occurred"), "{}", said.error);
 }
 
 #[tokio::test]
 async fn values_are_no_arguments_and_no_file_that_has_a_name() {
-    let (folder, helm) = stand_in("cat >HERE/stdin; echo \"$@\" >HERE/argv; readlink /proc/$$/fd/0 >HERE/file").await;
+    let (folder, helm) = fake_helm("cat >HERE/stdin; echo \"$@\" >HERE/argv; readlink /proc/$$/fd/0 >HERE/file").await;
     let (name, namespace, chart) = ("r", "n", "/c");
     let upgrade = HelmUpgradeOptions { name, namespace, chart, timeout_s: 5, ..HelmUpgradeOptions::default() };
     let values = SecretString::from("{\"password\":\"hunter2\"}".to_owned());
     let limit = Duration::from_secs(20);
-    let args = flags::upgrade(4, &upgrade);
-    helm.change(&args, Some(&values), limit, &SecretStore::default()).await.unwrap();
+    let args = flags::upgrade_args(4, &upgrade);
+    helm.run_change(&args, Some(&values), limit, &SecretStore::default()).await.unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(read("stdin"), "{\"password\":\"hunter2\"}");
     assert!(!read("argv").contains("hunter2") && read("argv").contains("--values -"));
@@ -165,19 +170,21 @@ async fn values_are_no_arguments_and_no_file_that_has_a_name() {
 
 #[tokio::test]
 async fn what_helm_says_of_a_secret_is_masked() {
-    let (_folder, helm) = stand_in("echo 'Error: bad value hunter2' >&2; exit 1").await;
+    let (_folder, helm) = fake_helm("echo 'Error: bad value hunter2' >&2; exit 1").await;
     let mut secrets = SecretStore::default();
     secrets.insert("pw", SecretString::from("hunter2".to_owned()));
-    let args = flags::uninstall(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
-    let said = helm.change(&args, None, Duration::from_secs(20), &secrets).await.unwrap();
+    let args =
+        flags::uninstall_args(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
+    let said = helm.run_change(&args, None, Duration::from_secs(20), &secrets).await.unwrap();
     assert_eq!(said.error, "bad value (secret pw)");
 }
 
 #[tokio::test]
 async fn a_helm_that_changes_something_is_never_ended() {
-    let (folder, helm) = stand_in("sleep 2; echo late; echo warn >&2; touch HERE/done").await;
-    let args = flags::uninstall(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
-    let error = helm.change(&args, None, Duration::from_millis(300), &SecretStore::default()).await.unwrap_err();
+    let (folder, helm) = fake_helm("sleep 2; echo late; echo warn >&2; touch HERE/done").await;
+    let args =
+        flags::uninstall_args(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
+    let error = helm.run_change(&args, None, Duration::from_millis(300), &SecretStore::default()).await.unwrap_err();
     assert_eq!(error.message, "`helm uninstall` is still running after 0 s");
     drop(helm);
     for _ in 0..100 {
@@ -191,8 +198,8 @@ async fn a_helm_that_changes_something_is_never_ended() {
 
 #[tokio::test]
 async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
-    let (_folder, helm) = stand_in("env").await;
-    let said = helm.ask(&flags::list(4, false), None).await.unwrap();
+    let (_folder, helm) = fake_helm("env").await;
+    let said = helm.run_query(&flags::list_args(4, false), None).await.unwrap();
     let own: Vec<&str> =
         said.stdout.lines().filter(|line| line.starts_with("HELM_") || line.starts_with("KUBE")).collect();
     let names: std::collections::BTreeSet<_> = own.iter().filter_map(|line| line.split('=').next()).collect();
@@ -202,7 +209,7 @@ async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
 
 #[tokio::test]
 async fn an_endless_answer_is_not_read_to_its_end() {
-    let (_folder, helm) = stand_in("head -c 40000000 /dev/zero").await;
-    let error: KubeError = helm.ask(&flags::list(4, false), None).await.unwrap_err();
+    let (_folder, helm) = fake_helm("head -c 40000000 /dev/zero").await;
+    let error: KubeError = helm.run_query(&flags::list_args(4, false), None).await.unwrap_err();
     assert_eq!(error.message, "helm printed more than 32 MB");
 }

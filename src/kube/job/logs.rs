@@ -17,27 +17,31 @@ pub(super) struct ContainerLog {
 
 impl ClusterApi {
     /// Reads the logs of all containers of the pods.
-    pub(super) async fn printed(&self, pods: &[Value]) -> Vec<ContainerLog> {
+    pub(super) async fn read_pod_logs(&self, pods: &[Value]) -> Vec<ContainerLog> {
         let mut all = Vec::new();
         for pod in pods {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let (namespace, name) = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
             for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {
                 let container = text(&container["name"]);
-                let said = self.log(&namespace, &name, &container).await;
-                all.push(ContainerLog { pod: name.clone(), container, text: said.map_err(|refusal| no_log(&refusal)) });
+                let said = self.read_container_log(&namespace, &name, &container).await;
+                all.push(ContainerLog {
+                    pod: name.clone(),
+                    container,
+                    text: said.map_err(|refusal| log_error_text(&refusal)),
+                });
             }
         }
         all
     }
 }
 
-fn no_log(refusal: &ApiRequestError) -> String {
-    refusal.words()
+fn log_error_text(refusal: &ApiRequestError) -> String {
+    refusal.api_message()
 }
 
 /// Returns why the logs do not meet the requirements.
-pub(super) fn unfit(call: &JobCall, printed: &[ContainerLog]) -> Option<String> {
+pub(super) fn find_log_mismatch(call: &JobCall, printed: &[ContainerLog]) -> Option<String> {
     let JobLogRules { expect, deny, each, .. } = &call.logs;
     if expect.is_empty() && deny.is_empty() {
         return None;
@@ -50,13 +54,13 @@ pub(super) fn unfit(call: &JobCall, printed: &[ContainerLog]) -> Option<String> 
     }
     let has = |one: &ContainerLog, pattern: &Regex| one.text.as_ref().is_ok_and(|text| pattern.is_match(text));
     for text in deny {
-        let Ok(pattern) = pattern(text) else { return Some(unread(text)) };
+        let Ok(pattern) = compile_pattern(text) else { return Some(invalid_pattern_message(text)) };
         if let Some(one) = printed.iter().find(|one| has(one, &pattern)) {
             return Some(format!("log of pod {} matches the denied `{text}`", one.pod));
         }
     }
     for text in expect {
-        let Ok(pattern) = pattern(text) else { return Some(unread(text)) };
+        let Ok(pattern) = compile_pattern(text) else { return Some(invalid_pattern_message(text)) };
         let lacking: Vec<&str> = printed.iter().filter(|one| !has(one, &pattern)).map(|one| one.pod.as_str()).collect();
         match (each, lacking.as_slice()) {
             (true, [first, rest @ ..]) => {
@@ -70,17 +74,17 @@ pub(super) fn unfit(call: &JobCall, printed: &[ContainerLog]) -> Option<String> 
     None
 }
 
-fn unread(text: &str) -> String {
+fn invalid_pattern_message(text: &str) -> String {
     format!("invalid regular expression `{text}`")
 }
 
 /// Compiles a pattern for single lines: `^` and `$` match at line ends.
-pub(super) fn pattern(text: &str) -> Result<Regex, regex::Error> {
+pub(super) fn compile_pattern(text: &str) -> Result<Regex, regex::Error> {
     regex::RegexBuilder::new(text).multi_line(true).build()
 }
 
 /// Returns the last lines of each log, with a header.
-pub(super) fn tails(printed: &[ContainerLog], lines: usize) -> String {
+pub(super) fn format_log_tails(printed: &[ContainerLog], lines: usize) -> String {
     let mut told = String::new();
     for one in printed {
         told.push_str(&format!("pod {}, container {}:\n", one.pod, one.container));
@@ -119,7 +123,7 @@ mod tests {
         }
     }
 
-    fn printed(texts: &[&str]) -> Vec<ContainerLog> {
+    fn sample_logs(texts: &[&str]) -> Vec<ContainerLog> {
         let one = |(at, text): (usize, &&str)| ContainerLog {
             pod: format!("p{at}"),
             container: "c".to_owned(),
@@ -130,8 +134,8 @@ mod tests {
 
     #[test]
     fn every_rank_has_to_say_it() {
-        let ranks = printed(&["x NCCL INFO Using network IB\n", "NCCL INFO Using network Socket\n", "nothing"]);
-        let told = |expect: &[&str], deny: &[&str], each| unfit(&call(expect, deny, each), &ranks);
+        let ranks = sample_logs(&["x NCCL INFO Using network IB\n", "NCCL INFO Using network Socket\n", "nothing"]);
+        let told = |expect: &[&str], deny: &[&str], each| find_log_mismatch(&call(expect, deny, each), &ranks);
         assert_eq!(
             told(&["Using network IB"], &[], true).unwrap(),
             "`Using network IB` not found in the log of pod p1 and of 1 more"
@@ -145,17 +149,17 @@ mod tests {
 
     #[test]
     fn a_log_that_cannot_be_read_proves_nothing() {
-        let mut ranks = printed(&["Using network IB"]);
+        let mut ranks = sample_logs(&["Using network IB"]);
         ranks.push(ContainerLog { pod: "p9".into(), container: "c".into(), text: Err("no kubelet".into()) });
-        let why = unfit(&call(&[], &["Socket"], true), &ranks);
+        let why = find_log_mismatch(&call(&[], &["Socket"], true), &ranks);
         assert_eq!(why.unwrap(), "log of pod p9 cannot be read: no kubelet");
-        assert_eq!(unfit(&call(&["a"], &[], true), &[]).unwrap(), "no pod is left whose log could be read");
-        assert_eq!(unfit(&call(&[], &[], true), &[]), None);
+        assert_eq!(find_log_mismatch(&call(&["a"], &[], true), &[]).unwrap(), "no pod is left whose log could be read");
+        assert_eq!(find_log_mismatch(&call(&[], &[], true), &[]), None);
     }
 
     #[test]
     fn the_last_lines_are_told() {
-        assert_eq!(tails(&printed(&["1\n2\n3\n"]), 2), "pod p0, container c:\n  2\n  3\n");
-        assert_eq!(tails(&printed(&["\n"]), 2), "pod p0, container c:\n  (empty log)\n");
+        assert_eq!(format_log_tails(&sample_logs(&["1\n2\n3\n"]), 2), "pod p0, container c:\n  2\n  3\n");
+        assert_eq!(format_log_tails(&sample_logs(&["\n"]), 2), "pod p0, container c:\n  (empty log)\n");
     }
 }

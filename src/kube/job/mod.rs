@@ -50,7 +50,7 @@ pub struct JobLogRules {
 
 impl JobCall {
     /// Returns a description of the call, for people.
-    pub fn told(&self) -> String {
+    pub fn describe_job(&self) -> String {
         match &self.aim {
             JobGoal::Ends { within_s, .. } => format!("run {}, at most {within_s} s, and delete it", self.id),
             JobGoal::StaysPending { for_s, .. } => {

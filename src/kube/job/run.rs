@@ -1,12 +1,12 @@
 //! One run of a workload: created, watched, reported, and deleted whatever the outcome.
 
-use super::shape::{RUN, mark, of_run};
-use super::store::pods;
+use super::shape::{RUN_LABEL, build_run_object, job_label_value};
+use super::store::pod_collection;
 use super::why::WorkloadSnapshot;
 use super::{JobCall, JobGoal, logs};
 use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
-use crate::kube::call::own;
-use crate::kube::clean::revealed;
+use crate::kube::call::local_request_error;
+use crate::kube::clean::reveal_object;
 use crate::kube::{ClusterProgressFn, ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, ProvenRun};
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Interval between observations.
-const PAUSE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of consecutive failed observations: an API server may restart.
-const LAPSES: usize = 10;
+const MAX_FAILED_POLLS: usize = 10;
 /// Time limit for its pods to terminate.
-const LEAVING: Duration = Duration::from_secs(120);
+const POD_EXIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Reports whether the user wants to stop.
 pub type JobStopFn<'s> = &'s (dyn Fn() -> bool + Send + Sync);
@@ -46,54 +46,65 @@ impl ClusterWriter {
     /// # Errors
     /// The workload failed, did not end in time, or did not have the expected outcome: the reason, with the last lines
     /// of its logs; the user stopped it; or the API refuses a request.
-    pub(in crate::kube) async fn prove(
+    pub(in crate::kube) async fn run_job(
         &self,
         call: &JobCall,
         secrets: &SecretStore,
         say: ClusterProgressFn<'_>,
         stopped: JobStopFn<'_>,
     ) -> Result<String, KubeError> {
-        self.held()?;
+        self.check_lock()?;
         let server = self.looker.cluster.server();
-        let refused = |refusal: ApiRequestError| refusal.error(server);
+        let refused = |refusal: ApiRequestError| refusal.into_kube_error(server);
         // An earlier proof is void until the new run succeeds.
-        self.looker.keep(&call.id, None).await.map_err(refused)?;
-        let made = self.make(call, secrets).await.map_err(refused)?;
-        let end = self.watch(&made, say, stopped).await;
+        self.looker.save_proof(&call.id, None).await.map_err(refused)?;
+        let made = self.create_workload(call, secrets).await.map_err(refused)?;
+        let end = self.watch_workload(&made, say, stopped).await;
         let told = match end {
             Ok(WorkloadEnd::Good(said)) => Ok(said),
-            Ok(WorkloadEnd::Bad { why, seen }) => Err(self.failure(&made, &why, &seen).await),
+            Ok(WorkloadEnd::Bad { why, seen }) => Err(self.job_failure_error(&made, &why, &seen).await),
             Err(refusal) => Err(refused(refusal)),
         };
-        let gone = self.take_away(&made).await;
+        let gone = self.delete_workload(&made).await;
         let said = told?;
         gone.map_err(refused)?;
         let time = (self.clock())().to_string();
-        let proven = ProvenRun { digest: call.digest.clone(), time, run: self.run().to_owned(), said: said.clone() };
-        self.looker.keep(&call.id, Some(&proven)).await.map_err(refused)?;
+        let proven = ProvenRun { digest: call.digest.clone(), time, run: self.run_id().to_owned(), said: said.clone() };
+        self.looker.save_proof(&call.id, Some(&proven)).await.map_err(refused)?;
         Ok(format!("{} {said}", call.id))
     }
 
-    async fn make<'c>(&self, call: &'c JobCall, secrets: &SecretStore) -> Result<CreatedWorkload<'c>, ApiRequestError> {
+    async fn create_workload<'c>(
+        &self,
+        call: &'c JobCall,
+        secrets: &SecretStore,
+    ) -> Result<CreatedWorkload<'c>, ApiRequestError> {
         let cluster = &self.looker.cluster;
-        let place = cluster.place(&call.id, &ApiKindCache::default()).await?;
-        let unserved = || own(&format!("the API serves no `{}` of `{}`", call.id.kind, call.id.api_version));
+        let place = cluster.find_collection(&call.id, &ApiKindCache::default()).await?;
+        let unserved =
+            || local_request_error(&format!("the API serves no `{}` of `{}`", call.id.kind, call.id.api_version));
         let place = place.ok_or_else(unserved)?;
-        let object = of_run(&call.object, &mark(&self.looker.name, &call.id), self.run());
-        let id = ObjectId::of(&object).ok_or_else(|| own("an object has no kind or no name"))?;
-        let there = cluster.create(&place, &id, &revealed(&object, secrets), false).await?;
+        let object = build_run_object(&call.object, &job_label_value(&self.looker.name, &call.id), self.run_id());
+        let id =
+            ObjectId::from_object(&object).ok_or_else(|| local_request_error("an object has no kind or no name"))?;
+        let there = cluster.create_object(&place, &id, &reveal_object(&object, secrets), false).await?;
         Ok(CreatedWorkload {
             call,
             uid: there["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
             place,
             namespace: call.id.namespace.clone().unwrap_or_default(),
-            selector: format!("{RUN}={},{}={}", self.run(), super::shape::JOB, mark(&self.looker.name, &call.id)),
+            selector: format!(
+                "{RUN_LABEL}={},{}={}",
+                self.run_id(),
+                super::shape::JOB_LABEL,
+                job_label_value(&self.looker.name, &call.id)
+            ),
             id,
         })
     }
 
     /// Observes the workload until the outcome is known. A failed observation is not an outcome.
-    async fn watch(
+    async fn watch_workload(
         &self,
         made: &CreatedWorkload<'_>,
         say: ClusterProgressFn<'_>,
@@ -101,34 +112,34 @@ impl ClusterWriter {
     ) -> Result<WorkloadEnd, ApiRequestError> {
         let (began, mut lapses, mut told) = (Instant::now(), 0, String::new());
         loop {
-            match self.look(made).await {
-                Ok(None) => return Ok(bad("another user deleted it", WorkloadSnapshot::default())),
+            match self.snapshot_workload(made).await {
+                Ok(None) => return Ok(failed_end("another user deleted it", WorkloadSnapshot::default())),
                 Ok(Some(seen)) => {
                     lapses = 0;
-                    if seen.state() != told {
-                        told = seen.state();
+                    if seen.summarize_state() != told {
+                        told = seen.summarize_state();
                         say(&format!("{}: {told}", made.id));
                     }
-                    if let Some(end) = self.end(made, seen, began.elapsed(), stopped()).await {
+                    if let Some(end) = self.detect_end(made, seen, began.elapsed(), stopped()).await {
                         return Ok(end);
                     }
                 }
-                Err(refusal) if lapses >= LAPSES || stopped() => return Err(refusal),
+                Err(refusal) if lapses >= MAX_FAILED_POLLS || stopped() => return Err(refusal),
                 Err(_) => lapses += 1,
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn look(&self, made: &CreatedWorkload<'_>) -> Result<Option<WorkloadSnapshot>, ApiRequestError> {
+    async fn snapshot_workload(&self, made: &CreatedWorkload<'_>) -> Result<Option<WorkloadSnapshot>, ApiRequestError> {
         let cluster = &self.looker.cluster;
-        let Some(object) = cluster.get(&made.place, &made.id).await? else { return Ok(None) };
-        let pods = cluster.pods_where(&made.namespace, &made.selector).await?;
+        let Some(object) = cluster.get_object(&made.place, &made.id).await? else { return Ok(None) };
+        let pods = cluster.list_pods_matching(&made.namespace, &made.selector).await?;
         Ok(Some(WorkloadSnapshot { object, pods }))
     }
 
     /// Returns the outcome, if the workload has one.
-    async fn end(
+    async fn detect_end(
         &self,
         made: &CreatedWorkload<'_>,
         seen: WorkloadSnapshot,
@@ -140,47 +151,48 @@ impl ClusterWriter {
             JobGoal::StaysPending { signs, for_s } => (signs, *for_s),
         };
         let over = took.as_secs() >= limit_s;
-        let (succeeded, failed) = (signs.succeeded.holds(&seen.object), signs.failed.holds(&seen.object));
+        let (succeeded, failed) =
+            (signs.succeeded.matches_object(&seen.object), signs.failed.matches_object(&seen.object));
         match &made.call.aim {
-            _ if failed => Some(bad("it failed", seen)),
-            JobGoal::Ends { .. } if succeeded => Some(self.good(made, seen, took).await),
-            JobGoal::StaysPending { .. } if succeeded || seen.begun().is_some() => {
-                let pod = seen.begun().and_then(|pod| pod["metadata"]["name"].as_str());
+            _ if failed => Some(failed_end("it failed", seen)),
+            JobGoal::Ends { .. } if succeeded => Some(self.check_success(made, seen, took).await),
+            JobGoal::StaysPending { .. } if succeeded || seen.find_started_pod().is_some() => {
+                let pod = seen.find_started_pod().and_then(|pod| pod["metadata"]["name"].as_str());
                 let what = pod.map_or_else(|| "it".to_owned(), |pod| format!("pod {pod}"));
-                Some(bad(&format!("expected to stay pending, but {what} started"), seen))
+                Some(failed_end(&format!("expected to stay pending, but {what} started"), seen))
             }
-            _ if stopped => Some(bad("stopped with the run", seen)),
-            JobGoal::Ends { .. } if over => Some(bad(&format!("not finished within {limit_s} s"), seen)),
-            JobGoal::StaysPending { .. } if over => Some(self.stayed(made, seen, limit_s).await),
+            _ if stopped => Some(failed_end("stopped with the run", seen)),
+            JobGoal::Ends { .. } if over => Some(failed_end(&format!("not finished within {limit_s} s"), seen)),
+            JobGoal::StaysPending { .. } if over => Some(self.check_pending(made, seen, limit_s).await),
             _ => None,
         }
     }
 
-    async fn good(&self, made: &CreatedWorkload<'_>, seen: WorkloadSnapshot, took: Duration) -> WorkloadEnd {
+    async fn check_success(&self, made: &CreatedWorkload<'_>, seen: WorkloadSnapshot, took: Duration) -> WorkloadEnd {
         let printed = match made.call.logs.expect.is_empty() && made.call.logs.deny.is_empty() {
             true => Vec::new(),
-            false => self.looker.cluster.printed(&seen.pods).await,
+            false => self.looker.cluster.read_pod_logs(&seen.pods).await,
         };
-        if let Some(why) = logs::unfit(made.call, &printed) {
-            return bad(&format!("it succeeded, but {why}"), seen);
+        if let Some(why) = logs::find_log_mismatch(made.call, &printed) {
+            return failed_end(&format!("it succeeded, but {why}"), seen);
         }
-        let nodes = seen.nodes();
+        let nodes = seen.node_names();
         let on = if nodes.is_empty() { String::new() } else { format!(" on {}", nodes.join(", ")) };
         WorkloadEnd::Good(format!("succeeded after {} s{on}", took.as_secs()))
     }
 
     /// Requires a reason for the pending state: a workload without a scheduler stays pending, too.
-    async fn stayed(&self, made: &CreatedWorkload<'_>, seen: WorkloadSnapshot, for_s: u64) -> WorkloadEnd {
-        let reasons = self.looker.cluster.reasons(&seen, &made.namespace).await;
+    async fn check_pending(&self, made: &CreatedWorkload<'_>, seen: WorkloadSnapshot, for_s: u64) -> WorkloadEnd {
+        let reasons = self.looker.cluster.collect_reasons(&seen, &made.namespace).await;
         match reasons.first() {
             Some(first) => WorkloadEnd::Good(format!("stayed pending for {for_s} s: {first}")),
-            None => bad("it stays pending, but nobody says why: is its scheduler there", seen),
+            None => failed_end("it stays pending, but nobody says why: is its scheduler there", seen),
         }
     }
 
-    async fn failure(&self, made: &CreatedWorkload<'_>, why: &str, seen: &WorkloadSnapshot) -> KubeError {
+    async fn job_failure_error(&self, made: &CreatedWorkload<'_>, why: &str, seen: &WorkloadSnapshot) -> KubeError {
         let cluster = &self.looker.cluster;
-        let reasons = cluster.reasons(seen, &made.namespace).await;
+        let reasons = cluster.collect_reasons(seen, &made.namespace).await;
         let mut message = format!("{}: {why}", made.id);
         if let Some(first) = reasons.first() {
             message.push_str(&format!(": {first}"));
@@ -196,54 +208,57 @@ impl ClusterWriter {
         let begun: Vec<Value> =
             of.iter().filter(|pod| pod.pointer("/status/phase").is_some_and(|p| p != "Pending")).cloned().collect();
         let mut said: String = reasons.iter().skip(1).map(|reason| format!("{reason}\n")).collect();
-        said.push_str(&logs::tails(&cluster.printed(&begun).await, made.call.logs.tail));
-        KubeError::new(message).said(said)
+        said.push_str(&logs::format_log_tails(&cluster.read_pod_logs(&begun).await, made.call.logs.tail));
+        KubeError::new(message).with_output(said)
     }
 
     /// Deletes it and waits until its pods are gone: until then they occupy the requested resources.
-    async fn take_away(&self, made: &CreatedWorkload<'_>) -> Result<(), ApiRequestError> {
+    async fn delete_workload(&self, made: &CreatedWorkload<'_>) -> Result<(), ApiRequestError> {
         let cluster = &self.looker.cluster;
-        match cluster.delete(&made.place, &made.id, &made.uid).await {
-            Err(refusal) if refusal.is(404) || refusal.is(409) => {}
+        match cluster.delete_object(&made.place, &made.id, &made.uid).await {
+            Err(refusal) if refusal.has_code(404) || refusal.has_code(409) => {}
             done => drop(done?),
         }
-        let end = Instant::now() + LEAVING;
+        let end = Instant::now() + POD_EXIT_TIMEOUT;
         loop {
-            let there = cluster.get(&made.place, &made.id).await?.is_some();
-            let left = cluster.pods_where(&made.namespace, &made.selector).await?;
+            let there = cluster.get_object(&made.place, &made.id).await?.is_some();
+            let left = cluster.list_pods_matching(&made.namespace, &made.selector).await?;
             if !there && left.is_empty() {
                 return Ok(());
             }
             // Pods that no garbage collector removes are deleted directly.
             for pod in left.iter().filter(|pod| !there && pod["metadata"]["deletionTimestamp"].is_null()) {
-                let Some(id) = ObjectId::of(&with_kind(pod)) else { continue };
+                let Some(id) = ObjectId::from_object(&with_pod_kind(pod)) else { continue };
                 let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
-                match cluster.delete(&pods(), &id, uid).await {
-                    Err(refusal) if refusal.is(404) || refusal.is(409) => {}
+                match cluster.delete_object(&pod_collection(), &id, uid).await {
+                    Err(refusal) if refusal.has_code(404) || refusal.has_code(409) => {}
                     done => drop(done?),
                 }
             }
             if Instant::now() >= end {
                 let what = left.first().and_then(|pod| pod["metadata"]["name"].as_str());
                 let what = what.map_or_else(|| made.id.to_string(), |pod| format!("pod {pod}"));
-                return Err(own(&format!("{what} still exists {} s after it was deleted", LEAVING.as_secs())));
+                return Err(local_request_error(&format!(
+                    "{what} still exists {} s after it was deleted",
+                    POD_EXIT_TIMEOUT.as_secs()
+                )));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Discards the recorded proof.
-    pub(in crate::kube) async fn unprove(&self, id: &ObjectId) -> Result<(), ApiRequestError> {
-        self.looker.keep(id, None).await
+    pub(in crate::kube) async fn forget_proof(&self, id: &ObjectId) -> Result<(), ApiRequestError> {
+        self.looker.save_proof(id, None).await
     }
 }
 
-fn bad(why: &str, seen: WorkloadSnapshot) -> WorkloadEnd {
+fn failed_end(why: &str, seen: WorkloadSnapshot) -> WorkloadEnd {
     WorkloadEnd::Bad { why: why.to_owned(), seen }
 }
 
 /// Adds `apiVersion` and `kind`: items of a list have neither.
-fn with_kind(pod: &Value) -> Value {
+fn with_pod_kind(pod: &Value) -> Value {
     let mut pod = pod.clone();
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();

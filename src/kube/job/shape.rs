@@ -1,47 +1,47 @@
 //! The object of one run of a workload: with a name of its own, and labels that identify it and its pods.
 
-use crate::model::{Value, hex};
+use crate::model::{Value, to_hex};
 use crate::probe::ObjectId;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// The label with the declaration.
-pub(super) const JOB: &str = "forge/job";
+pub(super) const JOB_LABEL: &str = "forge/job";
 /// The label with the run.
-pub(super) const RUN: &str = "forge/run";
+pub(super) const RUN_LABEL: &str = "forge/run";
 
 /// Returns the label's value for a workload of the inventory's cluster: two inventories may use the same workload name.
-pub(super) fn mark(cluster: &str, id: &ObjectId) -> String {
-    hex(&Sha256::digest(format!("{cluster} {}", id.claim()).as_bytes()))[..16].to_owned()
+pub(super) fn job_label_value(cluster: &str, id: &ObjectId) -> String {
+    to_hex(&Sha256::digest(format!("{cluster} {}", id.to_claim()).as_bytes()))[..16].to_owned()
 }
 
 /// Returns the object for one run.
-pub(super) fn of_run(object: &Value, mark: &str, run: &str) -> Value {
+pub(super) fn build_run_object(object: &Value, mark: &str, run: &str) -> Value {
     let mut object = object.clone();
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let own = hex(&Sha256::digest(run.as_bytes()));
+    let own = to_hex(&Sha256::digest(run.as_bytes()));
     object["metadata"]["name"] = json!(format!("{name}-{}", &own[..8]));
-    label(&mut object, mark, run);
-    templates(&mut object, &mut |template| label(template, mark, run));
+    add_run_labels(&mut object, mark, run);
+    visit_pod_templates(&mut object, &mut |template| add_run_labels(template, mark, run));
     object
 }
 
-fn label(object: &mut Value, mark: &str, run: &str) {
-    for (key, value) in [("app.kubernetes.io/managed-by", "forge"), (JOB, mark), (RUN, run)] {
+fn add_run_labels(object: &mut Value, mark: &str, run: &str) {
+    for (key, value) in [("app.kubernetes.io/managed-by", "forge"), (JOB_LABEL, mark), (RUN_LABEL, run)] {
         object["metadata"]["labels"][key] = json!(value);
     }
 }
 
 /// Finds pod templates: every object whose `spec` has containers.
-fn templates(value: &mut Value, found: &mut impl FnMut(&mut Value)) {
+fn visit_pod_templates(value: &mut Value, found: &mut impl FnMut(&mut Value)) {
     match value {
         Value::Object(map) => {
-            map.values_mut().for_each(|below| templates(below, found));
+            map.values_mut().for_each(|below| visit_pod_templates(below, found));
             if value.pointer("/spec/containers").is_some_and(Value::is_array) {
                 found(value);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| templates(item, found)),
+        Value::Array(items) => items.iter_mut().for_each(|item| visit_pod_templates(item, found)),
         _ => {}
     }
 }
@@ -57,17 +57,16 @@ mod tests {
             "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": { "name": "smoke", "namespace": "ml" },
             "spec": { "pytorchReplicaSpecs": { "Master": { "template": template }, "Worker": { "template": template } } },
         });
-        let id = ObjectId::of(&job).unwrap();
-        let made = of_run(&job, &mark("lab", &id), "r1");
-        let labels =
-            json!({ "app.kubernetes.io/managed-by": "forge", "forge/job": mark("lab", &id), "forge/run": "r1" });
+        let id = ObjectId::from_object(&job).unwrap();
+        let made = build_run_object(&job, &job_label_value("lab", &id), "r1");
+        let labels = json!({ "app.kubernetes.io/managed-by": "forge", "forge/job": job_label_value("lab", &id), "forge/run": "r1" });
         assert_eq!(made["metadata"]["labels"], labels);
         for replica in ["Master", "Worker"] {
             assert_eq!(made["spec"]["pytorchReplicaSpecs"][replica]["template"]["metadata"]["labels"], labels);
         }
         let name = made["metadata"]["name"].as_str().unwrap();
         assert!(name.starts_with("smoke-") && name.len() == 14, "{name}");
-        assert_ne!(made["metadata"]["name"], of_run(&job, "m", "r2")["metadata"]["name"]);
-        assert_ne!(mark("lab", &id), mark("other", &id));
+        assert_ne!(made["metadata"]["name"], build_run_object(&job, "m", "r2")["metadata"]["name"]);
+        assert_ne!(job_label_value("lab", &id), job_label_value("other", &id));
     }
 }

@@ -1,6 +1,6 @@
 //! Fields of a workload that show whether it succeeded or failed.
 
-use crate::kube::clean::is_true;
+use crate::kube::clean::is_condition_true;
 use crate::model::Value;
 
 /// A check on an object.
@@ -20,9 +20,9 @@ pub struct JobEndPredicates {
 }
 
 impl StatusPredicate {
-    pub fn holds(&self, object: &Value) -> bool {
+    pub fn matches_object(&self, object: &Value) -> bool {
         match self {
-            Self::Condition(name) => is_true(object, name),
+            Self::Condition(name) => is_condition_true(object, name),
             Self::Value { pointer, is } => {
                 object.pointer(pointer).and_then(Value::as_str).is_some_and(|found| is.iter().any(|one| one == found))
             }
@@ -32,7 +32,7 @@ impl StatusPredicate {
 
 impl JobEndPredicates {
     /// Returns the checks of a known kind.
-    pub fn known(api_version: &str, kind: &str) -> Option<Self> {
+    pub fn for_kind(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let conditions = |good: &str, bad: &str| Self {
             succeeded: StatusPredicate::Condition(good.to_owned()),
@@ -78,16 +78,16 @@ mod tests {
             ("v1", "Pod", pod("Succeeded"), pod("Failed"), pod("Pending")),
         ];
         for (version, kind, good, bad, neither) in cases {
-            let signs = JobEndPredicates::known(version, kind).unwrap();
-            let told = |object: &Value| (signs.succeeded.holds(object), signs.failed.holds(object));
+            let signs = JobEndPredicates::for_kind(version, kind).unwrap();
+            let told = |object: &Value| (signs.succeeded.matches_object(object), signs.failed.matches_object(object));
             assert_eq!(
                 [told(&good), told(&bad), told(&neither)],
                 [(true, false), (false, true), (false, false)],
                 "{kind}"
             );
         }
-        assert_eq!(JobEndPredicates::known("example.com/v1", "Job"), None);
+        assert_eq!(JobEndPredicates::for_kind("example.com/v1", "Job"), None);
         let not_yet = json!({ "status": { "conditions": [{ "type": "Complete", "status": "False" }] } });
-        assert!(!JobEndPredicates::known("batch/v1", "Job").unwrap().succeeded.holds(&not_yet));
+        assert!(!JobEndPredicates::for_kind("batch/v1", "Job").unwrap().succeeded.matches_object(&not_yet));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{JobCall, JobEndPredicates, JobGoal, JobLogRules};
 use crate::artifact::server::{Reply, Request};
-use crate::kube::tests::{api, json_reply, no};
+use crate::kube::tests::{json_reply, start_api, status_reply};
 use crate::kube::{ClusterCall, ClusterReader, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, Probe, ProbeReading, ProofState};
@@ -23,14 +23,14 @@ struct SimulatedWorkload {
 
 type StoredObjects = Arc<Mutex<BTreeMap<String, Value>>>;
 
-fn answer(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> Reply {
+fn reply_to(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> Reply {
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     let mut kept = kept.lock().unwrap();
     let list = |items: Value| json_reply(200, &json!({ "kind": "List", "metadata": {}, "items": items }));
     let running = kept.keys().any(|path| path.contains("/namespaces/ml/jobs/"));
     match (request.method.as_str(), path) {
-        ("GET", "/apis/batch.volcano.sh/v1alpha1") => kinds("jobs", "Job"),
-        ("GET", "/apis/scheduling.volcano.sh/v1beta1") => kinds("podgroups", "PodGroup"),
+        ("GET", "/apis/batch.volcano.sh/v1alpha1") => kinds_reply("jobs", "Job"),
+        ("GET", "/apis/scheduling.volcano.sh/v1beta1") => kinds_reply("podgroups", "PodGroup"),
         ("GET", "/api/v1/namespaces/ml/pods") if running => list(json!(play.pods)),
         ("GET", "/api/v1/namespaces/ml/pods") => list(json!([])),
         ("GET", path) if path.ends_with("/log") => Reply { body: play.log.into(), ..Reply::status(200) },
@@ -42,7 +42,7 @@ fn answer(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> 
         ("GET", path) if path.ends_with("/events") => list(json!([])),
         ("GET", path) => match kept.get(path) {
             Some(object) => json_reply(200, &with_status(object, path, play)),
-            None => no(404, "not found", json!({})),
+            None => status_reply(404, "not found", json!({})),
         },
         ("POST", path) => {
             let mut object: Value = serde_json::from_str(&request.body).unwrap();
@@ -68,7 +68,7 @@ fn answer(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> 
     }
 }
 
-fn kinds(plural: &str, kind: &str) -> Reply {
+fn kinds_reply(plural: &str, kind: &str) -> Reply {
     let resource = json!({ "name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["list"] });
     json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "x/v1", "resources": [resource] }))
 }
@@ -92,13 +92,13 @@ fn id() -> ObjectId {
 
 fn call(logs: JobLogRules, aim: impl FnOnce(JobEndPredicates) -> JobGoal) -> ClusterCall {
     let id = id();
-    let signs = JobEndPredicates::known(&id.api_version, &id.kind).unwrap();
+    let signs = JobEndPredicates::for_kind(&id.api_version, &id.kind).unwrap();
     let metadata = json!({ "name": id.name, "namespace": "ml" });
     let object = json!({ "apiVersion": id.api_version, "kind": id.kind, "metadata": metadata, "spec": {} });
     ClusterCall::Job(Box::new(JobCall { id, object, digest: "sha256:d".to_owned(), aim: aim(signs), logs }))
 }
 
-fn ends(signs: JobEndPredicates) -> JobGoal {
+fn goal_ends(signs: JobEndPredicates) -> JobGoal {
     JobGoal::Ends { signs, within_s: 2 }
 }
 
@@ -116,11 +116,11 @@ struct JobRunResult {
     proof: ProofState,
 }
 
-async fn run(call: &ClusterCall, play: SimulatedWorkload, stopped: bool) -> JobRunResult {
+async fn run_workload(call: &ClusterCall, play: SimulatedWorkload, stopped: bool) -> JobRunResult {
     let kept = StoredObjects::default();
     kept.lock().unwrap().insert("/api/v1/namespaces/forge-provisioner".to_owned(), json!({ "metadata": {} }));
     let (shown, own) = (kept.clone(), kept.clone());
-    let (cluster, _server) = api(move |request| answer(request, &play, &shown)).await;
+    let (cluster, _server) = start_api(move |request| reply_to(request, &play, &shown)).await;
     let owner = LockOwner {
         run: "r1".to_owned(),
         user: "me".to_owned(),
@@ -131,12 +131,12 @@ async fn run(call: &ClusterCall, play: SimulatedWorkload, stopped: bool) -> JobR
         what: "forge apply".to_owned(),
     };
     let looker = ClusterReader::new(cluster, "lab");
-    let Ok(writer) = looker.lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+    let Ok(writer) = looker.acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
     let secrets = SecretStore::default();
-    let said = writer.act(call, Duration::from_secs(60), &secrets, &|_: &str| {}, &|| stopped).await;
+    let said = writer.execute_call(call, Duration::from_secs(60), &secrets, &|_: &str| {}, &|| stopped).await;
     let left = own.lock().unwrap().keys().filter(|path| path.contains("/jobs/")).count();
     let probe = Probe::Proof { id: id() };
-    let answers = looker.observe(&[probe].into(), &secrets).await.unwrap();
+    let answers = looker.observe_probes(&[probe].into(), &secrets).await.unwrap();
     let Ok(ProbeReading::Proof(proof)) = answers.into_iter().next().unwrap().1 else { panic!("no proof") };
     JobRunResult { said, left, proof }
 }
@@ -145,7 +145,7 @@ fn state(phase: &str) -> Value {
     json!({ "state": { "phase": phase } })
 }
 
-fn expecting(text: &str) -> JobLogRules {
+fn expect_log(text: &str) -> JobLogRules {
     JobLogRules { expect: vec![text.to_owned()], each: true, tail: 5, ..JobLogRules::default() }
 }
 
@@ -157,7 +157,7 @@ async fn a_success_is_kept_with_its_run_and_the_workload_goes() {
         log: "x: all well\n",
         ..SimulatedWorkload::default()
     };
-    let done = run(&call(expecting("all well"), ends), play, false).await;
+    let done = run_workload(&call(expect_log("all well"), goal_ends), play, false).await;
     let said = done.said.unwrap();
     assert!(said.starts_with("Job ml/gang succeeded after ") && said.ends_with(" s on gpu-1"), "{said}");
     let proven = done.proof.proven.unwrap();
@@ -176,7 +176,7 @@ async fn a_success_whose_logs_say_otherwise_is_none() {
         log: "NCCL INFO Using network Socket\n",
         ..SimulatedWorkload::default()
     };
-    let done = run(&call(expecting("Using network IB"), ends), play, false).await;
+    let done = run_workload(&call(expect_log("Using network IB"), goal_ends), play, false).await;
     let error = done.said.unwrap_err();
     assert!(error.message.contains("it succeeded, but `Using network IB` not found in the log of pod a"), "{error}");
     assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  NCCL INFO Using network Socket\n"));
@@ -198,7 +198,7 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
         groups,
         ..SimulatedWorkload::default()
     };
-    let done = run(&call(JobLogRules::default(), ends), play(vec![group.clone()]), false).await;
+    let done = run_workload(&call(JobLogRules::default(), goal_ends), play(vec![group.clone()]), false).await;
     let told = done.said.unwrap_err().message;
     assert!(
         told.ends_with(&format!("not finished within 2 s: pod group not scheduled: NotEnoughResources: {message}")),
@@ -207,17 +207,17 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
     assert_eq!(done.left, 0);
     // The other way round, this is the expected outcome; another job's group gives no reason.
     let waits = |signs| JobGoal::StaysPending { signs, for_s: 1 };
-    let done = run(&call(JobLogRules::default(), waits), play(vec![group]), false).await;
+    let done = run_workload(&call(JobLogRules::default(), waits), play(vec![group]), false).await;
     assert_eq!(
         done.said.unwrap(),
         format!("Job ml/gang stayed pending for 1 s: pod group not scheduled: NotEnoughResources: {message}")
     );
     assert!(done.proof.proven.is_some() && done.left == 0);
-    let done = run(&call(JobLogRules::default(), waits), play(vec![other]), false).await;
+    let done = run_workload(&call(JobLogRules::default(), waits), play(vec![other]), false).await;
     assert!(done.said.unwrap_err().message.contains("it stays pending, but nobody says why"));
     let running =
         SimulatedWorkload { pods: vec![pod("a", "Running")], status: state("Running"), ..SimulatedWorkload::default() };
-    let done = run(&call(JobLogRules::default(), waits), running, false).await;
+    let done = run_workload(&call(JobLogRules::default(), waits), running, false).await;
     assert!(done.said.unwrap_err().message.contains("expected to stay pending, but pod a started"));
     assert_eq!(done.left, 0);
 }
@@ -231,7 +231,7 @@ async fn what_the_user_stops_goes_too() {
         ..SimulatedWorkload::default()
     };
     let logs = JobLogRules { tail: 1, ..JobLogRules::default() };
-    let done = run(&call(logs, |signs| JobGoal::Ends { signs, within_s: 600 }), play, true).await;
+    let done = run_workload(&call(logs, |signs| JobGoal::Ends { signs, within_s: 600 }), play, true).await;
     let error = done.said.unwrap_err();
     assert!(error.message.contains("stopped with the run"), "{error}");
     assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  2\n"));

@@ -1,6 +1,6 @@
 //! Builds the rollout from the inventory and the planned hosts.
 
-use super::waves::waves;
+use super::waves::build_waves;
 use super::{QuorumGroup, RolloutPlan};
 use crate::config::{self, Project};
 use crate::model::{HostName, StepVerdict};
@@ -8,18 +8,21 @@ use crate::plan::{HostPlan, HostReachability};
 use std::collections::BTreeSet;
 
 /// Returns the rollout of `hosts`. Percentages are of all machines among them.
-pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> RolloutPlan {
+pub(in crate::plan) fn build_rollout(project: &Project, hosts: &[HostPlan]) -> RolloutPlan {
     let declared = &project.rollout;
     let machines = hosts.iter().filter(|host| !host.host.is_cluster()).count();
-    let of = |share: config::HostShare| share.of(machines);
-    let canaries = canaries(declared, hosts, machines);
-    let windows = windows(hosts);
-    let unavailable: Vec<HostName> =
-        hosts.iter().filter(|host| !host.host.is_cluster() && is_out(host)).map(|host| host.host.clone()).collect();
-    let quorum = quorum(project, &windows);
+    let of = |share: config::HostShare| share.resolve_count(machines);
+    let canaries = choose_canaries(declared, hosts, machines);
+    let windows = list_window_hosts(hosts);
+    let unavailable: Vec<HostName> = hosts
+        .iter()
+        .filter(|host| !host.host.is_cluster() && is_out_of_service(host))
+        .map(|host| host.host.clone())
+        .collect();
+    let quorum = list_quorums(project, &windows);
     let max_unavailable = of(declared.max_unavailable);
     let room = max_unavailable.saturating_sub(unavailable.len());
-    let waves = waves(&windows, &canaries.iter().cloned().collect(), room, &quorum);
+    let waves = build_waves(&windows, &canaries.iter().cloned().collect(), room, &quorum);
     RolloutPlan {
         canaries,
         max_unavailable,
@@ -34,8 +37,8 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
 
 /// Returns the hosts that are taken out of service. Those that an earlier run did not bring back come first: no other
 /// host is taken out of service before they were tried.
-fn windows(hosts: &[HostPlan]) -> Vec<HostName> {
-    let mut windows: Vec<&HostPlan> = hosts.iter().filter(|host| host.window.is_some() && host.acts()).collect();
+fn list_window_hosts(hosts: &[HostPlan]) -> Vec<HostName> {
+    let mut windows: Vec<&HostPlan> = hosts.iter().filter(|host| host.window.is_some() && host.will_run()).collect();
     windows.sort_by_key(|host| !is_left_open(host));
     windows.into_iter().map(|host| host.host.clone()).collect()
 }
@@ -45,26 +48,27 @@ fn is_left_open(host: &HostPlan) -> bool {
 }
 
 /// Returns whether a host is out of service and, as far as is known, stays out.
-fn is_out(host: &HostPlan) -> bool {
-    host.reach != HostReachability::Observed || (is_left_open(host) && !gets_through(host))
+fn is_out_of_service(host: &HostPlan) -> bool {
+    host.reach != HostReachability::Observed || (is_left_open(host) && !can_complete(host))
 }
 
 /// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Hosts that are
 /// already out of service come first; hosts that cannot succeed come last.
-fn canaries(declared: &config::RolloutPolicy, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
+fn choose_canaries(declared: &config::RolloutPolicy, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
-    let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes() && !host.host.is_cluster()).collect();
-    changing.sort_by_key(|host| (!gets_through(host), !is_left_open(host)));
-    changing.iter().take(share.of(machines)).map(|host| host.host.clone()).collect()
+    let mut changing: Vec<&HostPlan> =
+        hosts.iter().filter(|host| host.has_changes() && !host.host.is_cluster()).collect();
+    changing.sort_by_key(|host| (!can_complete(host), !is_left_open(host)));
+    changing.iter().take(share.resolve_count(machines)).map(|host| host.host.clone()).collect()
 }
 
-fn gets_through(host: &HostPlan) -> bool {
+fn can_complete(host: &HostPlan) -> bool {
     let hindered = |verdict| matches!(verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown);
     host.refused.is_none() && !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
 }
 
 /// Returns the declared quorums that contain a host which is taken out of service.
-fn quorum(project: &Project, windows: &[HostName]) -> Vec<QuorumGroup> {
+fn list_quorums(project: &Project, windows: &[HostName]) -> Vec<QuorumGroup> {
     let windows: BTreeSet<&HostName> = windows.iter().collect();
     let hosts = |group: &str| project.groups.get(group).into_iter().flatten().cloned().collect::<BTreeSet<_>>();
     let named =

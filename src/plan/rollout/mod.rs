@@ -9,7 +9,7 @@ mod tests;
 mod turn;
 mod waves;
 
-pub(super) use build::rollout;
+pub(super) use build::build_rollout;
 pub use turn::{RolloutProgress, WindowDecision, WindowWaiters};
 
 use crate::model::HostName;
@@ -55,7 +55,7 @@ pub struct QuorumGroup {
 
 impl RolloutPlan {
     /// Returns the number of the wave that takes a host out of service, from 0.
-    pub fn wave_of(&self, host: &HostName) -> Option<usize> {
+    pub fn find_wave(&self, host: &HostName) -> Option<usize> {
         self.waves.iter().position(|wave| wave.contains(host))
     }
 }

@@ -1,6 +1,6 @@
 //! Simulates whole rollouts without hosts: sizes × budgets × outcomes.
 
-use super::waves::waves;
+use super::waves::build_waves;
 use super::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision, WindowWaiters};
 use crate::model::HostName;
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn rollout(hosts: usize, canaries: usize, most: usize, silent: usize, quorum: &[
     let quorum: Vec<QuorumGroup> = quorum.iter().enumerate().map(group).collect();
     let room = most.saturating_sub(unavailable.len());
     RolloutPlan {
-        waves: waves(&windows, &canaries.iter().cloned().collect(), room, &quorum),
+        waves: build_waves(&windows, &canaries.iter().cloned().collect(), room, &quorum),
         canaries,
         max_unavailable: most,
         unavailable,
@@ -66,7 +66,7 @@ fn play(plan: &RolloutPlan, fates: &dyn Fn(&HostName) -> HostFate, pick: usize) 
     for _ in 0..open.len() * 4 + 4 {
         let mut waiting = Vec::new();
         for host in std::mem::take(&mut open) {
-            progress.count(plan);
+            progress.count_finished_waves(plan);
             match turn(plan, &host, &progress) {
                 WindowDecision::Go => begin(plan, host, fates, &mut progress, &mut played),
                 WindowDecision::Wait => waiting.push(host),
@@ -94,7 +94,7 @@ fn play(plan: &RolloutPlan, fates: &dyn Fn(&HostName) -> HostFate, pick: usize) 
 }
 
 fn turn(plan: &RolloutPlan, host: &HostName, progress: &RolloutProgress) -> WindowDecision {
-    plan.turn(host, plan.wave_of(host).unwrap(), progress, WindowWaiters::default)
+    plan.admit_host(host, plan.find_wave(host).unwrap(), progress, WindowWaiters::default)
 }
 
 fn begin(
@@ -104,7 +104,7 @@ fn begin(
     progress: &mut RolloutProgress,
     played: &mut Played,
 ) {
-    let own = plan.wave_of(&host).unwrap();
+    let own = plan.find_wave(&host).unwrap();
     played.overtook |= plan.waves[..own].iter().flatten().any(|other| !progress.past.contains(other));
     played.began.push(host.clone());
     if fates(&host) == HostFate::Busy {
@@ -214,11 +214,11 @@ fn nobody_waits_for_a_busy_host() {
     let plan = rollout(3, 0, 1, 0, &[]);
     let mut progress = RolloutProgress::default();
     progress.busy.insert(name(0));
-    progress.count(&plan);
+    progress.count_finished_waves(&plan);
     assert_eq!([1, 2].map(|at| turn(&plan, &name(at), &progress)), [WindowDecision::Go, WindowDecision::Wait]);
     progress.busy.remove(&name(0));
     progress.past.extend([name(1), name(2)]);
-    progress.count(&plan);
+    progress.count_finished_waves(&plan);
     assert_eq!(turn(&plan, &name(0), &progress), WindowDecision::Go);
 }
 
@@ -230,7 +230,7 @@ fn who_is_waited_for_comes_first_or_never() {
     assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     let mut progress = RolloutProgress { inside: BTreeSet::from([name(0)]), ..RolloutProgress::default() };
     let last = |progress: &RolloutProgress, wanted, stuck| {
-        plan.turn(&name(2), 1, progress, || WindowWaiters { wanted, stuck })
+        plan.admit_host(&name(2), 1, progress, || WindowWaiters { wanted, stuck })
     };
     assert_eq!((last(&progress, false, true), last(&progress, true, true)), (WindowDecision::Wait, WindowDecision::Go));
     progress.inside.insert(name(1));

@@ -21,17 +21,17 @@ pub struct RolloutProgress {
 
 impl RolloutProgress {
     /// Records that a host has finished the run. If its window is open, it stays out of service.
-    pub fn close(&mut self, host: &HostName, plan: &RolloutPlan) {
+    pub fn finish_host(&mut self, host: &HostName, plan: &RolloutPlan) {
         if self.inside.remove(host) {
             self.down.insert(host.clone());
         }
         self.busy.remove(host);
         self.past.insert(host.clone());
-        self.count(plan);
+        self.count_finished_waves(plan);
     }
 
     /// Counts the waves that are over. A wave stays over even if one of its hosts was busy: that host follows later.
-    pub fn count(&mut self, plan: &RolloutPlan) {
+    pub fn count_finished_waves(&mut self, plan: &RolloutPlan) {
         let over = |host: &HostName| self.past.contains(host) || self.busy.contains(host);
         while plan.waves.get(self.over).is_some_and(|wave| wave.iter().all(over)) {
             self.over += 1;
@@ -60,7 +60,7 @@ pub enum WindowDecision {
 impl RolloutPlan {
     /// Returns whether `host`, which is part of `wave`, may be taken out of service now. Calls `waited` only if its
     /// result matters.
-    pub fn turn(
+    pub fn admit_host(
         &self,
         host: &HostName,
         wave: usize,
@@ -70,11 +70,11 @@ impl RolloutPlan {
         // A host that is already out of service does not increase the number of such hosts.
         let others = self.unavailable.iter().filter(|other| *other != host);
         let out: BTreeSet<&HostName> = others.chain(&progress.down).collect();
-        if let Some(why) = self.spent(&out).or_else(|| self.quorum_lost(host, &out)) {
+        if let Some(why) = self.check_budget(&out).or_else(|| self.check_quorum(host, &out)) {
             return WindowDecision::Never(why);
         }
         let full = out.len() + progress.inside.len() >= self.max_unavailable;
-        let free = !full && self.apart(host, &progress.inside);
+        let free = !full && self.is_outside_quorums(host, &progress.inside);
         if free && wave <= progress.over {
             return WindowDecision::Go;
         }
@@ -90,13 +90,17 @@ impl RolloutPlan {
         }
     }
 
-    fn spent(&self, out: &BTreeSet<&HostName>) -> Option<String> {
+    fn check_budget(&self, out: &BTreeSet<&HostName>) -> Option<String> {
         let (count, most) = (out.len(), self.max_unavailable);
-        (count >= most)
-            .then(|| format!("`max_unavailable` ({most}) is used up by {}", super::super::span::named(&owned(out))))
+        (count >= most).then(|| {
+            format!(
+                "`max_unavailable` ({most}) is used up by {}",
+                super::super::span::format_host_names(&clone_hosts(out))
+            )
+        })
     }
 
-    fn quorum_lost(&self, host: &HostName, out: &BTreeSet<&HostName>) -> Option<String> {
+    fn check_quorum(&self, host: &HostName, out: &BTreeSet<&HostName>) -> Option<String> {
         let own = self.quorum.iter().filter(|quorum| quorum.hosts.contains(host));
         let lost = |quorum: &super::QuorumGroup| {
             let other = quorum.hosts.iter().find(|other| *other != host && out.contains(other))?;
@@ -105,12 +109,12 @@ impl RolloutPlan {
         own.filter_map(lost).next()
     }
 
-    fn apart(&self, host: &HostName, inside: &BTreeSet<HostName>) -> bool {
+    fn is_outside_quorums(&self, host: &HostName, inside: &BTreeSet<HostName>) -> bool {
         let own = self.quorum.iter().filter(|quorum| quorum.hosts.contains(host));
         own.flat_map(|quorum| &quorum.hosts).all(|other| other == host || !inside.contains(other))
     }
 }
 
-fn owned(hosts: &BTreeSet<&HostName>) -> Vec<HostName> {
+fn clone_hosts(hosts: &BTreeSet<&HostName>) -> Vec<HostName> {
     hosts.iter().map(|host| (*host).clone()).collect()
 }

@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the waves of `hosts`, in their order: each host is in the first wave after the canaries that has room and no
 /// other host of its quorum. Without any room, each wave has one host: none may begin, but they are planned.
-pub(super) fn waves(
+pub(super) fn build_waves(
     hosts: &[HostName],
     canaries: &BTreeSet<HostName>,
     room: usize,
     quorum: &[QuorumGroup],
 ) -> Vec<Vec<HostName>> {
     let (first, rest): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| canaries.contains(*host));
-    let mut waves = portions(&first, room.max(1), quorum);
-    waves.extend(portions(&rest, room.max(1), quorum));
+    let mut waves = fill_waves(&first, room.max(1), quorum);
+    waves.extend(fill_waves(&rest, room.max(1), quorum));
     waves
 }
 
-fn portions(hosts: &[&HostName], room: usize, quorum: &[QuorumGroup]) -> Vec<Vec<HostName>> {
+fn fill_waves(hosts: &[&HostName], room: usize, quorum: &[QuorumGroup]) -> Vec<Vec<HostName>> {
     let mut waves: Vec<Vec<HostName>> = Vec::new();
     // Skips full waves, and tracks for each quorum the first wave that its next host may join.
     let (mut full, mut next): (usize, BTreeMap<usize, usize>) = (0, BTreeMap::new());

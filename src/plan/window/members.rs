@@ -1,6 +1,6 @@
 //! Determines which changes belong to a host's window.
 
-use super::{WindowStop, is_open};
+use super::{WindowStop, is_changing_or_pending};
 use crate::config::{Project, RebootPolicy};
 use crate::model::{DisruptionClass, StepId, StepVerdict};
 use crate::plan::{HostContext, PlanPolicy, StepInstance, StepPlan};
@@ -27,7 +27,7 @@ pub struct WindowScope {
 
 impl WindowScope {
     /// Returns the state before the first pass.
-    pub fn unknown(policy: PlanPolicy) -> Self {
+    pub fn from_policy(policy: PlanPolicy) -> Self {
         Self {
             tied: BTreeSet::new(),
             stops: Vec::new(),
@@ -39,48 +39,54 @@ impl WindowScope {
     }
 
     /// Returns the state that the steps of the first pass require.
-    pub fn of(case: &HostContext<'_>, turns: &[StepInstance<'_>], steps: &[StepPlan], policy: PlanPolicy) -> Self {
-        let scope = Self::within(case, steps, policy.max_disruption);
-        match scope.keeps_open(case, turns, steps) {
+    pub fn from_steps(
+        case: &HostContext<'_>,
+        turns: &[StepInstance<'_>],
+        steps: &[StepPlan],
+        policy: PlanPolicy,
+    ) -> Self {
+        let scope = Self::limited_to(case, steps, policy.max_disruption);
+        match scope.find_stuck_step(case, turns, steps) {
             Some(step) => Self {
-                futile: stuck(step).map(|word| (step.id.clone(), word)),
-                ..Self::within(case, steps, policy.max_disruption.min(DisruptionClass::D1))
+                futile: stuck_state(step).map(|word| (step.id.clone(), word)),
+                ..Self::limited_to(case, steps, policy.max_disruption.min(DisruptionClass::D1))
             },
             None => scope,
         }
     }
 
-    fn within(case: &HostContext<'_>, steps: &[StepPlan], most: DisruptionClass) -> Self {
+    fn limited_to(case: &HostContext<'_>, steps: &[StepPlan], most: DisruptionClass) -> Self {
         let project = case.ground.project;
-        let shut = shut(project, steps, most);
-        let goes = |step: &&StepPlan| step.acts() && class(step) <= most && !shut.contains_key(&*step.id.recipe);
-        let heavy = steps.iter().filter(|step| goes(step) && class(step) >= DisruptionClass::D2);
+        let shut = find_held_recipes(project, steps, most);
+        let goes =
+            |step: &&StepPlan| step.will_run() && step_disruption(step) <= most && !shut.contains_key(&*step.id.recipe);
+        let heavy = steps.iter().filter(|step| goes(step) && step_disruption(step) >= DisruptionClass::D2);
         let core: BTreeSet<String> = heavy.map(|step| step.id.recipe.to_string()).collect();
-        let tied = &closure(project, &core) - &core;
+        let tied = &expand_tied_recipes(project, &core) - &core;
         let changing = steps.iter().filter(|step| goes(step) && tied.contains(&*step.id.recipe));
         let changing: BTreeSet<&str> =
             changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
-        let (stops, unloads) = stops(case, &changing);
+        let (stops, unloads) = list_stops(case, &changing);
         Self { tied, stops, unloads, shut, futile: None, most }
     }
 
     /// Returns a step because of which the window could not close again. After a reboot the whole host must be proven,
     /// otherwise only the recipes of the window. If an earlier run left a window open, the host is already out of
     /// service, so no step counts.
-    fn keeps_open<'s>(
+    fn find_stuck_step<'s>(
         &self,
         case: &HostContext<'_>,
         turns: &[StepInstance<'_>],
         steps: &'s [StepPlan],
     ) -> Option<&'s StepPlan> {
-        let stuck = |step: &&StepPlan| stuck(step).is_some();
-        if super::left_open(case.seen).is_some() || !steps.iter().any(|step| stuck(&step)) {
+        let stuck = |step: &&StepPlan| stuck_state(step).is_some();
+        if super::left_open_by(case.seen).is_some() || !steps.iter().any(|step| stuck(&step)) {
             return None;
         }
         let members = WindowMembers::new(case, self);
         let inside: Vec<_> = turns.iter().zip(steps).filter(|(turn, step)| members.is_member(turn, step)).collect();
-        let reboots = inside.iter().any(|(_, step)| class(step) >= DisruptionClass::D3)
-            || turns.iter().zip(steps).any(|(turn, step)| members.awaits(turn, step));
+        let reboots = inside.iter().any(|(_, step)| step_disruption(step) >= DisruptionClass::D3)
+            || turns.iter().zip(steps).any(|(turn, step)| members.awaits_reboot(turn, step));
         let recipes: BTreeSet<&str> = inside.iter().map(|(_, step)| &*step.id.recipe).collect();
         let of_window = |step: &&StepPlan| recipes.contains(&*step.id.recipe) || self.tied.contains(&*step.id.recipe);
         let counts = |step: &&StepPlan| reboots || (!recipes.is_empty() && of_window(step));
@@ -93,12 +99,12 @@ impl WindowScope {
     }
 
     /// Returns why a step that could run is held back.
-    pub fn held(&self, step: &StepPlan) -> Option<String> {
-        let class = class(step);
+    pub fn held_reason(&self, step: &StepPlan) -> Option<String> {
+        let class = step_disruption(step);
         let most = self.most;
         match (&self.futile, self.shut.get(&*step.id.recipe)) {
-            _ if !step.acts() => None,
-            (Some((id, word)), _) if class > most => Some(futile(id, word)),
+            _ if !step.will_run() => None,
+            (Some((id, word)), _) if class > most => Some(explain_unopened_window(id, word)),
             _ if class > most => Some(format!("is {class}, and `--max-disruption` is {most}")),
             (Some(_), Some(core)) => Some(format!("must have the version of `{core}`, which is held back")),
             (None, Some(core)) => {
@@ -109,33 +115,35 @@ impl WindowScope {
     }
 
     /// Returns whether the second pass can differ from the first.
-    pub fn matters(&self) -> bool {
+    pub fn needs_second_pass(&self) -> bool {
         !self.stops.is_empty() || !self.unloads.is_empty() || !self.shut.is_empty() || self.futile.is_some()
     }
 
     /// Returns the recipe that changes while a unit is stopped.
     pub fn stopped_during(&self, unit: &str) -> Option<&str> {
-        during(&self.stops, unit)
+        find_stop_recipe(&self.stops, unit)
     }
 
     /// Returns the recipe that changes while a module is unloaded.
     pub fn unloaded_during(&self, module: &str) -> Option<&str> {
-        during(&self.unloads, module)
+        find_stop_recipe(&self.unloads, module)
     }
 }
 
-fn during<'s>(stops: &'s [WindowStop], name: &str) -> Option<&'s str> {
+fn find_stop_recipe<'s>(stops: &'s [WindowStop], name: &str) -> Option<&'s str> {
     stops.iter().find(|stop| stop.name == name).map(|stop| stop.during.as_str())
 }
 
 /// Returns the recipes that must have the version of a recipe of which the policy holds back a step.
-fn shut(project: &Project, steps: &[StepPlan], most: DisruptionClass) -> BTreeMap<String, StepId> {
+fn find_held_recipes(project: &Project, steps: &[StepPlan], most: DisruptionClass) -> BTreeMap<String, StepId> {
     let mut shut = BTreeMap::new();
     // In this pass, a step is held back only because of its class: nothing is tied yet.
-    let over = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) > most;
-    for step in steps.iter().filter(over).filter(|step| class(step) >= DisruptionClass::D2) {
+    let over = |step: &&StepPlan| (step.will_run() || step.held.is_some()) && step_disruption(step) > most;
+    for step in steps.iter().filter(over).filter(|step| step_disruption(step) >= DisruptionClass::D2) {
         let own = step.id.recipe.to_string();
-        for recipe in closure(project, &BTreeSet::from([own.clone()])).into_iter().filter(|recipe| *recipe != own) {
+        for recipe in
+            expand_tied_recipes(project, &BTreeSet::from([own.clone()])).into_iter().filter(|recipe| *recipe != own)
+        {
             shut.entry(recipe).or_insert_with(|| step.id.clone());
         }
     }
@@ -143,7 +151,7 @@ fn shut(project: &Project, steps: &[StepPlan], most: DisruptionClass) -> BTreeMa
 }
 
 /// Returns `core` and the recipes that must have the version of one of its recipes, directly or through others.
-fn closure(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
+fn expand_tied_recipes(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
     let mut all = core.clone();
     loop {
         let more = project.ties.iter().filter(|(name, of)| !all.contains(*name) && !of.is_disjoint(&all));
@@ -156,22 +164,22 @@ fn closure(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// Returns the highest disruption that a step may cause.
-pub fn class(step: &StepPlan) -> DisruptionClass {
+pub fn step_disruption(step: &StepPlan) -> DisruptionClass {
     step.envelope.as_ref().map_or(step.disruption, |envelope| envelope.disruption.max(step.disruption))
 }
 
 /// Returns the ways in which a step declares to become effective.
-pub fn ways<'t>(turn: &'t StepInstance<'_>) -> impl Iterator<Item = &'t str> {
+pub fn list_effect_triggers<'t>(turn: &'t StepInstance<'_>) -> impl Iterator<Item = &'t str> {
     turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str))
 }
 
 /// Returns whether a reboot makes a step effective, according to the step's declaration or its kind.
-pub fn is_by_reboot(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
-    step.by_reboot || (!turn.expanded.absent && ways(turn).any(|way| way == "reboot"))
+pub fn needs_reboot(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
+    step.by_reboot || (!turn.expanded.absent && list_effect_triggers(turn).any(|way| way == "reboot"))
 }
 
 /// Returns whether the resource of a step is configured first and effective only later.
-pub fn waits_for_effect(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
+pub fn has_delayed_effect(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
     step.by_reboot || (!turn.expanded.absent && turn.step.effective.is_some())
 }
 
@@ -190,18 +198,18 @@ impl<'m> WindowMembers<'m> {
     /// Returns whether a step takes its host out of service, or must have the version of one that does.
     pub fn is_member(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
         let tied = || self.scope.tied.contains(&turn.instance.recipe.name);
-        step.acts() && (class(step) >= DisruptionClass::D2 || tied())
+        step.will_run() && (step_disruption(step) >= DisruptionClass::D2 || tied())
     }
 
     /// Returns whether a reboot is planned to make a step effective.
-    pub fn awaits(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
-        self.reboots && is_open(step) && is_by_reboot(turn, step)
+    pub fn awaits_reboot(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
+        self.reboots && is_changing_or_pending(step) && needs_reboot(turn, step)
     }
 }
 
 /// Returns the word for the state that prevents a step in this run, even in a window. A `one` step that may have run on
 /// hosts which are not in this run says nothing about this host.
-fn stuck(step: &StepPlan) -> Option<&'static str> {
+fn stuck_state(step: &StepPlan) -> Option<&'static str> {
     let own = step.waits_for.is_none() && step.scope != crate::model::StepScope::One;
     match step.verdict {
         StepVerdict::Blocked(_) if own => Some("blocked"),
@@ -211,24 +219,24 @@ fn stuck(step: &StepPlan) -> Option<&'static str> {
 }
 
 /// Returns why the window of a host is not opened if one of its steps cannot be completed.
-pub fn futile(step: &StepId, word: &str) -> String {
+pub fn explain_unopened_window(step: &StepId, word: &str) -> String {
     format!("not taken out of service: `{step}` is {word}, so the host would not come back")
 }
 
 /// Returns the units that stop and the modules that are unloaded while `changing` recipes change.
-pub(super) fn stops(case: &HostContext<'_>, changing: &BTreeSet<&str>) -> (Vec<WindowStop>, Vec<WindowStop>) {
+pub(super) fn list_stops(case: &HostContext<'_>, changing: &BTreeSet<&str>) -> (Vec<WindowStop>, Vec<WindowStop>) {
     let (mut units, mut modules) = (Vec::new(), Vec::new());
     let present = case.instances().iter().filter(|instance| !instance.absent);
-    for during in present.flat_map(|instance| instance.recipe.needs_during()) {
+    for during in present.flat_map(|instance| instance.recipe.during_requirements()) {
         if changing.contains(during.recipe.as_str()) {
-            add(&during.stopped, &during.recipe, &mut units);
-            add(&during.unloaded, &during.recipe, &mut modules);
+            add_stops(&during.stopped, &during.recipe, &mut units);
+            add_stops(&during.unloaded, &during.recipe, &mut modules);
         }
     }
     (units, modules)
 }
 
-fn add(names: &[String], during: &str, into: &mut Vec<WindowStop>) {
+fn add_stops(names: &[String], during: &str, into: &mut Vec<WindowStop>) {
     for name in names {
         if !into.iter().any(|stop| stop.name == *name) {
             into.push(WindowStop { name: name.clone(), during: during.to_owned() });

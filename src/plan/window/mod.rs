@@ -7,12 +7,14 @@
 mod members;
 mod stage;
 
-pub use members::{WindowScope, class, futile, is_by_reboot, waits_for_effect, ways};
+pub use members::{
+    WindowScope, explain_unopened_window, has_delayed_effect, list_effect_triggers, needs_reboot, step_disruption,
+};
 pub use stage::StepStage;
 
 use super::{
     ChangeCertainty, HostContext, HostWarning, ObservedHost, ObservedNode, PredictedEffects, StepAssessment,
-    StepInstance, StepPlan, resource_of,
+    StepInstance, StepPlan, describe_resource,
 };
 use crate::config::{self, ExpansionState};
 use crate::graph::StepIndex;
@@ -21,11 +23,11 @@ use crate::resource::{Assessment, AttributeChange};
 use members::WindowMembers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stage::{StageNode, stages};
+use stage::{StageNode, assign_stages};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The file in which a host records that its window is open.
-pub const MARK: &str = "/var/lib/forge/window.json";
+pub const WINDOW_MARK: &str = "/var/lib/forge/window.json";
 
 /// The changes that take a host out of service, with the stops, reboots and drains that they need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,7 +83,7 @@ pub(super) struct StagedWindow {
 }
 
 /// Determines the window that a host's steps require.
-pub(super) fn open(
+pub(super) fn plan_window(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
     steps: &[StepPlan],
@@ -89,25 +91,26 @@ pub(super) fn open(
     crosses: &dyn Fn(StepIndex) -> bool,
 ) -> StagedWindow {
     let members = WindowMembers::new(case, scope);
-    let is_of =
-        |(turn, step): (&StepInstance<'_>, &StepPlan)| members.is_member(turn, step) || members.awaits(turn, step);
+    let is_of = |(turn, step): (&StepInstance<'_>, &StepPlan)| {
+        members.is_member(turn, step) || members.awaits_reboot(turn, step)
+    };
     if !turns.iter().zip(steps).any(is_of) {
         let stages = BTreeMap::new();
-        return StagedWindow { window: window(case, turns, steps, &members, &stages), stages };
+        return StagedWindow { window: build_window(case, turns, steps, &members, &stages), stages };
     }
     let mut nodes: Vec<StageNode> = Vec::new();
     for (turn, step) in turns.iter().zip(steps) {
-        let (member, awaits) = (members.is_member(turn, step), members.awaits(turn, step));
+        let (member, awaits) = (members.is_member(turn, step), members.awaits_reboot(turn, step));
         match nodes.last_mut().filter(|node| node.index == turn.index) {
             Some(node) => (node.member, node.awaits) = (node.member | member, node.awaits | awaits),
             None => nodes.push(StageNode { index: turn.index, member, awaits, crosses: crosses(turn.index) }),
         }
     }
-    let stages = stages(case.graph, &nodes);
-    StagedWindow { window: window(case, turns, steps, &members, &stages), stages }
+    let stages = assign_stages(case.graph, &nodes);
+    StagedWindow { window: build_window(case, turns, steps, &members, &stages), stages }
 }
 
-fn window(
+fn build_window(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
     steps: &[StepPlan],
@@ -116,10 +119,10 @@ fn window(
 ) -> Option<HostWindow> {
     let both = || turns.iter().zip(steps);
     let own = both().filter(|(turn, step)| members.is_member(turn, step)).map(|(_, step)| step.id.clone());
-    let mut window = HostWindow { steps: own.collect(), left_open: left_open(case.seen), ..HostWindow::default() };
+    let mut window = HostWindow { steps: own.collect(), left_open: left_open_by(case.seen), ..HostWindow::default() };
     let changing: BTreeSet<&str> = window.steps.iter().map(|id| &*id.recipe).collect();
-    (window.stops, window.unloads) = members::stops(case, &changing);
-    for (turn, step) in both().filter(|(turn, step)| members.awaits(turn, step)) {
+    (window.stops, window.unloads) = members::list_stops(case, &changing);
+    for (turn, step) in both().filter(|(turn, step)| members.awaits_reboot(turn, step)) {
         let round = match stages.get(&turn.index) {
             Some(StepStage::Inside(reboots)) => *reboots as usize,
             _ => 0,
@@ -128,7 +131,7 @@ fn window(
             window.reboots.push(PlannedReboot { steps: Vec::new(), certain: false });
         }
         let reboot = &mut window.reboots[round];
-        reboot.certain |= step.by_reboot || ways(turn).all(|way| way == "reboot");
+        reboot.certain |= step.by_reboot || list_effect_triggers(turn).all(|way| way == "reboot");
         reboot.steps.push(step.id.clone());
     }
     // A run with a selection of steps cannot check everything that belongs to a window, so it closes none.
@@ -137,22 +140,24 @@ fn window(
     window.slurm = needed && members::is_slurm_node(case);
     window.kubernetes = case.seen.node.clone();
     let drain = case.ground.project.rollout.kubernetes.as_ref().filter(|_| window.kubernetes.is_some());
-    window.returns =
-        drain.and_then(|drain| drain.returns.as_ref()).map(config::NodeReturnCondition::told).unwrap_or_default();
+    window.returns = drain
+        .and_then(|drain| drain.returns.as_ref())
+        .map(config::NodeReturnCondition::describe_offers)
+        .unwrap_or_default();
     needed.then_some(window)
 }
 
 /// Returns the run that left a window open on a host, or that drained its node before it opened one. An unreadable mark
 /// counts too.
-pub fn left_open(seen: &ObservedHost) -> Option<UntrustedText> {
-    let Some(mark) = &seen.window else { return seen.left_drained().cloned() };
+pub fn left_open_by(seen: &ObservedHost) -> Option<UntrustedText> {
+    let Some(mark) = &seen.window else { return seen.drained_by().cloned() };
     let mark = serde_json::from_str::<Value>(mark.raw()).ok();
     let run = mark.and_then(|mark| Some(mark.get("run")?.as_str()?.to_owned()));
     Some(run.unwrap_or_else(|| "that is not known".to_owned()).into())
 }
 
 /// Returns the warning for a host without a planned window whose node is, or may be, still drained.
-pub(super) fn node_left(seen: &ObservedHost) -> Option<HostWarning> {
+pub(super) fn warn_drained_node(seen: &ObservedHost) -> Option<HostWarning> {
     let (why, hint) = match seen.node.as_ref()? {
         ObservedNode::Unknown { why } => (
             format!("its Kubernetes node could not be read; an earlier run may have left it drained: {}", why.raw()),
@@ -169,63 +174,67 @@ pub(super) fn node_left(seen: &ObservedHost) -> Option<HostWarning> {
 
 impl HostWindow {
     /// Returns the recipes that change or take effect while it is open.
-    pub fn recipes(&self) -> BTreeSet<&str> {
+    pub fn list_recipes(&self) -> BTreeSet<&str> {
         let awaited = self.reboots.iter().flat_map(|reboot| &reboot.steps);
         self.steps.iter().chain(awaited).map(|id| &*id.recipe).collect()
     }
 
     /// Returns whether the host reboots in any case.
-    pub fn reboots_certainly(&self) -> bool {
+    pub fn has_certain_reboot(&self) -> bool {
         self.reboots.iter().any(|reboot| reboot.certain)
     }
 
     /// Returns whether a step waits for one of its reboots.
-    pub fn reboots_for(&self, id: &StepId) -> bool {
+    pub fn has_reboot_for(&self, id: &StepId) -> bool {
         self.reboots.iter().any(|reboot| reboot.steps.contains(id))
     }
 }
 
 /// Returns the unit that a step declares as running, if any.
-pub fn runs_unit(turn: &StepInstance<'_>) -> Option<String> {
+pub fn declared_running_unit(turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
-    let desired = resource.desired();
+    let desired = resource.desired_value();
     let text = |key: &str| desired.get(key).and_then(Value::as_str);
     let runs = turn.step.kind == "service" && !turn.expanded.absent && text("state") == Some("running");
     text("name").filter(|_| runs).map(str::to_owned)
 }
 
 /// Returns the module that a step declares as loaded, if any.
-fn loads_module(turn: &StepInstance<'_>) -> Option<String> {
+fn declared_loaded_module(turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
-    let desired = resource.desired();
+    let desired = resource.desired_value();
     let loads = turn.step.kind == "kernel_module" && desired.get("loaded").and_then(Value::as_bool) == Some(true);
     desired.get("name").and_then(Value::as_str).filter(|_| loads).map(str::to_owned)
 }
 
 /// Plans to restore a resource that matches now but goes away while the window is open: a service that stops or a
 /// module that is unloaded.
-pub(super) fn brought_back(turn: &StepInstance<'_>, ruling: StepAssessment, scope: &WindowScope) -> StepAssessment {
+pub(super) fn restore_after_window(
+    turn: &StepInstance<'_>,
+    ruling: StepAssessment,
+    scope: &WindowScope,
+) -> StepAssessment {
     if ruling.judgement.verdict != StepVerdict::Ok || (scope.stops.is_empty() && scope.unloads.is_empty()) {
         return ruling;
     }
-    let unit = runs_unit(turn);
-    let module = loads_module(turn);
+    let unit = declared_running_unit(turn);
+    let module = declared_loaded_module(turn);
     if let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) {
         let reason = format!("running; will be stopped while `{recipe}` changes, then started again");
         let change = AttributeChange::new("state", Some("stopped"), Some("running"));
-        return back(ruling, recipe, reason, change, DisruptionClass::D1);
+        return build_restore_assessment(ruling, recipe, reason, change, DisruptionClass::D1);
     }
     match module.as_deref().and_then(|module| scope.unloaded_during(module)) {
         Some(recipe) => {
             let reason = format!("loaded; will be unloaded while `{recipe}` changes, then loaded again");
             let change = AttributeChange::new("loaded", Some("not loaded"), Some("loaded"));
-            back(ruling, recipe, reason, change, DisruptionClass::D0)
+            build_restore_assessment(ruling, recipe, reason, change, DisruptionClass::D0)
         }
         None => ruling,
     }
 }
 
-fn back(
+fn build_restore_assessment(
     ruling: StepAssessment,
     recipe: &str,
     reason: String,
@@ -242,20 +251,16 @@ fn back(
 
 /// Sets the stage of each step. A step that runs after a reboot is evaluated again then: a reboot may change the state
 /// that it reads.
-pub(super) fn enter_stages(
-    turns: &[StepInstance<'_>],
-    steps: &mut [StepPlan],
-    stages: &BTreeMap<StepIndex, StepStage>,
-) {
+pub(super) fn set_stages(turns: &[StepInstance<'_>], steps: &mut [StepPlan], stages: &BTreeMap<StepIndex, StepStage>) {
     for (turn, step) in turns.iter().zip(steps) {
         step.stage = stages.get(&turn.index).copied().unwrap_or_default();
         let rebooted = matches!(step.stage, StepStage::Inside(1..));
         let certain = step.envelope.as_ref().is_none_or(|envelope| envelope.foresight == ChangeCertainty::Certain);
-        if rebooted && step.acts() && certain {
+        if rebooted && step.will_run() && certain {
             step.envelope = Some(PredictedEffects {
                 until: "the host has rebooted".into(),
                 disruption: step.disruption,
-                resource: resource_of(turn).into(),
+                resource: describe_resource(turn).into(),
                 foresight: ChangeCertainty::Predicted,
             });
         }
@@ -263,6 +268,6 @@ pub(super) fn enter_stages(
 }
 
 /// Returns whether a step waits to become effective, or will.
-pub(super) fn is_open(step: &StepPlan) -> bool {
-    step.acts() || (step.verdict == StepVerdict::Pending && step.waits_for.is_none())
+pub(super) fn is_changing_or_pending(step: &StepPlan) -> bool {
+    step.will_run() || (step.verdict == StepVerdict::Pending && step.waits_for.is_none())
 }

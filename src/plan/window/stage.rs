@@ -2,7 +2,7 @@
 
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::StepPhase;
-use crate::plan::above;
+use crate::plan::resolve_predecessor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,14 +40,14 @@ pub struct StageNode {
 
 /// Returns when each step runs. `nodes` are the steps of a host in graph order. No step runs in an earlier stage than a
 /// step that it waits for, and a step that needs another one to be effective runs after the reboot that makes it so.
-pub fn stages(graph: &Graph, nodes: &[StageNode]) -> BTreeMap<StepIndex, StepStage> {
+pub fn assign_stages(graph: &Graph, nodes: &[StageNode]) -> BTreeMap<StepIndex, StepStage> {
     let mut rounds = RebootRounds { graph, nodes, known: BTreeMap::new() };
     for node in nodes {
-        let round = rounds.of(node);
+        let round = rounds.compute_round(node);
         let effective = if node.awaits { Some(round.unwrap_or(0) + 1) } else { round };
         rounds.known.insert(node.index, RebootRound { own: round, effective });
     }
-    let late = rounds.late();
+    let late = rounds.find_late_steps();
     let stage = |node: &StageNode| match rounds.known.get(&node.index).and_then(|round| round.own) {
         None => StepStage::Before,
         Some(_) if late.contains(&node.index) => StepStage::After,
@@ -70,15 +70,15 @@ struct RebootRounds<'g> {
 }
 
 impl RebootRounds<'_> {
-    fn of(&self, node: &StageNode) -> Option<u32> {
+    fn compute_round(&self, node: &StageNode) -> Option<u32> {
         let own = node.member.then_some(0);
-        let others = self.graph.waits_for(node.index).filter_map(|edge| self.through(edge));
+        let others = self.graph.incoming_edges(node.index).filter_map(|edge| self.round_after_edge(edge));
         others.chain(own).max()
     }
 
     /// Returns the earliest round in which an edge allows its target to begin.
-    fn through(&self, edge: &GraphEdge) -> Option<u32> {
-        let round = self.known.get(&self.begins(edge)?)?;
+    fn round_after_edge(&self, edge: &GraphEdge) -> Option<u32> {
+        let round = self.known.get(&self.find_predecessor(edge)?)?;
         match edge.why {
             DependencyKind::Needs | DependencyKind::Barrier | DependencyKind::Export
                 if edge.phase >= StepPhase::Effective =>
@@ -89,17 +89,17 @@ impl RebootRounds<'_> {
         }
     }
 
-    fn begins(&self, edge: &GraphEdge) -> Option<StepIndex> {
-        above(self.graph, edge, |step| self.known.contains_key(&step))
+    fn find_predecessor(&self, edge: &GraphEdge) -> Option<StepIndex> {
+        resolve_predecessor(self.graph, edge, |step| self.known.contains_key(&step))
     }
 
     /// Returns the steps that run after the window is closed: those that wait for other hosts, and their dependents,
     /// unless the window itself waits for them.
-    fn late(&self) -> BTreeSet<StepIndex> {
-        let wanted = self.wanted();
+    fn find_late_steps(&self) -> BTreeSet<StepIndex> {
+        let wanted = self.find_wanted_steps();
         let mut late = BTreeSet::new();
         for node in self.nodes.iter().filter(|node| !wanted.contains(&node.index)) {
-            let behind = || self.graph.waits_for(node.index).filter_map(|edge| self.begins(edge));
+            let behind = || self.graph.incoming_edges(node.index).filter_map(|edge| self.find_predecessor(edge));
             if node.crosses || behind().any(|from| late.contains(&from)) {
                 late.insert(node.index);
             }
@@ -108,12 +108,12 @@ impl RebootRounds<'_> {
     }
 
     /// Returns the steps of the window with all their dependencies.
-    fn wanted(&self) -> BTreeSet<StepIndex> {
+    fn find_wanted_steps(&self) -> BTreeSet<StepIndex> {
         let mut wanted: BTreeSet<StepIndex> =
             self.nodes.iter().filter(|node| node.member || node.awaits).map(|node| node.index).collect();
         for node in self.nodes.iter().rev() {
             if wanted.contains(&node.index) {
-                wanted.extend(self.graph.waits_for(node.index).filter_map(|edge| self.begins(edge)));
+                wanted.extend(self.graph.incoming_edges(node.index).filter_map(|edge| self.find_predecessor(edge)));
             }
         }
         wanted
@@ -152,7 +152,7 @@ mod tests {
 
     /// `member`, `awaits` and `crosses` are names of steps.
     fn of(graph: &Graph, member: &[&str], awaits: &[&str], crosses: &[&str]) -> Vec<(String, StepStage)> {
-        let has = |list: &[&str], index| list.contains(&graph.step(index).to_string().as_str());
+        let has = |list: &[&str], index| list.contains(&graph.step_id(index).to_string().as_str());
         let node = |index: &StepIndex| StageNode {
             index: *index,
             member: has(member, *index),
@@ -160,8 +160,8 @@ mod tests {
             crosses: has(crosses, *index),
         };
         let nodes: Vec<StageNode> = graph.order().iter().map(node).collect();
-        let stages = stages(graph, &nodes);
-        let named = stages.iter().map(|(index, stage)| (graph.step(*index).to_string(), *stage));
+        let stages = assign_stages(graph, &nodes);
+        let named = stages.iter().map(|(index, stage)| (graph.step_id(*index).to_string(), *stage));
         named.filter(|(_, stage)| *stage != StepStage::Before).collect()
     }
 

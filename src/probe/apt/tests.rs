@@ -16,7 +16,7 @@ fn read_for(names: &[&str], raw: &SectionOutput) -> Vec<PackageState> {
     for probe in &probes {
         seen.insert(probe.clone(), Ok(ProbeReading::Package(PackageState::default())));
     }
-    let section = section(probes.clone(), &ShellFragment::new()).expect("a section");
+    let section = build_section(probes.clone(), &ShellFragment::new()).expect("a section");
     (section.read)(&section, raw, &mut seen);
     let state = |probe| match seen.get(probe) {
         Ok(ProbeReading::Package(state)) => state.clone(),
@@ -44,7 +44,7 @@ fn versions_of_many_sources_count_once() {
         candidate: Some("1.22.1-9+deb12u11".into()),
         available: vec!["1.22.1-9+deb12u11".into(), "1.22.1-9".into()],
     };
-    assert_eq!(parse(policy), BTreeMap::from([("nginx", offer)]));
+    assert_eq!(parse_policy(policy), BTreeMap::from([("nginx", offer)]));
 }
 
 #[test]

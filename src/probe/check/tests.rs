@@ -16,7 +16,7 @@ fn probe(user: Option<&str>) -> Probe {
 
 fn one(user: Option<&str>, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
     let probe = probe(user);
-    let seen = answers(&section(&probe, ProbeCheckOptions::default()).expect("a check"), raw);
+    let seen = answers(&build_section(&probe, ProbeCheckOptions::default()).expect("a check"), raw);
     seen.get(&probe).map(|reading| match reading {
         ProbeReading::Output(output) => output.clone(),
         other => panic!("{other:?}"),
@@ -43,7 +43,7 @@ fn a_check_that_did_not_begin_or_end_is_unknown() {
         one(Some("eve"), &unbegun("forge-missing setpriv\n")),
         Err(UnansweredReason::new("`setpriv` is missing"))
     );
-    let said = UnansweredReason::new("the check could not be started").said("sh: cd: can't cd to /x");
+    let said = UnansweredReason::new("the check could not be started").with_message("sh: cd: can't cd to /x");
     assert_eq!(one(None, &unbegun("sh: cd: can't cd to /x\n")), Err(said));
 }
 
@@ -51,7 +51,7 @@ fn a_check_that_did_not_begin_or_end_is_unknown() {
 fn the_limit_of_the_run_holds_for_checks_that_name_none() {
     let limit = |timeout_s| {
         let Probe::Check { id, script, user, cwd, env, .. } = probe(None) else { unreachable!() };
-        section(&Probe::Check { id, script, user, cwd, env, timeout_s }, Some(Duration::from_secs(5)).into())
+        build_section(&Probe::Check { id, script, user, cwd, env, timeout_s }, Some(Duration::from_secs(5)).into())
             .expect("a check")
             .timeout_s
     };
@@ -67,11 +67,11 @@ fn a_host_that_does_not_let_checks_be_confined_makes_them_unknown() {
         ("forge-unconfined `unshare` is missing\n", "`unshare` is missing"),
         ("unshare: unshare failed: Operation not permitted\n", "unshare failed: Operation not permitted"),
     ] {
-        assert_eq!(one(None, &unbegun(stderr)), Err(UnansweredReason::new(why).said(said)));
+        assert_eq!(one(None, &unbegun(stderr)), Err(UnansweredReason::new(why).with_message(said)));
     }
     let text = format!(
         "{:?}",
-        section(&probe(None), ProbeCheckOptions { confined: true, limit: None }).expect("a check").body
+        build_section(&probe(None), ProbeCheckOptions { confined: true, limit: None }).expect("a check").body
     );
     assert!(text.contains("remount,bind,ro"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{AptOfferPolicy, ProbeReading, compile, parse};
+use crate::probe::{AptOfferPolicy, ProbeReading, compile_probes, parse_output};
 use crate::script::ScriptToken;
 use secrecy::ExposeSecret;
 
@@ -51,11 +51,12 @@ fn observe() -> Observation {
             probe => probe,
         })
         .collect();
-    let snippets: Vec<FactSnippet> = crate::facts::snippets();
-    let compiled = compile(&probes, &snippets, ScriptToken::new("0123456789abcdef0123456789abcdef"), None).keeping();
-    let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
+    let snippets: Vec<FactSnippet> = crate::facts::fact_snippets();
+    let compiled = compile_probes(&probes, &snippets, ScriptToken::new("0123456789abcdef0123456789abcdef"), None)
+        .with_raw_answers();
+    let text = compiled.script.render_text(&SecretStore::default()).expect("no NUL");
     let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().expect("sh runs");
-    parse(&compiled, &output.stdout, None).expect("well-formed")
+    parse_output(&compiled, &output.stdout, None).expect("well-formed")
 }
 
 #[test]
@@ -65,10 +66,10 @@ fn what_was_kept_reads_back_as_what_was_seen() {
     assert!(exchanges.len() > 5, "{exchanges:?}");
     let text = serde_json::to_string(&exchanges).unwrap();
     let exchanges: Vec<ProbeExchange> = serde_json::from_str(&text).unwrap();
-    let again = crate::probe::recall(
-        &replay(&exchanges, &crate::facts::snippets()),
+    let again = crate::probe::recall_answers(
+        &replay_exchanges(&exchanges, &crate::facts::fact_snippets()),
         &seen.iter().map(|(probe, _)| probe.clone()).collect(),
-        &crate::facts::snippets(),
+        &crate::facts::fact_snippets(),
     );
     for (probe, answer) in seen.iter() {
         assert_eq!(again.get(probe).cloned(), answer.clone(), "{probe:?}");
@@ -79,7 +80,7 @@ fn what_was_kept_reads_back_as_what_was_seen() {
 
 #[test]
 fn nothing_is_kept_unless_wanted() {
-    let compiled = compile(&probes(), &[], ScriptToken::new("t"), None);
+    let compiled = compile_probes(&probes(), &[], ScriptToken::new("t"), None);
     assert!(!compiled.keep);
 }
 
@@ -101,16 +102,16 @@ fn records(key: &str) -> ProbeExchange {
 fn the_key_of_a_host_is_left_out_and_that_is_told() {
     let key = " 0123456789abcdef".repeat(4);
     let mut exchange = records(&key);
-    exchange.clean(&str::to_owned);
+    exchange.remove_secrets(&str::to_owned);
     assert!(!serde_json::to_string(&exchange).unwrap().contains("0123456789abcdef"));
-    let state = |exchange: ProbeExchange| match replay(&[exchange], &[]).get(&Probe::Records).cloned() {
+    let state = |exchange: ProbeExchange| match replay_exchanges(&[exchange], &[]).get(&Probe::Records).cloned() {
         Ok(ProbeReading::Records(state)) => state,
         other => panic!("{other:?}"),
     };
     let left = state(exchange);
     assert_eq!((left.key.as_deref(), left.records.len()), (Some(KEY_LEFT_OUT), 1), "the records stay");
     let mut bare = records("");
-    bare.clean(&str::to_owned);
+    bare.remove_secrets(&str::to_owned);
     assert_eq!(state(bare).key, None);
 }
 
@@ -119,8 +120,8 @@ fn the_key_of_a_host_is_left_out_and_that_is_told() {
 fn the_answer_about_records_is_still_one_without_its_key() {
     let seen = observe();
     let mut exchanges = seen.exchanges().to_vec();
-    exchanges.iter_mut().for_each(|exchange| exchange.clean(&str::to_owned));
-    let again = replay(&exchanges, &crate::facts::snippets());
+    exchanges.iter_mut().for_each(|exchange| exchange.remove_secrets(&str::to_owned));
+    let again = replay_exchanges(&exchanges, &crate::facts::fact_snippets());
     let records = |seen: &Observation| match seen.get(&Probe::Records).cloned() {
         Ok(ProbeReading::Records(state)) => (state.records, state.running),
         other => panic!("{other:?}"),
@@ -142,9 +143,9 @@ fn secrets_are_taken_out_of_text_and_of_bodies() {
     };
     let probes = vec![Probe::Path { path: "/x".into(), want: Some("0".into()) }];
     let mut exchange = ProbeExchange { probes, answer: ExchangeAnswer::Printed(printed), ..records("") };
-    exchange.clean(&|text| text.replace("hunter2", "(secret)"));
+    exchange.remove_secrets(&|text| text.replace("hunter2", "(secret)"));
     let ExchangeAnswer::Printed(printed) = &exchange.answer else { panic!("{exchange:?}") };
-    let text = String::from_utf8(printed.stdout.bytes()).unwrap();
+    let text = String::from_utf8(printed.stdout.to_bytes()).unwrap();
     let encoded = base64::engine::general_purpose::STANDARD.encode("token=(secret)\n");
     assert_eq!(text, format!("errors\0(secret)\0sums\0\0body\x000\0{encoded}\0"));
     assert_eq!(printed.stderr, ExchangeBytes::Text("(secret)".into()));
@@ -153,6 +154,6 @@ fn secrets_are_taken_out_of_text_and_of_bodies() {
 #[test]
 fn an_answer_in_an_unknown_form_is_unknown() {
     let exchange = ProbeExchange { asked: "`dpkg-query --other`".into(), ..records("") };
-    let why = replay(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
+    let why = replay_exchanges(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
     assert_eq!(why, "was recorded in a format that this version cannot read");
 }

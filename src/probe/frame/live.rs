@@ -15,7 +15,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SHELLS: [&str; 2] = ["dash", "bash"];
 
 fn send(shell: &str, script: &ShellScript) -> Vec<u8> {
-    send_text(shell, script.text(&SecretStore::default()).expect("no NUL").expose_secret())
+    send_text(shell, script.render_text(&SecretStore::default()).expect("no NUL").expose_secret())
 }
 
 fn send_text(shell: &str, text: &str) -> Vec<u8> {
@@ -35,9 +35,9 @@ fn send_text(shell: &str, text: &str) -> Vec<u8> {
 
 fn ask(shell: &str, probes: &[Probe]) -> Observation {
     let probes: BTreeSet<Probe> = probes.iter().cloned().collect();
-    let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), None);
-    let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
-    assert!(probes.iter().all(|probe| seen.has(probe)), "every probe has an answer");
+    let compiled = compile_probes(&probes, &[], ScriptToken::new(TOKEN), None);
+    let seen = parse_output(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
+    assert!(probes.iter().all(|probe| seen.has_answer(probe)), "every probe has an answer");
     seen
 }
 
@@ -93,8 +93,8 @@ fn a_confined_check_reads_everything_and_writes_nothing() {
     let probes = BTreeSet::from([probe.clone()]);
     for shell in SHELLS {
         let checks = ProbeCheckOptions { confined: true, limit: None };
-        let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), checks);
-        let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
+        let compiled = compile_probes(&probes, &[], ScriptToken::new(TOKEN), checks);
+        let seen = parse_output(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
         match seen.get(&probe) {
             Ok(ProbeReading::Output(output)) => {
                 assert_eq!(output.stdout.raw(), "xkept\ntemporary\nhere\n", "{output:?}")
@@ -158,11 +158,11 @@ fn a_process_left_behind_costs_the_output_and_not_the_status() {
 
 fn part(user: &str, code: &'static str) -> ProbeSection {
     let read = |section: &ProbeSection, raw: &SectionOutput, out: &mut Observation| {
-        let why = match raw.is_whole(&[0]) {
+        let why = match raw.is_complete(&[0]) {
             true => UnansweredReason::new(String::from_utf8_lossy(&raw.stdout)),
-            false => raw.lack(section),
+            false => raw.explain_missing(section),
         };
-        section.all_unknown(&why, out);
+        section.answer_all_unknown(&why, out);
     };
     let section = ProbeSection::new("the part", vec![Probe::User { name: user.into() }], read);
     ProbeSection { body: crate::script::ShellFragment::new().code(code), timeout_s: 2, cap: 100, ..section }
@@ -171,11 +171,11 @@ fn part(user: &str, code: &'static str) -> ProbeSection {
 fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
     let parts: Vec<ProbeSection> = parts.iter().map(|(user, code)| part(user, code)).collect();
     let users: Vec<Probe> = parts.iter().flat_map(|part| part.probes.clone()).collect();
-    let sections = super::super::group::groups(parts, TOKEN);
-    let script = shell::script(&sections, ScriptToken::new(TOKEN));
+    let sections = super::super::group::group_sections(parts, TOKEN);
+    let script = shell::build_script(&sections, ScriptToken::new(TOKEN));
     let compiled =
         CompiledProbes { script, device: None, sections, device_sections: vec![], unasked: vec![], keep: false };
-    let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
+    let seen = parse_output(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
     users.iter().map(|user| seen.get(user).expect_err("no reading").why).collect()
 }
 

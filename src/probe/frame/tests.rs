@@ -11,7 +11,7 @@ fn check(id: &str) -> Probe {
 }
 
 fn compiled(probes: &[Probe], facts: &[FactSnippet]) -> CompiledProbes {
-    compile(&probes.iter().cloned().collect(), facts, ScriptToken::new(T), None)
+    compile_probes(&probes.iter().cloned().collect(), facts, ScriptToken::new(T), None)
 }
 
 fn frame(number: usize, payload: &str) -> String {
@@ -30,10 +30,10 @@ fn frames_are_read_in_any_order_and_after_a_login_shell_s_noise() {
     let (compiled, out) = two();
     let noisy = format!("Welcome to h100\n{T}\nlast login{out}");
     for out in [out, noisy] {
-        let seen = parse(&compiled, out.as_bytes(), None).expect("well-formed");
+        let seen = parse_output(&compiled, out.as_bytes(), None).expect("well-formed");
         let expected = ProbeOutput { status: 0, stdout: "out".into(), stderr: "err".into(), truncated: false };
         assert_eq!(seen.get(&check("a")), Ok(&ProbeReading::Output(expected)));
-        assert!(seen.has(&check("b")));
+        assert!(seen.has_answer(&check("b")));
     }
 }
 
@@ -41,14 +41,14 @@ fn frames_are_read_in_any_order_and_after_a_login_shell_s_noise() {
 fn an_output_cut_at_any_byte_is_a_lost_link() {
     let (compiled, out) = two();
     for end in 0..out.len() {
-        assert_eq!(parse(&compiled, &out.as_bytes()[..end], None), Err(FrameError::Cut), "at {end}");
+        assert_eq!(parse_output(&compiled, &out.as_bytes()[..end], None), Err(FrameError::Cut), "at {end}");
     }
 }
 
 #[test]
 fn what_forge_did_not_write_is_malformed() {
     let (compiled, _) = two();
-    let malformed = |out: String| match parse(&compiled, format!("{out}{T} end 2\n").as_bytes(), None) {
+    let malformed = |out: String| match parse_output(&compiled, format!("{out}{T} end 2\n").as_bytes(), None) {
         Err(FrameError::Malformed(why)) => why,
         other => panic!("{other:?}"),
     };
@@ -66,7 +66,7 @@ fn what_forge_did_not_write_is_malformed() {
 fn a_host_without_the_tools_of_frames_says_so_for_every_question() {
     let (compiled, _) = two();
     let out = format!("\n{T} lacks base64\n{T} end 0\n");
-    let seen = parse(&compiled, out.as_bytes(), None).expect("well-formed");
+    let seen = parse_output(&compiled, out.as_bytes(), None).expect("well-formed");
     assert_eq!(seen.get(&check("b")), Err(UnansweredReason::new("`base64` is missing")));
 }
 
@@ -81,7 +81,7 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
     let late = UnansweredReason::new("timed out after 9 s");
     let device = format!("\n{}{T} 1 2", frame(0, OK));
     for (device, known) in [(None, false), (Some(&b""[..]), false), (Some(device.as_bytes()), true)] {
-        let seen = parse(&compiled, quick.as_bytes(), device).expect("the first is whole");
+        let seen = parse_output(&compiled, quick.as_bytes(), device).expect("the first is whole");
         assert!(seen.get(&fact("os")).is_ok());
         assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "answers before the hang are kept");
         let silent = UnansweredReason::new("the second channel did not answer");
@@ -93,7 +93,7 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
 fn nothing_asked_is_a_script_too() {
     let compiled = compiled(&[], &[]);
     assert!(compiled.device.is_none());
-    assert_eq!(parse(&compiled, format!("\n{T} end 0\n").as_bytes(), None), Ok(Observation::default()));
+    assert_eq!(parse_output(&compiled, format!("\n{T} end 0\n").as_bytes(), None), Ok(Observation::default()));
 }
 
 #[test]
@@ -172,8 +172,8 @@ proptest! {
     fn any_bytes_are_read_without_a_panic(noise in prop::collection::vec(any::<u8>(), 0..400), first in any::<bool>()) {
         let (compiled, out) = two();
         let mixed = if first { [&noise[..], out.as_bytes()].concat() } else { [out.as_bytes(), &noise].concat() };
-        let _ = parse(&compiled, &noise, Some(&noise));
-        let _ = parse(&compiled, &mixed, Some(&mixed));
+        let _ = parse_output(&compiled, &noise, Some(&noise));
+        let _ = parse_output(&compiled, &mixed, Some(&mixed));
     }
 
     #[test]
@@ -183,7 +183,7 @@ proptest! {
         let payload = format!("{}:{status}:!{}", engine.encode(&stdout), engine.encode(&stderr));
         let frames: String = (0..compiled.sections.len()).map(|n| frame(n, &payload)).collect();
         let out = format!("\n{frames}{T} end {}\n", compiled.sections.len());
-        let seen = parse(&compiled, out.as_bytes(), None).expect("the frames are whole");
-        prop_assert!(every_family().iter().all(|probe| seen.has(probe)));
+        let seen = parse_output(&compiled, out.as_bytes(), None).expect("the frames are whole");
+        prop_assert!(every_family().iter().all(|probe| seen.has_answer(probe)));
     }
 }

@@ -8,18 +8,18 @@ const T: &str = "0123456789abcdef0123456789abcdef";
 
 fn part(name: &'static str, user: &str) -> ProbeSection {
     let read = |section: &ProbeSection, raw: &SectionOutput, out: &mut Observation| {
-        let why = match raw.is_whole(&[0]) {
+        let why = match raw.is_complete(&[0]) {
             true => UnansweredReason::new(String::from_utf8_lossy(&raw.stdout))
-                .said(crate::probe::section::text(&raw.stderr).unwrap_or("")),
-            false => raw.lack(section),
+                .with_message(crate::probe::section::parse_utf8(&raw.stderr).unwrap_or("")),
+            false => raw.explain_missing(section),
         };
-        section.all_unknown(&why, out);
+        section.answer_all_unknown(&why, out);
     };
     ProbeSection { cap: 8, ..ProbeSection::new(name, vec![Probe::User { name: user.into() }], read) }
 }
 
 fn asked() -> ProbeSection {
-    groups(vec![part("`a`", "a"), part("`b`", "b"), part("`c`", "c")], T).remove(0)
+    group_sections(vec![part("`a`", "a"), part("`b`", "b"), part("`c`", "c")], T).remove(0)
 }
 
 fn told(raw: &SectionOutput) -> Vec<(String, String)> {
@@ -73,7 +73,7 @@ fn code_that_is_too_long_for_one_process_is_spread() {
         ProbeSection { body: ShellFragment::new().word("x".repeat(60_000)), ..part }
     };
     let names: Vec<Vec<Probe>> =
-        groups(vec![long("a"), long("b"), part("`y`", "c")], T).into_iter().map(|group| group.probes).collect();
+        group_sections(vec![long("a"), long("b"), part("`y`", "c")], T).into_iter().map(|group| group.probes).collect();
     let user = |name: &str| Probe::User { name: name.into() };
     assert_eq!(names, [vec![user("a"), user("c")], vec![user("b")]]);
 }

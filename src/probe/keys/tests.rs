@@ -7,7 +7,7 @@ use crate::probe::{PathInfo, PathType, UnansweredReason};
 
 fn ask(users: &[&str], raw: &SectionOutput) -> Vec<Result<AuthorizedKeysState, UnansweredReason>> {
     let probe = |user: &&str| Probe::AuthorizedKeys { user: (*user).to_owned() };
-    let section = section(users.iter().map(probe).collect()).unwrap();
+    let section = build_section(users.iter().map(probe).collect()).unwrap();
     let seen = answers(&section, raw);
     let state = |user| match seen.get(&probe(user)) {
         Ok(ProbeReading::AuthorizedKeys(state)) => Ok(state.clone()),
@@ -49,5 +49,5 @@ fn what_did_not_come_is_unknown() {
     let late = UnansweredReason::new("timed out after 20 s");
     assert_eq!(ask(&["plain", "none"], &cut), [Err(late), Ok(AuthorizedKeysState::NoAccount)]);
     let failed = printed("user\0x\x001\0\0");
-    assert_eq!(ask(&["x"], &failed), [Err(UnansweredReason::new("`getent` returned no answer").said(""))]);
+    assert_eq!(ask(&["x"], &failed), [Err(UnansweredReason::new("`getent` returned no answer").with_message(""))]);
 }

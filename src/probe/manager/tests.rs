@@ -5,7 +5,7 @@ use crate::probe::section::testing::{answers, printed, recorded};
 use std::collections::BTreeMap;
 
 fn one(raw: &SectionOutput) -> Result<PackageManagerState, UnansweredReason> {
-    let seen = answers(&section(vec![Probe::PackageManager], &ShellFragment::new()).expect("a section"), raw);
+    let seen = answers(&build_section(vec![Probe::PackageManager], &ShellFragment::new()).expect("a section"), raw);
     seen.get(&Probe::PackageManager).map(|reading| match reading {
         ProbeReading::PackageManager(state) => state.clone(),
         other => panic!("{other:?}"),

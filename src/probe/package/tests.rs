@@ -15,7 +15,7 @@ fn fixture() -> SectionOutput {
 
 fn one(name: &str, raw: &SectionOutput) -> Result<PackageState, UnansweredReason> {
     let probes = probes(&[name]);
-    let seen = answers(&section(probes.clone(), &ShellFragment::new()).expect("a section"), raw);
+    let seen = answers(&build_section(probes.clone(), &ShellFragment::new()).expect("a section"), raw);
     seen.get(&probes[0]).map(|reading| match reading {
         ProbeReading::Package(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -61,7 +61,10 @@ fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
 
 #[test]
 fn a_missing_row_is_not_taken_for_a_missing_package() {
-    assert_eq!(one("nginx", &printed("")), Err(UnansweredReason::new("`dpkg-query` returned no answer").said("")));
+    assert_eq!(
+        one("nginx", &printed("")),
+        Err(UnansweredReason::new("`dpkg-query` returned no answer").with_message(""))
+    );
     let others = printed("bash\tinstalled\t5.2\tamd64\tinstall\tbash\n");
     assert_eq!(one("nginx", &others).expect_err("incomplete listing").why, "`dpkg-query` returned no answer");
     let mut raw = fixture();
@@ -77,13 +80,13 @@ fn a_missing_row_is_not_taken_for_a_missing_package() {
 
 #[test]
 fn names_that_would_be_patterns_or_options_are_refused() {
-    assert!(["bash", "libstdc++6", "g++", "libc6:i386", "python3.11"].into_iter().all(is_name));
-    assert!(!["", "lib*", "a[b", "-W", "a b", "a:", "$(x)", "a\nb"].into_iter().any(is_name));
+    assert!(["bash", "libstdc++6", "g++", "libc6:i386", "python3.11"].into_iter().all(is_package_name));
+    assert!(!["", "lib*", "a[b", "-W", "a b", "a:", "$(x)", "a\nb"].into_iter().any(is_package_name));
 }
 
 #[test]
 fn a_listing_is_asked_for_names_as_they_stand() {
-    let listing = listing(&probes(&["libstdc++6:i386", "python3.11", "libstdc++6"]));
+    let listing = build_listing(&probes(&["libstdc++6:i386", "python3.11", "libstdc++6"]));
     let text = listing.render(&crate::model::SecretStore::default()).expect("no NUL");
     let text = secrecy::ExposeSecret::expose_secret(&text).to_owned();
     assert!(text.contains("'^(dpkg|libstdc[+][+]6|python3[.]11)\t'"), "{text}");

@@ -12,7 +12,7 @@ fn all(probes: &[(&str, Option<&str>)], raw: &SectionOutput) -> Vec<Result<Probe
     let probe =
         |(path, want): &(&str, Option<&str>)| Probe::Path { path: (*path).into(), want: want.map(str::to_owned) };
     let probes: Vec<Probe> = probes.iter().map(probe).collect();
-    let section = sections(probes.clone()).remove(0);
+    let section = build_sections(probes.clone()).remove(0);
     let seen = answers(&section, raw);
     probes.iter().map(|probe| seen.get(probe).cloned()).collect()
 }
@@ -74,7 +74,7 @@ fn a_body_goes_to_the_want_it_was_sent_for() {
 
 #[test]
 fn nothing_there_is_told_from_what_may_not_be_seen() {
-    let said = |errors: &str, path: &str| missing(errors, path).map_err(|unknown| unknown.why);
+    let said = |errors: &str, path: &str| explain_missing_row(errors, path).map_err(|unknown| unknown.why);
     let gone = "stat: cannot statx '/a': No such file or directory\nstat: cannot statx '/b/c': Not a directory";
     assert_eq!(said(gone, "/a"), Ok(()));
     assert_eq!(said(gone, "/b/c"), Ok(()));

@@ -5,7 +5,7 @@ use crate::probe::UnansweredReason;
 use crate::probe::section::testing::{answers, printed, recorded};
 
 fn one(raw: &SectionOutput) -> Result<RecordsState, UnansweredReason> {
-    let seen = answers(&section(vec![Probe::Records]).expect("a section"), raw);
+    let seen = answers(&build_section(vec![Probe::Records]).expect("a section"), raw);
     seen.get(&Probe::Records).map(|reading| match reading {
         ProbeReading::Records(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -50,7 +50,7 @@ fn a_key_of_another_length_is_no_key() {
 #[test]
 fn the_account_is_known_also_where_the_records_may_not_be_read() {
     let of = |raw: &SectionOutput| {
-        let seen = answers(&section(vec![Probe::Records, Probe::Account]).expect("a section"), raw);
+        let seen = answers(&build_section(vec![Probe::Records, Probe::Account]).expect("a section"), raw);
         (seen.get(&Probe::Records).is_ok(), seen.get(&Probe::Account).cloned())
     };
     let account = |account| Ok(ProbeReading::Account(account));

@@ -6,7 +6,7 @@ use crate::probe::section::testing::{answers, printed};
 
 fn ask(name: &str, offers: AptOfferPolicy, stdout: &str) -> Result<PackageState, UnansweredReason> {
     let probe = Probe::Package { name: name.to_owned(), offers };
-    let seen = answers(&section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(stdout));
+    let seen = answers(&build_section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(stdout));
     seen.get(&probe).map(|reading| match reading {
         ProbeReading::Package(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -58,14 +58,14 @@ fn a_broken_database_is_not_an_absent_package() {
 #[test]
 fn a_host_of_dpkg_leaves_the_answers_alone() {
     let probe = Probe::Package { name: "zork".into(), offers: AptOfferPolicy::Unneeded };
-    let seen = answers(&section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(""));
-    assert!(!seen.has(&probe));
+    let seen = answers(&build_section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(""));
+    assert!(!seen.has_answer(&probe));
 }
 
 #[test]
 fn the_holder_of_the_lock_is_named() {
     let seen = answers(
-        &section(Vec::new(), vec![Probe::PackageManager]).expect("a section"),
+        &build_section(Vec::new(), vec![Probe::PackageManager]).expect("a section"),
         &printed("rpm\x0041\0dnf update \0"),
     );
     let Ok(ProbeReading::PackageManager(state)) = seen.get(&Probe::PackageManager) else { panic!("{seen:?}") };
@@ -75,8 +75,8 @@ fn the_holder_of_the_lock_is_named() {
 #[test]
 fn dnf_5_names_packages_in_another_form() {
     let locks = "/etc/dnf/versionlock.toml\nversion = \"1.0\"\n[[packages]]\nname = \"nginx\"\n[[packages.conditions]]\nkey = \"evr\"\n";
-    assert!(locked(locks, "nginx"));
-    assert!(!locked(locks, "evr"));
+    assert!(is_locked(locks, "nginx"));
+    assert!(!is_locked(locks, "evr"));
 }
 
 /// Each pair is in ascending order. Source: rpm's own tests of `rpmvercmp`.
@@ -104,13 +104,13 @@ fn versions_are_ordered_by_rpms_rules() {
         ("20240101", "20240102123456789012345678901234567890"),
     ] {
         let expected = if (a, b) == ("10b2", "10a1x") { Ordering::Greater } else { Ordering::Less };
-        assert_eq!(compare(a, b), expected, "{a} {b}");
-        assert_eq!(compare(b, a), expected.reverse(), "{b} {a}");
+        assert_eq!(compare_rpm_versions(a, b), expected, "{a} {b}");
+        assert_eq!(compare_rpm_versions(b, a), expected.reverse(), "{b} {a}");
     }
     for (a, b) in
         [("2.0", "2_0"), ("1.010", "1.10"), ("0:1-1", "1-1"), ("1.0", "1.0-5.el9"), ("a.", "a"), ("1.0~", "1.0~")]
     {
-        assert_eq!(compare(a, b), Ordering::Equal, "{a} {b}");
-        assert_eq!(compare(b, a), Ordering::Equal, "{b} {a}");
+        assert_eq!(compare_rpm_versions(a, b), Ordering::Equal, "{a} {b}");
+        assert_eq!(compare_rpm_versions(b, a), Ordering::Equal, "{b} {a}");
     }
 }

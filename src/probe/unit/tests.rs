@@ -11,7 +11,7 @@ fn fixture() -> SectionOutput {
 
 fn one(name: &str, raw: &SectionOutput) -> Result<UnitState, UnansweredReason> {
     let probe = Probe::Unit { name: name.to_owned() };
-    let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+    let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
     seen.get(&probe).map(|reading| match reading {
         ProbeReading::Unit(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -75,18 +75,18 @@ fn only_programs_and_libraries_count_as_deleted() {
     let line = |path: &str| {
         format!("7f04274bd000-7f04274d3000 r-xp 00002000 00:65 831555                     {path} (deleted)")
     };
-    assert_eq!(deleted(&line("/usr/lib/a b.so")), Some("/usr/lib/a b.so"));
+    assert_eq!(parse_deleted_mapping(&line("/usr/lib/a b.so")), Some("/usr/lib/a b.so"));
     for path in ["/memfd:x", "/dev/shm/x", "/tmp/x.so", "/SYSV00000000", "/var/lib/x.so"] {
-        assert_eq!(deleted(&line(path)), None, "{path}");
+        assert_eq!(parse_deleted_mapping(&line(path)), None, "{path}");
     }
 }
 
 #[test]
 fn times_are_read_to_the_microsecond_or_marked_as_coarse() {
-    assert_eq!(timestamp("Sat 2026-11-21 09:48:48.480350 UTC"), Some(1_795_254_528.480_35));
-    assert_eq!(timestamp("Sat 2026-11-21 09:48:48 UTC"), Some(1_795_254_528.0));
-    assert_eq!((timestamp(""), timestamp("n/a")), (Some(0.0), Some(0.0)));
-    assert_eq!(timestamp("Sat 2026-11-21 09:48:48 CET"), None, "a zone that was not asked for");
+    assert_eq!(parse_timestamp("Sat 2026-11-21 09:48:48.480350 UTC"), Some(1_795_254_528.480_35));
+    assert_eq!(parse_timestamp("Sat 2026-11-21 09:48:48 UTC"), Some(1_795_254_528.0));
+    assert_eq!((parse_timestamp(""), parse_timestamp("n/a")), (Some(0.0), Some(0.0)));
+    assert_eq!(parse_timestamp("Sat 2026-11-21 09:48:48 CET"), None, "a zone that was not asked for");
     let old = "Id=a.service\nLoadState=loaded\nActiveState=active\nActiveEnterTimestamp=Sat 2026-11-21 09:48:48 UTC\n\n\
                forge-maps\nforge-end\n";
     assert!(one("a", &printed(old)).expect("known").coarse_times);
@@ -95,13 +95,13 @@ fn times_are_read_to_the_microsecond_or_marked_as_coarse() {
 
 #[test]
 fn names_that_would_end_the_whole_question_are_refused() {
-    assert_eq!(refusal("getty@.service"), Some("is a template: a unit needs a name after `@`"));
-    assert_eq!(refusal("getty@"), Some("is a template: a unit needs a name after `@`"));
+    assert_eq!(refusal_reason("getty@.service"), Some("is a template: a unit needs a name after `@`"));
+    assert_eq!(refusal_reason("getty@"), Some("is a template: a unit needs a name after `@`"));
     for name in ["", "-x", "a b", "a/b", "dbus*", "a\n"] {
-        assert_eq!(refusal(name), Some("is not a unit name"), "{name:?}");
+        assert_eq!(refusal_reason(name), Some("is not a unit name"), "{name:?}");
     }
     for name in ["getty@tty1.service", "dev-disk-by\\x2duuid.swap", "nginx", "a.b-c_d:e"] {
-        assert_eq!(refusal(name), None, "{name:?}");
+        assert_eq!(refusal_reason(name), None, "{name:?}");
     }
-    assert_eq!(full("a.b"), "a.b.service");
+    assert_eq!(full_unit_name("a.b"), "a.b.service");
 }

@@ -7,7 +7,7 @@ use crate::probe::section::testing::{answers, printed, recorded};
 
 fn one(name: &str, raw: &SectionOutput) -> Result<UserState, UnansweredReason> {
     let probe = Probe::User { name: name.to_owned() };
-    let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+    let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
     seen.get(&probe).map(|reading| match reading {
         ProbeReading::User(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -57,8 +57,8 @@ fn a_failing_or_cut_answer_is_not_an_absent_account() {
 
 #[test]
 fn numbers_and_what_no_line_can_hold_are_no_names() {
-    assert!(["root", "_apt", "a.b", "alice@corp", "9lives"].into_iter().all(is_name));
-    assert!(!["", "0", "-x", "a:b", "a b", "a\nb", "a/b", "a\0"].into_iter().any(is_name));
+    assert!(["root", "_apt", "a.b", "alice@corp", "9lives"].into_iter().all(is_user_name));
+    assert!(!["", "0", "-x", "a:b", "a b", "a\nb", "a/b", "a\0"].into_iter().any(is_user_name));
 }
 
 #[test]

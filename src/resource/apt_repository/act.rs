@@ -22,7 +22,7 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Reads `$name`. The directory is world-readable because apt reads the key as its own user (`_apt`).
-const TRY: &str = r#"
+const PREPARE_TRIAL: &str = r#"
 dir=/run/forge-apt-$name
 rm -rf -- "$dir"
 mkdir -m 755 -- "$dir" || fail "cannot make $dir"
@@ -30,13 +30,13 @@ trap 'rm -rf -- "$dir"' EXIT
 trap 'exit 143' HUP INT TERM
 "#;
 
-const UPDATE: &str = r#"
+const UPDATE_INDEX: &str = r#"
 apt -o "Dir::Etc::sourcelist=$dir/trial.sources" -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 \
   -o APT::Update::Error-Mode=any update || fail "apt cannot use the repository: nothing was put in place"
 "#;
 
 /// Defines `put FILE PATH`, which replaces the file atomically: readers see the complete old or new file.
-const PUT: &str = r#"
+const PUT_FUNCTION: &str = r#"
 put() {
   folder=${2%/*}
   [ -d "$folder/" ] || mkdir -m 755 -- "$folder" || fail "cannot make $folder"
@@ -47,25 +47,25 @@ put() {
 "#;
 
 /// Updates the ctime of the indexes: apt keeps the mtime of an unchanged index, but this refresh must be visible.
-const NOTE: &str = r#"
+const TOUCH_INDEXES: &str = r#"
 for index; do
   if [ -e "$index" ]; then touch -m -r "$index" -- "$index" || fail "cannot note that $index was looked at"; fi
 done
 "#;
 
-pub(super) fn action(want: &AptRepositoryResource) -> ShellFragment {
-    let opened = apt::opened(want.lock_timeout, "").code("set --").word(&want.name).code("\nname=$1\n");
-    shell::close(if want.absent { remove(want) } else { put(want, opened) })
+pub(super) fn render_script(want: &AptRepositoryResource) -> ShellFragment {
+    let opened = apt::open_apt_script(want.lock_timeout, "").code("set --").word(&want.name).code("\nname=$1\n");
+    shell::close_action(if want.absent { render_removal(want) } else { render_install(want, opened) })
 }
 
-fn put(want: &AptRepositoryResource, action: ShellFragment) -> ShellFragment {
+fn render_install(want: &AptRepositoryResource, action: ShellFragment) -> ShellFragment {
     let trial_key = want.keyring.as_ref().map(|key| {
         let name = key.path.rsplit('/').next().unwrap_or_default();
         format!("/run/forge-apt-{}/{name}", want.name)
     });
-    let trial = want.what.body(trial_key.as_deref().or(want.signed_by()));
-    let action = write(action.code(TRY), trial.as_bytes(), "trial.sources");
-    let action = write(action, want.sources.body.bytes(), "live.sources");
+    let trial = want.what.render_source(trial_key.as_deref().or(want.signed_by()));
+    let action = append_file(action.code(PREPARE_TRIAL), trial.as_bytes(), "trial.sources");
+    let action = append_file(action, want.sources.body.bytes(), "live.sources");
     let action = match (&want.keyring, &trial_key) {
         (Some(key), Some(path)) => action
             .code("printf %s")
@@ -75,22 +75,23 @@ fn put(want: &AptRepositoryResource, action: ShellFragment) -> ShellFragment {
             .code(" || fail \"cannot write the key\"\n"),
         _ => action,
     };
-    let action = action.code("chmod -- 644 \"$dir\"/* || fail \"cannot open $dir\"\n").code(UPDATE).code(PUT);
+    let action =
+        action.code("chmod -- 644 \"$dir\"/* || fail \"cannot open $dir\"\n").code(UPDATE_INDEX).code(PUT_FUNCTION);
     let action = match (&want.keyring, &trial_key) {
         (Some(key), Some(path)) => action.code("put").word(path).word(&key.path).code("\n"),
         _ => action,
     };
     let action = action.code("put \"$dir/live.sources\"").word(&want.sources.path).code("\nset --");
-    lists::indexes(&want.what).into_iter().flatten().fold(action, ShellFragment::word).code(NOTE)
+    lists::index_paths(&want.what).into_iter().flatten().fold(action, ShellFragment::word).code(TOUCH_INDEXES)
 }
 
-fn write(action: ShellFragment, body: &[u8], name: &'static str) -> ShellFragment {
+fn append_file(action: ShellFragment, body: &[u8], name: &'static str) -> ShellFragment {
     let action = action.code("\nprintf %s").data(body).code(" | base64 -d >\"$dir\"/").code(name);
     action.code(" || fail \"cannot write below $dir\"\n")
 }
 
-fn remove(want: &AptRepositoryResource) -> ShellFragment {
-    let opened = shell::usual();
-    let words = want.leftovers().into_iter().fold(opened, |action, target| action.word(target.path));
+fn render_removal(want: &AptRepositoryResource) -> ShellFragment {
+    let opened = shell::open_action();
+    let words = want.removal_targets().into_iter().fold(opened, |action, target| action.word(target.path));
     words.code("\nfor path; do rm -f -- \"$path\" || fail \"cannot remove $path\"; done\n")
 }

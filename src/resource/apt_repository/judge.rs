@@ -3,37 +3,37 @@
 use super::{AptRepositoryResource, check_pinned, lists};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{AptEntry, KeyFileState, Observation, PathState, Probe, ProbeReading, UnansweredReason};
-use crate::resource::body::bare;
-use crate::resource::support::{brought, join, key_state, path_state};
+use crate::resource::body::path_probe;
+use crate::resource::support::{join_words, key_state, path_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
 type AssessmentResult = Result<Assessment, UnansweredReason>;
 
-pub(super) fn presence(
+pub(super) fn assess_presence(
     want: &AptRepositoryResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> AssessmentResult {
-    let sources = want.sources.judge(seen, cx, true);
-    let key = want.keyring.as_ref().map(|key| key.judge(seen, cx, true));
+    let sources = want.sources.assess(seen, cx, true);
+    let key = want.keyring.as_ref().map(|key| key.assess(seen, cx, true));
     // A directory in the way or an unreadable file decides the result alone.
     for judgement in [Some(&sources), key.as_ref()].into_iter().flatten() {
         if matches!(judgement.verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown) {
             return Ok(judgement.clone());
         }
     }
-    let stale = stale(want, seen)?;
+    let stale = find_stale_index(want, seen)?;
     let mut basis = json!({ "sources": sources.basis, "index": stale });
     let (mut changes, mut reasons) = (Vec::new(), Vec::new());
-    take(&mut changes, &mut reasons, "", &sources);
+    merge_file_changes(&mut changes, &mut reasons, "", &sources);
     if let Some(key) = &key {
         basis["key"] = key.basis.clone();
-        take(&mut changes, &mut reasons, "key ", key);
+        merge_file_changes(&mut changes, &mut reasons, "key ", key);
     }
     changes.extend(stale.as_ref().map(|why| AttributeChange::new("index", Some(why), Some("fetched"))));
     reasons.extend(stale.filter(|_| reasons.is_empty()));
-    let predicted = match obstacle(want, seen, cx)? {
+    let predicted = match find_obstacle(want, seen, cx)? {
         Some(RepositoryObstacle::Blocks(reason, hint)) => {
             return Ok(Assessment::blocked(BlockClass::Rule, reason, basis).hint(hint));
         }
@@ -52,11 +52,16 @@ pub(super) fn presence(
         changes.push(AttributeChange::new("key", None, want.signed_by()));
     }
     let judgement = Assessment::change(reasons.join("; "), changes, DisruptionClass::D0, basis);
-    Ok(if predicted { judgement.predicted() } else { judgement })
+    Ok(if predicted { judgement.mark_predicted() } else { judgement })
 }
 
 /// Adds the differences of one file. A key is described by its digest only, because its text is not readable.
-fn take(changes: &mut Vec<AttributeChange>, reasons: &mut Vec<String>, prefix: &str, judgement: &Assessment) {
+fn merge_file_changes(
+    changes: &mut Vec<AttributeChange>,
+    reasons: &mut Vec<String>,
+    prefix: &str,
+    judgement: &Assessment,
+) {
     let told = |change: &&AttributeChange| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
     for change in judgement.changes.iter().filter(told) {
         let diff = change.diff.clone().filter(|_| prefix.is_empty());
@@ -74,7 +79,7 @@ fn take(changes: &mut Vec<AttributeChange>, reasons: &mut Vec<String>, prefix: &
 
 /// Returns why apt's index of the repository is missing or outdated, `None` if it is current. The index must not be
 /// older than the content of the source and the key; owner and mode do not affect it.
-fn stale(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+fn find_stale_index(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
     let mut written: f64 = 0.0;
     for target in [Some(&want.sources), want.keyring.as_ref()].into_iter().flatten() {
         if let PathState::Present(info) = path_state(seen, &target.probe())? {
@@ -82,10 +87,10 @@ fn stale(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<Stri
         }
     }
     let mut why = None;
-    for (number, paths) in lists::indexes(&want.what).iter().enumerate() {
+    for (number, paths) in lists::index_paths(&want.what).iter().enumerate() {
         let mut fetched: Option<f64> = None;
         for path in paths {
-            if let PathState::Present(info) = path_state(seen, &bare(path))? {
+            if let PathState::Present(info) = path_state(seen, &path_probe(path))? {
                 fetched = Some(fetched.unwrap_or_default().max(info.ctime));
             }
         }
@@ -108,14 +113,14 @@ enum RepositoryObstacle {
     MayGo(String),
 }
 
-fn obstacle(
+fn find_obstacle(
     want: &AptRepositoryResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Result<Option<RepositoryObstacle>, UnansweredReason> {
-    let found = match conflict(want, seen)? {
+    let found = match find_conflicting_source(want, seen)? {
         Some(found) => Some(found),
-        None => wrong_key(want, seen, cx)?,
+        None => find_wrong_key(want, seen, cx)?,
     };
     let may_go = cx.predicted.is_some_and(|p| p.after.is_some());
     Ok(found.map(|(reason, hint)| match may_go {
@@ -125,12 +130,15 @@ fn obstacle(
 }
 
 /// Returns the reason and a hint if another file declares a suite of the repository.
-fn conflict(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<(String, String)>, UnansweredReason> {
+fn find_conflicting_source(
+    want: &AptRepositoryResource,
+    seen: &Observation,
+) -> Result<Option<(String, String)>, UnansweredReason> {
     let ProbeReading::AptSources(entries) = seen.get(&Probe::AptSources)? else {
         return Err(UnansweredReason::new("the host answered another question"));
     };
     let others = entries.iter().filter(|entry| entry.file != want.sources.path);
-    let Some(other) = others.clone().find(|entry| same(want, entry)) else { return Ok(None) };
+    let Some(other) = others.clone().find(|entry| is_same_suite(want, entry)) else { return Ok(None) };
     let key = |entry: &AptEntry| entry.signed_by.split_whitespace().collect::<Vec<_>>().join(" ");
     let trusted = |entry: &AptEntry| matches!(entry.trusted.as_str(), "yes" | "true" | "1" | "on" | "with" | "enable");
     let agrees = key(other) == want.signed_by().unwrap_or_default() && trusted(other) == want.what.trusted;
@@ -140,14 +148,14 @@ fn conflict(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<(
     Ok(Some((reason, hint)))
 }
 
-fn same(want: &AptRepositoryResource, entry: &AptEntry) -> bool {
+fn is_same_suite(want: &AptRepositoryResource, entry: &AptEntry) -> bool {
     let bare = |text: &String| text.trim_end_matches('/').to_owned();
     let meets = |ours: &[String], theirs: &[String]| ours.iter().any(|a| theirs.iter().any(|b| bare(a) == bare(b)));
     meets(&want.what.uris, &entry.uris) && meets(&want.what.suites, &entry.suites)
 }
 
 /// Returns why the declared key on the host is missing, invalid or not pinned, with a hint.
-fn wrong_key(
+fn find_wrong_key(
     want: &AptRepositoryResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
@@ -155,7 +163,7 @@ fn wrong_key(
     let (Some(probe), Some(path)) = (want.key_probe(), &want.key_path) else { return Ok(None) };
     let bytes = match key_state(seen, &probe)? {
         KeyFileState::Present(bytes) => bytes,
-        KeyFileState::Absent if brought(cx.predicted, &ProvidedItem::Path(path.clone())) => return Ok(None),
+        KeyFileState::Absent if will_be_provided(cx.predicted, &ProvidedItem::Path(path.clone())) => return Ok(None),
         KeyFileState::Absent => {
             return Ok(Some((
                 format!("key `{path}` does not exist"),
@@ -172,15 +180,15 @@ fn wrong_key(
     Ok(wrong.map(|why| (format!("key `{path}` does not match `fingerprint`: {why}"), hint)))
 }
 
-pub(super) fn removal(want: &AptRepositoryResource, seen: &Observation) -> AssessmentResult {
+pub(super) fn assess_removal(want: &AptRepositoryResource, seen: &Observation) -> AssessmentResult {
     let (mut changes, mut found) = (Vec::new(), Vec::new());
-    for target in want.leftovers() {
-        let judgement = target.judge_absent(seen);
+    for target in want.removal_targets() {
+        let judgement = target.assess_absent(seen);
         match judgement.verdict {
             StepVerdict::Ok => {}
             StepVerdict::Change => {
                 let from = judgement.changes.first().and_then(|c| c.from.as_ref()).map(|from| from.raw().to_owned());
-                changes.push(AttributeChange::new(attribute(want, &target.path), from.as_deref(), None));
+                changes.push(AttributeChange::new(attribute_of_path(want, &target.path), from.as_deref(), None));
                 found.push(format!("`{}`", target.path));
             }
             _ => return Ok(judgement),
@@ -191,9 +199,9 @@ pub(super) fn removal(want: &AptRepositoryResource, seen: &Observation) -> Asses
         return Ok(Assessment::ok("neither source nor key exists", basis));
     }
     let verb = if found.len() == 1 { "exists" } else { "exist" };
-    Ok(Assessment::change(format!("{} {verb}", join(&found)), changes, DisruptionClass::D0, basis))
+    Ok(Assessment::change(format!("{} {verb}", join_words(&found)), changes, DisruptionClass::D0, basis))
 }
 
-fn attribute(want: &AptRepositoryResource, path: &str) -> &'static str {
+fn attribute_of_path(want: &AptRepositoryResource, path: &str) -> &'static str {
     if path == want.sources.path { "source" } else { "key" }
 }

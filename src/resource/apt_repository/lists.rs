@@ -2,15 +2,15 @@
 
 use super::AptSourceSpec;
 
-const LISTS: &str = "/var/lib/apt/lists/";
+const LISTS_FOLDER: &str = "/var/lib/apt/lists/";
 
 /// Returns two candidate paths for each URI and suite: `InRelease` (inline signature), `Release` (detached signature).
-pub(super) fn indexes(what: &AptSourceSpec) -> Vec<[String; 2]> {
+pub(super) fn index_paths(what: &AptSourceSpec) -> Vec<[String; 2]> {
     let pairs = what.uris.iter().flat_map(|uri| what.suites.iter().map(move |suite| (uri, suite)));
-    pairs.map(|(uri, suite)| index(uri, suite)).collect()
+    pairs.map(|(uri, suite)| suite_index_paths(uri, suite)).collect()
 }
 
-fn index(uri: &str, suite: &str) -> [String; 2] {
+fn suite_index_paths(uri: &str, suite: &str) -> [String; 2] {
     let base = format!("{}/", uri.trim_end_matches('/'));
     let folder = match suite.strip_suffix('/') {
         // A suite that ends with `/` is an exact path; `/` is the URI itself.
@@ -18,12 +18,12 @@ fn index(uri: &str, suite: &str) -> [String; 2] {
         Some(_) => format!("{base}{suite}"),
         None => format!("{base}dists/{suite}/"),
     };
-    ["InRelease", "Release"].map(|name| format!("{LISTS}{}", file_name(&format!("{folder}{name}"))))
+    ["InRelease", "Release"].map(|name| format!("{LISTS_FOLDER}{}", list_file_name(&format!("{folder}{name}"))))
 }
 
 /// Returns the name that apt gives to a file fetched from `uri`: scheme and user are dropped, some characters are
 /// percent-encoded, and slashes become underscores.
-fn file_name(uri: &str) -> String {
+fn list_file_name(uri: &str) -> String {
     let rest = uri.split_once(':').map_or(uri, |(_, rest)| rest);
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let mut name = String::new();
@@ -46,12 +46,15 @@ mod tests {
     /// origin: field, /var/lib/apt/lists of Debian 12; the last one from apt's `URItoFileName`
     #[test]
     fn indexes_are_where_apt_leaves_them() {
-        let released = |uri: &str, suite: &str| index(uri, suite)[1].clone();
+        let released = |uri: &str, suite: &str| suite_index_paths(uri, suite)[1].clone();
         assert_eq!(released("file:/srv/forge-repo", "./"), "/var/lib/apt/lists/_srv_forge-repo_._Release");
         assert_eq!(
             released("http://deb.example/debian/", "bookworm-updates"),
             "/var/lib/apt/lists/deb.example_debian_dists_bookworm-updates_Release"
         );
-        assert_eq!(index("https://h.example:8080/a_b", "/")[0], "/var/lib/apt/lists/h.example:8080_a%5fb_InRelease");
+        assert_eq!(
+            suite_index_paths("https://h.example:8080/a_b", "/")[0],
+            "/var/lib/apt/lists/h.example:8080_a%5fb_InRelease"
+        );
     }
 }

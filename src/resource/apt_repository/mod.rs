@@ -7,7 +7,7 @@ mod openpgp;
 
 use super::body::{FileBody, FileTarget};
 use super::lock;
-use super::support::{bad_value, required, ticked};
+use super::support::{bad_value, join_quoted, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -86,7 +86,7 @@ const FIELDS: &[FieldSpec] = &[
     ),
     FieldSpec::optional("fingerprint", FieldType::Line, "Full fingerprints of the primary keys, separated by commas."),
     FieldSpec::optional("trusted", FieldType::Bool, "Skip signature checks. Default `false`."),
-    lock::FIELD,
+    lock::LOCK_TIMEOUT_FIELD,
 ];
 
 #[derive(Debug)]
@@ -115,18 +115,18 @@ struct AptSourceSpec {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?.to_owned();
+    let name = required_text(fields, "name")?.to_owned();
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
         return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
             .hint("use letters, digits, `.`, `_` and `-` only"));
     }
-    let (keyring, key_path) = keys(fields, &name)?;
-    let what = if absent { AptSourceSpec::default() } else { what(fields)? };
+    let (keyring, key_path) = parse_keys(fields, &name)?;
+    let what = if absent { AptSourceSpec::default() } else { parse_source_spec(fields)? };
     let signed_by = keyring.as_ref().map(|key| key.path.clone()).or(key_path.clone());
     if !absent {
-        one_trust(what.trusted, signed_by.is_some())?;
+        check_trust(what.trusted, signed_by.is_some())?;
     }
-    let fingerprints = fields.text("fingerprint").map(pinned).transpose()?;
+    let fingerprints = fields.get_text("fingerprint").map(parse_fingerprints).transpose()?;
     if let (Some(key), Some(pinned)) = (&keyring, &fingerprints) {
         check_pinned(key.body.bytes(), pinned)
             .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
@@ -134,7 +134,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if fingerprints.is_some() && signed_by.is_none() && !absent {
         return Err(bad_value("`fingerprint` needs a key"));
     }
-    let sources = target(format!("/etc/apt/sources.list.d/{name}.sources"), what.body(signed_by.as_deref()));
+    let sources =
+        root_file_target(format!("/etc/apt/sources.list.d/{name}.sources"), what.render_source(signed_by.as_deref()));
     Ok(Box::new(AptRepositoryResource {
         name,
         what,
@@ -142,16 +143,16 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         keyring,
         key_path,
         fingerprints,
-        lock_timeout: lock::timeout(fields),
+        lock_timeout: lock::parse_lock_timeout(fields),
         absent,
     }))
 }
 
-fn target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
+fn root_file_target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
     FileTarget { path, body: FileBody::new(body), owner: "root".to_owned(), group: "root".to_owned(), mode: 0o644 }
 }
 
-fn one_trust(trusted: bool, key: bool) -> Result<(), Diag> {
+fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
     match (trusted, key) {
         (true, true) => Err(Diag::error(Code::Exclusive, "`trusted` and a key exclude each other")),
         (false, false) => Err(Diag::error(Code::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
@@ -161,24 +162,25 @@ fn one_trust(trusted: bool, key: bool) -> Result<(), Diag> {
 }
 
 /// Returns the key to install, or the path of an existing one.
-fn keys(fields: &FieldValues, name: &str) -> Result<(Option<FileTarget>, Option<String>), Diag> {
+fn parse_keys(fields: &FieldValues, name: &str) -> Result<(Option<FileTarget>, Option<String>), Diag> {
     const KEYS: [&str; 3] = ["key", "key_text", "key_path"];
-    let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.has(field)).collect();
+    let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.contains(field)).collect();
     let field = match given.as_slice() {
         [] => return Ok((None, None)),
-        ["key_path"] => return Ok((None, fields.text("key_path").map(str::to_owned))),
+        ["key_path"] => return Ok((None, fields.get_text("key_path").map(str::to_owned))),
         [one] => *one,
-        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", ticked(more)))),
+        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", join_quoted(more)))),
     };
     let body = FileBody::from_value(field, &fields.0[field])?;
-    openpgp::fingerprints(body.bytes()).map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.words())))?;
+    openpgp::read_fingerprints(body.bytes())
+        .map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.describe())))?;
     let ends = if openpgp::is_armored(body.bytes()) { "asc" } else { "gpg" };
-    Ok((Some(target(format!("/etc/apt/keyrings/{name}.{ends}"), body.bytes())), None))
+    Ok((Some(root_file_target(format!("/etc/apt/keyrings/{name}.{ends}"), body.bytes())), None))
 }
 
-fn what(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
-    let list = |name: &str| fields.texts(name).unwrap_or_default();
-    let types = fields.texts("types").unwrap_or_else(|| vec!["deb".to_owned()]);
+fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
+    let list = |name: &str| fields.get_text_list(name).unwrap_or_default();
+    let types = fields.get_text_list("types").unwrap_or_else(|| vec!["deb".to_owned()]);
     let (uris, suites, components) = (list("uris"), list("suites"), list("components"));
     for (field, words) in [("uris", &uris), ("suites", &suites), ("types", &types)] {
         if words.is_empty() {
@@ -187,7 +189,7 @@ fn what(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
     }
     let fields_of = [("uris", &uris), ("suites", &suites), ("components", &components)];
     for (field, word) in fields_of.iter().flat_map(|(field, words)| words.iter().map(move |word| (field, word))) {
-        plain_word(field, word)?;
+        check_plain_word(field, word)?;
     }
     uris.iter().try_for_each(|uri| check_uri(uri))?;
     match (suites.iter().all(|suite| suite.ends_with('/')), components.is_empty()) {
@@ -200,13 +202,13 @@ fn what(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
             components,
             architectures: list("architectures"),
             types,
-            trusted: fields.bool("trusted").unwrap_or(false),
+            trusted: fields.get_bool("trusted").unwrap_or(false),
         }),
     }
 }
 
-fn plain_word(field: &str, word: &str) -> Result<(), Diag> {
-    if SecretStore::mentions(word) {
+fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
+    if SecretStore::has_placeholder(word) {
         return Err(bad_value(format!(
             "`{field}` contains a secret, but the file is readable by every user on the host"
         ))
@@ -231,7 +233,7 @@ fn check_uri(uri: &str) -> Result<(), Diag> {
 }
 
 /// Parses declared fingerprints: full length, with optional blanks as `gpg` prints them.
-fn pinned(text: &str) -> Result<Vec<String>, Diag> {
+fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
     let one = |part: &str| {
         let bare: String = part.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_uppercase();
         match matches!(bare.len(), 40 | 64) && bare.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -248,7 +250,7 @@ fn pinned(text: &str) -> Result<Vec<String>, Diag> {
 
 /// Checks that a key file contains exactly the pinned keys; apt would trust additional keys, too.
 fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
-    let found = openpgp::fingerprints(key).map_err(|why| why.words())?;
+    let found = openpgp::read_fingerprints(key).map_err(|why| why.describe())?;
     match found == pinned {
         true => Ok(()),
         false => Err(format!("found {}, expected {}", found.join(" and "), pinned.join(" and "))),
@@ -257,7 +259,7 @@ fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
 
 impl AptSourceSpec {
     /// Renders the source file.
-    fn body(&self, signed_by: Option<&str>) -> String {
+    fn render_source(&self, signed_by: Option<&str>) -> String {
         let mut text = "# Written by forge.\n".to_owned();
         let mut line = |field: &str, words: &[String]| {
             if !words.is_empty() {
@@ -281,9 +283,9 @@ impl AptRepositoryResource {
     }
 
     /// Returns the files that a removal deletes; the key may have either extension.
-    fn leftovers(&self) -> Vec<FileTarget> {
-        let keys = ["asc", "gpg"].map(|ends| target(format!("/etc/apt/keyrings/{}.{ends}", self.name), ""));
-        let mut all = vec![target(self.sources.path.clone(), "")];
+    fn removal_targets(&self) -> Vec<FileTarget> {
+        let keys = ["asc", "gpg"].map(|ends| root_file_target(format!("/etc/apt/keyrings/{}.{ends}", self.name), ""));
+        let mut all = vec![root_file_target(self.sources.path.clone(), "")];
         all.extend(keys);
         all
     }
@@ -304,52 +306,52 @@ impl Resource for AptRepositoryResource {
 
     fn probes(&self) -> Vec<Probe> {
         if self.absent {
-            return self.leftovers().iter().map(|target| super::body::bare(&target.path)).collect();
+            return self.removal_targets().iter().map(|target| super::body::path_probe(&target.path)).collect();
         }
         let mut probes = vec![self.sources.probe(), Probe::AptSources];
         probes.extend(self.keyring.as_ref().map(FileTarget::probe));
         probes.extend(self.key_probe());
-        probes.extend(lists::indexes(&self.what).into_iter().flatten().map(|path| super::body::bare(&path)));
+        probes.extend(lists::index_paths(&self.what).into_iter().flatten().map(|path| super::body::path_probe(&path)));
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
-            true => judge::removal(self, seen),
-            false => judge::presence(self, seen, cx),
+            true => judge::assess_removal(self, seen),
+            false => judge::assess_presence(self, seen, cx),
         }
         .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::action(self), long: true, explain: act::EXPLAIN }
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: act::render_script(self), long: true, explain: act::EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "name": self.name, "absent": true }),
             false => json!({
                 "name": self.name,
-                "sources": self.sources.desired(),
-                "key": self.keyring.as_ref().map(FileTarget::desired),
+                "sources": self.sources.desired_value(),
+                "key": self.keyring.as_ref().map(FileTarget::desired_value),
                 "fingerprints": self.fingerprints,
             }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         match self.absent {
             true => Vec::new(),
-            false => self.inputs().into_iter().map(ProvidedItem::Path).collect(),
+            false => self.restart_input_paths().into_iter().map(ProvidedItem::Path).collect(),
         }
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         [Some(&self.sources), self.keyring.as_ref()].into_iter().flatten().map(|target| target.path.clone()).collect()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        self.inputs().into_iter().map(|path| ("path", path)).collect()
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        self.restart_input_paths().into_iter().map(|path| ("path", path)).collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) enum OpenPgpKeyError {
 }
 
 impl OpenPgpKeyError {
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Broken => "malformed or truncated OpenPGP data".to_owned(),
             Self::None => "no public key found".to_owned(),
@@ -31,25 +31,25 @@ impl OpenPgpKeyError {
 
 const PUBLIC_KEY: u8 = 6;
 const SECRET_KEY: u8 = 5;
-const BEGIN: &str = "-----BEGIN PGP ";
+const ARMOR_BEGIN: &str = "-----BEGIN PGP ";
 
 /// Reports whether the key is armored text.
 pub(super) fn is_armored(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_ok_and(|text| text.contains(BEGIN))
+    std::str::from_utf8(bytes).is_ok_and(|text| text.contains(ARMOR_BEGIN))
 }
 
 /// Returns the fingerprints of all primary keys in `bytes`, armored or not, as upper-case hex, sorted.
-pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyError> {
+pub(super) fn read_fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyError> {
     let binary = match std::str::from_utf8(bytes) {
-        Ok(text) if text.contains(BEGIN) => dearmored(text)?,
+        Ok(text) if text.contains(ARMOR_BEGIN) => decode_armor(text)?,
         _ => bytes.to_vec(),
     };
     let mut found = Vec::new();
     let mut rest = binary.as_slice();
     while !rest.is_empty() {
-        let (tag, body, after) = packet(rest).ok_or(OpenPgpKeyError::Broken)?;
+        let (tag, body, after) = split_packet(rest).ok_or(OpenPgpKeyError::Broken)?;
         match tag {
-            PUBLIC_KEY => found.push(fingerprint(body)?),
+            PUBLIC_KEY => found.push(compute_fingerprint(body)?),
             SECRET_KEY => return Err(OpenPgpKeyError::Private),
             _ => {}
         }
@@ -61,9 +61,9 @@ pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyError>
 }
 
 /// Decodes every armored block; base64 is between the headers and the checksum.
-fn dearmored(text: &str) -> Result<Vec<u8>, OpenPgpKeyError> {
+fn decode_armor(text: &str) -> Result<Vec<u8>, OpenPgpKeyError> {
     let mut bytes = Vec::new();
-    for block in text.split(BEGIN).skip(1) {
+    for block in text.split(ARMOR_BEGIN).skip(1) {
         if block.starts_with("PRIVATE") {
             return Err(OpenPgpKeyError::Private);
         }
@@ -82,20 +82,20 @@ fn dearmored(text: &str) -> Result<Vec<u8>, OpenPgpKeyError> {
 
 /// Splits off the first packet and returns its tag, its body and the remaining bytes. Rejects partial and indeterminate
 /// lengths, which key packets do not use.
-fn packet(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+fn split_packet(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first()?;
     if head & 0x80 == 0 {
         return None;
     }
     let (tag, (length, rest)) = match head & 0x40 {
-        0 => ((head >> 2) & 0x0f, old_length(head & 3, rest)?),
-        _ => (head & 0x3f, new_length(rest)?),
+        0 => ((head >> 2) & 0x0f, read_old_length(head & 3, rest)?),
+        _ => (head & 0x3f, read_new_length(rest)?),
     };
     let (body, after) = rest.split_at_checked(length)?;
     Some((tag, body, after))
 }
 
-fn old_length(kind: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
+fn read_old_length(kind: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
     let size = match kind {
         0 => 1,
         1 => 2,
@@ -103,10 +103,10 @@ fn old_length(kind: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
         _ => return None,
     };
     let (length, rest) = rest.split_at_checked(size)?;
-    Some((number(length), rest))
+    Some((read_big_endian(length), rest))
 }
 
-fn new_length(rest: &[u8]) -> Option<(usize, &[u8])> {
+fn read_new_length(rest: &[u8]) -> Option<(usize, &[u8])> {
     let (first, rest) = rest.split_first()?;
     match first {
         0..192 => Some((usize::from(*first), rest)),
@@ -114,33 +114,33 @@ fn new_length(rest: &[u8]) -> Option<(usize, &[u8])> {
             let (second, rest) = rest.split_first()?;
             Some(((usize::from(*first) - 192) * 256 + usize::from(*second) + 192, rest))
         }
-        255 => rest.split_at_checked(4).map(|(length, rest)| (number(length), rest)),
+        255 => rest.split_at_checked(4).map(|(length, rest)| (read_big_endian(length), rest)),
         _ => None,
     }
 }
 
-fn number(bytes: &[u8]) -> usize {
+fn read_big_endian(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-fn fingerprint(body: &[u8]) -> Result<String, OpenPgpKeyError> {
+fn compute_fingerprint(body: &[u8]) -> Result<String, OpenPgpKeyError> {
     match body.first() {
         Some(4) => {
             let length = u16::try_from(body.len()).map_err(|_| OpenPgpKeyError::Broken)?;
             let digest = Sha1::new().chain_update([0x99]).chain_update(length.to_be_bytes()).chain_update(body);
-            Ok(hex(&digest.finalize()))
+            Ok(format_hex(&digest.finalize()))
         }
         Some(6) => {
             let length = u32::try_from(body.len()).map_err(|_| OpenPgpKeyError::Broken)?;
             let digest = sha2::Sha256::new().chain_update([0x9b]).chain_update(length.to_be_bytes()).chain_update(body);
-            Ok(hex(&digest.finalize()))
+            Ok(format_hex(&digest.finalize()))
         }
         Some(other) => Err(OpenPgpKeyError::Version(*other)),
         None => Err(OpenPgpKeyError::Broken),
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn format_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 

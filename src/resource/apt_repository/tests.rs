@@ -3,9 +3,9 @@
 use super::*;
 
 const KEY: &str = include_str!("../../../tests/fixtures/openpgp/fleet.asc");
-const PRINT: &str = "7CFE583D26F951011FC314E53AA93CBCF0D184F9";
+const FINGERPRINT: &str = "7CFE583D26F951011FC314E53AA93CBCF0D184F9";
 
-fn fields(more: &[(&'static str, Value)]) -> FieldValues {
+fn make_fields(more: &[(&'static str, Value)]) -> FieldValues {
     let mut fields = FieldValues::default();
     let usual = [
         ("name", json!("extra")),
@@ -24,53 +24,53 @@ fn fields(more: &[(&'static str, Value)]) -> FieldValues {
     fields
 }
 
-fn refused(more: &[(&'static str, Value)]) -> String {
-    build(&fields(more), false).unwrap_err().message
+fn build_error(more: &[(&'static str, Value)]) -> String {
+    build(&make_fields(more), false).unwrap_err().message
 }
 
 #[test]
 fn what_apt_would_not_read_is_refused() {
-    assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` is not a valid source name: apt would ignore its file");
-    assert_eq!(refused(&[("uris", json!([]))]), "a repository needs `uris`");
-    assert_eq!(refused(&[("uris", json!(["/srv"]))]), "`/srv` is not a valid URI");
-    assert_eq!(refused(&[("components", Value::Null)]), "a repository needs `components`");
+    assert_eq!(build_error(&[("name", json!("a@b"))]), "`a@b` is not a valid source name: apt would ignore its file");
+    assert_eq!(build_error(&[("uris", json!([]))]), "a repository needs `uris`");
+    assert_eq!(build_error(&[("uris", json!(["/srv"]))]), "`/srv` is not a valid URI");
+    assert_eq!(build_error(&[("components", Value::Null)]), "a repository needs `components`");
     let exact = "a suite that ends with `/` is an exact path and cannot have components";
-    assert_eq!(refused(&[("suites", json!(["./"]))]), exact);
-    assert_eq!(refused(&[("suites", json!(["a b"]))]), "`a b` is not valid in `suites`");
+    assert_eq!(build_error(&[("suites", json!(["./"]))]), exact);
+    assert_eq!(build_error(&[("suites", json!(["a b"]))]), "`a b` is not valid in `suites`");
     let account = "`uris` contains credentials, but the file is readable by every user on the host";
-    assert_eq!(refused(&[("uris", json!(["https://me:pass@deb.example/"]))]), account);
+    assert_eq!(build_error(&[("uris", json!(["https://me:pass@deb.example/"]))]), account);
 }
 
 #[test]
 fn trust_is_said_in_one_way() {
-    assert_eq!(refused(&[("key_text", Value::Null)]), "a repository needs `key`, `key_text` or `key_path`");
-    assert_eq!(refused(&[("trusted", json!(true))]), "`trusted` and a key exclude each other");
-    assert_eq!(refused(&[("key_path", json!("/k"))]), "`key_text` and `key_path` exclude each other");
+    assert_eq!(build_error(&[("key_text", Value::Null)]), "a repository needs `key`, `key_text` or `key_path`");
+    assert_eq!(build_error(&[("trusted", json!(true))]), "`trusted` and a key exclude each other");
+    assert_eq!(build_error(&[("key_path", json!("/k"))]), "`key_text` and `key_path` exclude each other");
     assert_eq!(
-        refused(&[("key_text", json!("hello"))]),
+        build_error(&[("key_text", json!("hello"))]),
         "`key_text` is not a key: malformed or truncated OpenPGP data"
     );
-    let open = [("key_text", Value::Null), ("trusted", json!(true)), ("fingerprint", json!(PRINT))];
-    assert_eq!(refused(&open), "`fingerprint` needs a key");
+    let open = [("key_text", Value::Null), ("trusted", json!(true)), ("fingerprint", json!(FINGERPRINT))];
+    assert_eq!(build_error(&open), "`fingerprint` needs a key");
 }
 
 #[test]
 fn a_key_that_is_not_the_pinned_one_is_refused_before_any_host_is_asked() {
     let spaced = "7cfe 583d 26f9 5101 1fc3  14e5 3aa9 3cbc f0d1 84f9";
-    assert!(build(&fields(&[("fingerprint", json!(spaced))]), false).is_ok());
+    assert!(build(&make_fields(&[("fingerprint", json!(spaced))]), false).is_ok());
     let other = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
-    let expected = format!("the key does not match `fingerprint`: found {PRINT}, expected {other}");
-    assert_eq!(refused(&[("fingerprint", json!(other))]), expected);
-    let both = format!("{PRINT}, {other}");
-    assert!(refused(&[("fingerprint", json!(both))]).starts_with("the key does not match `fingerprint`"));
-    assert_eq!(refused(&[("fingerprint", json!("F0D184F9"))]), "`F0D184F9` is not a valid fingerprint");
+    let expected = format!("the key does not match `fingerprint`: found {FINGERPRINT}, expected {other}");
+    assert_eq!(build_error(&[("fingerprint", json!(other))]), expected);
+    let both = format!("{FINGERPRINT}, {other}");
+    assert!(build_error(&[("fingerprint", json!(both))]).starts_with("the key does not match `fingerprint`"));
+    assert_eq!(build_error(&[("fingerprint", json!("F0D184F9"))]), "`F0D184F9` is not a valid fingerprint");
 }
 
 #[test]
 fn the_source_says_what_is_declared() {
-    let what = what(&fields(&[("architectures", json!(["amd64", "arm64"]))])).unwrap();
+    let what = parse_source_spec(&make_fields(&[("architectures", json!(["amd64", "arm64"]))])).unwrap();
     assert_eq!(
-        what.body(Some("/etc/apt/keyrings/extra.asc")),
+        what.render_source(Some("/etc/apt/keyrings/extra.asc")),
         "# Written by forge.\nTypes: deb\nURIs: https://deb.example/debian\nSuites: stable\nComponents: main\n\
          Architectures: amd64 arm64\nSigned-By: /etc/apt/keyrings/extra.asc\n"
     );

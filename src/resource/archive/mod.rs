@@ -3,9 +3,9 @@
 mod judge;
 mod script;
 
-use super::absent::removable;
-use super::body::{FileBody, bare};
-use super::support::{bad_value, owner_and_group, required, sha256_hex};
+use super::absent::check_removable;
+use super::body::{FileBody, path_probe};
+use super::support::{bad_value, parse_owner_and_group, required_text, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -84,11 +84,11 @@ struct ArchiveResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let into = required(fields, "into")?.to_owned();
-    removable(&into)
+    let into = required_text(fields, "into")?.to_owned();
+    check_removable(&into)
         .map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })?;
-    let (owner, group) = owner_and_group(fields)?;
-    let (from, pinned) = (origin(fields, absent)?, pinned(fields)?);
+    let (owner, group) = parse_owner_and_group(fields)?;
+    let (from, pinned) = (parse_source(fields, absent)?, parse_pinned_digest(fields)?);
     if let (ArchiveSource::Tree(_, found), Some(wanted)) = (&from, &pinned)
         && found != wanted
         && !absent
@@ -104,21 +104,21 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         from,
         into,
         pinned,
-        strip: fields.int("strip").unwrap_or(0).unsigned_abs(),
+        strip: fields.get_int("strip").unwrap_or(0).unsigned_abs(),
         owner,
         group,
         absent,
     }))
 }
 
-fn origin(fields: &FieldValues, absent: bool) -> Result<ArchiveSource, Diag> {
-    match (fields.0.get("source"), fields.text("path")) {
+fn parse_source(fields: &FieldValues, absent: bool) -> Result<ArchiveSource, Diag> {
+    match (fields.0.get("source"), fields.get_text("path")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
         (None, Some(path)) => Ok(ArchiveSource::Host(path.to_owned())),
         (Some(value), None) => {
             let body = FileBody::from_value("source", value)?;
             if !absent {
-                readable(body.bytes())?;
+                check_archive_format(body.bytes())?;
             }
             let digest = sha256_hex(body.bytes());
             Ok(ArchiveSource::Tree(body, digest))
@@ -127,16 +127,16 @@ fn origin(fields: &FieldValues, absent: bool) -> Result<ArchiveSource, Diag> {
     }
 }
 
-fn pinned(fields: &FieldValues) -> Result<Option<String>, Diag> {
-    let Some(text) = fields.text("sha256") else { return Ok(None) };
+fn parse_pinned_digest(fields: &FieldValues) -> Result<Option<String>, Diag> {
+    let Some(text) = fields.get_text("sha256") else { return Ok(None) };
     match text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
         true => Ok(Some(text.to_ascii_lowercase())),
-        false => Err(bad_value("`sha256` is not 64 hexadecimal digits").about("sha256")),
+        false => Err(bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256")),
     }
 }
 
 /// Checks the first bytes for an archive format that `tar` detects by itself.
-fn readable(bytes: &[u8]) -> Result<(), Diag> {
+fn check_archive_format(bytes: &[u8]) -> Result<(), Diag> {
     const PACKED: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
     if bytes.starts_with(b"PK") {
         return Err(
@@ -149,30 +149,30 @@ fn readable(bytes: &[u8]) -> Result<(), Diag> {
 
 impl ArchiveResource {
     /// Returns the path of the stamp file for `into`.
-    fn stamp(&self) -> String {
+    fn stamp_path(&self) -> String {
         format!("/var/lib/forge/archives/{}", &sha256_hex(self.into.as_bytes())[..32])
     }
 
-    fn options(&self) -> String {
+    fn stamp_options(&self) -> String {
         format!("strip={} own={}:{}", self.strip, self.owner, self.group)
     }
 
     /// Returns the probe of the archive file on the host.
-    fn file(&self) -> Option<Probe> {
+    fn archive_probe(&self) -> Option<Probe> {
         match &self.from {
-            ArchiveSource::Host(path) => Some(bare(path)),
+            ArchiveSource::Host(path) => Some(path_probe(path)),
             ArchiveSource::Tree(..) => None,
         }
     }
 
     /// Returns the probe of the unpacked members.
-    fn state(&self) -> Probe {
+    fn unpacked_probe(&self) -> Probe {
         Probe::Check {
             id: format!("members under `{}`", self.into),
             script: format!("{}{}", script::LIST, script::STATE),
             user: None,
             cwd: None,
-            env: vec![("FORGE_INTO".to_owned(), self.into.clone()), ("FORGE_STAMP".to_owned(), self.stamp())],
+            env: vec![("FORGE_INTO".to_owned(), self.into.clone()), ("FORGE_STAMP".to_owned(), self.stamp_path())],
             timeout_s: Some(script::STATE_LIMIT),
         }
     }
@@ -188,31 +188,31 @@ impl Resource for ArchiveResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![bare(&self.into), self.state()];
+        let mut probes = vec![path_probe(&self.into), self.unpacked_probe()];
         if !self.absent {
-            probes.extend(self.file());
-            probes.extend(super::support::parent(&self.into).map(bare));
+            probes.extend(self.archive_probe());
+            probes.extend(super::support::parent_path(&self.into).map(path_probe));
         }
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = match self.absent {
-            true => self.judge_absent(seen),
-            false => self.judge_present(seen, cx).map(|judgement| self.with_size(judgement, seen)),
+            true => self.assess_absent(seen),
+            false => self.assess_present(seen, cx).map(|judgement| self.add_archive_size(judgement, seen)),
         };
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match self.absent {
-            true => self.remove(),
-            false => self.unpack(judgement, cx),
+            true => self.render_removal(),
+            false => self.render_unpack(judgement, cx),
         };
         Action { body, long: false, explain: script::EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         if self.absent {
             return json!({ "path": self.into, "absent": true });
         }
@@ -223,16 +223,16 @@ impl Resource for ArchiveResource {
         json!({ "into": self.into, "from": from, "strip": self.strip, "owner": self.owner, "group": self.group })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.into.clone())).into_iter().collect()
     }
 
     /// The stamp file is rewritten by every unpacking and by nothing else.
-    fn inputs(&self) -> Vec<String> {
-        vec![self.stamp()]
+    fn restart_input_paths(&self) -> Vec<String> {
+        vec![self.stamp_path()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.into.clone())]
     }
 }
@@ -241,25 +241,25 @@ impl Resource for ArchiveResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
     fn what_is_no_archive_is_refused() {
         let into = ("into", json!("/opt/x"));
-        assert_eq!(refused(std::slice::from_ref(&into)), "an archive needs `source` or `path`");
+        assert_eq!(build_error(std::slice::from_ref(&into)), "an archive needs `source` or `path`");
         assert_eq!(
-            refused(&[into.clone(), ("source", json!("PK\u{3}\u{4}"))]),
+            build_error(&[into.clone(), ("source", json!("PK\u{3}\u{4}"))]),
             "`source` is a zip archive; only tar archives are supported"
         );
-        assert_eq!(refused(&[into.clone(), ("source", json!("text"))]), "`source` is not a tar archive");
+        assert_eq!(build_error(&[into.clone(), ("source", json!("text"))]), "`source` is not a tar archive");
         assert_eq!(
-            refused(&[into.clone(), ("path", json!("/srv/a.tar")), ("sha256", json!("12"))]),
+            build_error(&[into.clone(), ("path", json!("/srv/a.tar")), ("sha256", json!("12"))]),
             "`sha256` is not 64 hexadecimal digits"
         );
         assert_eq!(
-            refused(&[into, ("path", json!("/opt/x/a.tar"))]),
+            build_error(&[into, ("path", json!("/opt/x/a.tar"))]),
             "the archive is inside `into`, which is replaced as a whole"
         );
     }
@@ -267,11 +267,11 @@ mod tests {
     #[test]
     fn what_a_host_needs_is_never_replaced() {
         assert_eq!(
-            refused(&[("into", json!("/opt")), ("path", json!("/srv/a.tar"))]),
+            build_error(&[("into", json!("/opt")), ("path", json!("/srv/a.tar"))]),
             "`into` is replaced as a whole: `/opt` is a top-level directory and is never removed"
         );
         assert_eq!(
-            refused(&[("into", json!("/usr/local")), ("path", json!("/srv/a.tar"))]),
+            build_error(&[("into", json!("/usr/local")), ("path", json!("/srv/a.tar"))]),
             "`into` is replaced as a whole: `/usr/local` is a system directory and is never removed"
         );
     }

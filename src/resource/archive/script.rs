@@ -175,7 +175,7 @@ sync -- .. || fail "cannot sync $dir"
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
+    shell::EXPLAIN_UNSAFE_PATH,
     ("(child): xz: Cannot exec", "`xz` is missing: add a `package` step for `xz-utils` before this one"),
     ("(child): zstd: Cannot exec", "`zstd` is missing: add a `package` step for it before this one"),
     ("(child): bzip2: Cannot exec", "`bzip2` is missing: add a `package` step for it before this one"),
@@ -188,28 +188,28 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 impl ArchiveResource {
-    pub(super) fn unpack(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+    pub(super) fn render_unpack(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let digest = judgement.basis["archive"].as_str().unwrap_or_default();
         let path = match &self.from {
             ArchiveSource::Host(path) => path.as_str(),
             ArchiveSource::Tree(..) => "",
         };
-        let action = shell::private()
+        let action = shell::open_private_action()
             .word(&self.into)
-            .word(self.stamp())
+            .word(self.stamp_path())
             .word(format!("{}:{}", self.owner, self.group))
             .number(self.strip)
             .word(cx.run)
-            .word(format!("{digest} {}", self.options()))
+            .word(format!("{digest} {}", self.stamp_options()))
             .word(digest)
             .word(path)
             .word(CHECK)
             .code("\n")
             .code(LIST)
-            .code(safe_path::ENTER)
-            .code(safe_path::STAGE)
+            .code(safe_path::ENTER_DIRECTORY)
+            .code(safe_path::STAGE_IN_BOX)
             .code(PREPARE)
-            .code(shell::NO_MOUNTS)
+            .code(shell::REFUSE_MOUNTS)
             .code(BOX);
         let action = match &self.from {
             ArchiveSource::Host(_) => {
@@ -220,12 +220,14 @@ impl ArchiveResource {
                 .data(body.bytes())
                 .code(" | base64 -d > \"$archive\" || fail \"cannot write $dir/$box/$name.tar\"\n"),
         };
-        shell::close(action.code(UNPACK).code(SWAP))
+        shell::close_action(action.code(UNPACK).code(SWAP))
     }
 
-    pub(super) fn remove(&self) -> ShellFragment {
+    pub(super) fn render_removal(&self) -> ShellFragment {
         let removed = shell::remove_tree(&self.into).code("[ $? -eq 0 ] &&\n");
-        removed.then(shell::close(shell::private().word(self.stamp()).code("\nrm -f -- \"$1\"\n")))
+        removed.append_fragment(shell::close_action(
+            shell::open_private_action().word(self.stamp_path()).code("\nrm -f -- \"$1\"\n"),
+        ))
     }
 }
 
@@ -238,10 +240,11 @@ mod tests {
     use std::path::Path;
 
     /// Copies the archive `source` of `bytes` bytes in a folder; returns stderr and the size of the copy.
-    fn copied(shell: &str, folder: &Path, bytes: u64) -> (String, Option<u64>) {
+    fn run_copy(shell: &str, folder: &Path, bytes: u64) -> (String, Option<u64>) {
         let source = folder.join("source").to_str().unwrap().to_owned();
         let start = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\narchive=$1 name=into\n";
-        let code = ShellFragment::new().code(start).code(safe_path::ENTER).code("set --").number(bytes).code(COPY);
+        let code =
+            ShellFragment::new().code(start).code(safe_path::ENTER_DIRECTORY).code("set --").number(bytes).code(COPY);
         let code = code.render(&SecretStore::default()).unwrap();
         let run = std::process::Command::new(shell)
             .current_dir(folder.join("box"))
@@ -261,25 +264,25 @@ mod tests {
             std::fs::create_dir(dir.path().join("box")).unwrap();
             std::fs::write(&source, "x".repeat(3_000_000)).unwrap();
             std::fs::set_permissions(&source, PermissionsExt::from_mode(0o666)).unwrap();
-            assert_eq!(copied(shell, dir.path(), 3_000_000), (String::new(), Some(3_000_000)));
+            assert_eq!(run_copy(shell, dir.path(), 3_000_000), (String::new(), Some(3_000_000)));
             let why = |bytes: u64| {
                 let path = source.display();
                 format!(
                     "forge: {path} has changed since it was looked at: it had {bytes} bytes, nothing was unpacked\n"
                 )
             };
-            assert_eq!(copied(shell, dir.path(), 2_000_000), (why(2_000_000), Some(2_000_001)), "{shell}");
-            assert_eq!(copied(shell, dir.path(), 4_000_000), (why(4_000_000), Some(3_000_000)), "{shell}");
+            assert_eq!(run_copy(shell, dir.path(), 2_000_000), (why(2_000_000), Some(2_000_001)), "{shell}");
+            assert_eq!(run_copy(shell, dir.path(), 4_000_000), (why(4_000_000), Some(3_000_000)), "{shell}");
             // A sparse file larger than any disk.
             std::fs::File::options().write(true).open(&source).unwrap().set_len(1 << 42).unwrap();
-            assert_eq!(copied(shell, dir.path(), 3_000_000), (why(3_000_000), Some(3_000_001)), "{shell}");
+            assert_eq!(run_copy(shell, dir.path(), 3_000_000), (why(3_000_000), Some(3_000_001)), "{shell}");
             // A file that only root can modify is read in place.
             std::fs::set_permissions(&source, PermissionsExt::from_mode(0o644)).unwrap();
-            assert_eq!(copied(shell, dir.path(), 3_000_000), (String::new(), Some(0)), "{shell}");
+            assert_eq!(run_copy(shell, dir.path(), 3_000_000), (String::new(), Some(0)), "{shell}");
             std::fs::rename(&source, dir.path().join("other")).unwrap();
             std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
             symlink("other", &source).unwrap();
-            let (said, bytes) = copied(shell, dir.path(), 3_000_000);
+            let (said, bytes) = run_copy(shell, dir.path(), 3_000_000);
             assert!(said.ends_with(&format!("forge: cannot read {}\n", source.display())), "{shell}: {said}");
             assert_eq!(bytes, Some(0), "{shell}");
         }

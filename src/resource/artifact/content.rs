@@ -36,13 +36,13 @@ esac
 "#;
 
 /// Returns the path of the note that caches the digest of the file at `path`.
-pub(in crate::resource) fn note(path: &str) -> String {
+pub(in crate::resource) fn note_path(path: &str) -> String {
     format!("/var/lib/forge/artifacts/{}", &sha256_hex(path.as_bytes())[..32])
 }
 
 /// Returns the probe of the file at `path`; without `digest` the content is not read.
-pub(in crate::resource) fn probe(path: &str, digest: bool) -> Probe {
-    let note = if digest { note(path) } else { String::new() };
+pub(in crate::resource) fn content_probe(path: &str, digest: bool) -> Probe {
+    let note = if digest { note_path(path) } else { String::new() };
     Probe::Check {
         id: format!("content of `{path}`"),
         script: SCRIPT.to_owned(),
@@ -57,16 +57,21 @@ pub(in crate::resource) fn probe(path: &str, digest: bool) -> Probe {
 ///
 /// # Errors
 /// The host could not read the path.
-pub(in crate::resource) fn state(seen: &Observation, path: &str, digest: bool) -> Result<PathState, UnansweredReason> {
-    let output = output(seen, &probe(path, digest))?;
-    let failed = || UnansweredReason::new(format!("`{path}` could not be read")).said(output.stderr.raw().trim());
+pub(in crate::resource) fn content_state(
+    seen: &Observation,
+    path: &str,
+    digest: bool,
+) -> Result<PathState, UnansweredReason> {
+    let output = output(seen, &content_probe(path, digest))?;
+    let failed =
+        || UnansweredReason::new(format!("`{path}` could not be read")).with_message(output.stderr.raw().trim());
     match output.status {
-        0 => parse(output).ok_or_else(failed),
+        0 => parse_path_state(output).ok_or_else(failed),
         _ => Err(failed()),
     }
 }
 
-fn parse(output: &ProbeOutput) -> Option<PathState> {
+fn parse_path_state(output: &ProbeOutput) -> Option<PathState> {
     let mut lines = output.stdout.raw().lines();
     let Some(found) = lines.next()?.strip_prefix("found ") else {
         return (output.stdout.raw().trim() == "absent").then_some(PathState::Absent);

@@ -4,8 +4,8 @@ pub(super) mod content;
 mod judge;
 mod script;
 
-use super::body::bare;
-use super::support::{GROUP, OWNER, bad_value, file_path, octal, owner_and_group};
+use super::body::path_probe;
+use super::support::{GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parse_owner_and_group, require_file_path};
 use super::{
     Action, ArtifactDelivery, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, body,
@@ -65,8 +65,8 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("user", FieldType::Line, "User name for the server. Requires `password`."),
     FieldSpec::optional("password", FieldType::Secret, "The password of `user`."),
     FieldSpec::optional("token", FieldType::Secret, "A bearer token for the server. Excludes `user` and `password`."),
-    OWNER,
-    GROUP,
+    OWNER_FIELD,
+    GROUP_FIELD,
     FieldSpec::optional("mode", FieldType::Mode, "Permission bits. Default `\"0644\"`."),
 ];
 
@@ -82,53 +82,53 @@ struct ArtifactResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let path = file_path(fields)?;
-    let (owner, group) = owner_and_group(fields)?;
+    let path = require_file_path(fields)?;
+    let (owner, group) = parse_owner_and_group(fields)?;
     Ok(Box::new(ArtifactResource {
         path,
-        source: (!absent).then(|| source(fields)).transpose()?,
+        source: (!absent).then(|| parse_source(fields)).transpose()?,
         owner,
         group,
-        mode: fields.mode("mode").unwrap_or(0o644),
+        mode: fields.get_mode("mode").unwrap_or(0o644),
     }))
 }
 
-fn source(fields: &FieldValues) -> Result<Source, Diag> {
-    let login = login(fields)?;
-    let from = match (fields.text("url"), fields.text("file")) {
+fn parse_source(fields: &FieldValues) -> Result<Source, Diag> {
+    let login = parse_login(fields)?;
+    let from = match (fields.get_text("url"), fields.get_text("file")) {
         (Some(_), Some(_)) => {
-            return Err(Diag::error(Code::Exclusive, "`url` and `file` exclude each other").about("file"));
+            return Err(Diag::error(Code::Exclusive, "`url` and `file` exclude each other").with_field("file"));
         }
         (None, None) => return Err(Diag::error(Code::MissingKey, "an artifact needs `url` or `file`")),
-        (Some(url), None) => From::Url { address: address(url)?, login },
+        (Some(url), None) => From::Url { address: parse_address(url)?, login },
         (None, Some(_)) if login != ArtifactCredentials::None => {
             return Err(Diag::error(Code::Exclusive, "`file` does not take `user`, `password` or `token`")
                 .hint("remove `user`, `password` and `token`"));
         }
         (None, Some(file)) => From::File(file.into()),
     };
-    let by_host = fields.text("via") == Some("host");
+    let by_host = fields.get_text("via") == Some("host");
     if by_host && matches!(from, From::File(_)) {
         return Err(
             Diag::error(Code::Exclusive, "`file` is on the controller, the host cannot fetch it").hint("remove `via`")
         );
     }
-    Ok(Source { source: from, sha256: digest(fields)?, by_host })
+    Ok(Source { source: from, sha256: parse_digest(fields)?, by_host })
 }
 
-fn address(url: &str) -> Result<HttpUrl, Diag> {
-    if SecretStore::mentions(url) {
+fn parse_address(url: &str) -> Result<HttpUrl, Diag> {
+    if SecretStore::has_placeholder(url) {
         return Err(bad_value("`url` must not contain a secret, because URLs are printed")
-            .about("url")
+            .with_field("url")
             .hint("use `token`, or `user` and `password`"));
     }
     HttpUrl::parse(url).map_err(|why| {
-        bad_value(format!("`url` {why}")).about("url").hint("write it as `https://mirror.example/x.run`")
+        bad_value(format!("`url` {why}")).with_field("url").hint("write it as `https://mirror.example/x.run`")
     })
 }
 
-fn login(fields: &FieldValues) -> Result<ArtifactCredentials, Diag> {
-    match (fields.text("user"), fields.text("password"), fields.text("token")) {
+fn parse_login(fields: &FieldValues) -> Result<ArtifactCredentials, Diag> {
+    match (fields.get_text("user"), fields.get_text("password"), fields.get_text("token")) {
         (None, None, None) => Ok(ArtifactCredentials::None),
         (Some(user), Some(_), None) if user.contains(':') => Err(bad_value("`user` must not contain `:`")),
         (Some(user), Some(password), None) => {
@@ -141,15 +141,17 @@ fn login(fields: &FieldValues) -> Result<ArtifactCredentials, Diag> {
 }
 
 /// Hint for a missing digest.
-const NO_DIGEST: &str = "copy it from the publisher, run `forge fetch` to compute and print it, \
+const MISSING_DIGEST_HINT: &str = "copy it from the publisher, run `forge fetch` to compute and print it, \
                          or run `forge fetch --lock` to write it to the inventory's lock file";
 
-fn digest(fields: &FieldValues) -> Result<Sha256Digest, Diag> {
-    let Some(text) = fields.text("sha256") else {
-        let source = if fields.has("url") { "url" } else { "file" };
-        return Err(Diag::error(Code::MissingKey, "an artifact needs its `sha256`").about(source).hint(NO_DIGEST));
+fn parse_digest(fields: &FieldValues) -> Result<Sha256Digest, Diag> {
+    let Some(text) = fields.get_text("sha256") else {
+        let source = if fields.contains("url") { "url" } else { "file" };
+        return Err(Diag::error(Code::MissingKey, "an artifact needs its `sha256`")
+            .with_field(source)
+            .hint(MISSING_DIGEST_HINT));
     };
-    Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+    Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256"))
 }
 
 impl Resource for ArtifactResource {
@@ -162,66 +164,70 @@ impl Resource for ArtifactResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![content::probe(&self.path, true), body::lead(&self.path)];
+        let mut probes = vec![content::content_probe(&self.path, true), body::resolved_parent_probe(&self.path)];
         if self.source.is_some() {
-            probes.extend(super::support::parent(&self.path).map(bare));
+            probes.extend(super::support::parent_path(&self.path).map(path_probe));
         }
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = body::not_barred(seen, &self.path).and_then(|()| match &self.source {
-            Some(source) => self.judge_present(source, seen, cx),
-            None => self.judge_absent(seen),
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = body::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
+            Some(source) => self.assess_present(source, seen, cx),
+            None => self.assess_absent(seen),
         });
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let ownership = body::only_ownership(&judgement.changes);
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let ownership = body::is_only_ownership(&judgement.changes);
         let body = match &self.source {
-            None => self.remove(cx.run),
-            Some(source) if ownership => self.give(source, cx.run),
-            Some(source) if source.by_host => self.fetch(source),
-            Some(source) => self.receive(source),
+            None => self.render_removal(cx.run),
+            Some(source) if ownership => self.render_ownership_change(source, cx.run),
+            Some(source) if source.by_host => self.render_fetch(source),
+            Some(source) => self.render_receive(source),
         };
         let long = self.source.as_ref().is_some_and(|source| source.by_host) && !ownership;
         Action { body, long, explain: script::EXPLAIN }
     }
 
-    fn meaning(&self, status: i32) -> Option<&str> {
-        (status == script::LACKING).then_some("the artifact is unavailable or does not match its `sha256`")
+    fn explain_exit_status(&self, status: i32) -> Option<&str> {
+        (status == script::UNAVAILABLE_STATUS).then_some("the artifact is unavailable or does not match its `sha256`")
     }
 
     fn artifact(&self) -> Option<&Source> {
         self.source.as_ref()
     }
 
-    fn delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
-        let source = self.source.as_ref().filter(|_| !body::only_ownership(&judgement.changes))?;
-        Some(ArtifactDelivery { artifact: source.clone(), part: self.part(source), body: self.receive(source) })
+    fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
+        let source = self.source.as_ref().filter(|_| !body::is_only_ownership(&judgement.changes))?;
+        Some(ArtifactDelivery {
+            artifact: source.clone(),
+            part: self.render_progress_query(source),
+            body: self.render_receive(source),
+        })
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match &self.source {
             None => json!({ "path": self.path, "absent": true }),
             Some(source) => json!({
                 "path": self.path, "sha256": source.sha256.as_str(),
-                "owner": self.owner, "group": self.group, "mode": octal(self.mode),
+                "owner": self.owner, "group": self.group, "mode": format_mode(self.mode),
             }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         self.source.as_ref().map(|_| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
     /// The note is rewritten whenever the file is, and is cheap to read.
-    fn inputs(&self) -> Vec<String> {
-        vec![content::note(&self.path)]
+    fn restart_input_paths(&self) -> Vec<String> {
+        vec![content::note_path(&self.path)]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
     }
 }
@@ -232,7 +238,7 @@ mod tests {
 
     const DIGEST: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-    fn refused(entries: &[(&'static str, &str)]) -> String {
+    fn build_error(entries: &[(&'static str, &str)]) -> String {
         let fields = [("path", "/opt/x.run")].iter().chain(entries).map(|(key, value)| (*key, json!(value)));
         build(&FieldValues(fields.collect()), false).unwrap_err().message
     }
@@ -240,35 +246,35 @@ mod tests {
     #[test]
     fn an_artifact_has_one_source_and_its_digest() {
         let url = ("url", "https://mirror.example/x.run");
-        assert_eq!(refused(&[]), "an artifact needs `url` or `file`");
-        assert_eq!(refused(&[url, ("file", "/srv/x.run")]), "`url` and `file` exclude each other");
-        assert_eq!(refused(&[url]), "an artifact needs its `sha256`");
-        assert_eq!(refused(&[url, ("sha256", "abc")]), "`sha256` is not 64 hexadecimal digits");
+        assert_eq!(build_error(&[]), "an artifact needs `url` or `file`");
+        assert_eq!(build_error(&[url, ("file", "/srv/x.run")]), "`url` and `file` exclude each other");
+        assert_eq!(build_error(&[url]), "an artifact needs its `sha256`");
+        assert_eq!(build_error(&[url, ("sha256", "abc")]), "`sha256` is not 64 hexadecimal digits");
         let file = ("file", "/srv/x.run");
         assert_eq!(
-            refused(&[file, ("sha256", DIGEST), ("via", "host")]),
+            build_error(&[file, ("sha256", DIGEST), ("via", "host")]),
             "`file` is on the controller, the host cannot fetch it"
         );
-        assert_eq!(refused(&[("url", "ftp://h/x"), ("sha256", DIGEST)]), "`url` is neither http nor https");
+        assert_eq!(build_error(&[("url", "ftp://h/x"), ("sha256", DIGEST)]), "`url` is neither http nor https");
     }
 
     #[test]
     fn credentials_are_whole_and_stand_in_no_address() {
         let url = ("url", "https://mirror.example/x.run");
-        assert_eq!(refused(&[url, ("user", "me")]), "`user` and `password` must be set together");
-        assert_eq!(refused(&[url, ("token", "t"), ("user", "me")]), "`token` excludes `user` and `password`");
+        assert_eq!(build_error(&[url, ("user", "me")]), "`user` and `password` must be set together");
+        assert_eq!(build_error(&[url, ("token", "t"), ("user", "me")]), "`token` excludes `user` and `password`");
         assert_eq!(
-            refused(&[("url", "https://me:secret@h/x"), ("sha256", DIGEST)]),
+            build_error(&[("url", "https://me:secret@h/x"), ("sha256", DIGEST)]),
             "`url` holds credentials, which would be shown"
         );
         let mut secrets = SecretStore::default();
         let token = secrets.insert("TOKEN", "x".to_owned().into()).0;
         assert_eq!(
-            refused(&[("url", &format!("https://h/x?t={token}"))]),
+            build_error(&[("url", &format!("https://h/x?t={token}"))]),
             "`url` must not contain a secret, because URLs are printed"
         );
         assert_eq!(
-            refused(&[("file", "/srv/x"), ("token", &token)]),
+            build_error(&[("file", "/srv/x"), ("token", &token)]),
             "`file` does not take `user`, `password` or `token`"
         );
     }

@@ -146,10 +146,10 @@ note() {
 "#;
 
 /// Exit code for an artifact that is unavailable or does not match its digest.
-pub(super) const LACKING: i32 = 69;
+pub(super) const UNAVAILABLE_STATUS: i32 = 69;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    shell::NOT_FOLLOWED,
+    shell::EXPLAIN_UNSAFE_PATH,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
     ("No space left on device", "the file system is full; the old file is unchanged"),
@@ -168,56 +168,58 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 impl ArtifactResource {
-    fn placed(&self, source: &Source) -> ShellFragment {
-        self.named(source)
+    fn open_transfer(&self, source: &Source) -> ShellFragment {
+        self.open_script(source)
             .code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5")
-            .code(safe_path::ENTER)
-            .code(safe_path::STAGE)
+            .code(safe_path::ENTER_DIRECTORY)
+            .code(safe_path::STAGE_IN_BOX)
             .code(NOTE)
             .code(PLACE)
     }
 
-    fn named(&self, source: &Source) -> ShellFragment {
-        shell::private()
+    fn open_script(&self, source: &Source) -> ShellFragment {
+        shell::open_private_action()
             .word(&self.path)
             .word(source.sha256.as_str())
             .word(format!("{}:{}", self.owner, self.group))
-            .word(support::octal(self.mode))
-            .word(content::note(&self.path))
+            .word(support::format_mode(self.mode))
+            .word(content::note_path(&self.path))
     }
 
     /// Returns the script that changes only owner and mode.
-    pub(super) fn give(&self, source: &Source, run: &str) -> ShellFragment {
-        let action = self.named(source).word(run).code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5 run=$6");
-        shell::close(action.code(safe_path::ENTER).code(safe_path::STAGE).code(NOTE).code(GIVE))
+    pub(super) fn render_ownership_change(&self, source: &Source, run: &str) -> ShellFragment {
+        let action = self.open_script(source).word(run).code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5 run=$6");
+        shell::close_action(action.code(safe_path::ENTER_DIRECTORY).code(safe_path::STAGE_IN_BOX).code(NOTE).code(GIVE))
     }
 
     /// Returns the script that removes the file and its note.
-    pub(super) fn remove(&self, run: &str) -> ShellFragment {
+    pub(super) fn render_removal(&self, run: &str) -> ShellFragment {
         let removed = shell::remove_file(&self.path, run, false).code("[ $? -eq 0 ] &&\n");
-        removed.then(shell::close(shell::private().word(content::note(&self.path)).code("\nrm -f -- \"$1\"\n")))
+        removed.append_fragment(shell::close_action(
+            shell::open_private_action().word(content::note_path(&self.path)).code("\nrm -f -- \"$1\"\n"),
+        ))
     }
 
     /// Returns the script that prints how much of the file an earlier attempt left.
-    pub(super) fn part(&self, source: &Source) -> ShellFragment {
-        shell::close(self.placed(source).code(PART))
+    pub(super) fn render_progress_query(&self, source: &Source) -> ShellFragment {
+        shell::close_action(self.open_transfer(source).code(PART))
     }
 
     /// Returns the script that receives the file from the session.
-    pub(super) fn receive(&self, source: &Source) -> ShellFragment {
-        shell::close(self.placed(source).code(OPEN).code(RECEIVE).code(GO_LIVE))
+    pub(super) fn render_receive(&self, source: &Source) -> ShellFragment {
+        shell::close_action(self.open_transfer(source).code(OPEN).code(RECEIVE).code(GO_LIVE))
     }
 
     /// Returns the script that downloads the file.
-    pub(super) fn fetch(&self, source: &Source) -> ShellFragment {
-        let From::Url { address, login } = &source.source else { return self.receive(source) };
+    pub(super) fn render_fetch(&self, source: &Source) -> ShellFragment {
+        let From::Url { address, login } = &source.source else { return self.render_receive(source) };
         let (user, password, token) = match login {
             ArtifactCredentials::None => ("", "", ""),
             ArtifactCredentials::Basic { user, password } => (user.as_str(), password.as_str(), ""),
             ArtifactCredentials::Bearer { token } => ("", "", token.as_str()),
         };
         let action = self
-            .placed(source)
+            .open_transfer(source)
             .code("set --")
             .word(address.to_string())
             .word(if address.is_https() { "https" } else { "http,https" })
@@ -227,6 +229,6 @@ impl ArtifactResource {
             .code("\nurl=$1 proto=$2 user=$3 password=$4 token=$5\nset --")
             .code(OPEN)
             .code(FETCH);
-        shell::close(action.code(GO_LIVE))
+        shell::close_action(action.code(GO_LIVE))
     }
 }

@@ -2,10 +2,10 @@
 
 mod schedule;
 
-use super::body::{FileBody, FileTarget, bare};
+use super::body::{FileBody, FileTarget, path_probe};
 use super::parts::PartAssessments;
 use super::shell;
-use super::support::{bad_value, brought, required, unit_state};
+use super::support::{bad_value, required_text, unit_state, will_be_provided};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -67,14 +67,14 @@ struct CronResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?;
+    let name = required_text(fields, "name")?;
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
         return Err(
             bad_value(format!("`{name}` is not a valid cron file name")).hint("use letters, digits, `_` and `-` only")
         );
     }
-    let body = if absent { String::new() } else { body(fields)? };
-    let mode = if SecretStore::mentions(&body) { 0o600 } else { 0o644 };
+    let body = if absent { String::new() } else { render_cron_file(fields)? };
+    let mode = if SecretStore::has_placeholder(&body) { 0o600 } else { 0o644 };
     let target = FileTarget {
         path: format!("/etc/cron.d/{name}"),
         body: FileBody::new(body),
@@ -82,29 +82,34 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         group: "root".into(),
         mode,
     };
-    Ok(Box::new(CronResource { name: name.to_owned(), target, backup: fields.bool("backup").unwrap_or(true), absent }))
+    Ok(Box::new(CronResource {
+        name: name.to_owned(),
+        target,
+        backup: fields.get_bool("backup").unwrap_or(true),
+        absent,
+    }))
 }
 
-fn body(fields: &FieldValues) -> Result<String, Diag> {
-    let schedule = schedule::parse(required(fields, "schedule")?).map_err(bad_value)?;
-    let command = required(fields, "command")?.trim();
+fn render_cron_file(fields: &FieldValues) -> Result<String, Diag> {
+    let schedule = schedule::parse_schedule(required_text(fields, "schedule")?).map_err(bad_value)?;
+    let command = required_text(fields, "command")?.trim();
     if command.is_empty() {
         return Err(bad_value("`command` is empty"));
     }
     if command.contains("\\%") {
         return Err(bad_value("`command` must not contain `\\%`").hint("write `%`: forge escapes it for cron"));
     }
-    let user = fields.text("user").unwrap_or("root");
-    super::support::account_name("user", user)?;
+    let user = fields.get_text("user").unwrap_or("root");
+    super::support::check_account_name("user", user)?;
     let mut lines = Vec::new();
-    for (name, value) in fields.map("env").unwrap_or_default() {
-        lines.push(variable(&name, &value)?);
+    for (name, value) in fields.get_text_map("env").unwrap_or_default() {
+        lines.push(render_variable(&name, &value)?);
     }
     lines.push(format!("{schedule} {user} {}\n", command.replace('%', "\\%")));
     Ok(lines.join("\n"))
 }
 
-fn variable(name: &str, value: &str) -> Result<String, Diag> {
+fn render_variable(name: &str, value: &str) -> Result<String, Diag> {
     let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
@@ -116,17 +121,17 @@ fn variable(name: &str, value: &str) -> Result<String, Diag> {
     }
 }
 
-fn daemon(name: &str) -> Probe {
+fn daemon_probe(name: &str) -> Probe {
     Probe::Unit { name: name.to_owned() }
 }
 
 impl CronResource {
     /// Evaluates whether a daemon will read the file. No change depends on this, so it is not part of the basis: an
     /// earlier step may start cron.
-    fn judge_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let mut there = None;
         for name in DAEMONS {
-            let unit = match unit_state(seen, &daemon(name)) {
+            let unit = match unit_state(seen, &daemon_probe(name)) {
                 Ok(unit) => unit,
                 Err(unknown) => return Assessment::unknown(&unknown),
             };
@@ -138,27 +143,28 @@ impl CronResource {
                 (_, active) => there = there.or(Some((name, active))),
             }
         }
-        if let Some(name) = DAEMONS.iter().find(|name| brought(cx.predicted, &ProvidedItem::Unit((**name).to_owned())))
+        if let Some(name) =
+            DAEMONS.iter().find(|name| will_be_provided(cx.predicted, &ProvidedItem::Unit((**name).to_owned())))
         {
             return Assessment::ok(format!("an earlier step starts {name}"), Value::Null);
         }
         match there {
-            Some((name, active)) => pending(format!("`{name}` is {active}"))
+            Some((name, active)) => pending_assessment(format!("`{name}` is {active}"))
                 .hint(format!("add a `service` step for `{}`", name.trim_end_matches(".service"))),
-            None if brings_package(cx) => Assessment::ok("an earlier step installs cron", Value::Null),
-            None => pending("cron is not installed".to_owned())
+            None if will_install_cron(cx) => Assessment::ok("an earlier step installs cron", Value::Null),
+            None => pending_assessment("cron is not installed".to_owned())
                 .hint("add `package` and `service` steps for cron before this one, or use a `timer`"),
         }
     }
 
     /// Evaluates file and daemon. The plan reports a missing daemon even if the file still has to be written.
-    fn judge_both(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let daemon = self.judge_daemon(seen, cx);
+    fn assess_file_and_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let daemon = self.assess_daemon(seen, cx);
         let waits = daemon.clone();
         let both = PartAssessments::default()
-            .with("file", self.target.judge(seen, cx, false))
-            .with("daemon", daemon)
-            .judgement();
+            .with_part("file", self.target.assess(seen, cx, false))
+            .with_part("daemon", daemon)
+            .combine();
         match (both.verdict, waits.verdict) {
             (StepVerdict::Change, StepVerdict::Pending) => {
                 let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw().trim_start_matches(CONFIGURED));
@@ -169,14 +175,14 @@ impl CronResource {
     }
 }
 
-fn pending(why: String) -> Assessment {
+fn pending_assessment(why: String) -> Assessment {
     let reason = format!("{CONFIGURED}{NOTHING_RUNS}: {why}");
     Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, Value::Null) }
 }
 
 /// Reports whether an earlier step installs a package with a cron daemon, as named by Debian or by Red Hat.
-fn brings_package(cx: &AssessmentContext<'_>) -> bool {
-    ["cron", "cronie"].iter().any(|name| brought(cx.predicted, &ProvidedItem::Package((*name).to_owned())))
+fn will_install_cron(cx: &AssessmentContext<'_>) -> bool {
+    ["cron", "cronie"].iter().any(|name| will_be_provided(cx.predicted, &ProvidedItem::Package((*name).to_owned())))
 }
 
 const CONFIGURED: &str = "configured, but ";
@@ -201,43 +207,43 @@ impl Resource for CronResource {
 
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
-            true => vec![bare(&self.target.path)],
-            false => self.target.probes().into_iter().chain(DAEMONS.map(daemon)).collect(),
+            true => vec![path_probe(&self.target.path)],
+            false => self.target.probes().into_iter().chain(DAEMONS.map(daemon_probe)).collect(),
         }
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
-            true => self.target.judge_absent(seen),
-            false => self.judge_both(seen, cx),
+            true => self.target.assess_absent(seen),
+            false => self.assess_file_and_daemon(seen, cx),
         }
     }
 
-    fn act(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let target = &self.target;
         let body = match self.absent {
             true => shell::remove_file(&target.path, cx.run, self.backup),
-            false => target.write(cx, self.backup, ""),
+            false => target.render_write(cx, self.backup, ""),
         };
         Action { body, long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.target.path, "absent": true }),
-            false => self.target.desired(),
+            false => self.target.desired_value(),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
     }
 }
@@ -246,24 +252,24 @@ impl Resource for CronResource {
 mod tests {
     use super::*;
 
-    fn built(fields: &[(&'static str, Value)]) -> Result<String, String> {
+    fn build_cron_file(fields: &[(&'static str, Value)]) -> Result<String, String> {
         let usual = [("name", json!("job")), ("schedule", json!("@daily")), ("command", json!("true"))];
         let fields = FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect());
-        body(&fields).and_then(|text| build(&fields, false).map(|_| text)).map_err(|diag| diag.message)
+        render_cron_file(&fields).and_then(|text| build(&fields, false).map(|_| text)).map_err(|diag| diag.message)
     }
 
     #[test]
     fn the_file_as_cron_reads_it() {
         let env = json!({ "PATH": "/usr/bin:/bin" });
         assert_eq!(
-            built(&[("command", json!("date +%F")), ("user", json!("ops")), ("env", env)]).unwrap(),
+            build_cron_file(&[("command", json!("date +%F")), ("user", json!("ops")), ("env", env)]).unwrap(),
             "PATH=\"/usr/bin:/bin\"\n@daily ops date +\\%F\n"
         );
     }
 
     #[test]
     fn what_cron_would_pass_over_is_refused() {
-        let refused = |field, value| built(&[(field, value)]).unwrap_err();
+        let refused = |field, value| build_cron_file(&[(field, value)]).unwrap_err();
         assert_eq!(refused("name", json!("job.sh")), "`job.sh` is not a valid cron file name");
         assert_eq!(refused("schedule", json!("* * * * 8")), "`8` is not a valid day of the week (0 to 7)");
         assert_eq!(refused("command", json!(" ")), "`command` is empty");

@@ -1,6 +1,7 @@
 //! Parses cron schedules before any host is contacted: five fields, or a keyword with `@`.
 
-const WORDS: [&str; 8] = ["@reboot", "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+const SCHEDULE_WORDS: [&str; 8] =
+    ["@reboot", "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
 struct ScheduleField {
     name: &'static str,
@@ -9,7 +10,7 @@ struct ScheduleField {
     names: &'static [&'static str],
 }
 
-const UNITS: [ScheduleField; 5] = [
+const SCHEDULE_FIELDS: [ScheduleField; 5] = [
     ScheduleField { name: "minute", low: 0, high: 59, names: &[] },
     ScheduleField { name: "hour", low: 0, high: 23, names: &[] },
     ScheduleField { name: "day of the month", low: 1, high: 31, names: &[] },
@@ -31,18 +32,20 @@ const UNITS: [ScheduleField; 5] = [
 ///
 /// # Errors
 /// The schedule is invalid; returns the message.
-pub(super) fn parse(text: &str) -> Result<String, String> {
+pub(super) fn parse_schedule(text: &str) -> Result<String, String> {
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     match fields.as_slice() {
-        [word] if word.starts_with('@') => match WORDS.contains(word) {
+        [word] if word.starts_with('@') => match SCHEDULE_WORDS.contains(word) {
             true => Ok((*word).to_owned()),
-            false => Err(format!("`{word}` is not a valid cron schedule; the keywords are {}", WORDS.join(", "))),
+            false => {
+                Err(format!("`{word}` is not a valid cron schedule; the keywords are {}", SCHEDULE_WORDS.join(", ")))
+            }
         },
-        fields if fields.len() == UNITS.len() => {
-            UNITS
+        fields if fields.len() == SCHEDULE_FIELDS.len() => {
+            SCHEDULE_FIELDS
                 .iter()
                 .zip(fields)
-                .try_for_each(|(unit, field)| field.split(',').try_for_each(|item| unit.item(item)))?;
+                .try_for_each(|(unit, field)| field.split(',').try_for_each(|item| unit.check_item(item)))?;
             Ok(fields.join(" "))
         }
         fields => Err(format!(
@@ -54,10 +57,10 @@ pub(super) fn parse(text: &str) -> Result<String, String> {
 
 impl ScheduleField {
     /// Checks `*`, `5`, `1-5`, `*/10`, `1-31/2` or a name.
-    fn item(&self, item: &str) -> Result<(), String> {
+    fn check_item(&self, item: &str) -> Result<(), String> {
         let (range, step) = item.split_once('/').map_or((item, None), |(range, step)| (range, Some(step)));
         if let Some(step) = step {
-            let good = number(step).is_some_and(|step| (1..=self.high).contains(&step));
+            let good = parse_digits(step).is_some_and(|step| (1..=self.high).contains(&step));
             if !good {
                 return Err(format!("the step in `{item}` must be a number from 1 to {}", self.high));
             }
@@ -68,22 +71,22 @@ impl ScheduleField {
         match range.split_once('-') {
             _ if range == "*" => Ok(()),
             Some((from, to)) => {
-                let (low, high) = (self.value(from)?, self.value(to)?);
+                let (low, high) = (self.parse_value(from)?, self.parse_value(to)?);
                 if low > high { Err(format!("the range `{range}` is reversed")) } else { Ok(()) }
             }
             None if self.names.contains(&range.to_ascii_lowercase().as_str()) => Ok(()),
-            None => self.value(range).map(drop),
+            None => self.parse_value(range).map(drop),
         }
     }
 
-    fn value(&self, text: &str) -> Result<u32, String> {
-        let found = number(text).filter(|n| (self.low..=self.high).contains(n));
+    fn parse_value(&self, text: &str) -> Result<u32, String> {
+        let found = parse_digits(text).filter(|n| (self.low..=self.high).contains(n));
         found.ok_or_else(|| format!("`{text}` is not a valid {} ({} to {})", self.name, self.low, self.high))
     }
 }
 
 /// Parses digits only, without a sign.
-fn number(text: &str) -> Option<u32> {
+fn parse_digits(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
@@ -94,14 +97,14 @@ mod tests {
     #[test]
     fn schedules_that_cron_reads() {
         for good in ["@daily", "* * * * *", "*/5 0-6,22 1-31/2 Jan sun", "0 4 1 1,7 1-5", "59 23 31 12 7"] {
-            assert_eq!(parse(good).as_deref(), Ok(good));
+            assert_eq!(parse_schedule(good).as_deref(), Ok(good));
         }
-        assert_eq!(parse(" 0  4 * *\t* ").as_deref(), Ok("0 4 * * *"));
+        assert_eq!(parse_schedule(" 0  4 * *\t* ").as_deref(), Ok("0 4 * * *"));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let said = |text: &str| parse(text).unwrap_err();
+        let said = |text: &str| parse_schedule(text).unwrap_err();
         assert_eq!(
             said("0 4 * *"),
             "a schedule needs five fields (minute, hour, day, month, day of the week), found 4"

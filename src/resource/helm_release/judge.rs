@@ -1,6 +1,6 @@
 //! Evaluates a Helm release.
 
-use super::super::support::ticked;
+use super::super::support::join_quoted;
 use super::HelmReleaseResource;
 use super::tell;
 use crate::kube::ReleaseAction;
@@ -9,7 +9,7 @@ use crate::probe::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
 use crate::resource::{Assessment, AttributeChange};
 
 /// Returns the observed state without attributes that change with time alone.
-fn basis(release: &HelmReleaseResource, state: &ReleaseState) -> Value {
+fn release_basis(release: &HelmReleaseResource, state: &ReleaseState) -> Value {
     let mut state = state.clone();
     let stale = state.release.as_ref().is_some_and(|info| is_stale(release, info));
     if let Some(info) = &mut state.release {
@@ -23,42 +23,46 @@ fn is_stale(release: &HelmReleaseResource, info: &ReleaseInfo) -> bool {
     info.status.is_pending() && info.age_s >= release.stale_s
 }
 
-pub(super) fn absent(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
-    let (title, basis) = (release.title(), basis(release, state));
+pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
+    let (title, basis) = (release.qualified_name(), release_basis(release, state));
     let Some(info) = state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) else {
         return Assessment::ok(format!("release `{title}` does not exist"), basis);
     };
-    if let Some(blocked) = at_work(release, info, &basis).or_else(|| foreign(release, info, &basis)) {
+    if let Some(blocked) = block_if_busy(release, info, &basis).or_else(|| block_if_foreign(release, info, &basis)) {
         return blocked;
     }
     let mut reason = format!("release `{title}` is {}", info.status.name());
-    if let Some(stays) = definitions(state.chart.as_ref()) {
+    if let Some(stays) = describe_crds(state.chart.as_ref()) {
         reason.push_str(&format!("; uninstalling keeps {stays}"));
     }
-    let changes = vec![AttributeChange::new("release", Some(&named(info)), None)];
-    called(Assessment::change(reason, changes, DisruptionClass::D1, basis), release, ReleaseAction::Uninstall)
+    let changes = vec![AttributeChange::new("release", Some(&format_chart(info)), None)];
+    with_release_call(
+        Assessment::change(reason, changes, DisruptionClass::D1, basis),
+        release,
+        ReleaseAction::Uninstall,
+    )
 }
 
-pub(super) fn present(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
+pub(super) fn assess_present(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
     let Some(chart) = &state.chart else {
         return Assessment::unknown(&crate::probe::UnansweredReason::new("the chart was not read"));
     };
-    Assessment { images: chart.images.clone(), ..with_chart(release, state, chart) }
+    Assessment { images: chart.images.clone(), ..assess_with_chart(release, state, chart) }
 }
 
-fn with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo) -> Assessment {
-    let basis = basis(release, state);
-    if let Some(blocked) = images(chart, &basis) {
+fn assess_with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo) -> Assessment {
+    let basis = release_basis(release, state);
+    if let Some(blocked) = block_unpinned_images(chart, &basis) {
         return blocked;
     }
     match state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) {
-        None => first(release, state, chart, basis),
-        Some(info) => installed(release, state, chart, info, basis),
+        None => assess_first_install(release, state, chart, basis),
+        Some(info) => assess_installed(release, state, chart, info, basis),
     }
 }
 
 /// Blocks the step while another Helm process may be working on the release.
-fn at_work(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
+fn block_if_busy(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
     let live = info.status.is_pending() && !is_stale(release, info);
     let status = info.status.name();
     let reason = format!(
@@ -73,18 +77,18 @@ fn at_work(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> 
     })
 }
 
-fn foreign(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
-    let reason = format!("release `{}` ({}) was not installed by forge", release.title(), named(info));
+fn block_if_foreign(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
+    let reason = format!("release `{}` ({}) was not installed by forge", release.qualified_name(), format_chart(info));
     (!info.ours && !release.adopt)
         .then(|| Assessment::blocked(BlockClass::Host, reason, basis.clone()).hint("set `adopt: true` to take it over"))
 }
 
-fn images(chart: &ChartInfo, basis: &Value) -> Option<Assessment> {
-    let loose = tell::loose(&chart.images);
+fn block_unpinned_images(chart: &ChartInfo, basis: &Value) -> Option<Assessment> {
+    let loose = tell::find_unpinned_images(&chart.images);
     let reason = format!(
         "{} without a tag or digest, or with tag `latest`: {}",
         if loose.len() == 1 { "an image" } else { "images" },
-        ticked(&loose)
+        join_quoted(&loose)
     );
     (!loose.is_empty()).then(|| {
         Assessment::blocked(BlockClass::Declaration, reason, basis.clone())
@@ -92,7 +96,12 @@ fn images(chart: &ChartInfo, basis: &Value) -> Option<Assessment> {
     })
 }
 
-fn first(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo, basis: Value) -> Assessment {
+fn assess_first_install(
+    release: &HelmReleaseResource,
+    state: &ReleaseState,
+    chart: &ChartInfo,
+    basis: Value,
+) -> Assessment {
     if let Some(other) = state.foreign.first().filter(|_| !release.beside) {
         let reason = format!(
             "chart `{}` is already installed as release `{}/{}` ({}, {})",
@@ -103,10 +112,10 @@ fn first(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo,
     }
     let told = format!("{} {}", chart.name, chart.version);
     let mut changes = vec![AttributeChange::new("release", None, Some(&told))];
-    changes.extend(defined(chart));
-    changes.extend(hooks(release, state, "install"));
-    let reason = format!("release `{}` does not exist", release.title());
-    called(
+    changes.extend(crd_changes(chart));
+    changes.extend(hooks_change(release, state, "install"));
+    let reason = format!("release `{}` does not exist", release.qualified_name());
+    with_release_call(
         Assessment::change(reason, changes, DisruptionClass::D0, basis),
         release,
         ReleaseAction::Upgrade { force: false },
@@ -114,58 +123,63 @@ fn first(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo,
 }
 
 /// Returns the hooks that run as a change.
-fn hooks(release: &HelmReleaseResource, state: &ReleaseState, verb: &str) -> Option<AttributeChange> {
-    let hooks = tell::hooks(state, verb);
+fn hooks_change(release: &HelmReleaseResource, state: &ReleaseState, verb: &str) -> Option<AttributeChange> {
+    let hooks = tell::list_hooks(state, verb);
     (release.hooks && !hooks.is_empty()).then(|| AttributeChange::new("hooks", None, Some(&hooks.join(", "))))
 }
 
 /// Returns the CustomResourceDefinitions that are created.
-fn defined(chart: &ChartInfo) -> impl Iterator<Item = AttributeChange> {
+fn crd_changes(chart: &ChartInfo) -> impl Iterator<Item = AttributeChange> {
     let new = chart.crds.iter().filter(|crd| !crd.present);
     new.map(|crd| AttributeChange::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
 }
 
-fn installed(
+fn assess_installed(
     release: &HelmReleaseResource,
     state: &ReleaseState,
     chart: &ChartInfo,
     info: &ReleaseInfo,
     basis: Value,
 ) -> Assessment {
-    if let Some(blocked) = at_work(release, info, &basis) {
+    if let Some(blocked) = block_if_busy(release, info, &basis) {
         return blocked;
     }
     if info.status == ReleaseStatus::Unknown {
         return Assessment::blocked(BlockClass::Host, "Helm reports a release status that forge does not know", basis)
             .hint("check it with `helm status`");
     }
-    let mut upgrade = moved(chart, info);
-    upgrade.extend(tell::declared(state));
-    upgrade.extend(defined(chart));
-    let live = tell::live(state);
+    let mut upgrade = chart_changes(chart, info);
+    upgrade.extend(tell::declared_changes(state));
+    upgrade.extend(crd_changes(chart));
+    let live = tell::live_changes(state);
     if upgrade.is_empty() && live.is_empty() {
-        return Assessment::ok(as_declared(release, state, info), basis);
+        return Assessment::ok(describe_unchanged(release, state, info), basis);
     }
-    if let Some(blocked) = foreign(release, info, &basis) {
+    if let Some(blocked) = block_if_foreign(release, info, &basis) {
         return blocked;
     }
-    if let Some(blocked) = leap(release, chart, info, &basis) {
+    if let Some(blocked) = block_skipped_majors(release, chart, info, &basis) {
         return blocked;
     }
     match upgrade.is_empty() {
-        true => mended(release, state, live, basis),
-        false => upgraded(release, state, upgrade, live, basis),
+        true => assess_repair(release, state, live, basis),
+        false => assess_upgrade(release, state, upgrade, live, basis),
     }
 }
 
 /// Blocks an upgrade across more major versions than `majors` allows.
-fn leap(release: &HelmReleaseResource, chart: &ChartInfo, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
+fn block_skipped_majors(
+    release: &HelmReleaseResource,
+    chart: &ChartInfo,
+    info: &ReleaseInfo,
+    basis: &Value,
+) -> Option<Assessment> {
     let most = release.majors?;
     if info.version == chart.version {
         return None;
     }
     let step = format!("from {} to {}", info.version, chart.version);
-    let (Some(from), Some(to)) = (major(&info.version), major(&chart.version)) else {
+    let (Some(from), Some(to)) = (parse_major(&info.version), parse_major(&chart.version)) else {
         let reason = format!("the major version distance {step} could not be evaluated: not a `MAJOR.…` version");
         return Some(Assessment::blocked(BlockClass::Declaration, reason, basis.clone()));
     };
@@ -184,12 +198,12 @@ fn leap(release: &HelmReleaseResource, chart: &ChartInfo, info: &ReleaseInfo, ba
 }
 
 /// Returns the major version: 24 for `v24.9.1`.
-fn major(version: &str) -> Option<i64> {
+fn parse_major(version: &str) -> Option<i64> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
 /// Compares chart, version and status.
-fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<AttributeChange> {
+fn chart_changes(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<AttributeChange> {
     let differs = |attribute: &str, from: &str, to: &str| {
         (from != to).then(|| AttributeChange::new(attribute, Some(from), Some(to)))
     };
@@ -201,21 +215,26 @@ fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<AttributeChange> {
     all.into_iter().flatten().collect()
 }
 
-fn as_declared(release: &HelmReleaseResource, state: &ReleaseState, info: &ReleaseInfo) -> String {
-    let mut reason = format!("{} is deployed, live objects match", named(info));
+fn describe_unchanged(release: &HelmReleaseResource, state: &ReleaseState, info: &ReleaseInfo) -> String {
+    let mut reason = format!("{} is deployed, live objects match", format_chart(info));
     if state.random {
         reason = format!(
             "{} is deployed, values, version and live objects match (the chart renders differently each time)",
-            named(info)
+            format_chart(info)
         );
     }
     if !info.ours {
-        reason.push_str(&format!("; `{}` was not installed by forge", release.title()));
+        reason.push_str(&format!("; `{}` was not installed by forge", release.qualified_name()));
     }
     reason
 }
 
-fn mended(release: &HelmReleaseResource, state: &ReleaseState, live: Vec<AttributeChange>, basis: Value) -> Assessment {
+fn assess_repair(
+    release: &HelmReleaseResource,
+    state: &ReleaseState,
+    live: Vec<AttributeChange>,
+    basis: Value,
+) -> Assessment {
     let objects = state.live.len();
     let mut reason = match objects {
         1 => "1 live object differs from the release".to_owned(),
@@ -228,10 +247,10 @@ fn mended(release: &HelmReleaseResource, state: &ReleaseState, live: Vec<Attribu
             if added == 1 { "was added and will" } else { "were added and will" }
         ));
     }
-    called(Assessment::change(reason, live, DisruptionClass::D1, basis), release, ReleaseAction::Mend)
+    with_release_call(Assessment::change(reason, live, DisruptionClass::D1, basis), release, ReleaseAction::Mend)
 }
 
-fn upgraded(
+fn assess_upgrade(
     release: &HelmReleaseResource,
     state: &ReleaseState,
     declared: Vec<AttributeChange>,
@@ -239,25 +258,25 @@ fn upgraded(
     basis: Value,
 ) -> Assessment {
     let mut reason = "the release differs".to_owned();
-    if let Some(taken) = tell::taken(&state.conflicts) {
+    if let Some(taken) = tell::describe_conflicts(&state.conflicts) {
         reason.push_str(&format!("; the upgrade takes over {taken}"));
     }
-    let mut changes = tell::together(declared, live);
-    changes.extend(hooks(release, state, "upgrade"));
+    let mut changes = tell::merge_changes(declared, live);
+    changes.extend(hooks_change(release, state, "upgrade"));
     let deed = ReleaseAction::Upgrade { force: !state.conflicts.is_empty() };
-    called(Assessment::change(reason, changes, DisruptionClass::D1, basis), release, deed)
+    with_release_call(Assessment::change(reason, changes, DisruptionClass::D1, basis), release, deed)
 }
 
-fn called(judgement: Assessment, release: &HelmReleaseResource, deed: ReleaseAction) -> Assessment {
-    Assessment { calls: vec![release.call(deed)], ..judgement }
+fn with_release_call(judgement: Assessment, release: &HelmReleaseResource, deed: ReleaseAction) -> Assessment {
+    Assessment { calls: vec![release.release_call(deed)], ..judgement }
 }
 
-fn named(info: &ReleaseInfo) -> String {
+fn format_chart(info: &ReleaseInfo) -> String {
     format!("{} {}", info.chart, info.version)
 }
 
 /// Lists the existing CustomResourceDefinitions of a chart.
-fn definitions(chart: Option<&ChartInfo>) -> Option<String> {
+fn describe_crds(chart: Option<&ChartInfo>) -> Option<String> {
     let names: Vec<&str> = chart?.crds.iter().filter(|crd| crd.present).map(|crd| crd.name.as_str()).collect();
-    (!names.is_empty()).then(|| format!("the CustomResourceDefinitions {}", ticked(&names)))
+    (!names.is_empty()).then(|| format!("the CustomResourceDefinitions {}", join_quoted(&names)))
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::artifact::Sha256Digest;
 use crate::diag::{Code, Diag};
-use crate::kube::{ReleaseAction, ReleaseCall, shipped_charts};
+use crate::kube::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::model::Value;
 use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
 use serde_json::json;
@@ -118,7 +118,7 @@ const FIELDS: &[FieldSpec] = &[
 const TIMEOUT_S: u64 = 600;
 const STALE_S: u64 = 900;
 /// Seconds that a step may take in addition to Helm's timeout: observation, a rollback first, and repairs.
-const BESIDE_S: u64 = 300;
+const EXTRA_TIME_S: u64 = 300;
 
 #[derive(Debug)]
 struct HelmReleaseResource {
@@ -134,16 +134,16 @@ struct HelmReleaseResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let [name, namespace] = ["name", "namespace"].map(|key| fields.text(key).unwrap_or_default().to_owned());
+    let [name, namespace] = ["name", "namespace"].map(|key| fields.get_text(key).unwrap_or_default().to_owned());
     check_name("name", &name, 53)?;
     check_name("namespace", &namespace, 63)?;
-    let chart = chart(fields)?;
+    let chart = parse_chart(fields)?;
     if chart.is_none() && !absent {
         return Err(Diag::error(Code::MissingKey, "a release needs `chart`, `path` or `built_in`"));
     }
     let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({})).to_string();
-    let seconds = |key, default| fields.int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
-    let flag = |key, default| fields.bool(key).unwrap_or(default);
+    let seconds = |key, default| fields.get_int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
+    let flag = |key, default| fields.get_bool(key).unwrap_or(default);
     Ok(Box::new(HelmReleaseResource {
         asked: ReleaseQuery { name, namespace, chart, values },
         wait: flag("wait", true),
@@ -152,7 +152,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         stale_s: seconds("stale_after", STALE_S),
         adopt: flag("adopt", false),
         beside: flag("beside", false),
-        majors: fields.int("majors"),
+        majors: fields.get_int("majors"),
         absent,
     }))
 }
@@ -168,41 +168,41 @@ fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
     }
 }
 
-fn chart(fields: &FieldValues) -> Result<Option<ChartQuery>, Diag> {
-    if let Some(name) = fields.text("built_in") {
-        return built_in(fields, name).map(Some);
+fn parse_chart(fields: &FieldValues) -> Result<Option<ChartQuery>, Diag> {
+    if let Some(name) = fields.get_text("built_in") {
+        return parse_built_in_chart(fields, name).map(Some);
     }
-    let Some(from) = from(fields)? else { return Ok(None) };
-    let version = fields.text("version").ok_or_else(|| {
+    let Some(from) = parse_chart_source(fields)? else { return Ok(None) };
+    let version = fields.get_text("version").ok_or_else(|| {
         Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("run `helm show chart` to find it")
     })?;
-    let sha256 = fields.text("sha256").map(|text| {
-        Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+    let sha256 = fields.get_text("sha256").map(|text| {
+        Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256"))
     });
     let sha256 = sha256.transpose()?.map(|sha256| sha256.as_str().to_owned());
     Ok(Some(ChartQuery { from, version: version.to_owned(), sha256 }))
 }
 
 /// Returns a chart that ships with forge, which has one version and a digest fixed by the binary.
-fn built_in(fields: &FieldValues, name: &str) -> Result<ChartQuery, Diag> {
-    if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.text(key).is_some()) {
+fn parse_built_in_chart(fields: &FieldValues, name: &str) -> Result<ChartQuery, Diag> {
+    if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.get_text(key).is_some()) {
         let message = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
         return Err(Diag::error(Code::Exclusive, message));
     }
-    let chart = shipped_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
+    let chart = list_builtin_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
         bad_value(format!("built-in chart `{name}` does not exist"))
-            .suggest(name, shipped_charts().iter().map(|chart| chart.name))
+            .suggest_name(name, list_builtin_charts().iter().map(|chart| chart.name))
     })?;
     Ok(ChartQuery { from: ChartQuerySource::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
 }
 
-fn from(fields: &FieldValues) -> Result<Option<ChartQuerySource>, Diag> {
-    let repository = fields.text("repository").map(str::to_owned);
-    match (fields.text("chart"), fields.text("path"), repository) {
+fn parse_chart_source(fields: &FieldValues) -> Result<Option<ChartQuerySource>, Diag> {
+    let repository = fields.get_text("repository").map(str::to_owned);
+    match (fields.get_text("chart"), fields.get_text("path"), repository) {
         (None, None, None) => Ok(None),
         (None, Some(path), None) => Ok(Some(ChartQuerySource::Path(path.to_owned()))),
         (Some(chart), None, None) if chart.starts_with("oci://") => Ok(Some(ChartQuerySource::Oci(chart.to_owned()))),
-        (Some(name), None, Some(url)) => repository_of(name, url).map(Some),
+        (Some(name), None, Some(url)) => parse_repository(name, url).map(Some),
         (Some(_), None, None) => Err(Diag::error(Code::MissingKey, "`chart` needs `repository`")
             .hint("for an OCI chart use an `oci://` address, for a chart in the inventory's tree use `path`")),
         (None, None, Some(_)) => Err(Diag::error(Code::MissingKey, "`repository` needs `chart`")),
@@ -210,7 +210,7 @@ fn from(fields: &FieldValues) -> Result<Option<ChartQuerySource>, Diag> {
     }
 }
 
-fn repository_of(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
+fn parse_repository(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
     if !plain || name.is_empty() || name.starts_with('-') {
         return Err(bad_value(format!("`{name}` is not a valid chart name")));
@@ -226,15 +226,15 @@ impl HelmReleaseResource {
         Probe::Release(Box::new(self.asked.clone()))
     }
 
-    fn judged(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    fn try_assess(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         let state = release_state(seen, &self.probe())?;
         Ok(match self.absent {
-            true => judge::absent(self, state),
-            false => judge::present(self, state),
+            true => judge::assess_absent(self, state),
+            false => judge::assess_present(self, state),
         })
     }
 
-    fn call(&self, deed: ReleaseAction) -> crate::kube::ClusterCall {
+    fn release_call(&self, deed: ReleaseAction) -> crate::kube::ClusterCall {
         crate::kube::ClusterCall::Release(Box::new(ReleaseCall {
             asked: self.asked.clone(),
             deed,
@@ -246,7 +246,7 @@ impl HelmReleaseResource {
     }
 
     /// Returns `NAMESPACE/NAME`, such as `gpu-operator/gpu-operator`.
-    fn title(&self) -> String {
+    fn qualified_name(&self) -> String {
         format!("{}/{}", self.asked.namespace, self.asked.name)
     }
 }
@@ -257,26 +257,26 @@ impl Resource for HelmReleaseResource {
     }
 
     fn title(&self) -> String {
-        HelmReleaseResource::title(self)
+        HelmReleaseResource::qualified_name(self)
     }
 
     fn probes(&self) -> Vec<Probe> {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
-        self.judged(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
-    fn limit_s(&self) -> Option<u64> {
-        Some(2 * self.timeout_s + BESIDE_S)
+    fn time_limit_s(&self) -> Option<u64> {
+        Some(2 * self.timeout_s + EXTRA_TIME_S)
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let values: Value = serde_json::from_str(&self.asked.values).unwrap_or_default();
         json!({
             "name": self.asked.name, "namespace": self.asked.namespace, "absent": self.absent,
@@ -284,7 +284,7 @@ impl Resource for HelmReleaseResource {
         })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 }

@@ -1,20 +1,20 @@
 //! Rebuilds images. Each old image is copied first and restored if anything fails.
 
-use super::judge::IMAGE;
+use super::judge::IMAGE_PREFIX;
 use crate::resource::Assessment;
 use crate::resource::shell;
 use crate::script::ShellFragment;
 
 /// Renders the rebuild of every image that changes.
-pub(super) fn action(judgement: &Assessment, run: &str) -> ShellFragment {
+pub(super) fn render_script(judgement: &Assessment, run: &str) -> ShellFragment {
     let maker = judgement.basis["maker"].as_str().unwrap_or_default();
-    let kernels = judgement.changes.iter().filter_map(|change| change.attribute.strip_prefix(IMAGE));
+    let kernels = judgement.changes.iter().filter_map(|change| change.attribute.strip_prefix(IMAGE_PREFIX));
     let rebuild = |kernel: &str| {
         let path = judgement.basis["images"][kernel]["path"].as_str().unwrap_or_default();
-        let words = shell::usual().word(maker).word(kernel).word(path).word(run);
-        shell::close(words.code(REBUILD))
+        let words = shell::open_action().word(maker).word(kernel).word(path).word(run);
+        shell::close_action(words.code(REBUILD))
     };
-    let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
     kernels.map(rebuild).fold(ShellFragment::new().code(":\n"), and)
 }
 

@@ -110,25 +110,25 @@ struct InitramfsResource {
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let names = |field: &str| -> Result<Vec<String>, Diag> {
-        fields.texts(field).unwrap_or_default().iter().map(|name| module(name)).collect()
+        fields.get_text_list(field).unwrap_or_default().iter().map(|name| parse_module_name(name)).collect()
     };
-    let paths = |field: &str| fields.texts(field).unwrap_or_default();
+    let paths = |field: &str| fields.get_text_list(field).unwrap_or_default();
     let want = InitramfsResource {
         files: paths("files"),
         lacks: paths("lacks"),
         modules: names("modules")?,
         lacks_modules: names("lacks_modules")?,
         current_modules: names("current_modules")?,
-        all: fields.text("kernels") == Some("all"),
-        booted: fields.bool("booted").unwrap_or(true),
-        image: fields.text("image").map(str::to_owned),
+        all: fields.get_text("kernels") == Some("all"),
+        booted: fields.get_bool("booted").unwrap_or(true),
+        image: fields.get_text("image").map(str::to_owned),
         absent,
     };
-    want.check()?;
+    want.check_declaration()?;
     Ok(Box::new(want))
 }
 
-fn module(name: &str) -> Result<String, Diag> {
+fn parse_module_name(name: &str) -> Result<String, Diag> {
     match name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) && name.len() < 56 {
         true => Ok(name.replace('-', "_")),
         false => Err(bad_value(format!("`{name}` is not a valid kernel module name"))
@@ -137,7 +137,7 @@ fn module(name: &str) -> Result<String, Diag> {
 }
 
 impl InitramfsResource {
-    fn check(&self) -> Result<(), Diag> {
+    fn check_declaration(&self) -> Result<(), Diag> {
         let both = |one: &[String], other: &[String]| one.iter().find(|name| other.contains(name)).cloned();
         if let Some(name) = both(&self.files, &self.lacks).or_else(|| both(&self.modules, &self.lacks_modules)) {
             return Err(bad_value(format!("`{name}` is both required and forbidden")));
@@ -152,11 +152,11 @@ impl InitramfsResource {
 
     fn probe(&self) -> Probe {
         let files = self.files.iter().chain(&self.lacks).cloned().collect();
-        Probe::Initramfs { files, modules: self.asked().cloned().collect(), all: self.all }
+        Probe::Initramfs { files, modules: self.declared_modules().cloned().collect(), all: self.all }
     }
 
     /// Returns the names of all declared modules.
-    fn asked(&self) -> impl Iterator<Item = &String> {
+    fn declared_modules(&self) -> impl Iterator<Item = &String> {
         self.modules.iter().chain(&self.lacks_modules).chain(&self.current_modules)
     }
 }
@@ -176,34 +176,34 @@ impl Resource for InitramfsResource {
         if self.absent { Vec::new() } else { vec![self.probe()] }
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             let reason = "the content stays until an image is rebuilt";
             return Assessment::ok(reason, json!({ "absent": true }));
         }
         match initramfs_state(seen, &self.probe()) {
-            Ok(state) => judge::judge(self, state, cx),
+            Ok(state) => judge::assess_images(self, state, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::action(judgement, cx.run), long: true, explain: act::EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: act::render_script(judgement, cx.run), long: true, explain: act::EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         json!({
             "files": self.files, "lacks": self.lacks, "modules": self.modules, "lacks_modules": self.lacks_modules,
             "current_modules": self.current_modules, "all": self.all, "booted": self.booted, "absent": self.absent,
         })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
     /// Returns no claims: several steps may declare different content of the same images.
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }
@@ -212,20 +212,20 @@ impl Resource for InitramfsResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
     fn what_is_declared_is_checked() {
-        assert_eq!(refused(&[]), "the step declares no content");
-        assert_eq!(refused(&[("modules", json!(["nvidia.ko"]))]), "`nvidia.ko` is not a valid kernel module name");
+        assert_eq!(build_error(&[]), "the step declares no content");
+        assert_eq!(build_error(&[("modules", json!(["nvidia.ko"]))]), "`nvidia.ko` is not a valid kernel module name");
         assert_eq!(
-            refused(&[("modules", json!(["nvidia-uvm"])), ("lacks_modules", json!(["nvidia_uvm"]))]),
+            build_error(&[("modules", json!(["nvidia-uvm"])), ("lacks_modules", json!(["nvidia_uvm"]))]),
             "`nvidia_uvm` is both required and forbidden"
         );
         assert_eq!(
-            refused(&[("files", json!(["/etc/a"])), ("lacks", json!(["/etc/a"]))]),
+            build_error(&[("files", json!(["/etc/a"])), ("lacks", json!(["/etc/a"]))]),
             "`/etc/a` is both required and forbidden"
         );
     }

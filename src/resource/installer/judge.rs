@@ -4,31 +4,31 @@ use super::InstallerResource;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PathState, PathType, UnansweredReason};
 use crate::resource::artifact::content;
-use crate::resource::support::{brought, output};
+use crate::resource::support::{output, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
 /// Maximum number of output characters in a message.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 impl InstallerResource {
-    pub(super) fn judged(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match self.found(seen) {
-            Ok(version) => self.compared(version.as_deref(), seen, cx),
-            Err(unknown) => self.open(&unknown, cx),
+    pub(super) fn assess_version(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.find_installed_version(seen) {
+            Ok(version) => self.compare_version(version.as_deref(), seen, cx),
+            Err(unknown) => self.assess_unanswered(&unknown, cx),
         }
         .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     /// Returns the installed version, `None` if nothing is installed.
-    fn found(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+    fn find_installed_version(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         let output = output(seen, &self.version_probe())?;
         if self.not_installed.contains(&i64::from(output.status)) {
             return Ok(None);
         }
         if output.status != 0 {
             let why = format!("the version could not be read: `probe` exited with {}", output.status);
-            return Err(UnansweredReason::new(why).said(output.stderr.raw().trim()));
+            return Err(UnansweredReason::new(why).with_message(output.stderr.raw().trim()));
         }
         let text = output.stdout.raw().trim();
         let version = match &self.pattern {
@@ -38,14 +38,12 @@ impl InstallerResource {
         };
         match version {
             Some(version) => Ok(Some(version.to_owned())),
-            None => {
-                Err(UnansweredReason::new("`probe` printed no version")
-                    .said(text.chars().take(SHOWN).collect::<String>()))
-            }
+            None => Err(UnansweredReason::new("`probe` printed no version")
+                .with_message(text.chars().take(MAX_SHOWN_CHARS).collect::<String>())),
         }
     }
 
-    fn compared(
+    fn compare_version(
         &self,
         found: Option<&str>,
         seen: &Observation,
@@ -57,11 +55,11 @@ impl InstallerResource {
             Some(found) if !self.absent && found == self.version => {
                 Ok(Assessment::ok(format!("`{found}` is installed"), basis))
             }
-            _ => self.change(found, basis, seen, cx),
+            _ => self.assess_version_change(found, basis, seen, cx),
         }
     }
 
-    fn change(
+    fn assess_version_change(
         &self,
         found: Option<&str>,
         basis: Value,
@@ -76,32 +74,32 @@ impl InstallerResource {
         let disruption = if found.is_some() { DisruptionClass::D1 } else { DisruptionClass::D0 };
         let to = (!self.absent).then_some(self.version.as_str());
         let judgement = Assessment::change(reason, vec![AttributeChange::new("version", found, to)], disruption, basis);
-        Ok(match self.program_is_there(seen, cx)? {
+        Ok(match self.check_program(seen, cx)? {
             ProgramReadiness::Yes => judgement,
-            ProgramReadiness::Comes => judgement.predicted(),
+            ProgramReadiness::Comes => judgement.mark_predicted(),
             ProgramReadiness::Blocks(blocked) => *blocked,
         })
     }
 
     /// Reports whether the program can run.
-    fn program_is_there(
+    fn check_program(
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
     ) -> Result<ProgramReadiness, UnansweredReason> {
         let path = &self.program.path;
-        if brought(cx.predicted, &ProvidedItem::Path(path.clone())) {
+        if will_be_provided(cx.predicted, &ProvidedItem::Path(path.clone())) {
             return Ok(ProgramReadiness::Comes);
         }
         let blocked = |why: String, hint: &str| {
             let basis = json!({ "program": why });
             Ok(ProgramReadiness::Blocks(Box::new(Assessment::blocked(BlockClass::Host, why, basis).hint(hint))))
         };
-        match content::state(seen, path, self.sha256.is_some())? {
+        match content::content_state(seen, path, self.sha256.is_some())? {
             PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(ProgramReadiness::Comes),
-            PathState::Absent => blocked(format!("program `{path}` does not exist"), BRING),
+            PathState::Absent => blocked(format!("program `{path}` does not exist"), PROVIDE_HINT),
             PathState::Present(info) if info.kind == PathType::Directory => {
-                blocked(format!("`{path}` is a directory"), BRING)
+                blocked(format!("`{path}` is a directory"), PROVIDE_HINT)
             }
             PathState::Present(info) => match (&self.sha256, &info.sha256) {
                 (Some(declared), Some(found)) if declared.as_str() != found => blocked(
@@ -114,16 +112,20 @@ impl InstallerResource {
     }
 
     /// Plans a change from the declaration alone if the probe cannot run before an earlier step.
-    fn open(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    fn assess_unanswered(
+        &self,
+        unknown: &UnansweredReason,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Err(unknown.clone()) };
         let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
         let to = (!self.absent).then_some(self.version.as_str());
         let changes = vec![AttributeChange::new("version", Some("not known yet"), to)];
-        Ok(Assessment::change(reason, changes, DisruptionClass::D1, json!({ "version": "unknown" })).predicted())
+        Ok(Assessment::change(reason, changes, DisruptionClass::D1, json!({ "version": "unknown" })).mark_predicted())
     }
 }
 
-const BRING: &str = "add a step that installs it before this one, for example an `artifact` step";
+const PROVIDE_HINT: &str = "add a step that installs it before this one, for example an `artifact` step";
 
 /// Whether the program can run.
 enum ProgramReadiness {

@@ -4,7 +4,7 @@ mod judge;
 mod script;
 
 use super::artifact::content;
-use super::support::{bad_value, required};
+use super::support::{bad_value, required_text};
 use super::{Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, Resource, ResourceKind, shell};
 use crate::artifact::Sha256Digest;
 use crate::diag::{Code, Diag};
@@ -46,7 +46,7 @@ secrets are rejected there.
     build,
 };
 
-const PROGRAM: &[FieldSpec] = &[
+const PROGRAM_FIELDS: &[FieldSpec] = &[
     FieldSpec::required("path", FieldType::Path, "Path of the program on the host."),
     FieldSpec::optional("args", FieldType::List(&FieldType::Text), "Arguments."),
 ];
@@ -90,7 +90,7 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
     FieldSpec::optional(
         "uninstall",
-        FieldType::Table(PROGRAM),
+        FieldType::Table(PROGRAM_FIELDS),
         "Program that uninstalls the software, for a removal: `path` and `args`.",
     ),
 ];
@@ -121,28 +121,30 @@ struct InstallerProgram {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let own =
-        InstallerProgram { path: required(fields, "path")?.to_owned(), args: fields.texts("args").unwrap_or_default() };
-    let program = if absent { uninstall(fields)? } else { own };
-    program.args.iter().try_for_each(|arg| open(arg))?;
+    let own = InstallerProgram {
+        path: required_text(fields, "path")?.to_owned(),
+        args: fields.get_text_list("args").unwrap_or_default(),
+    };
+    let program = if absent { parse_uninstall_program(fields)? } else { own };
+    program.args.iter().try_for_each(|arg| reject_secret_argument(arg))?;
     Ok(Box::new(InstallerResource {
         program,
-        version: required(fields, "version")?.to_owned(),
-        probe: super::command::fits("probe", required(fields, "probe")?)?,
-        pattern: fields.text("pattern").map(pattern).transpose()?,
-        not_installed: fields.ints("not_installed").unwrap_or_else(|| NOT_INSTALLED.to_vec()),
-        sha256: fields.text("sha256").filter(|_| !absent).map(digest).transpose()?,
-        exit_codes: exit_codes(fields)?,
-        also_ok: fields.ints("also_ok").unwrap_or_default(),
-        log: log(fields)?,
-        cwd: fields.text("cwd").unwrap_or("/").to_owned(),
-        env: super::command::environment(fields)?,
+        version: required_text(fields, "version")?.to_owned(),
+        probe: super::command::check_script_size("probe", required_text(fields, "probe")?)?,
+        pattern: fields.get_text("pattern").map(parse_pattern).transpose()?,
+        not_installed: fields.get_int_list("not_installed").unwrap_or_else(|| NOT_INSTALLED.to_vec()),
+        sha256: fields.get_text("sha256").filter(|_| !absent).map(parse_digest).transpose()?,
+        exit_codes: parse_exit_codes(fields)?,
+        also_ok: fields.get_int_list("also_ok").unwrap_or_default(),
+        log: parse_log_pattern(fields)?,
+        cwd: fields.get_text("cwd").unwrap_or("/").to_owned(),
+        env: super::command::parse_environment(fields)?,
         absent,
     }))
 }
 
-fn uninstall(fields: &FieldValues) -> Result<InstallerProgram, Diag> {
-    let Some(table) = fields.table("uninstall") else {
+fn parse_uninstall_program(fields: &FieldValues) -> Result<InstallerProgram, Diag> {
+    let Some(table) = fields.get_table("uninstall") else {
         return Err(Diag::error(Code::BadStep, "an installer without `uninstall` cannot be removed")
             .hint("add `uninstall:`, the program that uninstalls the software"));
     };
@@ -154,15 +156,15 @@ fn uninstall(fields: &FieldValues) -> Result<InstallerProgram, Diag> {
 }
 
 /// Rejects secrets in arguments.
-fn open(arg: &str) -> Result<(), Diag> {
-    match SecretStore::mentions(arg) {
+fn reject_secret_argument(arg: &str) -> Result<(), Diag> {
+    match SecretStore::has_placeholder(arg) {
         true => Err(bad_value("`args` must not contain a secret, because every user on the host can read arguments")
             .hint("pass it in `env`, or in a file that only root can read")),
         false => Ok(()),
     }
 }
 
-fn pattern(text: &str) -> Result<Regex, Diag> {
+fn parse_pattern(text: &str) -> Result<Regex, Diag> {
     let regex = regex::RegexBuilder::new(text).multi_line(true).build();
     let regex = regex.map_err(|_| bad_value("`pattern` is not a valid regular expression"))?;
     match regex.captures_len() {
@@ -172,20 +174,20 @@ fn pattern(text: &str) -> Result<Regex, Diag> {
     }
 }
 
-fn digest(text: &str) -> Result<Sha256Digest, Diag> {
-    Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+fn parse_digest(text: &str) -> Result<Sha256Digest, Diag> {
+    Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256"))
 }
 
-fn exit_codes(fields: &FieldValues) -> Result<BTreeMap<i32, String>, Diag> {
+fn parse_exit_codes(fields: &FieldValues) -> Result<BTreeMap<i32, String>, Diag> {
     let one = |(code, meaning): (String, String)| match code.parse::<i32>() {
         Ok(code) if (1..=255).contains(&code) => Ok((code, meaning)),
         _ => Err(bad_value(format!("`{code}` in `exit_codes` is not an exit code from 1 to 255"))),
     };
-    fields.map("exit_codes").unwrap_or_default().into_iter().map(one).collect()
+    fields.get_text_map("exit_codes").unwrap_or_default().into_iter().map(one).collect()
 }
 
-fn log(fields: &FieldValues) -> Result<String, Diag> {
-    let log = fields.text("log").unwrap_or_default();
+fn parse_log_pattern(fields: &FieldValues) -> Result<String, Diag> {
+    let log = fields.get_text("log").unwrap_or_default();
     match log.is_empty() || log.starts_with('/') {
         true => Ok(log.to_owned()),
         false => Err(bad_value("`log` must be an absolute path")),
@@ -217,22 +219,22 @@ impl Resource for InstallerResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![self.version_probe(), content::probe(&self.program.path, self.sha256.is_some())]
+        vec![self.version_probe(), content::content_probe(&self.program.path, self.sha256.is_some())]
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.judged(seen, cx)
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.assess_version(seen, cx)
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: shell::close(self.run()), long: true, explain: script::EXPLAIN }
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: shell::close_action(self.render_script()), long: true, explain: script::EXPLAIN }
     }
 
-    fn meaning(&self, status: i32) -> Option<&str> {
+    fn explain_exit_status(&self, status: i32) -> Option<&str> {
         self.exit_codes.get(&status).map(String::as_str)
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         if self.absent {
             return json!({ "probe": self.probe, "absent": true });
         }
@@ -244,16 +246,16 @@ impl Resource for InstallerResource {
     }
 
     /// Returns what dependent services compare: the version, not how it was installed.
-    fn input_value(&self) -> Value {
+    fn restart_input_value(&self) -> Value {
         json!({ "probe": self.probe, "version": if self.absent { None } else { Some(&self.version) } })
     }
 
-    fn provides(&self) -> Vec<super::ProvidedItem> {
+    fn provided_items(&self) -> Vec<super::ProvidedItem> {
         Vec::new()
     }
 
     /// Claims the probe: one program may install several things, but a probe belongs to one step.
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(KIND.name, self.probe.trim().to_owned())]
     }
 }
@@ -262,7 +264,7 @@ impl Resource for InstallerResource {
 mod tests {
     use super::*;
 
-    fn refused(entries: &[(&'static str, Value)], absent: bool) -> String {
+    fn build_error(entries: &[(&'static str, Value)], absent: bool) -> String {
         let base = [("path", json!("/opt/x.run")), ("version", json!("1.2")), ("probe", json!("x --version"))];
         let fields = base.into_iter().chain(entries.iter().cloned()).collect();
         build(&FieldValues(fields), absent).unwrap_err().message
@@ -273,27 +275,27 @@ mod tests {
         let mut secrets = SecretStore::default();
         let token = secrets.insert("TOKEN", "x".to_owned().into()).0;
         assert_eq!(
-            refused(&[("args", json!(["--key", token]))], false),
+            build_error(&[("args", json!(["--key", token]))], false),
             "`args` must not contain a secret, because every user on the host can read arguments"
         );
     }
 
     #[test]
     fn what_reads_the_version_must_be_able_to() {
-        assert_eq!(refused(&[("pattern", json!("("))], false), "`pattern` is not a valid regular expression");
-        assert_eq!(refused(&[("pattern", json!("^x$"))], false), "`pattern` needs a group for the version");
+        assert_eq!(build_error(&[("pattern", json!("("))], false), "`pattern` is not a valid regular expression");
+        assert_eq!(build_error(&[("pattern", json!("^x$"))], false), "`pattern` needs a group for the version");
     }
 
     #[test]
     fn an_installer_is_removed_by_a_program_of_its_own() {
-        assert_eq!(refused(&[], true), "an installer without `uninstall` cannot be removed");
+        assert_eq!(build_error(&[], true), "an installer without `uninstall` cannot be removed");
     }
 
     #[test]
     fn exit_statuses_and_logs_are_what_they_say() {
         let codes = [("exit_codes", json!({ "0": "fine" }))];
-        assert_eq!(refused(&codes, false), "`0` in `exit_codes` is not an exit code from 1 to 255");
-        assert_eq!(refused(&[("log", json!("x.log"))], false), "`log` must be an absolute path");
-        assert_eq!(refused(&[("sha256", json!("12"))], false), "`sha256` is not 64 hexadecimal digits");
+        assert_eq!(build_error(&codes, false), "`0` in `exit_codes` is not an exit code from 1 to 255");
+        assert_eq!(build_error(&[("log", json!("x.log"))], false), "`log` must be an absolute path");
+        assert_eq!(build_error(&[("sha256", json!("12"))], false), "`sha256` is not 64 hexadecimal digits");
     }
 }

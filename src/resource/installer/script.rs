@@ -64,10 +64,10 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 impl InstallerResource {
-    pub(super) fn run(&self) -> ShellFragment {
+    pub(super) fn render_script(&self) -> ShellFragment {
         let lines: Vec<String> = self.exit_codes.iter().map(|(code, meaning)| format!("{code} {meaning}")).collect();
         let fine: Vec<String> = self.also_ok.iter().map(i64::to_string).collect();
-        let opened = shell::usual()
+        let opened = shell::open_action()
             .word(&self.program.path)
             .word(self.sha256.as_ref().map(Sha256Digest::as_str).unwrap_or_default())
             .word(&self.cwd)
@@ -75,7 +75,8 @@ impl InstallerResource {
             .word(lines.join("\n"))
             .word(fine.join(" "));
         let opened = self.program.args.iter().fold(opened, |action, arg| action.word(arg));
-        let opened = opened.code("\n").code(safe_path::ENTER).code(safe_path::TRUSTED).code(READY);
+        let opened =
+            opened.code("\n").code(safe_path::ENTER_DIRECTORY).code(safe_path::REQUIRE_TRUSTED_FILE).code(READY);
         let with_env = self
             .env
             .iter()

@@ -4,8 +4,8 @@ mod bounds;
 mod judge;
 
 use super::manifest::check_workload;
-use super::object::{DeclaredObject, claim};
-use super::support::{bad_value, required, sha256_hex};
+use super::object::{DeclaredObject, object_claim};
+use super::support::{bad_value, required_text, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -52,7 +52,7 @@ that each expose all adapters, not a number of adapters.
     build,
 };
 
-const SIGN: &[FieldSpec] = &[
+const SIGN_FIELDS: &[FieldSpec] = &[
     FieldSpec::optional(
         "condition",
         FieldType::Text,
@@ -62,7 +62,7 @@ const SIGN: &[FieldSpec] = &[
     FieldSpec::optional("is", FieldType::List(&FieldType::Text), "Accepted values at `path`."),
 ];
 
-const LOGS: &[FieldSpec] = &[
+const LOG_FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("expect", FieldType::List(&FieldType::Text), "Regular expressions; each must match a line."),
     FieldSpec::optional(
         "deny",
@@ -86,12 +86,12 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::required("namespace", FieldType::Name, "Namespace. Must exist or be created by an earlier step."),
     FieldSpec::optional(
         "succeeded",
-        FieldType::Table(SIGN),
+        FieldType::Table(SIGN_FIELDS),
         "Status that means success, for kinds that forge does not know.",
     ),
     FieldSpec::optional(
         "failed",
-        FieldType::Table(SIGN),
+        FieldType::Table(SIGN_FIELDS),
         "Status that means failure, for kinds that forge does not know.",
     ),
     FieldSpec::optional(
@@ -104,7 +104,7 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Duration,
         "Time during which none of its pods may start. Excludes `within` and `logs`.",
     ),
-    FieldSpec::optional("logs", FieldType::Table(LOGS), "Expected output of its pods."),
+    FieldSpec::optional("logs", FieldType::Table(LOG_FIELDS), "Expected output of its pods."),
     FieldSpec::optional(
         "for",
         FieldType::Map(&FieldType::Any),
@@ -123,7 +123,7 @@ struct JobResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let namespace = required(fields, "namespace")?;
+    let namespace = required_text(fields, "namespace")?;
     let mut object = fields.0.get("object").cloned().unwrap_or_default();
     if !object.is_object() {
         return Err(bad_value("`object` is not an object")
@@ -133,14 +133,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         return Err(bad_value("`object` has no `metadata.name`"));
     }
     object["metadata"]["namespace"] = json!(namespace);
-    let id = ObjectId::of(&object).ok_or_else(|| bad_value("`object` has no `apiVersion` or `kind`"))?;
-    bounds::name(&id)?;
+    let id = ObjectId::from_object(&object).ok_or_else(|| bad_value("`object` has no `apiVersion` or `kind`"))?;
+    bounds::check_workload_name(&id)?;
     check_workload(&id, &object)?;
-    let signs = signs(fields, &id)?;
-    let seconds = |key| fields.int(key).and_then(|value| u64::try_from(value).ok());
+    let signs = parse_signs(fields, &id)?;
+    let seconds = |key| fields.get_int(key).and_then(|value| u64::try_from(value).ok());
     let aim = match seconds("stays_pending") {
         Some(for_s) => {
-            if fields.has("within") || fields.has("logs") {
+            if fields.contains("within") || fields.contains("logs") {
                 return Err(bad_value("`stays_pending` excludes `within` and `logs`")
                     .hint("remove `within` and `logs`, or `stays_pending`"));
             }
@@ -148,34 +148,34 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         }
         None => JobGoal::Ends { signs, within_s: seconds("within").unwrap_or(600) },
     };
-    bounds::add(&mut object, limit_of(&aim));
-    let about = fields.table("for").cloned().map(Value::Object).unwrap_or_default();
-    Ok(Box::new(JobResource { declared: DeclaredObject { id, object }, aim, logs: logs(fields)?, about, absent }))
+    bounds::add_bounds(&mut object, aim_limit_s(&aim));
+    let about = fields.get_table("for").cloned().map(Value::Object).unwrap_or_default();
+    Ok(Box::new(JobResource { declared: DeclaredObject { id, object }, aim, logs: parse_logs(fields)?, about, absent }))
 }
 
-fn limit_of(aim: &JobGoal) -> u64 {
+fn aim_limit_s(aim: &JobGoal) -> u64 {
     match aim {
         JobGoal::Ends { within_s, .. } => *within_s,
         JobGoal::StaysPending { for_s, .. } => *for_s,
     }
 }
 
-fn signs(fields: &FieldValues, id: &ObjectId) -> Result<JobEndPredicates, Diag> {
-    let known = JobEndPredicates::known(&id.api_version, &id.kind);
+fn parse_signs(fields: &FieldValues, id: &ObjectId) -> Result<JobEndPredicates, Diag> {
+    let known = JobEndPredicates::for_kind(&id.api_version, &id.kind);
     let lacks = |part: &str| {
         bad_value(format!("unknown status of {} in `{}`: `{part}` is missing", id.kind, id.api_version))
             .hint(format!("add `{part}: {{ path: .status.phase, is: [Done] }}` or `{part}: {{ condition: Ready }}`"))
     };
-    let succeeded = sign(fields, "succeeded")?.or_else(|| known.as_ref().map(|known| known.succeeded.clone()));
-    let failed = sign(fields, "failed")?.or_else(|| known.as_ref().map(|known| known.failed.clone()));
+    let succeeded = parse_sign(fields, "succeeded")?.or_else(|| known.as_ref().map(|known| known.succeeded.clone()));
+    let failed = parse_sign(fields, "failed")?.or_else(|| known.as_ref().map(|known| known.failed.clone()));
     Ok(JobEndPredicates {
         succeeded: succeeded.ok_or_else(|| lacks("succeeded"))?,
         failed: failed.ok_or_else(|| lacks("failed"))?,
     })
 }
 
-fn sign(fields: &FieldValues, part: &str) -> Result<Option<StatusPredicate>, Diag> {
-    let Some(table) = fields.table(part) else { return Ok(None) };
+fn parse_sign(fields: &FieldValues, part: &str) -> Result<Option<StatusPredicate>, Diag> {
+    let Some(table) = fields.get_table(part) else { return Ok(None) };
     let text = |key: &str| table.get(key).and_then(Value::as_str);
     let is: Vec<String> = table
         .get("is")
@@ -194,9 +194,9 @@ fn sign(fields: &FieldValues, part: &str) -> Result<Option<StatusPredicate>, Dia
     }
 }
 
-fn logs(fields: &FieldValues) -> Result<JobLogRules, Diag> {
+fn parse_logs(fields: &FieldValues) -> Result<JobLogRules, Diag> {
     let empty = serde_json::Map::new();
-    let table = fields.table("logs").unwrap_or(&empty);
+    let table = fields.get_table("logs").unwrap_or(&empty);
     let texts = |key: &str| -> Vec<String> {
         let list = table.get(key).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
@@ -219,15 +219,15 @@ impl JobResource {
     }
 
     /// Returns the digest of everything that a success proves.
-    fn digest(&self) -> String {
-        format!("sha256:{}", sha256_hex(self.desired().to_string().as_bytes()))
+    fn proof_digest(&self) -> String {
+        format!("sha256:{}", sha256_hex(self.desired_value().to_string().as_bytes()))
     }
 
-    fn call(&self) -> JobCall {
+    fn job_call(&self) -> JobCall {
         JobCall {
             id: self.declared.id.clone(),
             object: self.declared.object.clone(),
-            digest: self.digest(),
+            digest: self.proof_digest(),
             aim: self.aim.clone(),
             logs: self.logs.clone(),
         }
@@ -249,20 +249,20 @@ impl Resource for JobResource {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        judge::judge(self, seen, cx)
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        judge::assess_job(self, seen, cx)
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
-    fn limit_s(&self) -> Option<u64> {
+    fn time_limit_s(&self) -> Option<u64> {
         // Its pods may take a while to terminate.
-        Some(limit_of(&self.aim).saturating_add(180))
+        Some(aim_limit_s(&self.aim).saturating_add(180))
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let aim = match &self.aim {
             JobGoal::Ends { .. } => json!("ends"),
             JobGoal::StaysPending { for_s, .. } => json!({ "stays_pending": for_s }),
@@ -270,17 +270,17 @@ impl Resource for JobResource {
         let logs = json!({ "expect": self.logs.expect, "deny": self.logs.deny, "each": self.logs.each });
         let mut desired = json!({ "object": self.declared.object, "aim": aim, "logs": logs, "for": self.about });
         if self.absent {
-            desired = json!({ "object": self.declared.id.claim(), "absent": true });
+            desired = json!({ "object": self.declared.id.to_claim(), "absent": true });
         }
         desired
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        let (_, name) = claim(&self.declared.id);
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        let (_, name) = object_claim(&self.declared.id);
         vec![(KIND.name, name)]
     }
 }

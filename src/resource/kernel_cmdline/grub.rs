@@ -1,15 +1,15 @@
 //! The step's own GRUB settings file, and the effect of files that are read after it.
 
-use super::words::{DeclaredArguments, KernelArgument, line, words};
+use super::words::{DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
 use crate::probe::ConfLine;
 
 pub(super) const FOLDER: &str = "/etc/default/grub.d";
 
 /// Returns the body of the step's own file. `grub-mkconfig` sources it as shell after `/etc/default/grub` and the files
 /// with earlier names. The body removes their settings of the same names and appends the declared arguments.
-pub(super) fn body(wanted: &DeclaredArguments) -> String {
-    let mut patterns: Vec<String> = wanted.names().iter().map(|name| any(name)).collect();
-    patterns.extend(wanted.absent.iter().map(|text| pattern(&KernelArgument::read(text))));
+pub(super) fn render_settings(wanted: &DeclaredArguments) -> String {
+    let mut patterns: Vec<String> = wanted.argument_names().iter().map(|name| name_pattern(name)).collect();
+    patterns.extend(wanted.absent.iter().map(|text| argument_pattern(&KernelArgument::parse(text))));
     let added = if wanted.args.is_empty() { String::new() } else { format!(" {}", wanted.args.join(" ")) };
     format!(
         "# Kept by forge.\n\
@@ -22,14 +22,14 @@ pub(super) fn body(wanted: &DeclaredArguments) -> String {
 }
 
 /// Returns a shell pattern that matches every argument of a name.
-fn any(name: &str) -> String {
+fn name_pattern(name: &str) -> String {
     let name = name.replace('_', "[-_]");
     format!("{name} | {name}=*")
 }
 
-fn pattern(word: &KernelArgument) -> String {
+fn argument_pattern(word: &KernelArgument) -> String {
     match &word.value {
-        None => any(&word.name),
+        None => name_pattern(&word.name),
         Some(value) => format!("{}={value}", word.name.replace('_', "[-_]")),
     }
 }
@@ -50,7 +50,7 @@ struct GrubSetting {
     words: Vec<KernelArgument>,
 }
 
-fn setting(text: &str) -> Option<GrubSetting> {
+fn parse_setting(text: &str) -> Option<GrubSetting> {
     let text = text.trim_start();
     let (name, value) = text.strip_prefix("export ").unwrap_or(text).split_once('=')?;
     let default = match name.trim_end_matches('+') {
@@ -61,38 +61,42 @@ fn setting(text: &str) -> Option<GrubSetting> {
     let keeps = value.contains("$GRUB_CMDLINE_LINUX") || value.contains("${GRUB_CMDLINE_LINUX") || value.contains("$(");
     // Quotes enclose the whole value, and the names of shell variables are not kernel arguments.
     let plain = value.replace(['"', '\''], " ");
-    Some(GrubSetting { default, keeps, words: words(&plain) })
+    Some(GrubSetting { default, keeps, words: split_cmdline(&plain) })
 }
 
-fn name(path: &str) -> &str {
+fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
 /// Returns the last line that is read after the file at `own` and conflicts with it. `GRUB_CMDLINE_LINUX_DEFAULT` comes
 /// after `GRUB_CMDLINE_LINUX` on the command line, so its arguments override.
-pub(super) fn overriding(lines: &[ConfLine], own: &str, wanted: &DeclaredArguments) -> Option<GrubOverride> {
-    let later = |line: &&ConfLine| line.file.starts_with(FOLDER) && name(&line.file) > name(own);
-    let undone =
-        |line: &ConfLine| Some(GrubOverride { place: line.place(), does: undoes(&setting(&line.text)?, wanted)? });
+pub(super) fn find_override(lines: &[ConfLine], own: &str, wanted: &DeclaredArguments) -> Option<GrubOverride> {
+    let later = |line: &&ConfLine| line.file.starts_with(FOLDER) && file_name(&line.file) > file_name(own);
+    let undone = |line: &ConfLine| {
+        Some(GrubOverride {
+            place: line.format_location(),
+            does: describe_override(&parse_setting(&line.text)?, wanted)?,
+        })
+    };
     lines.iter().filter(later).rev().find_map(undone)
 }
 
-fn undoes(set: &GrubSetting, wanted: &DeclaredArguments) -> Option<String> {
+fn describe_override(set: &GrubSetting, wanted: &DeclaredArguments) -> Option<String> {
     if !set.default && !set.keeps && !wanted.args.is_empty() {
         return Some("replaces all of `GRUB_CMDLINE_LINUX`".to_owned());
     }
-    let present = wanted.present();
+    let present = wanted.parse_present();
     let differs = |word: &&KernelArgument| {
         let declared: Vec<&KernelArgument> = present.iter().filter(|own| own.name == word.name).collect();
         wanted.is_absent(word) || declared.last().is_some_and(|last| *last != *word)
     };
     let bad: Vec<KernelArgument> = set.words.iter().filter(differs).cloned().collect();
-    (!bad.is_empty()).then(|| format!("sets `{}`", line(&bad)))
+    (!bad.is_empty()).then(|| format!("sets `{}`", join_arguments(&bad)))
 }
 
 /// Reports whether a file other than `own` sets the same argument.
-pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &KernelArgument) -> bool {
-    let others = lines.iter().filter(|line| line.file != own).filter_map(|line| setting(&line.text));
+pub(super) fn is_set_elsewhere(lines: &[ConfLine], own: &str, word: &KernelArgument) -> bool {
+    let others = lines.iter().filter(|line| line.file != own).filter_map(|line| parse_setting(&line.text));
     others.flat_map(|set| set.words).any(|other| other == *word)
 }
 
@@ -101,13 +105,13 @@ pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &KernelArgument
 mod tests {
     use super::*;
 
-    fn wanted(args: &[&str], absent: &[&str]) -> DeclaredArguments {
+    fn make_arguments(args: &[&str], absent: &[&str]) -> DeclaredArguments {
         let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
         DeclaredArguments::new(own(args), own(absent)).unwrap()
     }
 
     /// Sources the file in a shell with `set -e`, as grub-mkconfig does, and returns both variables.
-    fn sourced(shell: &str, before: &str, body: &str) -> String {
+    fn source_with_shell(shell: &str, before: &str, body: &str) -> String {
         let script =
             format!("set -e\n{before}\n{body}\nprintf '%s|%s' \"$GRUB_CMDLINE_LINUX\" \"$GRUB_CMDLINE_LINUX_DEFAULT\"");
         let output = std::process::Command::new(shell).args(["-c", &script]).env_clear().output().unwrap();
@@ -117,40 +121,45 @@ mod tests {
 
     #[test]
     fn a_shell_reads_the_file_as_meant() {
-        let own = body(&wanted(&["iommu=pt", "nvme_core.multipath=N"], &["quiet", "console=tty9"]));
+        let own = render_settings(&make_arguments(&["iommu=pt", "nvme_core.multipath=N"], &["quiet", "console=tty9"]));
         let before = "GRUB_CMDLINE_LINUX='nvme-core.multipath=Y console=tty0 x=*'\n\
                       GRUB_CMDLINE_LINUX_DEFAULT='quiet splash iommu=off console=tty9'";
         for shell in ["dash", "bash"] {
             assert_eq!(
-                sourced(shell, before, &own),
+                source_with_shell(shell, before, &own),
                 "console=tty0 x=* iommu=pt nvme_core.multipath=N|splash",
                 "{shell}"
             );
-            assert_eq!(sourced(shell, "", &own), " iommu=pt nvme_core.multipath=N|");
-            assert_eq!(sourced(shell, before, &format!("{own}{own}")), sourced(shell, before, &own), "read twice");
+            assert_eq!(source_with_shell(shell, "", &own), " iommu=pt nvme_core.multipath=N|");
+            assert_eq!(
+                source_with_shell(shell, before, &format!("{own}{own}")),
+                source_with_shell(shell, before, &own),
+                "read twice"
+            );
         }
     }
 
-    fn over(file: &str, text: &str) -> Option<String> {
+    fn find_override_text(file: &str, text: &str) -> Option<String> {
         let lines = [ConfLine { file: file.into(), line: 2, text: text.into() }];
-        overriding(&lines, "/etc/default/grub.d/60-forge.cfg", &wanted(&["iommu=pt"], &["quiet"]))
+        find_override(&lines, "/etc/default/grub.d/60-forge.cfg", &make_arguments(&["iommu=pt"], &["quiet"]))
             .map(|over| format!("{} {}", over.place, over.does))
     }
 
     #[test]
     fn only_what_is_read_later_and_says_something_else_overrides() {
         let later = "/etc/default/grub.d/90-site.cfg";
-        assert_eq!(over("/etc/default/grub", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
-        assert_eq!(over("/etc/default/grub.d/50-cloudimg.cfg", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
-        assert_eq!(over(later, "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX crashkernel=1G\""), None);
-        assert_eq!(over(later, "GRUB_CMDLINE_LINUX_DEFAULT=\"splash\""), None);
-        assert_eq!(over(later, "# GRUB_CMDLINE_LINUX=\"\""), None);
+        assert_eq!(find_override_text("/etc/default/grub", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
+        assert_eq!(find_override_text("/etc/default/grub.d/50-cloudimg.cfg", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
+        assert_eq!(find_override_text(later, "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX crashkernel=1G\""), None);
+        assert_eq!(find_override_text(later, "GRUB_CMDLINE_LINUX_DEFAULT=\"splash\""), None);
+        assert_eq!(find_override_text(later, "# GRUB_CMDLINE_LINUX=\"\""), None);
         assert_eq!(
-            over(later, "GRUB_CMDLINE_LINUX=\"crashkernel=1G\"").as_deref(),
+            find_override_text(later, "GRUB_CMDLINE_LINUX=\"crashkernel=1G\"").as_deref(),
             Some("/etc/default/grub.d/90-site.cfg:2 replaces all of `GRUB_CMDLINE_LINUX`")
         );
         assert_eq!(
-            over(later, "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT quiet iommu=off\"").as_deref(),
+            find_override_text(later, "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT quiet iommu=off\"")
+                .as_deref(),
             Some("/etc/default/grub.d/90-site.cfg:2 sets `quiet iommu=off`")
         );
     }

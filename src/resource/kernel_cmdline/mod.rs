@@ -6,9 +6,9 @@ mod words;
 
 use self::words::DeclaredArguments;
 use super::body::{FileBody, FileTarget};
-use super::parts::part;
+use super::parts::extract_part;
 use super::shell;
-use super::support::{bad_value, cmdline_state, refuse_secrets};
+use super::support::{bad_value, cmdline_state, reject_secrets};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -19,7 +19,7 @@ use crate::script::ShellFragment;
 use serde_json::json;
 
 /// Part of a judgement that covers the arguments which the boot loader passes to the next kernel.
-const NEXT: &str = "next boot";
+const NEXT_BOOT: &str = "next boot";
 
 pub(super) const KIND: ResourceKind = ResourceKind {
     name: "kernel_cmdline",
@@ -88,16 +88,18 @@ struct KernelCmdlineResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, "the kernel command line cannot hold a secret")?;
-    let wanted =
-        DeclaredArguments::new(fields.texts("args").unwrap_or_default(), fields.texts("absent").unwrap_or_default())?;
-    let path = path(fields.text("file"))?;
-    let body = FileBody::new(grub::body(&wanted));
+    reject_secrets(KIND.name, fields, "the kernel command line cannot hold a secret")?;
+    let wanted = DeclaredArguments::new(
+        fields.get_text_list("args").unwrap_or_default(),
+        fields.get_text_list("absent").unwrap_or_default(),
+    )?;
+    let path = parse_settings_path(fields.get_text("file"))?;
+    let body = FileBody::new(grub::render_settings(&wanted));
     let target = FileTarget { path, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
     Ok(Box::new(KernelCmdlineResource { wanted, target, absent }))
 }
 
-fn path(given: Option<&str>) -> Result<String, Diag> {
+fn parse_settings_path(given: Option<&str>) -> Result<String, Diag> {
     let Some(path) = given else { return Ok(format!("{}/60-forge.cfg", grub::FOLDER)) };
     let name = path.strip_prefix(grub::FOLDER).and_then(|rest| rest.strip_prefix('/'));
     match name.is_some_and(|name| name.ends_with(".cfg") && !name.contains('/') && !name.starts_with('.')) {
@@ -107,23 +109,23 @@ fn path(given: Option<&str>) -> Result<String, Diag> {
 }
 
 impl KernelCmdlineResource {
-    fn write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
+    fn render_write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
         if self.absent {
             return shell::remove_file(&self.target.path, cx.run, true);
         }
-        let folder = shell::close(shell::private().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
-        folder.then(self.target.write(cx, true, ""))
+        let folder = shell::close_action(shell::open_private_action().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
+        folder.append_fragment(self.target.render_write(cx, true, ""))
     }
 
-    fn update_grub(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let file = part(judgement, "file").map(|_| self.write(cx).code("[ $? -eq 0 ] &&\n"));
-        file.unwrap_or_default().then(shell::close(shell::usual().code(UPDATE_GRUB)))
+    fn render_update_grub(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let file = extract_part(judgement, "file").map(|_| self.render_write(cx).code("[ $? -eq 0 ] &&\n"));
+        file.unwrap_or_default().append_fragment(shell::close_action(shell::open_action().code(UPDATE_GRUB)))
     }
 
-    fn grubby(&self, judgement: &Assessment) -> ShellFragment {
+    fn render_grubby(&self, judgement: &Assessment) -> ShellFragment {
         let add = if self.absent { String::new() } else { self.wanted.args.join(" ") };
-        let words = shell::usual().word(judge::to_remove(&judgement.basis).join(" ")).word(add);
-        shell::close(words.code(GRUBBY))
+        let words = shell::open_action().word(judge::arguments_to_remove(&judgement.basis).join(" ")).word(add);
+        shell::close_action(words.code(GRUBBY))
     }
 }
 
@@ -162,38 +164,38 @@ impl Resource for KernelCmdlineResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![Probe::Cmdline, if self.absent { super::body::bare(&self.target.path) } else { self.target.probe() }]
+        vec![Probe::Cmdline, if self.absent { super::body::path_probe(&self.target.path) } else { self.target.probe() }]
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match cmdline_state(seen, &Probe::Cmdline) {
             Err(unknown) => Assessment::unknown(&unknown),
-            Ok(state) if self.absent => judge::removed(self, state, seen),
-            Ok(state) => judge::declared(self, state, seen, cx),
+            Ok(state) if self.absent => judge::assess_removal(self, state, seen),
+            Ok(state) => judge::assess_declared(self, state, seen, cx),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match judgement.basis["loader"].as_str() {
-            Some("grubby") => self.grubby(judgement),
-            _ => self.update_grub(judgement, cx),
+            Some("grubby") => self.render_grubby(judgement),
+            _ => self.render_update_grub(judgement, cx),
         };
         Action { body, long: true, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         json!({
             "args": self.wanted.args, "absent_args": self.wanted.absent, "path": self.target.path, "absent": self.absent,
         })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let gone = self.wanted.absent.iter().map(|word| word.replace('-', "_"));
-        let names = self.wanted.names().into_iter().chain(gone);
+        let names = self.wanted.argument_names().into_iter().chain(gone);
         names.map(|name| (KIND.name, name)).chain([("path", self.target.path.clone())]).collect()
     }
 }

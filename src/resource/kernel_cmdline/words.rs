@@ -20,7 +20,7 @@ impl PartialEq for KernelArgument {
 }
 
 impl KernelArgument {
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
@@ -30,13 +30,13 @@ impl KernelArgument {
 }
 
 /// Joins arguments into one line.
-pub(super) fn line(words: &[KernelArgument]) -> String {
+pub(super) fn join_arguments(words: &[KernelArgument]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// Splits a command line. Blanks between double quotes do not separate arguments, and the kernel ignores everything
 /// after `--`. Arguments that the boot loader fills in (`$tuned_params`) are omitted.
-pub(super) fn words(line: &str) -> Vec<KernelArgument> {
+pub(super) fn split_cmdline(line: &str) -> Vec<KernelArgument> {
     let (mut out, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars().chain([' ']) {
         match c {
@@ -44,7 +44,7 @@ pub(super) fn words(line: &str) -> Vec<KernelArgument> {
             _ if c.is_ascii_whitespace() && !quoted => match std::mem::take(&mut word) {
                 done if done == "--" => return out,
                 done if done.is_empty() || done.starts_with('$') => {}
-                done => out.push(KernelArgument::read(&done)),
+                done => out.push(KernelArgument::parse(&done)),
             },
             // GRUB's scripts write a quote as `\"`.
             '\\' => {}
@@ -73,11 +73,11 @@ pub(super) struct ArgumentMismatch {
 }
 
 impl ArgumentMismatch {
-    pub fn says(&self) -> String {
+    pub fn describe(&self) -> String {
         match (self.have.is_empty(), self.want.is_empty()) {
-            (true, _) => format!("`{}` is missing", line(&self.want)),
-            (_, true) => format!("`{}` is present", line(&self.have)),
-            _ => format!("`{}` instead of `{}`", line(&self.have), line(&self.want)),
+            (true, _) => format!("`{}` is missing", join_arguments(&self.want)),
+            (_, true) => format!("`{}` is present", join_arguments(&self.have)),
+            _ => format!("`{}` instead of `{}`", join_arguments(&self.have), join_arguments(&self.want)),
         }
     }
 }
@@ -89,10 +89,10 @@ impl DeclaredArguments {
     /// Fails for an argument that boot loader files cannot hold unchanged, or that contradicts another one.
     pub fn new(args: Vec<String>, absent: Vec<String>) -> Result<Self, Diag> {
         for word in args.iter().chain(&absent) {
-            check(word)?;
+            check_argument(word)?;
         }
         let wanted = Self { args, absent };
-        if let Some(both) = wanted.present().iter().find(|word| wanted.is_absent(word)) {
+        if let Some(both) = wanted.parse_present().iter().find(|word| wanted.is_absent(word)) {
             return Err(bad_value(format!("`{}` is in both `args` and `absent`", both.text)));
         }
         match wanted.args.is_empty() && wanted.absent.is_empty() {
@@ -101,22 +101,22 @@ impl DeclaredArguments {
         }
     }
 
-    pub fn present(&self) -> Vec<KernelArgument> {
-        self.args.iter().map(|text| KernelArgument::read(text)).collect()
+    pub fn parse_present(&self) -> Vec<KernelArgument> {
+        self.args.iter().map(|text| KernelArgument::parse(text)).collect()
     }
 
     /// Reports whether an argument is declared absent.
     pub fn is_absent(&self, word: &KernelArgument) -> bool {
-        self.absent.iter().map(|text| KernelArgument::read(text)).any(|gone| match gone.value {
+        self.absent.iter().map(|text| KernelArgument::parse(text)).any(|gone| match gone.value {
             None => gone.name == word.name,
             Some(_) => gone == *word,
         })
     }
 
     /// Returns the unique names of `args`, in order.
-    pub fn names(&self) -> Vec<String> {
+    pub fn argument_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for word in self.present() {
+        for word in self.parse_present() {
             if !names.contains(&word.name) {
                 names.push(word.name);
             }
@@ -126,14 +126,14 @@ impl DeclaredArguments {
 
     /// Compares a command line. The last occurrence of a name takes effect, so the declared arguments of a name must be
     /// the last ones of that name.
-    pub fn lacks(&self, line: &str) -> Vec<ArgumentMismatch> {
-        let found = words(line);
+    pub fn find_mismatches(&self, line: &str) -> Vec<ArgumentMismatch> {
+        let found = split_cmdline(line);
         let of = |words: &[KernelArgument], name: &str| -> Vec<KernelArgument> {
             words.iter().filter(|word| word.name == *name).cloned().collect()
         };
-        let present = self.present();
+        let present = self.parse_present();
         let mut lacks: Vec<ArgumentMismatch> = Vec::new();
-        for name in self.names() {
+        for name in self.argument_names() {
             let (have, want) = (of(&found, &name), of(&present, &name));
             if !have.ends_with(&want) {
                 lacks.push(ArgumentMismatch { have, want });
@@ -147,7 +147,7 @@ impl DeclaredArguments {
 
 /// Checks that an argument has only characters that a shell's quotes, GRUB's script and grubby's arguments all pass on
 /// unchanged.
-fn check(word: &str) -> Result<(), Diag> {
+fn check_argument(word: &str) -> Result<(), Diag> {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !first || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) {
@@ -165,55 +165,58 @@ fn check(word: &str) -> Result<(), Diag> {
 mod tests {
     use super::*;
 
-    fn texts(line: &str) -> Vec<String> {
-        words(line).into_iter().map(|word| word.text).collect()
+    fn split_texts(line: &str) -> Vec<String> {
+        split_cmdline(line).into_iter().map(|word| word.text).collect()
     }
 
-    fn wanted(args: &[&str], absent: &[&str]) -> DeclaredArguments {
+    fn make_arguments(args: &[&str], absent: &[&str]) -> DeclaredArguments {
         let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
         DeclaredArguments::new(own(args), own(absent)).unwrap()
     }
 
-    fn lacks(args: &[&str], absent: &[&str], line: &str) -> Vec<String> {
-        wanted(args, absent).lacks(line).iter().map(ArgumentMismatch::says).collect()
+    fn describe_lacks(args: &[&str], absent: &[&str], line: &str) -> Vec<String> {
+        make_arguments(args, absent).find_mismatches(line).iter().map(ArgumentMismatch::describe).collect()
     }
 
     #[test]
     fn words_are_told_apart_as_the_kernel_does() {
         assert_eq!(
-            texts("BOOT_IMAGE=/vmlinuz ro  dyndbg=\"file a.c +p\" rd.md-x=1 -- iommu=pt"),
+            split_texts("BOOT_IMAGE=/vmlinuz ro  dyndbg=\"file a.c +p\" rd.md-x=1 -- iommu=pt"),
             ["BOOT_IMAGE=/vmlinuz", "ro", "dyndbg=file a.c +p", "rd.md-x=1"]
         );
-        assert_eq!(texts("ro $tuned_params a=\\\"b c\\\""), ["ro", "a=b c"]);
-        assert_eq!(texts(""), Vec::<String>::new());
+        assert_eq!(split_texts("ro $tuned_params a=\\\"b c\\\""), ["ro", "a=b c"]);
+        assert_eq!(split_texts(""), Vec::<String>::new());
     }
 
     #[test]
     fn the_last_word_of_a_name_counts() {
-        assert!(lacks(&["iommu=pt"], &[], "iommu=off iommu=pt").is_empty());
-        assert_eq!(lacks(&["iommu=pt"], &[], "iommu=pt iommu=off"), ["`iommu=pt iommu=off` instead of `iommu=pt`"]);
+        assert!(describe_lacks(&["iommu=pt"], &[], "iommu=off iommu=pt").is_empty());
         assert_eq!(
-            lacks(&["iommu=pt", "nosmt"], &[], "iommu.passthrough=1"),
+            describe_lacks(&["iommu=pt"], &[], "iommu=pt iommu=off"),
+            ["`iommu=pt iommu=off` instead of `iommu=pt`"]
+        );
+        assert_eq!(
+            describe_lacks(&["iommu=pt", "nosmt"], &[], "iommu.passthrough=1"),
             ["`iommu=pt` is missing", "`nosmt` is missing"]
         );
-        assert_eq!(lacks(&["nosmt"], &[], "nosmt=force"), ["`nosmt=force` instead of `nosmt`"]);
+        assert_eq!(describe_lacks(&["nosmt"], &[], "nosmt=force"), ["`nosmt=force` instead of `nosmt`"]);
     }
 
     #[test]
     fn several_words_of_one_name_keep_their_order() {
         let both = ["console=tty0", "console=ttyS0,115200"];
-        assert!(lacks(&both, &[], "console=hvc0 console=tty0 ro console=ttyS0,115200").is_empty());
+        assert!(describe_lacks(&both, &[], "console=hvc0 console=tty0 ro console=ttyS0,115200").is_empty());
         assert_eq!(
-            lacks(&both, &[], "console=ttyS0,115200 console=tty0"),
+            describe_lacks(&both, &[], "console=ttyS0,115200 console=tty0"),
             ["`console=ttyS0,115200 console=tty0` instead of `console=tty0 console=ttyS0,115200`"]
         );
     }
 
     #[test]
     fn absent_words_are_found_by_name_or_whole() {
-        assert_eq!(lacks(&[], &["quiet", "iommu=soft"], "quiet iommu=pt"), ["`quiet` is present"]);
-        assert_eq!(lacks(&[], &["nouveau.modeset"], "nouveau.modeset=1"), ["`nouveau.modeset=1` is present"]);
-        assert_eq!(lacks(&["iommu=pt"], &["iommu=soft"], "iommu=soft iommu=pt"), ["`iommu=soft` is present"]);
+        assert_eq!(describe_lacks(&[], &["quiet", "iommu=soft"], "quiet iommu=pt"), ["`quiet` is present"]);
+        assert_eq!(describe_lacks(&[], &["nouveau.modeset"], "nouveau.modeset=1"), ["`nouveau.modeset=1` is present"]);
+        assert_eq!(describe_lacks(&["iommu=pt"], &["iommu=soft"], "iommu=soft iommu=pt"), ["`iommu=soft` is present"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 /// Cluster-scoped kinds of Kubernetes itself.
-const OF_NO_NAMESPACE: [&str; 17] = [
+const CLUSTER_SCOPED_KINDS: [&str; 17] = [
     "Namespace",
     "Node",
     "PersistentVolume",
@@ -30,34 +30,34 @@ const OF_NO_NAMESPACE: [&str; 17] = [
     "PodSecurityPolicy",
 ];
 
-pub(super) fn is_of_no_namespace(kind: &str) -> bool {
-    OF_NO_NAMESPACE.contains(&kind)
+pub(super) fn is_cluster_scoped(kind: &str) -> bool {
+    CLUSTER_SCOPED_KINDS.contains(&kind)
 }
 
 /// Checks one object.
-pub(super) fn check(id: &ObjectId, object: &Value) -> Result<(), Diag> {
-    images(id, object)?;
+pub(super) fn check_object(id: &ObjectId, object: &Value) -> Result<(), Diag> {
+    check_images(id, object)?;
     match id.kind.as_str() {
-        "ConfigMap" => data(id, object),
+        "ConfigMap" => check_config_map(id, object),
         _ => Ok(()),
     }
 }
 
 /// Checks that every container image of a pod names a version.
-fn images(id: &ObjectId, value: &Value) -> Result<(), Diag> {
+fn check_images(id: &ObjectId, value: &Value) -> Result<(), Diag> {
     match value {
         Value::Object(map) => map.iter().try_for_each(|(key, value)| match (key.as_str(), value) {
             ("containers" | "initContainers" | "ephemeralContainers", Value::Array(list)) => {
-                list.iter().try_for_each(|container| image(id, container))
+                list.iter().try_for_each(|container| check_image(id, container))
             }
-            (_, value) => images(id, value),
+            (_, value) => check_images(id, value),
         }),
-        Value::Array(items) => items.iter().try_for_each(|item| images(id, item)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_images(id, item)),
         _ => Ok(()),
     }
 }
 
-fn image(id: &ObjectId, container: &Value) -> Result<(), Diag> {
+fn check_image(id: &ObjectId, container: &Value) -> Result<(), Diag> {
     let Some(image) = container.get("image").and_then(Value::as_str) else { return Ok(()) };
     let digest = image.contains("@sha256:");
     let last = image.rsplit('/').next().unwrap_or_default();
@@ -72,17 +72,17 @@ fn image(id: &ObjectId, container: &Value) -> Result<(), Diag> {
 }
 
 /// Host directories that give a pod access to devices without a resource request.
-const DEVICES: [&str; 2] = ["/dev", "/var/lib/kubelet"];
+const DEVICE_FOLDERS: [&str; 2] = ["/dev", "/var/lib/kubelet"];
 
 /// Checks a workload: it must request devices from the scheduler.
 pub(in crate::resource) fn check_workload(id: &ObjectId, object: &Value) -> Result<(), Diag> {
-    check(id, object)?;
-    within(object, &mut |map| {
+    check_object(id, object)?;
+    visit_maps(object, &mut |map| {
         let path = map.get("hostPath").and_then(|volume| volume.get("path")).and_then(Value::as_str);
-        match path.filter(|path| DEVICES.iter().any(|folder| is_below(path, folder))) {
+        match path.filter(|path| DEVICE_FOLDERS.iter().any(|folder| is_below(path, folder))) {
             Some(path) => Err(bad_value(format!("{id} mounts the host's `{path}`, which bypasses the scheduler"))
                 .hint("request them as resources: `limits: { nvidia.com/gpu: 8, rdma/ib: 1 }`")),
-            None => tokens(id, map),
+            None => check_rdma_tokens(id, map),
         }
     })
 }
@@ -94,7 +94,7 @@ fn is_below(path: &str, folder: &str) -> bool {
 
 /// Checks tokens of the shared device plugin. One token shows all adapters; more tokens do not give more adapters, and
 /// other pods cannot use them.
-fn tokens(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Result<(), Diag> {
+fn check_rdma_tokens(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Result<(), Diag> {
     let asked = ["limits", "requests"].into_iter().filter_map(|part| map.get(part)?.as_object()).flatten();
     for (name, count) in asked.filter(|(name, _)| name.starts_with("rdma/")) {
         let count = count.as_str().map_or_else(|| count.to_string(), str::to_owned);
@@ -107,21 +107,21 @@ fn tokens(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Result<(), Dia
 }
 
 /// Calls `look` for every table of a value.
-fn within(
+fn visit_maps(
     value: &Value,
     look: &mut impl FnMut(&serde_json::Map<String, Value>) -> Result<(), Diag>,
 ) -> Result<(), Diag> {
     match value {
         Value::Object(map) => {
             look(map)?;
-            map.values().try_for_each(|value| within(value, look))
+            map.values().try_for_each(|value| visit_maps(value, look))
         }
-        Value::Array(items) => items.iter().try_for_each(|item| within(item, look)),
+        Value::Array(items) => items.iter().try_for_each(|item| visit_maps(item, look)),
         _ => Ok(()),
     }
 }
 
-fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
+fn check_config_map(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     let entries = object.get("data").and_then(Value::as_object);
     for (key, value) in entries.into_iter().flatten() {
         let Some(text) = value.as_str() else {
@@ -130,7 +130,7 @@ fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
             );
         };
         if key.ends_with(".json")
-            && !SecretStore::mentions(text)
+            && !SecretStore::has_placeholder(text)
             && let Err(error) = serde_json::from_str::<StrictJson>(text)
         {
             return Err(bad_value(format!("`{key}` of {id} is not JSON: {error}")));
@@ -208,17 +208,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn refused(object: &Value) -> Option<String> {
+    fn check_error(object: &Value) -> Option<String> {
         let id = ObjectId {
             api_version: "v1".into(),
             kind: object["kind"].as_str().unwrap().into(),
             namespace: None,
             name: "a".into(),
         };
-        check(&id, object).err().map(|diag| diag.message)
+        check_object(&id, object).err().map(|diag| diag.message)
     }
 
-    fn pod(image: &str) -> Value {
+    fn make_pod(image: &str) -> Value {
         json!({ "kind": "Pod", "spec": { "initContainers": [{ "image": image }] } })
     }
 
@@ -226,27 +226,30 @@ mod tests {
     fn an_image_says_which_one_it_is() {
         for image in ["a:1", "registry.example:5000/a/b:v1", "a@sha256:00", "registry.example:5000/a:latest@sha256:00"]
         {
-            assert_eq!(refused(&pod(image)), None, "{image}");
+            assert_eq!(check_error(&make_pod(image)), None, "{image}");
         }
-        assert_eq!(refused(&pod("a:latest")).unwrap(), "image `a:latest` of Pod a is not pinned: its tag is `latest`");
+        assert_eq!(
+            check_error(&make_pod("a:latest")).unwrap(),
+            "image `a:latest` of Pod a is not pinned: its tag is `latest`"
+        );
         let bare = "image `registry.example:5000/a` of Pod a is not pinned: it has neither tag nor digest";
-        assert_eq!(refused(&pod("registry.example:5000/a")).unwrap(), bare);
+        assert_eq!(check_error(&make_pod("registry.example:5000/a")).unwrap(), bare);
     }
 
     #[test]
     fn json_in_a_config_map_is_read_strictly() {
         let map = |text: &str| json!({ "kind": "ConfigMap", "data": { "config.json": text } });
-        assert_eq!(refused(&map("{\"a\": [1, 2.5, null, true, \"x\"]}")), None);
+        assert_eq!(check_error(&map("{\"a\": [1, 2.5, null, true, \"x\"]}")), None);
         assert_eq!(
-            refused(&map("{\"a\": 1,}")).unwrap(),
+            check_error(&map("{\"a\": 1,}")).unwrap(),
             "`config.json` of ConfigMap a is not JSON: trailing comma at line 1 column 9"
         );
         assert_eq!(
-            refused(&map("{\"a\": {\"b\": 1, \"b\": 2}}")).unwrap(),
+            check_error(&map("{\"a\": {\"b\": 1, \"b\": 2}}")).unwrap(),
             "`config.json` of ConfigMap a is not JSON: duplicate key `b` at line 1 column 18"
         );
         assert_eq!(
-            refused(&json!({ "kind": "ConfigMap", "data": { "a": 1 } })).unwrap(),
+            check_error(&json!({ "kind": "ConfigMap", "data": { "a": 1 } })).unwrap(),
             "`a` of ConfigMap a is not text"
         );
     }

@@ -4,7 +4,7 @@ use crate::probe::{ConfLine, ModuleState};
 use std::collections::BTreeMap;
 
 /// Returns the body of the step's own file in `modprobe.d`.
-pub(super) fn modprobe(name: &str, blacklisted: bool, options: &BTreeMap<String, String>) -> String {
+pub(super) fn render_modprobe_conf(name: &str, blacklisted: bool, options: &BTreeMap<String, String>) -> String {
     let mut body = String::new();
     if blacklisted {
         body.push_str(&format!("blacklist {name}\ninstall {name} /bin/false\n"));
@@ -29,23 +29,23 @@ pub(super) struct ModuleOption {
 }
 
 /// Returns every option of `name` in the order in which the module gets them; the last one takes effect.
-pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<ModuleOption> {
+pub(super) fn list_options(state: &ModuleState, name: &str) -> Vec<ModuleOption> {
     let mut settings = Vec::new();
     for line in &state.modprobe {
         let mut words = line.text.split_ascii_whitespace();
-        if words.next() == Some("options") && words.next().is_some_and(|module| same(module, name)) {
-            settings.extend(words.map(|word| setting(&line.place(), &line.file, word)));
+        if words.next() == Some("options") && words.next().is_some_and(|module| is_same_name(module, name)) {
+            settings.extend(words.map(|word| parse_option(&line.format_location(), &line.file, word)));
         }
     }
     let own = |word: &str| {
         let (module, option) = word.split_once('.')?;
-        same(module, name).then(|| setting("the kernel command line", "", option))
+        is_same_name(module, name).then(|| parse_option("the kernel command line", "", option))
     };
     settings.extend(state.cmdline.raw().split_ascii_whitespace().filter_map(own));
     settings
 }
 
-fn setting(place: &str, file: &str, word: &str) -> ModuleOption {
+fn parse_option(place: &str, file: &str, word: &str) -> ModuleOption {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
     ModuleOption {
         place: place.to_owned(),
@@ -56,31 +56,31 @@ fn setting(place: &str, file: &str, word: &str) -> ModuleOption {
 }
 
 /// Returns the lines of `modules-load.d` that load `name`.
-pub(super) fn loaders<'a>(state: &'a ModuleState, name: &str) -> Vec<&'a ConfLine> {
-    state.modules_load.iter().filter(|line| same(&line.text, name)).collect()
+pub(super) fn find_loader_lines<'a>(state: &'a ModuleState, name: &str) -> Vec<&'a ConfLine> {
+    state.modules_load.iter().filter(|line| is_same_name(&line.text, name)).collect()
 }
 
 /// Compares names; `-` and `_` are the same.
-pub(super) fn same(one: &str, other: &str) -> bool {
+pub(super) fn is_same_name(one: &str, other: &str) -> bool {
     one.replace('-', "_") == other.replace('-', "_")
 }
 
 /// Reports whether the value `found` in the kernel matches the configured value `wanted`.
-pub(super) fn in_force(found: &str, wanted: &str) -> bool {
+pub(super) fn is_in_force(found: &str, wanted: &str) -> bool {
     // The kernel shows arrays in full, including defaults of omitted elements, so only equal text matches.
     let (found, wanted) = (found.trim(), wanted.trim());
     if found == wanted {
         return true;
     }
     match found {
-        "Y" => truth(wanted) == Some(true),
-        "N" => truth(wanted) == Some(false),
-        _ => number(found).is_some_and(|n| Some(n) == number(wanted)),
+        "Y" => parse_truth(wanted) == Some(true),
+        "N" => parse_truth(wanted) == Some(false),
+        _ => parse_number(found).is_some_and(|n| Some(n) == parse_number(wanted)),
     }
 }
 
 /// Parses a boolean as the kernel does; an option without a value is true.
-fn truth(text: &str) -> Option<bool> {
+fn parse_truth(text: &str) -> Option<bool> {
     match text {
         "" | "y" | "Y" | "1" | "t" | "T" | "on" | "On" | "ON" | "true" => Some(true),
         "n" | "N" | "0" | "f" | "F" | "off" | "Off" | "OFF" | "false" => Some(false),
@@ -88,7 +88,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-fn number(text: &str) -> Option<i128> {
+fn parse_number(text: &str) -> Option<i128> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(hex) => (hex, 16),
         None if text.len() > 1 && text.starts_with('0') => (text, 8),
@@ -101,7 +101,7 @@ fn number(text: &str) -> Option<i128> {
 mod tests {
     use super::*;
 
-    fn line(file: &str, text: &str) -> ConfLine {
+    fn make_line(file: &str, text: &str) -> ConfLine {
         ConfLine { file: file.into(), line: 1, text: text.into() }
     }
 
@@ -109,14 +109,14 @@ mod tests {
     fn options_come_in_order_and_the_command_line_last() {
         let state = ModuleState {
             modprobe: vec![
-                line("/etc/modprobe.d/a.conf", "options nvme-core multipath=N x"),
-                line("/etc/modprobe.d/b.conf", "options nvme multipath=Y"),
-                line("/etc/modprobe.d/c.conf", "softdep nvme_core pre: y"),
+                make_line("/etc/modprobe.d/a.conf", "options nvme-core multipath=N x"),
+                make_line("/etc/modprobe.d/b.conf", "options nvme multipath=Y"),
+                make_line("/etc/modprobe.d/c.conf", "softdep nvme_core pre: y"),
             ],
             cmdline: "ro nvme_core.multipath=Y nvme.x=1".into(),
             ..ModuleState::default()
         };
-        let settings = settings(&state, "nvme_core");
+        let settings = list_options(&state, "nvme_core");
         let words: Vec<String> = settings.iter().map(|s| format!("{} {}={}", s.place, s.key, s.value)).collect();
         assert_eq!(
             words,
@@ -131,17 +131,17 @@ mod tests {
     #[test]
     fn values_are_told_apart_as_the_kernel_does() {
         for (found, wanted) in [("Y", "1"), ("N", "off"), ("Y", ""), ("16", "0x10"), ("8", "010"), ("a,b", "a,b")] {
-            assert!(in_force(found, wanted), "{found} {wanted}");
+            assert!(is_in_force(found, wanted), "{found} {wanted}");
         }
         for (found, wanted) in [("Y", "0"), ("N", "2"), ("1", "2"), ("a", "b"), ("8", "10")] {
-            assert!(!in_force(found, wanted), "{found} {wanted}");
+            assert!(!is_in_force(found, wanted), "{found} {wanted}");
         }
     }
 
     #[test]
     fn own_file() {
         let options = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "x".to_owned())].into_iter().collect();
-        assert_eq!(modprobe("m", false, &options), "options m a=1 b=x\n");
-        assert_eq!(modprobe("m", true, &BTreeMap::new()), "blacklist m\ninstall m /bin/false\n");
+        assert_eq!(render_modprobe_conf("m", false, &options), "options m a=1 b=x\n");
+        assert_eq!(render_modprobe_conf("m", true, &BTreeMap::new()), "blacklist m\ninstall m /bin/false\n");
     }
 }

@@ -3,10 +3,10 @@
 mod config;
 mod judge;
 
-use super::body::{FileBody, FileTarget, bare};
-use super::parts::{PartAssessments, part};
+use super::body::{FileBody, FileTarget, path_probe};
+use super::parts::{PartAssessments, extract_part};
 use super::shell;
-use super::support::{bad_value, module_state, refuse_secrets, required};
+use super::support::{bad_value, module_state, reject_secrets, required_text};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -92,9 +92,9 @@ struct KernelModuleResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, "a module option cannot hold a secret")?;
-    let name = name(required(fields, "name")?)?;
-    let flag = |field: &str| if absent { None } else { fields.bool(field) };
+    reject_secrets(KIND.name, fields, "a module option cannot hold a secret")?;
+    let name = parse_module_name(required_text(fields, "name")?)?;
+    let flag = |field: &str| if absent { None } else { fields.get_bool(field) };
     let (loaded, at_boot, blacklisted) = (flag("loaded"), flag("at_boot"), flag("blacklisted") == Some(true));
     for (other, set) in [("loaded: true", loaded == Some(true)), ("at_boot: true", at_boot == Some(true))] {
         if blacklisted && set {
@@ -102,14 +102,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
             return Err(Diag::error(Code::Exclusive, message));
         }
     }
-    let options: BTreeMap<String, String> = fields.map("options").unwrap_or_default().into_iter().collect();
-    options.iter().try_for_each(|(key, value)| option(key, value))?;
-    let hidden = fields.texts("hidden").unwrap_or_default();
+    let options: BTreeMap<String, String> = fields.get_text_map("options").unwrap_or_default().into_iter().collect();
+    options.iter().try_for_each(|(key, value)| check_option(key, value))?;
+    let hidden = fields.get_text_list("hidden").unwrap_or_default();
     if let Some(unknown) = hidden.iter().find(|option| !options.contains_key(*option)) {
         return Err(bad_value(format!("`hidden` lists `{unknown}`, which `options` does not set")));
     }
-    let modprobe = file("modprobe.d", &name, config::modprobe(&name, blacklisted, &options));
-    let modules_load = file("modules-load.d", &name, format!("{name}\n"));
+    let modprobe = conf_target("modprobe.d", &name, config::render_modprobe_conf(&name, blacklisted, &options));
+    let modules_load = conf_target("modules-load.d", &name, format!("{name}\n"));
     Ok(Box::new(KernelModuleResource {
         name,
         loaded,
@@ -123,7 +123,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }))
 }
 
-fn name(given: &str) -> Result<String, Diag> {
+fn parse_module_name(given: &str) -> Result<String, Diag> {
     match given.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) && given.len() < 56 {
         true => Ok(given.replace('-', "_")),
         false => Err(bad_value(format!("`{given}` is not a valid kernel module name"))
@@ -131,7 +131,7 @@ fn name(given: &str) -> Result<String, Diag> {
     }
 }
 
-fn option(key: &str, value: &str) -> Result<(), Diag> {
+fn check_option(key: &str, value: &str) -> Result<(), Diag> {
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return Err(bad_value(format!("`{key}` is not a valid option name")));
     }
@@ -141,7 +141,7 @@ fn option(key: &str, value: &str) -> Result<(), Diag> {
     Ok(())
 }
 
-fn file(folder: &str, name: &str, body: String) -> FileTarget {
+fn conf_target(folder: &str, name: &str, body: String) -> FileTarget {
     let path = format!("/etc/{folder}/forge-{name}.conf");
     FileTarget { path, body: FileBody::new(body), owner: "root".into(), group: "root".into(), mode: 0o644 }
 }
@@ -151,39 +151,40 @@ impl KernelModuleResource {
         Probe::Module { name: self.name.clone() }
     }
 
-    fn wants_modprobe(&self) -> bool {
+    fn needs_modprobe_conf(&self) -> bool {
         !self.absent && (self.blacklisted || !self.options.is_empty())
     }
 
-    fn wants_modules_load(&self) -> bool {
+    fn needs_modules_load_conf(&self) -> bool {
         !self.absent && self.at_boot == Some(true)
     }
 
-    fn files(&self) -> [(&'static str, &FileTarget, bool); 2] {
+    fn conf_files(&self) -> [(&'static str, &FileTarget, bool); 2] {
         [
-            ("modprobe.d", &self.modprobe, self.wants_modprobe()),
-            ("modules-load.d", &self.modules_load, self.wants_modules_load()),
+            ("modprobe.d", &self.modprobe, self.needs_modprobe_conf()),
+            ("modules-load.d", &self.modules_load, self.needs_modules_load_conf()),
         ]
     }
 
-    fn write(&self, target: &FileTarget, wanted: bool, cx: &AssessmentContext<'_>) -> ShellFragment {
+    fn render_write(&self, target: &FileTarget, wanted: bool, cx: &AssessmentContext<'_>) -> ShellFragment {
         if !wanted {
             return shell::remove_file(&target.path, cx.run, true);
         }
-        let folder = shell::close(shell::private().word(&target.path).code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
-        folder.then(target.write(cx, true, ""))
+        let folder = shell::close_action(shell::open_private_action().word(&target.path).code(MAKE_FOLDER))
+            .code("[ $? -eq 0 ] &&\n");
+        folder.append_fragment(target.render_write(cx, true, ""))
     }
 
-    fn action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let mut steps: Vec<ShellFragment> = Vec::new();
-        for (name, target, wanted) in self.files() {
-            steps.extend(part(judgement, name).map(|_| self.write(target, wanted, cx)));
+        for (name, target, wanted) in self.conf_files() {
+            steps.extend(extract_part(judgement, name).map(|_| self.render_write(target, wanted, cx)));
         }
-        if part(judgement, "loaded").is_some() {
+        if extract_part(judgement, "loaded").is_some() {
             let code = if self.loaded == Some(true) { LOAD } else { UNLOAD };
-            steps.push(shell::close(shell::usual().word(&self.name).code(code)));
+            steps.push(shell::close_action(shell::open_action().word(&self.name).code(code)));
         }
-        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
         steps.into_iter().fold(ShellFragment::new().code(":\n"), and)
     }
 }
@@ -224,31 +225,32 @@ impl Resource for KernelModuleResource {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes: Vec<Probe> = if self.absent { vec![] } else { vec![self.probe()] };
-        let file =
-            |(_, target, wanted): &(_, &FileTarget, bool)| if *wanted { target.probe() } else { bare(&target.path) };
-        probes.extend(self.files().iter().map(file));
+        let file = |(_, target, wanted): &(_, &FileTarget, bool)| {
+            if *wanted { target.probe() } else { path_probe(&target.path) }
+        };
+        probes.extend(self.conf_files().iter().map(file));
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let mut parts = PartAssessments::default();
-        for (name, target, wanted) in self.files() {
-            parts = parts.with(name, judge::file(name, target, wanted, seen, cx));
+        for (name, target, wanted) in self.conf_files() {
+            parts = parts.with_part(name, judge::assess_file(name, target, wanted, seen, cx));
         }
         if self.absent {
-            return parts.judgement();
+            return parts.combine();
         }
         match module_state(seen, &self.probe()) {
-            Ok(state) => judge::module(self, state, parts, cx).judgement(),
+            Ok(state) => judge::add_module_parts(self, state, parts, cx).combine(),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "name": self.name, "absent": true }),
             false => json!({
@@ -258,20 +260,20 @@ impl Resource for KernelModuleResource {
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
-        self.files()
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        self.conf_files()
             .iter()
             .filter(|(_, _, wanted)| *wanted)
             .map(|(_, t, _)| ProvidedItem::Path(t.path.clone()))
             .collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
-        self.files().iter().filter(|(_, _, wanted)| *wanted).map(|(_, target, _)| target.path.clone()).collect()
+    fn restart_input_paths(&self) -> Vec<String> {
+        self.conf_files().iter().filter(|(_, _, wanted)| *wanted).map(|(_, target, _)| target.path.clone()).collect()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        let files = self.files().map(|(_, target, _)| ("path", target.path.clone()));
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        let files = self.conf_files().map(|(_, target, _)| ("path", target.path.clone()));
         files.into_iter().chain([(KIND.name, self.name.clone())]).collect()
     }
 }
@@ -286,23 +288,23 @@ fn loaded_change(from: &str, to: &str, reason: String, disruption: DisruptionCla
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
     fn names_and_options_are_checked() {
-        assert_eq!(refused(&[("name", json!("a.ko"))]), "`a.ko` is not a valid kernel module name");
+        assert_eq!(build_error(&[("name", json!("a.ko"))]), "`a.ko` is not a valid kernel module name");
         assert_eq!(
-            refused(&[("name", json!("a")), ("options", json!({ "b": "1 2" }))]),
+            build_error(&[("name", json!("a")), ("options", json!({ "b": "1 2" }))]),
             "option `b` has a value that modprobe does not read as one word"
         );
         assert_eq!(
-            refused(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]),
+            build_error(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]),
             "`b c` is not a valid option name"
         );
         assert_eq!(
-            refused(&[("name", json!("a")), ("hidden", json!(["b"]))]),
+            build_error(&[("name", json!("a")), ("hidden", json!(["b"]))]),
             "`hidden` lists `b`, which `options` does not set"
         );
     }
@@ -311,7 +313,7 @@ mod tests {
     fn what_is_never_loaded_is_not_loaded() {
         for (field, said) in [("loaded", "loaded: true"), ("at_boot", "at_boot: true")] {
             assert_eq!(
-                refused(&[("name", json!("a")), ("blacklisted", json!(true)), (field, json!(true))]),
+                build_error(&[("name", json!("a")), ("blacklisted", json!(true)), (field, json!(true))]),
                 format!("`blacklisted: true` and `{said}` exclude each other")
             );
         }

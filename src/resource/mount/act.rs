@@ -1,9 +1,9 @@
 //! The commands of a mount: the mount first, then fstab, so that fstab never gets an entry that does not work.
 
 use super::{DesiredMountState, MountResource, fstab};
-use crate::resource::parts::part;
+use crate::resource::parts::extract_part;
 use crate::resource::shell;
-use crate::resource::support::octal;
+use crate::resource::support::format_mode;
 use crate::resource::{Assessment, AssessmentContext};
 use crate::script::{ShellFragment, safe_path};
 
@@ -63,11 +63,11 @@ const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then syst
 "#;
 
 /// Hint for a path that users other than root can replace.
-pub(super) const ONLY_ROOT: &str = "use a source and mount point below directories that only root can write to";
+pub(super) const UNSAFE_MOUNT_HINT: &str = "use a source and mount point below directories that only root can write to";
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("cannot make the mount point", "add a `directory` step for the directory above it"),
-    ("mounts and unmounts only where", ONLY_ROOT),
+    ("mounts and unmounts only where", UNSAFE_MOUNT_HINT),
     ("is a symbolic link", "declare the target path of the link"),
     (
         "unknown filesystem type",
@@ -82,46 +82,50 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(want: &MountResource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+pub(super) fn render_script(want: &MountResource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
     let mut steps = Vec::new();
-    if let Some(now) = part(judgement, "mounted") {
+    if let Some(now) = extract_part(judgement, "mounted") {
         steps.push(match (want.state, now.changes.iter().any(|c| c.attribute == "mounted")) {
-            (DesiredMountState::Unmounted, _) => unmount(want),
-            (_, true) => mount(want),
-            (_, false) => remount(want, &now),
+            (DesiredMountState::Unmounted, _) => render_unmount(want),
+            (_, true) => render_mount(want),
+            (_, false) => render_remount(want, &now),
         });
     }
-    if let Some(entry) = part(judgement, "fstab") {
-        steps.push(edit(want, &entry, cx).code(RELOAD));
+    if let Some(entry) = extract_part(judgement, "fstab") {
+        steps.push(render_fstab_edit(want, &entry, cx).code(RELOAD));
     }
-    let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
     steps.into_iter().fold(ShellFragment::new().code(":\n"), and)
 }
 
-fn mount(want: &MountResource) -> ShellFragment {
-    let point = shell::usual().word(&want.path).word(octal(want.mode)).word(&want.source).code("\n");
-    let point = point.code(safe_path::ENTER).code(safe_path::FIXED).code(MAKE_POINT);
+fn render_mount(want: &MountResource) -> ShellFragment {
+    let point = shell::open_action().word(&want.path).word(format_mode(want.mode)).word(&want.source).code("\n");
+    let point = point.code(safe_path::ENTER_DIRECTORY).code(safe_path::REQUIRE_FIXED_NAME).code(MAKE_POINT);
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
-    let words = shell::usual().word(&want.path).word(&want.fstype).word(options).word(&want.source);
-    shell::close(point).code("[ $? -eq 0 ] &&\n").then(shell::close(words.code(MOUNT)))
+    let words = shell::open_action().word(&want.path).word(&want.fstype).word(options).word(&want.source);
+    shell::close_action(point).code("[ $? -eq 0 ] &&\n").append_fragment(shell::close_action(words.code(MOUNT)))
 }
 
 /// Passes all declared options, and the opposite of each undeclared restriction: a remount keeps options that it omits.
-fn remount(want: &MountResource, now: &Assessment) -> ShellFragment {
+fn render_remount(want: &MountResource, now: &Assessment) -> ShellFragment {
     let mut options = want.options.clone();
     let wanted = now.changes.iter().filter_map(|change| Some(change.to.as_ref()?.raw().to_owned()));
     options.extend(wanted.filter(|option| !want.options.contains(option)));
-    let action = shell::usual().word(&want.path).word(options.join(",")).code("\n");
-    shell::close(action.code(safe_path::ENTER).code(safe_path::FIXED).code(SAME_POINT).code(REMOUNT))
+    let action = shell::open_action().word(&want.path).word(options.join(",")).code("\n");
+    shell::close_action(
+        action.code(safe_path::ENTER_DIRECTORY).code(safe_path::REQUIRE_FIXED_NAME).code(SAME_POINT).code(REMOUNT),
+    )
 }
 
-fn unmount(want: &MountResource) -> ShellFragment {
-    let action = shell::usual().word(&want.path).word(HOLDERS).code("\n");
-    shell::close(action.code(safe_path::ENTER).code(safe_path::FIXED).code(SAME_POINT).code(UNMOUNT))
+fn render_unmount(want: &MountResource) -> ShellFragment {
+    let action = shell::open_action().word(&want.path).word(HOLDERS).code("\n");
+    shell::close_action(
+        action.code(safe_path::ENTER_DIRECTORY).code(safe_path::REQUIRE_FIXED_NAME).code(SAME_POINT).code(UNMOUNT),
+    )
 }
 
-fn edit(want: &MountResource, entry: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-    let line = if want.absent { String::new() } else { fstab::line(want) };
+fn render_fstab_edit(want: &MountResource, entry: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+    let line = if want.absent { String::new() } else { fstab::fstab_line(want) };
     let old: Vec<&str> = entry.changes.iter().filter_map(|c| c.from.as_ref()).map(|text| text.raw()).collect();
     shell::edit_file("/etc/fstab", cx.run, EDIT, [line, old.join("\n")])
 }

@@ -8,14 +8,14 @@ use crate::resource::{Assessment, AttributeChange};
 use serde_json::json;
 
 /// Returns the declared line.
-pub(super) fn line(want: &MountResource) -> String {
+pub(super) fn fstab_line(want: &MountResource) -> String {
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
-    let fields = [&want.source, &want.path, &want.fstype, &options].map(|field| escape(field));
+    let fields = [&want.source, &want.path, &want.fstype, &options].map(|field| escape_field(field));
     format!("{} {} {}", fields.join(" "), want.dump, want.pass)
 }
 
 /// Escapes blanks, which separate the fields, and `#`, which may begin a comment, as octal numbers.
-fn escape(text: &str) -> String {
+fn escape_field(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
@@ -28,9 +28,9 @@ fn escape(text: &str) -> String {
 
 /// Compares the lines for the mount point with the declared one, field by field. Whitespace and the order of options do
 /// not matter.
-pub(super) fn judge(want: &MountResource, state: &MountState) -> Assessment {
-    let line = line(want);
-    let basis = basis(state);
+pub(super) fn assess_fstab(want: &MountResource, state: &MountState) -> Assessment {
+    let line = fstab_line(want);
+    let basis = fstab_basis(state);
     match state.fstab.as_slice() {
         [] => {
             let reason = "fstab has no entry".to_owned();
@@ -41,7 +41,9 @@ pub(super) fn judge(want: &MountResource, state: &MountState) -> Assessment {
                 basis,
             )
         }
-        [one] if fields(one.text.raw()) == fields(&line) => Assessment::ok("the entry in fstab matches", basis),
+        [one] if split_fields(one.text.raw()) == split_fields(&line) => {
+            Assessment::ok("the entry in fstab matches", basis)
+        }
         [one] => {
             let change = AttributeChange::new("entry", Some(one.text.raw()), Some(&line));
             Assessment::change(format!("line {} of fstab differs", one.line), vec![change], DisruptionClass::D0, basis)
@@ -50,34 +52,34 @@ pub(super) fn judge(want: &MountResource, state: &MountState) -> Assessment {
             let mut changes: Vec<AttributeChange> =
                 several.iter().map(|one| AttributeChange::new("entry", Some(one.text.raw()), None)).collect();
             changes.push(AttributeChange::new("entry", None, Some(&line)));
-            let reason = format!("fstab has {} entries for it, in lines {}", several.len(), numbers(several));
+            let reason = format!("fstab has {} entries for it, in lines {}", several.len(), join_line_numbers(several));
             Assessment::change(reason, changes, DisruptionClass::D0, basis)
         }
     }
 }
 
-pub(super) fn judge_absent(state: &MountState) -> Assessment {
+pub(super) fn assess_fstab_absent(state: &MountState) -> Assessment {
     let changes: Vec<AttributeChange> =
         state.fstab.iter().map(|one| AttributeChange::new("entry", Some(one.text.raw()), None)).collect();
     match changes.is_empty() {
-        true => Assessment::ok("fstab has no entry", basis(state)),
+        true => Assessment::ok("fstab has no entry", fstab_basis(state)),
         false => {
-            let reason = format!("fstab has an entry in line {}", numbers(&state.fstab));
-            Assessment::change(reason, changes, DisruptionClass::D0, basis(state))
+            let reason = format!("fstab has an entry in line {}", join_line_numbers(&state.fstab));
+            Assessment::change(reason, changes, DisruptionClass::D0, fstab_basis(state))
         }
     }
 }
 
-fn basis(state: &MountState) -> crate::model::Value {
+fn fstab_basis(state: &MountState) -> crate::model::Value {
     json!(state.fstab.iter().map(|line| &line.text).collect::<Vec<&UntrustedText>>())
 }
 
-fn numbers(lines: &[FstabLine]) -> String {
-    super::super::support::join(&lines.iter().map(|line| line.line.to_string()).collect::<Vec<_>>())
+fn join_line_numbers(lines: &[FstabLine]) -> String {
+    super::super::support::join_words(&lines.iter().map(|line| line.line.to_string()).collect::<Vec<_>>())
 }
 
 /// Returns the fields of a line; omitted fields have their defaults.
-fn fields(line: &str) -> (Vec<String>, Vec<String>, [String; 2]) {
+fn split_fields(line: &str) -> (Vec<String>, Vec<String>, [String; 2]) {
     let mut words = line.split_ascii_whitespace().map(str::to_owned);
     let mut names: Vec<String> = words.by_ref().take(3).collect();
     if let Some(point) = names.get_mut(1).filter(|point| point.len() > 1) {
@@ -96,14 +98,14 @@ mod tests {
 
     #[test]
     fn fields_are_compared_not_blanks() {
-        assert_eq!(fields("tmpfs\t/a  tmpfs"), fields("tmpfs /a/ tmpfs defaults 0 0"));
-        assert_eq!(fields("d /a ext4 noatime,nofail 0 2"), fields("d /a ext4 nofail,noatime 0 2"));
-        assert_ne!(fields("d /a ext4 noatime 0 2"), fields("d /a ext4 noatime 0 1"));
-        assert_ne!(fields("d /a ext4 noatime 0 2"), fields("d /a xfs noatime 0 2"));
+        assert_eq!(split_fields("tmpfs\t/a  tmpfs"), split_fields("tmpfs /a/ tmpfs defaults 0 0"));
+        assert_eq!(split_fields("d /a ext4 noatime,nofail 0 2"), split_fields("d /a ext4 nofail,noatime 0 2"));
+        assert_ne!(split_fields("d /a ext4 noatime 0 2"), split_fields("d /a ext4 noatime 0 1"));
+        assert_ne!(split_fields("d /a ext4 noatime 0 2"), split_fields("d /a xfs noatime 0 2"));
     }
 
     #[test]
     fn blanks_in_names_are_written_as_numbers() {
-        assert_eq!(escape("/a b\\c#"), "/a\\040b\\134c\\043");
+        assert_eq!(escape_field("/a b\\c#"), "/a\\040b\\134c\\043");
     }
 }

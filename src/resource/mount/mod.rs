@@ -6,7 +6,7 @@ mod judge;
 mod options;
 
 use super::parts::PartAssessments;
-use super::support::{bad_value, mount_state, octal, refuse_secrets, required};
+use super::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -109,14 +109,15 @@ struct MountResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(
+    reject_secrets(
         KIND.name,
         fields,
         "write it with a `file` step of mode 0600, and name that file in `options`, such as `credentials=FILE` of cifs",
     )?;
-    let path = required(fields, "path")?;
-    let text = |name: &str| if absent { Ok(fields.text(name).unwrap_or_default()) } else { required(fields, name) };
-    let state = match fields.text("state") {
+    let path = required_text(fields, "path")?;
+    let text =
+        |name: &str| if absent { Ok(fields.get_text(name).unwrap_or_default()) } else { required_text(fields, name) };
+    let state = match fields.get_text("state") {
         _ if absent => DesiredMountState::Unmounted,
         Some("fstab") => DesiredMountState::Fstab,
         Some("unmounted") => DesiredMountState::Unmounted,
@@ -127,13 +128,13 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let mount = MountResource {
         path: path.to_owned(),
-        source: source(text("source")?, absent)?,
-        fstype: word("fstype", text("fstype")?, absent)?,
-        options: fields.texts("options").unwrap_or_default(),
-        dump: fields.int("dump").unwrap_or(0),
-        pass: fields.int("pass").unwrap_or(0),
+        source: parse_source(text("source")?, absent)?,
+        fstype: check_word("fstype", text("fstype")?, absent)?,
+        options: fields.get_text_list("options").unwrap_or_default(),
+        dump: fields.get_int("dump").unwrap_or(0),
+        pass: fields.get_int("pass").unwrap_or(0),
         state,
-        mode: fields.mode("mode").unwrap_or(0o755),
+        mode: fields.get_mode("mode").unwrap_or(0o755),
         absent,
     };
     mount.options.iter().try_for_each(|option| check_option(option))?;
@@ -144,14 +145,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     Ok(Box::new(mount))
 }
 
-fn source(text: &str, absent: bool) -> Result<String, Diag> {
+fn parse_source(text: &str, absent: bool) -> Result<String, Diag> {
     match text.trim().is_empty() && !absent || text.contains(char::is_control) {
         true => Err(bad_value("`source` is empty or not a valid source")),
         false => Ok(text.trim().to_owned()),
     }
 }
 
-fn word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
+fn check_word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
     let good = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     match good && (absent || !text.is_empty()) {
         true => Ok(text.to_owned()),
@@ -178,7 +179,7 @@ impl MountResource {
     }
 
     /// Returns source and type as text.
-    fn title_of_source(&self) -> String {
+    fn describe_source(&self) -> String {
         format!("{} ({})", self.source, self.fstype)
     }
 
@@ -212,36 +213,36 @@ impl Resource for MountResource {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
-            Err(unknown) if unknown.barred => return Assessment::unknown(&unknown).hint(act::ONLY_ROOT),
+            Err(unknown) if unknown.barred => return Assessment::unknown(&unknown).hint(act::UNSAFE_MOUNT_HINT),
             Err(unknown) => return Assessment::unknown(&unknown),
         };
-        let entry = if self.absent { fstab::judge_absent(state) } else { fstab::judge(self, state) };
-        let parts = PartAssessments::default().with("fstab", entry);
-        match judge::now(self, state, seen, cx) {
-            Some(now) => parts.with("mounted", now),
+        let entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
+        let parts = PartAssessments::default().with_part("fstab", entry);
+        match judge::assess_current(self, state, seen, cx) {
+            Some(now) => parts.with_part("mounted", now),
             None => parts,
         }
-        .judgement()
+        .combine()
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::action(self, judgement, cx), long: false, explain: act::EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: act::render_script(self, judgement, cx), long: false, explain: act::EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.path, "absent": true }),
             false => json!({
-                "path": self.path, "entry": fstab::line(self), "mode": octal(self.mode),
+                "path": self.path, "entry": fstab::fstab_line(self), "mode": format_mode(self.mode),
                 "state": match self.state { DesiredMountState::Mounted => "mounted", DesiredMountState::Fstab => "fstab", DesiredMountState::Unmounted => "unmounted" },
             }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (self.state == DesiredMountState::Mounted).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 }
@@ -250,21 +251,21 @@ impl Resource for MountResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> String {
         let usual = [("path", json!("/a")), ("source", json!("tmpfs")), ("fstype", json!("tmpfs"))];
         build(&FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect()), absent).unwrap_err().message
     }
 
     #[test]
     fn fields_are_checked() {
-        assert_eq!(refused(&[("path", json!("/"))], true), "`/` cannot be unmounted");
+        assert_eq!(build_error(&[("path", json!("/"))], true), "`/` cannot be unmounted");
         let several = json!(["noatime,nofail"]);
-        assert_eq!(refused(&[("options", several)], false), "`noatime,nofail` is not a single option");
-        assert_eq!(refused(&[("source", json!(""))], false), "`source` is empty or not a valid source");
-        assert_eq!(refused(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a valid `fstype`");
-        assert_eq!(refused(&[("options", json!(["bind"]))], false), "`tmpfs` is not a directory for a bind mount");
+        assert_eq!(build_error(&[("options", several)], false), "`noatime,nofail` is not a single option");
+        assert_eq!(build_error(&[("source", json!(""))], false), "`source` is empty or not a valid source");
+        assert_eq!(build_error(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a valid `fstype`");
+        assert_eq!(build_error(&[("options", json!(["bind"]))], false), "`tmpfs` is not a directory for a bind mount");
         assert_eq!(
-            refused(&[("options", json!(["bind"])), ("source", json!("//srv/data"))], false),
+            build_error(&[("options", json!(["bind"])), ("source", json!("//srv/data"))], false),
             "`//srv/data` is not a directory for a bind mount"
         );
     }

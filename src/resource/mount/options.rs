@@ -21,7 +21,7 @@ const FLAGS: [(&str, &str); 6] = [
 ];
 
 /// Options that imply `nosuid`, `nodev` and in some cases `noexec`, unless overridden.
-const OF_USERS: [&str; 4] = ["user", "users", "owner", "group"];
+const USER_MOUNT_OPTIONS: [&str; 4] = ["user", "users", "owner", "group"];
 
 /// Policies for access times, of which a mount has exactly one. `relatime` is the kernel's default.
 const ATIME: [&str; 3] = ["noatime", "strictatime", "relatime"];
@@ -30,7 +30,7 @@ const ATIME: [&str; 3] = ["noatime", "strictatime", "relatime"];
 const RENAMED: [(&str, &str); 1] = [("nfsvers", "vers")];
 
 /// Compares `declared` with the effective options.
-pub(super) fn compare(declared: &str, shown: &[String]) -> MountOptionMatch {
+pub(super) fn match_option(declared: &str, shown: &[String]) -> MountOptionMatch {
     let has = |option: &str| shown.iter().any(|s| s == option);
     if let Some((good, bad)) = FLAGS.iter().find(|(good, bad)| declared == *good || declared == *bad) {
         return match (declared == *bad, has(bad)) {
@@ -47,30 +47,30 @@ pub(super) fn compare(declared: &str, shown: &[String]) -> MountOptionMatch {
         return MountOptionMatch::Holds;
     }
     match declared.split_once('=') {
-        Some((key, value)) => pair(key, value, shown),
+        Some((key, value)) => match_key_value(key, value, shown),
         None => MountOptionMatch::NotShown,
     }
 }
 
-fn pair(key: &str, value: &str, shown: &[String]) -> MountOptionMatch {
+fn match_key_value(key: &str, value: &str, shown: &[String]) -> MountOptionMatch {
     let key = RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| new);
     let found = shown.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='));
     match found {
         None => MountOptionMatch::NotShown,
         // The kernel shows a percentage of memory in bytes, and the memory size at mount time is not known.
         Some(_) if value.ends_with('%') => MountOptionMatch::NotShown,
-        Some(found) if same(key, value, found) => MountOptionMatch::Holds,
+        Some(found) if is_same_value(key, value, found) => MountOptionMatch::Holds,
         Some(found) => MountOptionMatch::Differs(format!("{key}={found}")),
     }
 }
 
-fn same(key: &str, one: &str, other: &str) -> bool {
+fn is_same_value(key: &str, one: &str, other: &str) -> bool {
     let by = |read: fn(&str) -> Option<u128>| read(one).is_some_and(|value| Some(value) == read(other));
-    one == other || by(bytes) || (key.ends_with("mode") || key.ends_with("mask")) && by(octal)
+    one == other || by(parse_bytes) || (key.ends_with("mode") || key.ends_with("mask")) && by(parse_octal)
 }
 
 /// Parses a size such as `64m` into bytes.
-fn bytes(text: &str) -> Option<u128> {
+fn parse_bytes(text: &str) -> Option<u128> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" => 0,
@@ -86,13 +86,13 @@ fn bytes(text: &str) -> Option<u128> {
     digits.parse::<u128>().ok()?.checked_shl(shift)
 }
 
-fn octal(text: &str) -> Option<u128> {
+fn parse_octal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 8).ok()
 }
 
 /// Returns the restrictions, such as `ro` and `noexec`, that the mount has and no option declares.
-pub(super) fn undeclared(declared: &[String], shown: &[String]) -> Vec<(&'static str, &'static str)> {
-    if declared.iter().any(|option| OF_USERS.contains(&option.as_str())) {
+pub(super) fn undeclared_restrictions(declared: &[String], shown: &[String]) -> Vec<(&'static str, &'static str)> {
+    if declared.iter().any(|option| USER_MOUNT_OPTIONS.contains(&option.as_str())) {
         return Vec::new();
     }
     let said = |option: &&str| declared.iter().any(|d| d == option);
@@ -103,45 +103,45 @@ pub(super) fn undeclared(declared: &[String], shown: &[String]) -> Vec<(&'static
 mod tests {
     use super::*;
 
-    fn against(declared: &str, shown: &str) -> MountOptionMatch {
+    fn match_shown(declared: &str, shown: &str) -> MountOptionMatch {
         let shown: Vec<String> = shown.split(',').map(str::to_owned).collect();
-        compare(declared, &shown)
+        match_option(declared, &shown)
     }
 
     #[test]
     fn sizes_and_modes_by_value() {
-        assert_eq!(against("size=64m", "rw,relatime,size=65536k"), MountOptionMatch::Holds);
-        assert_eq!(against("mode=0755", "rw,mode=755"), MountOptionMatch::Holds);
-        assert_eq!(against("size=64m", "rw,size=32768k"), MountOptionMatch::Differs("size=32768k".into()));
-        assert_eq!(against("size=50%", "rw,size=32768k"), MountOptionMatch::NotShown);
-        assert_eq!(against("nfsvers=4.2", "rw,vers=4.2"), MountOptionMatch::Holds);
-        assert_eq!(against("nfsvers=3", "rw,vers=4.2"), MountOptionMatch::Differs("vers=4.2".into()));
+        assert_eq!(match_shown("size=64m", "rw,relatime,size=65536k"), MountOptionMatch::Holds);
+        assert_eq!(match_shown("mode=0755", "rw,mode=755"), MountOptionMatch::Holds);
+        assert_eq!(match_shown("size=64m", "rw,size=32768k"), MountOptionMatch::Differs("size=32768k".into()));
+        assert_eq!(match_shown("size=50%", "rw,size=32768k"), MountOptionMatch::NotShown);
+        assert_eq!(match_shown("nfsvers=4.2", "rw,vers=4.2"), MountOptionMatch::Holds);
+        assert_eq!(match_shown("nfsvers=3", "rw,vers=4.2"), MountOptionMatch::Differs("vers=4.2".into()));
     }
 
     #[test]
     fn flags_with_opposites() {
-        assert_eq!(against("noexec", "rw,noexec"), MountOptionMatch::Holds);
-        assert_eq!(against("noexec", "rw"), MountOptionMatch::Differs("exec".into()));
-        assert_eq!(against("exec", "rw,noexec"), MountOptionMatch::Differs("noexec".into()));
-        assert_eq!(against("rw", "ro"), MountOptionMatch::Differs("ro".into()));
-        assert_eq!(against("async", "rw"), MountOptionMatch::Holds);
-        assert_eq!(against("noatime", "rw,relatime"), MountOptionMatch::Differs("relatime".into()));
-        assert_eq!(against("strictatime", "rw"), MountOptionMatch::Holds);
-        assert_eq!(against("relatime", "rw,noatime"), MountOptionMatch::Differs("noatime".into()));
+        assert_eq!(match_shown("noexec", "rw,noexec"), MountOptionMatch::Holds);
+        assert_eq!(match_shown("noexec", "rw"), MountOptionMatch::Differs("exec".into()));
+        assert_eq!(match_shown("exec", "rw,noexec"), MountOptionMatch::Differs("noexec".into()));
+        assert_eq!(match_shown("rw", "ro"), MountOptionMatch::Differs("ro".into()));
+        assert_eq!(match_shown("async", "rw"), MountOptionMatch::Holds);
+        assert_eq!(match_shown("noatime", "rw,relatime"), MountOptionMatch::Differs("relatime".into()));
+        assert_eq!(match_shown("strictatime", "rw"), MountOptionMatch::Holds);
+        assert_eq!(match_shown("relatime", "rw,noatime"), MountOptionMatch::Differs("noatime".into()));
     }
 
     #[test]
     fn what_the_kernel_keeps_for_itself_is_not_shown() {
         for option in ["defaults", "nofail", "x-systemd.automount", "_netdev", "acl", "mode=1777"] {
-            assert_eq!(against(option, "rw,relatime"), MountOptionMatch::NotShown, "{option}");
+            assert_eq!(match_shown(option, "rw,relatime"), MountOptionMatch::NotShown, "{option}");
         }
     }
 
     #[test]
     fn restrictions_that_nobody_declared() {
         let shown: Vec<String> = ["ro", "noexec", "relatime", "size=1k"].map(str::to_owned).into();
-        assert_eq!(undeclared(&[], &shown), [("rw", "ro"), ("exec", "noexec")]);
-        assert_eq!(undeclared(&["ro".into(), "exec".into()], &shown), []);
-        assert_eq!(undeclared(&["users".into()], &shown), []);
+        assert_eq!(undeclared_restrictions(&[], &shown), [("rw", "ro"), ("exec", "noexec")]);
+        assert_eq!(undeclared_restrictions(&["ro".into(), "exec".into()], &shown), []);
+        assert_eq!(undeclared_restrictions(&["users".into()], &shown), []);
     }
 }

@@ -23,13 +23,13 @@ impl TableListings {
         if !loaded.is_empty() && loaded.lines().next() != Some(own.as_str()) {
             return None;
         }
-        let loaded = (!loaded.is_empty()).then(|| without_elements(loaded));
-        Some(Self { declared: without_elements(declared), loaded, other_table })
+        let loaded = (!loaded.is_empty()).then(|| strip_dynamic_elements(loaded));
+        Some(Self { declared: strip_dynamic_elements(declared), loaded, other_table })
     }
 }
 
 /// Removes from a listing the elements of sets that rules and timeouts fill.
-fn without_elements(listing: &str) -> String {
+fn strip_dynamic_elements(listing: &str) -> String {
     let mut kept = String::new();
     let (mut set_changes, mut inside) = (false, false);
     for line in listing.split_inclusive('\n') {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn elements_that_rules_fill_are_left_out_and_declared_ones_stay() {
-        let kept = without_elements(SETS);
+        let kept = strip_dynamic_elements(SETS);
         assert!(!kept.contains("10.0.0.") && kept.contains("elements = { 10.0.14.0/24 }"), "{kept}");
         assert_eq!(kept.matches('}').count(), 4, "{kept}");
     }

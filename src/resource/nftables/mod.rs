@@ -4,9 +4,9 @@ mod listing;
 mod rules;
 
 use self::listing::TableListings;
-use super::body::{FileBody, FileTarget, bare};
-use super::parts::{PartAssessments, part};
-use super::support::{bad_value, output, required, unit_state};
+use super::body::{FileBody, FileTarget, path_probe};
+use super::parts::{PartAssessments, extract_part};
+use super::support::{bad_value, output, required_text, unit_state};
 use super::unit::UnitResource;
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
@@ -78,15 +78,15 @@ struct NftablesResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?;
-    let family = fields.text("family").unwrap_or("inet");
+    let name = required_text(fields, "name")?;
+    let family = fields.get_text("family").unwrap_or("inet");
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) {
         return Err(bad_value(format!("invalid table name `{name}`"))
             .hint("begin the name with a letter and use letters, digits, `_` and `-`"));
     }
-    let rules = if absent { fields.text("rules").unwrap_or_default() } else { required(fields, "rules")? };
-    if SecretStore::mask(rules) != rules {
+    let rules = if absent { fields.get_text("rules").unwrap_or_default() } else { required_text(fields, "rules")? };
+    if SecretStore::mask_placeholders(rules) != rules {
         return Err(bad_value("rules cannot contain a secret: every user of the host can read the table"));
     }
     rules::check_rules(rules)?;
@@ -95,14 +95,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let file = format!("{FOLDER}/forge-{family}-{name}.nft");
     let service = format!("forge-nftables-{family}-{name}.service");
     let body = FileBody::new(format!("table {table}\ndelete table {table}\n{text}"));
-    let unit = UnitResource::whole(&service, &unit_text(&table, &file), absent);
+    let unit = UnitResource::new_whole(&service, &render_unit(&table, &file), absent);
     let target = FileTarget { path: file, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
     Ok(Box::new(NftablesResource { table, text, target, unit, service, absent }))
 }
 
 /// Returns the text of the unit. `nftables.service` flushes every table when it starts, stops and reloads, so this unit
 /// follows it.
-fn unit_text(table: &str, file: &str) -> String {
+fn render_unit(table: &str, file: &str) -> String {
     format!(
         "[Unit]\nDescription=Table {table} of nftables\nDefaultDependencies=no\nWants=network-pre.target\n\
          Before=network-pre.target shutdown.target\nConflicts=shutdown.target\nAfter=nftables.service\n\
@@ -114,7 +114,7 @@ fn unit_text(table: &str, file: &str) -> String {
 
 /// Prints the declared table as this host's `nft` prints it, a separator, and the table in the kernel if it exists.
 /// Exits 127 without `nft`, 3 if `nft` rejects the rules, 4 without a network namespace, 5 if listing fails.
-const LOOK: &str = r#"command -v nft >/dev/null || exit 127
+const LIST_TABLES: &str = r#"command -v nft >/dev/null || exit 127
 if [ -n "$nft_text" ]; then
   command -v unshare >/dev/null && unshare --net true || exit 4
   unshare --net sh -c 'printf "%s\n" "$nft_text" | nft -f - && nft -s list ruleset' || exit 3
@@ -123,7 +123,7 @@ printf '\036\n'
 tables=$(nft list tables) || exit 5
 if printf '%s\n' "$tables" | grep -qxF "table $nft_table"; then nft -s list table $nft_table || exit 5; fi"#;
 
-const LOOK_LIMIT_S: u64 = 20;
+const LIST_LIMIT_S: u64 = 20;
 
 impl NftablesResource {
     fn probe(&self) -> Probe {
@@ -131,34 +131,34 @@ impl NftablesResource {
         let env = [("nft_table", self.table.as_str()), ("nft_text", text)];
         Probe::Check {
             id: format!("nftables {}", self.table),
-            script: LOOK.to_owned(),
+            script: LIST_TABLES.to_owned(),
             user: None,
             cwd: None,
             env: env.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
-            timeout_s: Some(LOOK_LIMIT_S),
+            timeout_s: Some(LIST_LIMIT_S),
         }
     }
 
-    fn judge_loaded(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_loaded(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let look = match output(seen, &self.probe()) {
             Ok(look) => look,
             Err(unknown) => return Assessment::unknown(&unknown),
         };
-        let unknown = |why: &str| Assessment::unknown(&UnansweredReason::new(why).said(look.stderr.raw()));
+        let unknown = |why: &str| Assessment::unknown(&UnansweredReason::new(why).with_message(look.stderr.raw()));
         match look.status {
             0 => match TableListings::parse(look.stdout.raw(), &self.table) {
-                Some(listings) => self.compare(&listings),
+                Some(listings) => self.compare_listings(&listings),
                 None => unknown("the output of `nft` has an unexpected form"),
             },
-            127 => self.judge_without_nft(cx),
+            127 => self.assess_without_nft(cx),
             // The lines after the first show the position in the text.
-            3 => self.judge_rejected(look.stderr.raw().trim().lines().next().unwrap_or_default(), cx),
+            3 => self.assess_rejected(look.stderr.raw().trim().lines().next().unwrap_or_default(), cx),
             4 => unknown("cannot create a network namespace to check the declared rules"),
             status => unknown(&format!("listing the tables exited with {status}")),
         }
     }
 
-    fn judge_without_nft(&self, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_without_nft(&self, cx: &AssessmentContext<'_>) -> Assessment {
         let basis = json!({ "nft": false });
         if self.absent {
             return Assessment::ok("`nft` is not installed, so no table is loaded", basis);
@@ -166,7 +166,7 @@ impl NftablesResource {
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
                 let reason = format!("`nft` is not installed yet; `{step}` runs first and may install it");
-                Assessment::change(reason, vec![self.all_new()], DisruptionClass::D0, basis).predicted()
+                Assessment::change(reason, vec![self.creation_change()], DisruptionClass::D0, basis).mark_predicted()
             }
             None => Assessment::blocked(BlockClass::Host, "`nft` is not installed on the host", basis)
                 .hint("install `nftables` with a `package` step before this one"),
@@ -174,26 +174,26 @@ impl NftablesResource {
     }
 
     /// An earlier step may install the missing module or program.
-    fn judge_rejected(&self, said: &str, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_rejected(&self, said: &str, cx: &AssessmentContext<'_>) -> Assessment {
         let basis = json!({ "rejected": said });
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
                 let reason = format!("`nft` rejects the rules; `{step}` runs first and may change that: {said}");
-                Assessment::change(reason, vec![self.all_new()], DisruptionClass::D0, basis).predicted()
+                Assessment::change(reason, vec![self.creation_change()], DisruptionClass::D0, basis).mark_predicted()
             }
             None => Assessment::blocked(BlockClass::Declaration, format!("`nft` rejects the rules: {said}"), basis)
                 .hint("check the rules with `nft -c -f FILE`; match interfaces with `iifname` and `oifname`"),
         }
     }
 
-    fn all_new(&self) -> AttributeChange {
+    fn creation_change(&self) -> AttributeChange {
         AttributeChange {
-            diff: diff::unified(b"", self.text.as_bytes()).map(Into::into),
+            diff: diff::unified_diff(b"", self.text.as_bytes()).map(Into::into),
             ..AttributeChange::new("loaded", None, None)
         }
     }
 
-    fn compare(&self, listings: &TableListings) -> Assessment {
+    fn compare_listings(&self, listings: &TableListings) -> Assessment {
         if let Some(other) = &listings.other_table {
             let basis = json!({ "other": other });
             return Assessment::blocked(
@@ -216,7 +216,7 @@ impl NftablesResource {
                 )
             }
             (None, false) => {
-                let change = difference("", &listings.declared);
+                let change = loaded_diff("", &listings.declared);
                 Assessment::change(
                     format!("the table `{}` is not loaded", self.table),
                     vec![change],
@@ -228,13 +228,13 @@ impl NftablesResource {
                 Assessment::ok(format!("the table `{}` is loaded and its rules match", self.table), basis)
             }
             (Some(loaded), false) => {
-                let change = difference(loaded, &listings.declared);
+                let change = loaded_diff(loaded, &listings.declared);
                 Assessment::change("the loaded rules differ", vec![change], DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn judge_enabled(&self, seen: &Observation) -> Assessment {
+    fn assess_enabled(&self, seen: &Observation) -> Assessment {
         let unit = match unit_state(seen, &Probe::Unit { name: self.service.clone() }) {
             Ok(unit) => unit,
             Err(unknown) => return Assessment::unknown(&unknown),
@@ -250,30 +250,32 @@ impl NftablesResource {
         }
     }
 
-    fn bring(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
-        let file = part(judgement, "file").map(|_| {
-            let folder = shell::close(shell::private().word(FOLDER).code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
-            folder.then(self.target.write(cx, true, "nft -c -f \"$FORGE_FILE\""))
+    fn render_apply(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
+        let file = extract_part(judgement, "file").map(|_| {
+            let folder = shell::close_action(shell::open_private_action().word(FOLDER).code(MAKE_FOLDER))
+                .code("[ $? -eq 0 ] &&\n");
+            folder.append_fragment(self.target.render_write(cx, true, "nft -c -f \"$FORGE_FILE\""))
         });
-        let unit = part(judgement, "unit").map(|part| self.unit.act(&part, cx).body);
-        let loads = part(judgement, "loaded").is_some();
-        let start = shell::usual().word(&self.service).word(&self.target.path).word(if loads { "yes" } else { "no" });
-        let steps = file.into_iter().chain(unit).chain([shell::close(start.code(START))]);
+        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).body);
+        let loads = extract_part(judgement, "loaded").is_some();
+        let start =
+            shell::open_action().word(&self.service).word(&self.target.path).word(if loads { "yes" } else { "no" });
+        let steps = file.into_iter().chain(unit).chain([shell::close_action(start.code(START))]);
         steps.fold(ShellFragment::new().code(":\n"), and)
     }
 
-    fn take_away(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let stop = shell::usual().word(&self.service).word(&self.table).code(STOP);
-        let file = part(judgement, "file").map(|_| shell::remove_file(&self.target.path, cx.run, true));
-        let unit = part(judgement, "unit").map(|part| self.unit.act(&part, cx).body);
-        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
-        file.into_iter().chain(unit).fold(shell::close(stop), and)
+    fn render_removal(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let stop = shell::open_action().word(&self.service).word(&self.table).code(STOP);
+        let file = extract_part(judgement, "file").map(|_| shell::remove_file(&self.target.path, cx.run, true));
+        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).body);
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
+        file.into_iter().chain(unit).fold(shell::close_action(stop), and)
     }
 }
 
-fn difference(loaded: &str, declared: &str) -> AttributeChange {
-    let diff = diff::unified(loaded.as_bytes(), declared.as_bytes()).map(Into::into);
+fn loaded_diff(loaded: &str, declared: &str) -> AttributeChange {
+    let diff = diff::unified_diff(loaded.as_bytes(), declared.as_bytes()).map(Into::into);
     AttributeChange { diff, ..AttributeChange::new("loaded", None, None) }
 }
 
@@ -317,7 +319,7 @@ impl Resource for NftablesResource {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes = match self.absent {
-            true => vec![bare(&self.target.path)],
+            true => vec![path_probe(&self.target.path)],
             false => vec![self.target.probe()],
         };
         probes.extend(self.unit.probes());
@@ -325,40 +327,40 @@ impl Resource for NftablesResource {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let file = match self.absent {
-            true => self.target.judge_absent(seen),
-            false => self.target.judge(seen, cx, true),
+            true => self.target.assess_absent(seen),
+            false => self.target.assess(seen, cx, true),
         };
-        let parts = PartAssessments::default().with("file", file).with("unit", self.unit.judge(seen, cx));
-        let parts = if self.absent { parts } else { parts.with("enabled", self.judge_enabled(seen)) };
-        parts.with("loaded", self.judge_loaded(seen, cx)).judgement()
+        let parts = PartAssessments::default().with_part("file", file).with_part("unit", self.unit.assess(seen, cx));
+        let parts = if self.absent { parts } else { parts.with_part("enabled", self.assess_enabled(seen)) };
+        parts.with_part("loaded", self.assess_loaded(seen, cx)).combine()
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = if self.absent { self.take_away(judgement, cx) } else { self.bring(judgement, cx) };
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let body = if self.absent { self.render_removal(judgement, cx) } else { self.render_apply(judgement, cx) };
         Action { body, long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "table": self.table, "path": self.target.path, "absent": true }),
             false => json!({ "table": self.table, "rules": self.text, "path": self.target.path }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         let file = (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone()));
-        file.into_iter().chain(self.unit.provides()).collect()
+        file.into_iter().chain(self.unit.provided_items()).collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let own = [(KIND.name, self.table.clone()), ("path", self.target.path.clone())];
-        own.into_iter().chain(self.unit.claims()).collect()
+        own.into_iter().chain(self.unit.exclusive_claims()).collect()
     }
 }
 
@@ -366,7 +368,7 @@ impl Resource for NftablesResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, &str)]) -> String {
+    fn build_error(fields: &[(&'static str, &str)]) -> String {
         build(&FieldValues(fields.iter().map(|(name, value)| (*name, json!(value))).collect()), false)
             .unwrap_err()
             .message
@@ -374,18 +376,18 @@ mod tests {
 
     #[test]
     fn names_and_secrets_are_checked() {
-        assert_eq!(refused(&[("name", "a b"), ("rules", "")]), "invalid table name `a b`");
-        assert_eq!(refused(&[("name", "9"), ("rules", "")]), "invalid table name `9`");
+        assert_eq!(build_error(&[("name", "a b"), ("rules", "")]), "invalid table name `a b`");
+        assert_eq!(build_error(&[("name", "9"), ("rules", "")]), "invalid table name `9`");
     }
 
     #[test]
     fn rules_stay_within_their_table() {
         assert_eq!(
-            refused(&[("name", "x"), ("rules", "}\nflush ruleset\ntable inet x {")]),
+            build_error(&[("name", "x"), ("rules", "}\nflush ruleset\ntable inet x {")]),
             "line 1 of `rules` has an unmatched closing brace"
         );
         assert_eq!(
-            refused(&[("name", "x"), ("rules", "chain a {\n}\ninclude \"/etc/x\"")]),
+            build_error(&[("name", "x"), ("rules", "chain a {\n}\ninclude \"/etc/x\"")]),
             "line 3 of `rules` contains an `include`"
         );
     }

@@ -13,19 +13,19 @@ pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
             '#' => rest.find('\n').unwrap_or(rest.len()),
             // `nft` does not treat an unterminated quote as a string, so the rest counts.
             '"' => rest[1..].find('"').map_or(1, |end| end + 2),
-            first if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            first if is_word_char(first) => rest.find(|c| !is_word_char(c)).unwrap_or(rest.len()),
             first => first.len_utf8(),
         };
         let (token, after) = rest.split_at(length);
         match token {
             "{" => depth += 1,
             "}" if depth == 0 => {
-                return Err(refused(format!("line {line} of `rules` has an unmatched closing brace"))
+                return Err(rules_error(format!("line {line} of `rules` has an unmatched closing brace"))
                     .hint("`rules` is the content of one table, without its braces; use one step per table"));
             }
             "}" => depth -= 1,
             "include" => {
-                return Err(refused(format!("line {line} of `rules` contains an `include`"))
+                return Err(rules_error(format!("line {line} of `rules` contains an `include`"))
                     .hint("copy the rules into the recipe: included files are not compared"));
             }
             _ => {}
@@ -36,19 +36,19 @@ pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
     Ok(())
 }
 
-fn is_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')
 }
 
-fn refused(message: String) -> Diag {
-    bad_value(message).about("rules")
+fn rules_error(message: String) -> Diag {
+    bad_value(message).with_field("rules")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn message(rules: &str) -> Option<String> {
+    fn check_message(rules: &str) -> Option<String> {
         let diag = check_rules(rules).err()?;
         assert_eq!(diag.field, Some("rules"));
         Some(diag.message)
@@ -57,22 +57,22 @@ mod tests {
     #[test]
     fn a_brace_that_ends_the_table_is_refused() {
         let closes = |line: usize| Some(format!("line {line} of `rules` has an unmatched closing brace"));
-        assert_eq!(message("}\nflush ruleset\ntable inet x {"), closes(1));
-        assert_eq!(message("chain a {\n}\n}\ndelete table inet filter\ntable inet x {\n"), closes(3));
-        assert_eq!(message("chain a { } } table ip nat {"), closes(1));
-        assert_eq!(message("# {\n}"), closes(2), "a comment does not open a brace");
-        assert_eq!(message("# it's \"\n}"), closes(2), "a comment does not open a string");
-        assert_eq!(message("comment \"{\n\"\n}"), closes(3), "a string does not open a brace");
-        assert_eq!(message("comment \"a\\\" } #\""), closes(1), "strings have no escapes");
-        assert_eq!(message("a \" }"), closes(1), "an unterminated quote is not a string");
+        assert_eq!(check_message("}\nflush ruleset\ntable inet x {"), closes(1));
+        assert_eq!(check_message("chain a {\n}\n}\ndelete table inet filter\ntable inet x {\n"), closes(3));
+        assert_eq!(check_message("chain a { } } table ip nat {"), closes(1));
+        assert_eq!(check_message("# {\n}"), closes(2), "a comment does not open a brace");
+        assert_eq!(check_message("# it's \"\n}"), closes(2), "a comment does not open a string");
+        assert_eq!(check_message("comment \"{\n\"\n}"), closes(3), "a string does not open a brace");
+        assert_eq!(check_message("comment \"a\\\" } #\""), closes(1), "strings have no escapes");
+        assert_eq!(check_message("a \" }"), closes(1), "an unterminated quote is not a string");
     }
 
     #[test]
     fn a_file_of_others_is_not_included() {
         let included = |line: usize| Some(format!("line {line} of `rules` contains an `include`"));
-        assert_eq!(message("include \"/etc/x.nft\""), included(1));
-        assert_eq!(message("chain a {\n\tinclude\"/etc/x.nft\"\n}"), included(2));
-        assert_eq!(message("a;include '/etc/x.nft'"), included(1));
+        assert_eq!(check_message("include \"/etc/x.nft\""), included(1));
+        assert_eq!(check_message("chain a {\n\tinclude\"/etc/x.nft\"\n}"), included(2));
+        assert_eq!(check_message("a;include '/etc/x.nft'"), included(1));
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
             "chain include-all { }\nset not_include { }",
             "chain \u{fc} { }",
         ] {
-            assert_eq!(message(rules), None, "{rules}");
+            assert_eq!(check_message(rules), None, "{rules}");
         }
     }
 }

@@ -3,7 +3,7 @@
 mod judge;
 mod names;
 
-use super::support::{bad_value, required};
+use super::support::{bad_value, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -64,19 +64,19 @@ struct NodeResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let name = required(fields, "name")?.to_owned();
-    names::node(&name)?;
+    let name = required_text(fields, "name")?.to_owned();
+    names::check_node_name(&name)?;
     let mut marks = BTreeMap::new();
-    for (key, value) in fields.map("labels").unwrap_or_default() {
-        names::label(&key, &value)?;
+    for (key, value) in fields.get_text_map("labels").unwrap_or_default() {
+        names::check_label(&key, &value)?;
         marks.insert(NodeMark::Label(key), value);
     }
-    for (key, value) in fields.map("annotations").unwrap_or_default() {
-        names::annotation(&key, &value)?;
+    for (key, value) in fields.get_text_map("annotations").unwrap_or_default() {
+        names::check_annotation(&key, &value)?;
         marks.insert(NodeMark::Annotation(key), value);
     }
-    for (key, value) in fields.table("taints").into_iter().flatten() {
-        names::taints(key, value)?.into_iter().try_for_each(|(mark, value)| match marks.insert(mark, value) {
+    for (key, value) in fields.get_table("taints").into_iter().flatten() {
+        names::parse_taints(key, value)?.into_iter().try_for_each(|(mark, value)| match marks.insert(mark, value) {
             Some(_) => Err(bad_value(format!("taint `{key}` has a duplicate effect"))),
             None => Ok(()),
         })?;
@@ -89,12 +89,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     Ok(Box::new(NodeResource { name, marks, absent }))
 }
 
-fn probe(node: &str) -> Probe {
-    NodeMarkChanges::id(node).probe()
+fn node_probe(node: &str) -> Probe {
+    NodeMarkChanges::node_id(node).to_probe()
 }
 
 impl NodeResource {
-    fn is_own(&self, node: &str, mark: &NodeMark) -> bool {
+    fn is_declared(&self, node: &str, mark: &NodeMark) -> bool {
         node == self.name && self.marks.contains_key(mark)
     }
 }
@@ -109,23 +109,23 @@ impl Resource for NodeResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![probe(&self.name)]
+        vec![node_probe(&self.name)]
     }
 
-    fn former(&self, record: &Value) -> Vec<Probe> {
-        let nodes: BTreeSet<String> = judge::gone(self, record).into_iter().map(|(node, _)| node).collect();
-        nodes.iter().map(|node| probe(node)).collect()
+    fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
+        let nodes: BTreeSet<String> = judge::obsolete_marks(self, record).into_iter().map(|(node, _)| node).collect();
+        nodes.iter().map(|node| node_probe(node)).collect()
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        judge::judge(self, seen, cx)
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        judge::assess_node(self, seen, cx)
     }
 
-    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let marks: BTreeMap<String, &String> =
             self.marks.iter().map(|(mark, value)| (mark.to_string(), value)).collect();
         let mut desired = json!({ "node": self.name, "marks": marks });
@@ -135,12 +135,12 @@ impl Resource for NodeResource {
         desired
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        self.marks.keys().map(|mark| (KIND.name, mark.claim(&self.name))).collect()
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        self.marks.keys().map(|mark| (KIND.name, mark.record_key(&self.name))).collect()
     }
 }
 
@@ -148,7 +148,7 @@ impl Resource for NodeResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &Value) -> String {
+    fn build_error(fields: &Value) -> String {
         let known = |key: &String| FIELDS.iter().find(|field| field.name == key).unwrap().name;
         let fields = FieldValues(fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect());
         build(&fields, false).unwrap_err().message
@@ -159,10 +159,13 @@ mod tests {
         let with = |part: &str, value: Value| {
             let mut fields = json!({ "name": "gpu-1" });
             fields[part] = value;
-            refused(&fields)
+            build_error(&fields)
         };
-        assert_eq!(refused(&json!({ "name": "gpu-1" })), "the node needs labels, annotations or taints");
-        assert_eq!(refused(&json!({ "name": "Gpu_1", "labels": { "a": "b" } })), "`Gpu_1` is not a valid node name");
+        assert_eq!(build_error(&json!({ "name": "gpu-1" })), "the node needs labels, annotations or taints");
+        assert_eq!(
+            build_error(&json!({ "name": "Gpu_1", "labels": { "a": "b" } })),
+            "`Gpu_1` is not a valid node name"
+        );
         assert_eq!(
             with("annotations", json!({ "forge/cordoned": "x" })),
             "`forge/cordoned` is reserved for forge's own notes"
@@ -192,7 +195,8 @@ mod tests {
     fn a_taint_is_an_effect_or_more() {
         let taints = json!({ "a": "NoSchedule", "b": { "effect": "NoExecute", "value": "x" }, "c": ["NoSchedule", "NoExecute"] });
         let fields = FieldValues([("name", json!("gpu-1")), ("taints", taints)].into_iter().collect());
-        let names: Vec<String> = build(&fields, false).unwrap().claims().into_iter().map(|(_, name)| name).collect();
+        let names: Vec<String> =
+            build(&fields, false).unwrap().exclusive_claims().into_iter().map(|(_, name)| name).collect();
         let expected =
             ["a:NoSchedule", "b:NoExecute", "c:NoExecute", "c:NoSchedule"].map(|t| format!("gpu-1 taint {t}"));
         assert_eq!(names, expected);

@@ -8,15 +8,15 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// Returns the objects that a record names and `now` does not contain.
-pub(super) fn gone(record: &Value, now: &[DeclaredObject]) -> Vec<ObjectId> {
-    let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.claim()).collect();
-    let claims = claimed_once(record, "object");
-    claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::of_claim(claim)).collect()
+pub(super) fn obsolete_objects(record: &Value, now: &[DeclaredObject]) -> Vec<ObjectId> {
+    let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.to_claim()).collect();
+    let claims = recorded_claims(record, "object");
+    claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::from_claim(claim)).collect()
 }
 
 /// Returns the claims of a kind that a record names: those of the last declaration, and those of earlier declarations
 /// that are not known to be removed.
-pub(in crate::resource) fn claimed_once(record: &Value, kind: &str) -> BTreeSet<String> {
+pub(in crate::resource) fn recorded_claims(record: &Value, kind: &str) -> BTreeSet<String> {
     let part = |key: &str| record.get(key).cloned().unwrap_or_default();
     // A removed declaration has no claims.
     let removed = record.get("absent").and_then(Value::as_bool) == Some(true);
@@ -27,6 +27,6 @@ pub(in crate::resource) fn claimed_once(record: &Value, kind: &str) -> BTreeSet<
 }
 
 /// Returns the probes of these objects.
-pub(in crate::resource) fn former(record: &Value, now: &[DeclaredObject]) -> Vec<Probe> {
-    gone(record, now).iter().map(ObjectId::probe).collect()
+pub(in crate::resource) fn obsolete_probes(record: &Value, now: &[DeclaredObject]) -> Vec<Probe> {
+    obsolete_objects(record, now).iter().map(ObjectId::to_probe).collect()
 }

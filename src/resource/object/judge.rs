@@ -2,13 +2,13 @@
 
 use super::DeclaredObject;
 use super::differ;
-use super::former::gone;
+use super::former::obsolete_objects;
 use crate::kube::ClusterCall;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{
     AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Observation, UnansweredReason,
 };
-use crate::resource::support::{brought, object_state};
+use crate::resource::support::{object_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::{Map, json};
 
@@ -42,7 +42,7 @@ struct ObjectFindings {
 }
 
 /// Evaluates the objects of a step.
-pub(in crate::resource) fn judge(
+pub(in crate::resource) fn assess_objects(
     want: &DesiredObjects<'_>,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
@@ -50,32 +50,32 @@ pub(in crate::resource) fn judge(
     let mut found = ObjectFindings::default();
     for declared in want.objects {
         match object_state(seen, &declared.probe()) {
-            Err(why) => found.lacks(why),
+            Err(why) => found.record_unknown(why),
             Ok(state) => match want.absent {
-                true => found.removal(declared, state),
-                false => found.presence(want, declared, state, cx),
+                true => found.add_removal(declared, state),
+                false => found.add_presence(want, declared, state, cx),
             },
         }
     }
-    for id in cx.record.map(|record| gone(record, want.objects)).unwrap_or_default() {
-        match object_state(seen, &id.probe()) {
-            Err(why) => found.lacks(why),
-            Ok(state) => found.prune(&id, state),
+    for id in cx.record.map(|record| obsolete_objects(record, want.objects)).unwrap_or_default() {
+        match object_state(seen, &id.to_probe()) {
+            Err(why) => found.record_unknown(why),
+            Ok(state) => found.add_obsolete(&id, state),
         }
     }
-    found.judgement(want)
+    found.into_assessment(want)
 }
 
 impl ObjectFindings {
-    fn lacks(&mut self, why: UnansweredReason) {
+    fn record_unknown(&mut self, why: UnansweredReason) {
         self.unknown.get_or_insert(why);
     }
 
-    fn see(&mut self, id: &ObjectId, state: Value) {
-        self.basis.insert(id.claim(), state);
+    fn record_basis(&mut self, id: &ObjectId, state: Value) {
+        self.basis.insert(id.to_claim(), state);
     }
 
-    fn presence(
+    fn add_presence(
         &mut self,
         want: &DesiredObjects<'_>,
         declared: &DeclaredObject,
@@ -84,57 +84,62 @@ impl ObjectFindings {
     ) {
         let info = match state {
             ObjectState::Known(info) => info,
-            ObjectState::Unserved => return self.unserved(want, declared, cx),
+            ObjectState::Unserved => return self.add_unserved(want, declared, cx),
         };
-        self.see(&declared.id, basis(info));
+        self.record_basis(&declared.id, object_basis(info));
         if info.deleting {
             let why = format!("{} is being deleted", declared.id);
-            return self.lacks(UnansweredReason::new(why));
+            return self.record_unknown(UnansweredReason::new(why));
         }
         match &info.dry {
-            Some(ObjectDryRun::Becomes(becomes)) => self.compare(want, declared, info, becomes),
-            Some(ObjectDryRun::NoNamespace) => self.no_namespace(want, declared, cx),
+            Some(ObjectDryRun::Becomes(becomes)) => self.add_differences(want, declared, info, becomes),
+            Some(ObjectDryRun::NoNamespace) => self.add_without_namespace(want, declared, cx),
             Some(ObjectDryRun::Refused(words)) => {
                 let reason = format!("the API rejects {}: {words}", declared.id);
                 self.blocked.get_or_insert((reason, "fix the declaration of this object".to_owned()));
             }
-            None => self.lacks(UnansweredReason::new(format!("no dry-run apply of {} was made", declared.id))),
+            None => self.record_unknown(UnansweredReason::new(format!("no dry-run apply of {} was made", declared.id))),
         }
-        self.wait(want, declared, Some(info));
+        self.add_wait(want, declared, Some(info));
     }
 
     /// The API does not serve this kind: an earlier step may install it.
-    fn unserved(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
-        self.see(&declared.id, Value::Null);
-        let kind = format!("{}/{}", declared.id.group(), declared.id.kind);
-        let own = want.objects.iter().any(|other| other.serves().as_deref() == Some(kind.as_str()));
-        let earlier =
-            brought(cx.predicted, &ProvidedItem::Served(kind)) || cx.predicted.is_some_and(|p| p.after.is_some());
+    fn add_unserved(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
+        self.record_basis(&declared.id, Value::Null);
+        let kind = format!("{}/{}", declared.id.api_group(), declared.id.kind);
+        let own = want.objects.iter().any(|other| other.served_kind().as_deref() == Some(kind.as_str()));
+        let earlier = will_be_provided(cx.predicted, &ProvidedItem::Served(kind))
+            || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
-            (true, _) => self.make(declared),
+            (true, _) => self.add_creation(declared),
             (false, true) => {
                 self.predicted = true;
-                self.make(declared);
+                self.add_creation(declared);
             }
             (false, false) => {
                 let why = format!("the API serves no `{}` of `{}`", declared.id.kind, declared.id.api_version);
-                self.lacks(UnansweredReason::new(why));
+                self.record_unknown(UnansweredReason::new(why));
             }
         }
-        self.wait(want, declared, None);
+        self.add_wait(want, declared, None);
     }
 
-    fn no_namespace(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
+    fn add_without_namespace(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        cx: &AssessmentContext<'_>,
+    ) {
         let name = declared.id.namespace.clone().unwrap_or_default();
         let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
-        let own = want.objects.iter().any(|other| other.id.claim() == id.claim());
-        let earlier =
-            brought(cx.predicted, &ProvidedItem::Object(id.claim())) || cx.predicted.is_some_and(|p| p.after.is_some());
+        let own = want.objects.iter().any(|other| other.id.to_claim() == id.to_claim());
+        let earlier = will_be_provided(cx.predicted, &ProvidedItem::Object(id.to_claim()))
+            || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
-            (true, _) => self.make(declared),
+            (true, _) => self.add_creation(declared),
             (false, true) => {
                 self.predicted = true;
-                self.make(declared);
+                self.add_creation(declared);
             }
             (false, false) => {
                 let reason = format!("namespace `{}` of {} does not exist", id.name, declared.id);
@@ -144,32 +149,38 @@ impl ObjectFindings {
         }
     }
 
-    fn make(&mut self, declared: &DeclaredObject) {
+    fn add_creation(&mut self, declared: &DeclaredObject) {
         self.reasons.push(format!("{} does not exist", declared.id));
-        self.changes.push(differ::made(&declared.id.to_string(), &declared.object));
-        self.apply(declared);
+        self.changes.push(differ::creation_change(&declared.id.to_string(), &declared.object));
+        self.add_apply(declared);
     }
 
-    fn apply(&mut self, declared: &DeclaredObject) {
+    fn add_apply(&mut self, declared: &DeclaredObject) {
         self.applies.push(ClusterCall::Apply { object: declared.object.clone() });
     }
 
-    fn compare(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: &ObjectInfo, becomes: &Value) {
-        let Some(live) = &info.live else { return self.make(declared) };
+    fn add_differences(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        info: &ObjectInfo,
+        becomes: &Value,
+    ) {
+        let Some(live) = &info.live else { return self.add_creation(declared) };
         let id = &declared.id;
         let of = if want.objects.len() == 1 { String::new() } else { id.to_string() };
-        let changes = differ::fields(&of, live, becomes);
+        let changes = differ::diff_fields(&of, live, becomes);
         let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
-        let differs = changes.iter().map(seen_of).chain(more).collect();
-        self.basis[&id.claim()]["differs"] = Value::Object(differs);
+        let differs = changes.iter().map(observed_entry).chain(more).collect();
+        self.basis[&id.to_claim()]["differs"] = Value::Object(differs);
         if !changes.is_empty() {
-            self.reasons.push(differing(id, &changes, &info.conflicts));
+            self.reasons.push(describe_differing(id, &changes, &info.conflicts));
             self.changes.extend(changes);
-            self.apply(declared);
+            self.add_apply(declared);
         }
         if !info.added.is_empty() {
-            self.reasons.push(added(id, &info.added));
-            self.changes.extend(info.added.iter().map(|added| taken_out(&of, live, added)));
+            self.reasons.push(describe_added(id, &info.added));
+            self.changes.extend(info.added.iter().map(|added| removal_change(&of, live, added)));
             let pointers = info.added.iter().map(|added| added.pointer.clone()).collect();
             self.strips.push(ClusterCall::Strip { id: id.clone(), version: info.version.clone(), pointers });
         }
@@ -178,15 +189,15 @@ impl ObjectFindings {
         }
     }
 
-    fn wait(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: Option<&ObjectInfo>) {
+    fn add_wait(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: Option<&ObjectInfo>) {
         let id = &declared.id;
         let applied =
             self.applies.iter().any(|call| matches!(call, ClusterCall::Apply { object } if *object == declared.object));
         // Objects of a new kind can only be applied once the kind is served.
-        if applied && declared.serves().is_some() {
+        if applied && declared.served_kind().is_some() {
             self.applies.push(ClusterCall::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
         }
-        let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| has_condition(id, condition)) else {
+        let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| supports_condition(id, condition)) else {
             return;
         };
         let found = info.and_then(|info| info.conditions.iter().find(|found| found.name == condition));
@@ -203,30 +214,30 @@ impl ObjectFindings {
         self.waits.push(ClusterCall::Await { id: id.clone(), condition: condition.to_owned(), limit_s });
     }
 
-    fn removal(&mut self, declared: &DeclaredObject, state: &ObjectState) {
+    fn add_removal(&mut self, declared: &DeclaredObject, state: &ObjectState) {
         let info = match state {
             ObjectState::Known(info) => info,
-            ObjectState::Unserved => return self.see(&declared.id, Value::Null),
+            ObjectState::Unserved => return self.record_basis(&declared.id, Value::Null),
         };
-        self.see(&declared.id, json!({ "uid": info.uid }));
+        self.record_basis(&declared.id, json!({ "uid": info.uid }));
         if info.live.is_some() {
             let state = if info.deleting { "is being deleted, but still exists" } else { "exists" };
             self.reasons.push(format!("{} {state}", declared.id));
-            self.delete(&declared.id, info);
+            self.add_deletion(&declared.id, info);
         }
     }
 
-    fn delete(&mut self, id: &ObjectId, info: &ObjectInfo) {
+    fn add_deletion(&mut self, id: &ObjectId, info: &ObjectInfo) {
         self.changes.push(AttributeChange::new(&id.to_string(), Some("exists"), None));
         self.deletes.push(ClusterCall::Delete { id: id.clone(), uid: info.uid.clone() });
     }
 
     /// Deletes an object that the step declared before, if forge still manages any of its fields. Keeps objects
     /// whose deletion would delete their contents.
-    fn prune(&mut self, id: &ObjectId, state: &ObjectState) {
+    fn add_obsolete(&mut self, id: &ObjectId, state: &ObjectState) {
         let ObjectState::Known(info) = state else { return };
         let Some(_) = &info.live else { return };
-        self.see(id, json!({ "uid": info.uid }));
+        self.record_basis(id, json!({ "uid": info.uid }));
         let own = info.managers.iter().any(|known| known.manager == "forge");
         if matches!(id.kind.as_str(), "Namespace" | "CustomResourceDefinition") {
             return self
@@ -237,10 +248,10 @@ impl ObjectFindings {
             return self.notes.push(format!("{id} is no longer declared but stays: another manager owns it now"));
         }
         self.reasons.push(format!("{id} is no longer declared"));
-        self.delete(id, info);
+        self.add_deletion(id, info);
     }
 
-    fn judgement(self, want: &DesiredObjects<'_>) -> Assessment {
+    fn into_assessment(self, want: &DesiredObjects<'_>) -> Assessment {
         let basis = Value::Object(self.basis);
         if let Some(why) = &self.unknown {
             let hint = unknown_hint(&why.why);
@@ -256,11 +267,11 @@ impl ObjectFindings {
         calls.extend(self.deletes.into_iter().rev());
         calls.extend(self.waits);
         if calls.is_empty() {
-            let reason = settled(want);
+            let reason = describe_unchanged(want);
             let notes: Vec<String> = std::iter::once(reason).chain(self.notes).collect();
             return Assessment::ok(notes.join("; "), basis);
         }
-        let reasons: Vec<String> = shortened(self.reasons).into_iter().chain(self.notes).collect();
+        let reasons: Vec<String> = truncate_reasons(self.reasons).into_iter().chain(self.notes).collect();
         let judgement = Assessment::change(reasons.join("; "), self.changes, want.disruption, basis);
         Assessment { calls, predicted: self.predicted, verdict: StepVerdict::Change, ..judgement }
     }
@@ -273,7 +284,7 @@ fn unknown_hint(why: &str) -> Option<String> {
 }
 
 /// Returns the reason of a step without changes.
-fn settled(want: &DesiredObjects<'_>) -> String {
+fn describe_unchanged(want: &DesiredObjects<'_>) -> String {
     match (want.objects, want.absent) {
         ([one], true) => format!("{} does not exist", one.id),
         ([one], false) => format!("{} matches", one.id),
@@ -283,7 +294,7 @@ fn settled(want: &DesiredObjects<'_>) -> String {
 }
 
 /// Shortens a long list of reasons to the first ones.
-fn shortened(mut reasons: Vec<String>) -> Vec<String> {
+fn truncate_reasons(mut reasons: Vec<String>) -> Vec<String> {
     const TOLD: usize = 4;
     let more = reasons.len().saturating_sub(TOLD);
     if more > 0 {
@@ -295,50 +306,54 @@ fn shortened(mut reasons: Vec<String>) -> Vec<String> {
 
 /// Returns the observed values that the judgement depends on. Changes by controllers to other parts do not make a plan
 /// stale.
-fn basis(info: &ObjectInfo) -> Value {
+fn object_basis(info: &ObjectInfo) -> Value {
     json!({ "exists": info.live.is_some(), "deleting": info.deleting })
 }
 
 /// Returns a field that differs, with its current value.
-fn seen_of(change: &AttributeChange) -> (String, Value) {
+fn observed_entry(change: &AttributeChange) -> (String, Value) {
     let text = change.diff.as_ref().or(change.from.as_ref()).map(|text| text.raw());
     (change.attribute.to_string(), Value::from(text))
 }
 
-fn differing(id: &ObjectId, changes: &[AttributeChange], conflicts: &[ObjectFieldConflict]) -> String {
+fn describe_differing(id: &ObjectId, changes: &[AttributeChange], conflicts: &[ObjectFieldConflict]) -> String {
     let fields = match changes {
         [one] => format!("{} of {id} differs", one.attribute.rsplit(' ').next().unwrap_or_default()),
         many => format!("{} fields of {id} differ", many.len()),
     };
-    let told: Vec<String> =
-        conflicts.iter().map(|held| format!("`{}` set {}{}", held.manager, held.field, since(&held.time))).collect();
+    let told: Vec<String> = conflicts
+        .iter()
+        .map(|held| format!("`{}` set {}{}", held.manager, held.field, format_since(&held.time)))
+        .collect();
     match told.is_empty() {
         true => fields,
         false => format!("{fields}: {}; forge takes it over", told.join(", ")),
     }
 }
 
-fn added(id: &ObjectId, added: &[AddedField]) -> String {
-    let told: Vec<String> =
-        added.iter().map(|added| format!("`{}` added {}{}", added.manager, added.field, since(&added.time))).collect();
+fn describe_added(id: &ObjectId, added: &[AddedField]) -> String {
+    let told: Vec<String> = added
+        .iter()
+        .map(|added| format!("`{}` added {}{}", added.manager, added.field, format_since(&added.time)))
+        .collect();
     format!("{id} has undeclared fields: {}", told.join(", "))
 }
 
-fn since(time: &str) -> String {
+fn format_since(time: &str) -> String {
     if time.is_empty() { String::new() } else { format!(" at {time}") }
 }
 
-fn taken_out(of: &str, live: &Value, added: &AddedField) -> AttributeChange {
-    let found = live.pointer(&added.pointer).map(super::text::scalar);
-    AttributeChange::new(&differ::named(of, &added.field), found.as_deref().or(Some("present")), None)
+fn removal_change(of: &str, live: &Value, added: &AddedField) -> AttributeChange {
+    let found = live.pointer(&added.pointer).map(super::text::format_scalar);
+    AttributeChange::new(&differ::qualify_field(of, &added.field), found.as_deref().or(Some("present")), None)
 }
 
 /// Reports whether objects of a kind can have a condition.
-fn has_condition(id: &ObjectId, condition: &str) -> bool {
+fn supports_condition(id: &ObjectId, condition: &str) -> bool {
     match condition {
         "Established" => id.kind == "CustomResourceDefinition",
         "Available" => matches!(id.kind.as_str(), "Deployment" | "APIService"),
         "Complete" => id.kind == "Job",
-        _ => id.group().contains('.') && !id.group().ends_with(".k8s.io"),
+        _ => id.api_group().contains('.') && !id.api_group().ends_with(".k8s.io"),
     }
 }

@@ -6,9 +6,9 @@ mod former;
 mod judge;
 mod text;
 
-pub(super) use differ::made;
-pub(super) use former::{claimed_once, former};
-pub(super) use judge::{DesiredObjects, judge};
+pub(super) use differ::creation_change;
+pub(super) use former::{obsolete_probes, recorded_claims};
+pub(super) use judge::{DesiredObjects, assess_objects};
 
 use super::ProvidedItem;
 use super::support::sha256_hex;
@@ -27,7 +27,7 @@ pub(super) struct DeclaredObject {
 impl DeclaredObject {
     /// Returns the form of the object that records store. Values that a recipe writes into a Secret are replaced by
     /// their digests. Placeholders stay, so the record stores a keyed digest of the whole object.
-    pub fn kept(&self) -> Value {
+    pub fn record_value(&self) -> Value {
         let mut object = self.object.clone();
         if self.id.kind != "Secret" || self.id.api_version != "v1" {
             return object;
@@ -35,7 +35,7 @@ impl DeclaredObject {
         for part in ["data", "stringData"] {
             for (_, value) in object.get_mut(part).and_then(Value::as_object_mut).into_iter().flatten() {
                 let text = value.as_str().unwrap_or_default();
-                if !SecretStore::mentions(text) {
+                if !SecretStore::has_placeholder(text) {
                     *value = json!({ "sha256": sha256_hex(text.as_bytes()) });
                 }
             }
@@ -49,14 +49,14 @@ impl DeclaredObject {
     }
 
     /// Returns the things that exist once the object is applied.
-    pub fn provides(&self) -> Vec<ProvidedItem> {
-        let mut provided = vec![ProvidedItem::Object(self.id.claim())];
-        provided.extend(self.serves().map(ProvidedItem::Served));
+    pub fn provided_items(&self) -> Vec<ProvidedItem> {
+        let mut provided = vec![ProvidedItem::Object(self.id.to_claim())];
+        provided.extend(self.served_kind().map(ProvidedItem::Served));
         provided
     }
 
     /// Returns the kind that the API serves once the object is applied: `nvidia.com/ClusterPolicy`.
-    pub fn serves(&self) -> Option<String> {
+    pub fn served_kind(&self) -> Option<String> {
         let text = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_str);
         let group = text("/spec/group").filter(|_| self.id.kind == "CustomResourceDefinition")?;
         Some(format!("{group}/{}", text("/spec/names/kind")?))
@@ -64,6 +64,6 @@ impl DeclaredObject {
 }
 
 /// Returns the claim of an object.
-pub(super) fn claim(id: &ObjectId) -> (&'static str, String) {
-    ("object", id.claim())
+pub(super) fn object_claim(id: &ObjectId) -> (&'static str, String) {
+    ("object", id.to_claim())
 }

@@ -70,8 +70,8 @@ finish() {
 "#;
 
 /// Opens an action of apt for `names`: defines the functions that wait, call apt and finish interrupted runs.
-pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> ShellFragment {
-    let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
+pub(in crate::resource) fn open_apt_script(lock_timeout: u64, names: &str) -> ShellFragment {
+    let opened = shell::open_action().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
     opened.code(SETTINGS).code(HOLDER).code(WAITING).code(APT)
 }
 
@@ -139,39 +139,43 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
-    let action = opened(package.lock_timeout, &package.names.join(" "));
+pub(super) fn render_script(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
+    let action = open_apt_script(package.lock_timeout, &package.names.join(" "));
     let action = match package.absent {
-        true => remove(package, action),
-        false => install(package, judgement, action),
+        true => render_package_removal(package, action),
+        false => render_install(package, judgement, action),
     };
-    shell::close(action)
+    shell::close_action(action)
 }
 
-fn install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
-    let action = match judgement.changes.iter().any(|c| !is(&c.attribute, "hold")) {
-        true => transaction(package, judgement, action.code(RELEASE)),
+fn render_install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let action = match judgement.changes.iter().any(|c| !is_attribute(&c.attribute, "hold")) {
+        true => render_transaction(package, judgement, action.code(RELEASE)),
         false => action,
     };
-    hold(package.hold, action)
+    append_hold(package.hold, action)
 }
 
-fn transaction(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
-    let downgrade = judgement.changes.iter().any(|c| is(&c.attribute, "downgrade"));
+fn render_transaction(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let downgrade = judgement.changes.iter().any(|c| is_attribute(&c.attribute, "downgrade"));
     let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if downgrade {
         " downgrade=--allow-downgrades\n"
     } else {
         " downgrade=\n"
     });
-    package.names.iter().fold(action.code("set --"), |action, name| action.word(wanted(package, name))).code(INSTALL)
+    package
+        .names
+        .iter()
+        .fold(action.code("set --"), |action, name| action.word(package_word(package, name)))
+        .code(INSTALL)
 }
 
-fn remove(package: &PackageResource, action: ShellFragment) -> ShellFragment {
-    removal(&package.names, package.purge, action)
+fn render_package_removal(package: &PackageResource, action: ShellFragment) -> ShellFragment {
+    render_removal(&package.names, package.purge, action)
 }
 
 /// Removes exactly `names`.
-pub(in crate::resource) fn removal(names: &[String], purge: bool, action: ShellFragment) -> ShellFragment {
+pub(in crate::resource) fn render_removal(names: &[String], purge: bool, action: ShellFragment) -> ShellFragment {
     let action = action.code(if purge { "verb=purge\n" } else { "verb=remove\n" }).code(UNHOLD);
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
@@ -186,7 +190,7 @@ done
 "#;
 
 /// Sets the declared hold at the end; the trap must not undo a declared `false`.
-fn hold(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
+fn append_hold(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
     match hold {
         Some(true) => action.code("locked apt-mark hold -- $names >/dev/null || fail \"cannot hold $names\"\n"),
         Some(false) => {
@@ -196,7 +200,7 @@ fn hold(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
     }
 }
 
-fn wanted(package: &PackageResource, name: &str) -> String {
+fn package_word(package: &PackageResource, name: &str) -> String {
     match &package.version {
         Some(version) => format!("{name}={version}"),
         None => name.to_owned(),
@@ -204,6 +208,6 @@ fn wanted(package: &PackageResource, name: &str) -> String {
 }
 
 /// Reports whether an attribute is `what`. Attributes of several packages include the package's name.
-pub(super) fn is(attribute: &str, what: &str) -> bool {
+pub(super) fn is_attribute(attribute: &str, what: &str) -> bool {
     attribute.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
 }

@@ -1,7 +1,7 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
 use super::PackageResource;
-use super::act::{WAITING, is};
+use super::act::{WAITING, is_attribute};
 use crate::resource::{Assessment, lock, shell};
 use crate::script::ShellFragment;
 
@@ -89,38 +89,39 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Opens an action of dnf for `names`.
-pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> ShellFragment {
-    let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
+pub(in crate::resource) fn open_dnf_script(lock_timeout: u64, names: &str) -> ShellFragment {
+    let opened = shell::open_action().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
     opened.code(HOLDER).code(WAITING).code(DNF)
 }
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
-    let action = opened(package.lock_timeout, &package.names.join(" "));
-    shell::close(match package.absent {
-        true => removal(&package.names, action),
-        false => install(package, judgement, action),
+pub(super) fn render_script(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
+    let action = open_dnf_script(package.lock_timeout, &package.names.join(" "));
+    shell::close_action(match package.absent {
+        true => render_removal(&package.names, action),
+        false => render_install(package, judgement, action),
     })
 }
 
 /// Removes exactly `names`.
-pub(in crate::resource) fn removal(names: &[String], action: ShellFragment) -> ShellFragment {
+pub(in crate::resource) fn render_removal(names: &[String], action: ShellFragment) -> ShellFragment {
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
 /// Installs the words that `words` appends; dnf installs a lower version if exactly that version is named.
-pub(in crate::resource) fn transaction(
+pub(in crate::resource) fn render_transaction(
     words: impl FnOnce(ShellFragment) -> ShellFragment,
     action: ShellFragment,
 ) -> ShellFragment {
     words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
 }
 
-fn install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
-    let words =
-        |action| package.names.iter().fold(action, |action: ShellFragment, name| action.word(wanted(package, name)));
-    let action = match judgement.changes.iter().any(|c| !is(&c.attribute, "hold")) {
-        true => transaction(words, action),
+fn render_install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let words = |action| {
+        package.names.iter().fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
+    };
+    let action = match judgement.changes.iter().any(|c| !is_attribute(&c.attribute, "hold")) {
+        true => render_transaction(words, action),
         false => action,
     };
     match package.hold {
@@ -131,7 +132,7 @@ fn install(package: &PackageResource, judgement: &Assessment, action: ShellFragm
 }
 
 /// Returns `name-version`, followed by the architecture if the name has one.
-fn wanted(package: &PackageResource, name: &str) -> String {
+fn package_word(package: &PackageResource, name: &str) -> String {
     const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
     let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));
     match (&package.version, arch) {

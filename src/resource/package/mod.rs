@@ -77,7 +77,7 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Enum(&["if-missing", "never"]),
         "Whether to update apt's lists if they do not contain the package or version. Default `if-missing`.",
     ),
-    lock::FIELD,
+    lock::LOCK_TIMEOUT_FIELD,
 ];
 
 #[derive(Debug)]
@@ -92,23 +92,23 @@ struct PackageResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let version = fields.text("version").map(str::to_owned);
+    let version = fields.get_text("version").map(str::to_owned);
     if let Some(version) = &version {
-        version::check(version)?;
+        version::check_version(version)?;
     }
     Ok(Box::new(PackageResource {
-        names: names(fields)?,
+        names: parse_names(fields)?,
         version,
-        hold: fields.bool("hold"),
-        purge: fields.bool("purge").unwrap_or(false),
-        update: fields.text("update") != Some("never"),
-        lock_timeout: lock::timeout(fields),
+        hold: fields.get_bool("hold"),
+        purge: fields.get_bool("purge").unwrap_or(false),
+        update: fields.get_text("update") != Some("never"),
+        lock_timeout: lock::parse_lock_timeout(fields),
         absent,
     }))
 }
 
-fn names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
-    let names = match (fields.text("name"), fields.texts("names")) {
+fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
+    let names = match (fields.get_text("name"), fields.get_text_list("names")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`name` and `names` exclude each other")),
         (None, None) => return Err(Diag::error(Code::MissingKey, "`name` or `names` is required")),
         (Some(name), None) => vec![name.to_owned()],
@@ -118,7 +118,7 @@ fn names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
         return Err(bad_value("`names` is empty"));
     }
     for (i, name) in names.iter().enumerate() {
-        check_name(name)?;
+        check_package_name(name)?;
         if names[..i].contains(name) {
             return Err(Diag::error(Code::Duplicate, format!("package `{name}` is listed twice")));
         }
@@ -128,7 +128,7 @@ fn names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
 
 /// Checks a package name of dpkg or rpm; the host's package manager is not known here. apt treats a trailing `-` as a
 /// request to remove the package.
-pub(super) fn check_name(name: &str) -> Result<(), Diag> {
+pub(super) fn check_package_name(name: &str) -> Result<(), Diag> {
     let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
     let word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
     let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -167,29 +167,31 @@ impl Resource for PackageResource {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let states: Result<Vec<_>, _> =
             self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
         match states {
-            Ok(states) => judge::judge(self, &states, seen, cx),
+            Ok(states) => judge::assess_packages(self, &states, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        match judge::manager(judgement) {
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        match judge::assessed_manager(judgement) {
             PackageManagerKind::Dpkg => {
-                Action { body: act::action(self, judgement), long: true, explain: act::EXPLAIN }
+                Action { body: act::render_script(self, judgement), long: true, explain: act::EXPLAIN }
             }
-            PackageManagerKind::Rpm => Action { body: dnf::action(self, judgement), long: true, explain: dnf::EXPLAIN },
+            PackageManagerKind::Rpm => {
+                Action { body: dnf::render_script(self, judgement), long: true, explain: dnf::EXPLAIN }
+            }
         }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         json!({ "names": self.names, "version": self.version, "hold": self.hold, "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         match self.absent {
             true => Vec::new(),
             false => self.names.iter().cloned().map(ProvidedItem::Package).collect(),
@@ -197,46 +199,46 @@ impl Resource for PackageResource {
     }
 
     /// Excludes the hold, which does not affect a running process.
-    fn input_value(&self) -> Value {
+    fn restart_input_value(&self) -> Value {
         json!({ "names": self.names, "version": self.version, "absent": self.absent })
     }
 
     /// dpkg rewrites a package's file list each time it unpacks the package; the files themselves keep the times of
     /// their build.
-    fn inputs(&self) -> Vec<String> {
-        self.names.iter().flat_map(|name| lists(name)).collect()
+    fn restart_input_paths(&self) -> Vec<String> {
+        self.names.iter().flat_map(|name| file_list_paths(name)).collect()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         self.names.iter().map(|name| (KIND.name, name.clone())).collect()
     }
 
     /// Excludes the other packages of the step.
-    fn claimed(&self) -> Value {
+    fn claimed_value(&self) -> Value {
         json!({ "version": self.version, "hold": self.hold, "absent": self.absent })
     }
 }
 
 /// Directory of dpkg's file lists. For multi-arch packages the file name includes the architecture.
-const LISTS: &str = "/var/lib/dpkg/info/";
+const DPKG_INFO_FOLDER: &str = "/var/lib/dpkg/info/";
 
-pub(super) fn lists(name: &str) -> Vec<String> {
+pub(super) fn file_list_paths(name: &str) -> Vec<String> {
     match name.contains(':') {
-        true => vec![format!("{LISTS}{name}.list")],
-        false => ["", ":amd64", ":arm64"].iter().map(|arch| format!("{LISTS}{name}{arch}.list")).collect(),
+        true => vec![format!("{DPKG_INFO_FOLDER}{name}.list")],
+        false => ["", ":amd64", ":arm64"].iter().map(|arch| format!("{DPKG_INFO_FOLDER}{name}{arch}.list")).collect(),
     }
 }
 
 /// Reports whether an input's path is a file list, which indicates an unpacked package instead of changed content.
-pub(super) fn is_list(path: &str) -> bool {
-    path.starts_with(LISTS)
+pub(super) fn is_file_list(path: &str) -> bool {
+    path.starts_with(DPKG_INFO_FOLDER)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(entries: &[(&'static str, Value)]) -> String {
+    fn build_error(entries: &[(&'static str, Value)]) -> String {
         build(&FieldValues(entries.iter().cloned().collect()), false).unwrap_err().message
     }
 
@@ -245,27 +247,33 @@ mod tests {
         let good =
             ["g++", "libc6:i386", "python3.11", "0ad", "linux-image-6.1.0-18-amd64", "NetworkManager", "glibc.i686"];
         for good in good {
-            assert!(check_name(good).is_ok(), "{good}");
+            assert!(check_package_name(good).is_ok(), "{good}");
         }
         for bad in ["nginx-", "-y", "_a", "a=1", "", "libc6:", ":amd64", "a@b"] {
-            assert_eq!(check_name(bad).unwrap_err().message, format!("`{bad}` is not a valid package name"));
+            assert_eq!(check_package_name(bad).unwrap_err().message, format!("`{bad}` is not a valid package name"));
         }
     }
 
     #[test]
     fn one_way_to_name_packages() {
-        assert_eq!(refused(&[]), "`name` or `names` is required");
-        assert_eq!(refused(&[("name", json!("a")), ("names", json!(["b"]))]), "`name` and `names` exclude each other");
-        assert_eq!(refused(&[("names", json!([]))]), "`names` is empty");
-        assert_eq!(refused(&[("names", json!(["a", "b", "a"]))]), "package `a` is listed twice");
-        assert_eq!(refused(&[("name", json!("a")), ("version", json!("1 2"))]), "`1 2` is not a valid package version");
+        assert_eq!(build_error(&[]), "`name` or `names` is required");
+        assert_eq!(
+            build_error(&[("name", json!("a")), ("names", json!(["b"]))]),
+            "`name` and `names` exclude each other"
+        );
+        assert_eq!(build_error(&[("names", json!([]))]), "`names` is empty");
+        assert_eq!(build_error(&[("names", json!(["a", "b", "a"]))]), "package `a` is listed twice");
+        assert_eq!(
+            build_error(&[("name", json!("a")), ("version", json!("1 2"))]),
+            "`1 2` is not a valid package version"
+        );
     }
 
     #[test]
     fn a_hold_is_no_reason_to_restart() {
         let value = |hold: bool| {
             let fields = [("name", json!("a")), ("hold", json!(hold))];
-            build(&FieldValues(fields.into_iter().collect()), false).unwrap().input_value()
+            build(&FieldValues(fields.into_iter().collect()), false).unwrap().restart_input_value()
         };
         assert_eq!(value(true), value(false));
     }

@@ -7,23 +7,23 @@ use debversion::Version;
 use std::cmp::Ordering;
 
 /// Rejects text that is not a valid version for dpkg or rpm.
-pub(in crate::resource) fn check(version: &str) -> Result<(), Diag> {
+pub(in crate::resource) fn check_version(version: &str) -> Result<(), Diag> {
     let of_rpm = |b: u8| b.is_ascii_alphanumeric() || b"._+~^-:".contains(&b);
     let starts = version.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
-    match starts && (deb(version).is_some() || version.bytes().all(of_rpm)) {
+    match starts && (parse_deb_version(version).is_some() || version.bytes().all(of_rpm)) {
         true => Ok(()),
         false => Err(bad_value(format!("`{version}` is not a valid package version"))),
     }
 }
 
 /// Parses a version by Debian's rules.
-fn deb(version: &str) -> Option<Version> {
+fn parse_deb_version(version: &str) -> Option<Version> {
     version.parse().ok()
 }
 
 /// Compares two versions; `None` if they differ and at least one is not valid for that manager.
-pub(in crate::resource) fn compare(manager: PackageManagerKind, a: &str, b: &str) -> Option<Ordering> {
-    match (manager, deb(a), deb(b)) {
+pub(in crate::resource) fn compare_versions(manager: PackageManagerKind, a: &str, b: &str) -> Option<Ordering> {
+    match (manager, parse_deb_version(a), parse_deb_version(b)) {
         (PackageManagerKind::Rpm, _, _) => Some(compare_rpm(a, b)),
         (PackageManagerKind::Dpkg, Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => (a == b).then_some(Ordering::Equal),
@@ -36,19 +36,19 @@ mod tests {
 
     #[test]
     fn each_manager_has_its_rules() {
-        assert_eq!(compare(PackageManagerKind::Dpkg, "1.0", "1.0-1"), Some(Ordering::Less));
-        assert_eq!(compare(PackageManagerKind::Rpm, "1.0", "1.0-1"), Some(Ordering::Equal));
-        assert_eq!(compare(PackageManagerKind::Dpkg, "1^2", "1"), None);
-        assert_eq!(compare(PackageManagerKind::Rpm, "1^2", "1"), Some(Ordering::Greater));
+        assert_eq!(compare_versions(PackageManagerKind::Dpkg, "1.0", "1.0-1"), Some(Ordering::Less));
+        assert_eq!(compare_versions(PackageManagerKind::Rpm, "1.0", "1.0-1"), Some(Ordering::Equal));
+        assert_eq!(compare_versions(PackageManagerKind::Dpkg, "1^2", "1"), None);
+        assert_eq!(compare_versions(PackageManagerKind::Rpm, "1^2", "1"), Some(Ordering::Greater));
     }
 
     #[test]
     fn a_version_may_be_of_either() {
         for good in ["1:2.0-1ubuntu1~22.04", "0:4.18.0-553.el8_10", "1.0^git1-1.fc40"] {
-            assert!(check(good).is_ok(), "{good}");
+            assert!(check_version(good).is_ok(), "{good}");
         }
         for bad in ["", "1 2", "-1", "1;2"] {
-            assert_eq!(check(bad).unwrap_err().message, format!("`{bad}` is not a valid package version"));
+            assert_eq!(check_version(bad).unwrap_err().message, format!("`{bad}` is not a valid package version"));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::resource::package::{act as apt, dnf};
 use crate::resource::{Action, Assessment, shell};
 use crate::script::{ShellFragment, safe_path};
 
-pub(super) fn action(want: &PackageFileResource, judgement: &Assessment) -> Action {
+pub(super) fn render_action(want: &PackageFileResource, judgement: &Assessment) -> Action {
     let text = |key: &str| judgement.basis.get(key).and_then(Value::as_str);
     let name = text("package").or(want.name.as_deref()).unwrap_or_default().to_owned();
     let manager = match (want.absent, text("manager")) {
@@ -16,18 +16,23 @@ pub(super) fn action(want: &PackageFileResource, judgement: &Assessment) -> Acti
         (false, _) => want.manager,
     };
     let (opened, explain) = match manager {
-        PackageManagerKind::Dpkg => (apt::opened(want.lock_timeout, &name), apt::EXPLAIN),
-        PackageManagerKind::Rpm => (dnf::opened(want.lock_timeout, &name), dnf::EXPLAIN),
+        PackageManagerKind::Dpkg => (apt::open_apt_script(want.lock_timeout, &name), apt::EXPLAIN),
+        PackageManagerKind::Rpm => (dnf::open_dnf_script(want.lock_timeout, &name), dnf::EXPLAIN),
     };
     let body = match (want.absent, manager) {
-        (true, PackageManagerKind::Dpkg) => apt::removal(&[name], false, opened),
-        (true, PackageManagerKind::Rpm) => dnf::removal(&[name], opened),
-        (false, _) => install(want, judgement, &name, opened),
+        (true, PackageManagerKind::Dpkg) => apt::render_removal(&[name], false, opened),
+        (true, PackageManagerKind::Rpm) => dnf::render_removal(&[name], opened),
+        (false, _) => render_install(want, judgement, &name, opened),
     };
-    Action { body: shell::close(body), long: true, explain }
+    Action { body: shell::close_action(body), long: true, explain }
 }
 
-fn install(want: &PackageFileResource, judgement: &Assessment, name: &str, action: ShellFragment) -> ShellFragment {
+fn render_install(
+    want: &PackageFileResource,
+    judgement: &Assessment,
+    name: &str,
+    action: ShellFragment,
+) -> ShellFragment {
     let version = judgement.basis.get("wanted").and_then(Value::as_str).or(want.version.as_deref());
     let action = action
         .code("set --")
@@ -35,7 +40,7 @@ fn install(want: &PackageFileResource, judgement: &Assessment, name: &str, actio
         .word(version.unwrap_or_default())
         .word(want.sha256.as_deref().unwrap_or_default())
         .code("\nname=$1 version=$2 sha256=$3\n");
-    let placed = place(want, action).code(CHECK_DIGEST);
+    let placed = render_placement(want, action).code(CHECK_DIGEST);
     match want.manager {
         PackageManagerKind::Dpkg => {
             let downgrade = judgement.changes.iter().any(|c| c.attribute == "downgrade");
@@ -47,11 +52,11 @@ fn install(want: &PackageFileResource, judgement: &Assessment, name: &str, actio
 }
 
 /// Sets `$file` to the path of the file.
-fn place(want: &PackageFileResource, action: ShellFragment) -> ShellFragment {
+fn render_placement(want: &PackageFileResource, action: ShellFragment) -> ShellFragment {
     match &want.from {
         PackageFileSource::Path(path) => action
-            .code(safe_path::ENTER)
-            .code(safe_path::TRUSTED)
+            .code(safe_path::ENTER_DIRECTORY)
+            .code(safe_path::REQUIRE_TRUSTED_FILE)
             .code("set --")
             .word(path)
             .code("\nfile=$1\n[ -f \"$file\" ] || fail \"there is no file at $file\"\ntrusted \"$file\"\n"),

@@ -5,8 +5,8 @@ use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{
     Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, PathState, UnansweredReason,
 };
-use crate::resource::package::version::compare;
-use crate::resource::support::{brought, package_file_state, package_state, path_state};
+use crate::resource::package::version::compare_versions;
+use crate::resource::support::{package_file_state, package_state, path_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 use std::cmp::Ordering;
@@ -18,35 +18,35 @@ struct ExpectedPackage<'a> {
     state: &'a PackageState,
 }
 
-pub(super) fn judge(
+pub(super) fn assess_package_file(
     want: &PackageFileResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Result<Assessment, UnansweredReason> {
     if want.absent {
-        return removal(want, seen);
+        return assess_removal(want, seen);
     }
-    let declared = declared(want, seen)?;
+    let declared = find_declared(want, seen)?;
     if let Some(pair) = declared.as_ref().filter(|pair| is_installed(want.manager, pair)) {
-        return Ok(settled(pair));
+        return Ok(assess_unchanged(pair));
     }
     let file = match want.file_probe() {
         Some(probe) => Some(package_file_state(seen, &probe)?),
         None => None,
     };
     match (file, declared) {
-        (None, Some(pair)) => Ok(compared(want, &pair)),
+        (None, Some(pair)) => Ok(compare_installed(want, &pair)),
         (None, None) => Err(UnansweredReason::new("the package name is not known")),
-        (Some(PackageFileState::Absent), declared) => Ok(no_file(want, declared, cx)),
+        (Some(PackageFileState::Absent), declared) => Ok(assess_missing_file(want, declared, cx)),
         (Some(PackageFileState::Bad(why)), _) => {
-            Ok(blocked(format!("`{}` is not a package: {}", path(want), why.raw()), Value::Null))
+            Ok(block_by_rule(format!("`{}` is not a package: {}", package_path(want), why.raw()), Value::Null))
         }
-        (Some(PackageFileState::Present(info)), _) => of_file(want, info, seen),
+        (Some(PackageFileState::Present(info)), _) => assess_file(want, info, seen),
     }
 }
 
 /// Returns the declared package if name and version are declared.
-fn declared<'a>(
+fn find_declared<'a>(
     want: &'a PackageFileResource,
     seen: &'a Observation,
 ) -> Result<Option<ExpectedPackage<'a>>, UnansweredReason> {
@@ -56,57 +56,66 @@ fn declared<'a>(
     Ok(Some(ExpectedPackage { name, version, state: package_state(seen, &probe)? }))
 }
 
-fn of_file(
+fn assess_file(
     want: &PackageFileResource,
     info: &PackageFileInfo,
     seen: &Observation,
 ) -> Result<Assessment, UnansweredReason> {
     let pair = ExpectedPackage { name: &info.name, version: &info.version, state: &info.installed };
     let other = |declared: &Option<String>, found: &str| declared.as_ref().filter(|d| *d != found).cloned();
-    let version = want.version.as_ref().filter(|v| compare(want.manager, v, &info.version) != Some(Ordering::Equal));
+    let version =
+        want.version.as_ref().filter(|v| compare_versions(want.manager, v, &info.version) != Some(Ordering::Equal));
     if let Some(declared) = other(&want.name, &info.name).or(version.cloned()) {
-        let reason = format!("`{}` contains {} {}, but `{declared}` is declared", path(want), info.name, info.version);
-        return Ok(blocked(reason, json!({ "file": info.name, "version": info.version })));
+        let reason =
+            format!("`{}` contains {} {}, but `{declared}` is declared", package_path(want), info.name, info.version);
+        return Ok(block_by_rule(reason, json!({ "file": info.name, "version": info.version })));
     }
     if is_installed(want.manager, &pair) {
-        return Ok(settled(&pair));
+        return Ok(assess_unchanged(&pair));
     }
-    if let Some(why) = wrong_digest(want, seen)? {
-        return Ok(blocked(why, basis(&pair)).hint("fix the file or `sha256`"));
+    if let Some(why) = find_wrong_digest(want, seen)? {
+        return Ok(block_by_rule(why, package_basis(&pair)).hint("fix the file or `sha256`"));
     }
-    Ok(compared(want, &pair))
+    Ok(compare_installed(want, &pair))
 }
 
-fn wrong_digest(want: &PackageFileResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+fn find_wrong_digest(want: &PackageFileResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
     let (Some(probe), Some(wanted)) = (want.digest_probe(), &want.sha256) else { return Ok(None) };
     let PathState::Present(info) = path_state(seen, &probe)? else { return Ok(None) };
-    let found =
-        info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", path(want))))?;
-    let why = || format!("`{}` has the sha256 {found}, declared is {wanted}", path(want));
+    let found = info
+        .sha256
+        .as_ref()
+        .ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", package_path(want))))?;
+    let why = || format!("`{}` has the sha256 {found}, declared is {wanted}", package_path(want));
     Ok((found != wanted).then(why))
 }
 
 fn is_installed(manager: PackageManagerKind, pair: &ExpectedPackage<'_>) -> bool {
-    let same = |found: &str| compare(manager, pair.version, found) == Some(Ordering::Equal);
+    let same = |found: &str| compare_versions(manager, pair.version, found) == Some(Ordering::Equal);
     let whole = matches!(pair.state.status.as_str(), "installed" | "triggers-pending" | "triggers-awaited");
     whole && pair.state.version.as_deref().is_some_and(same)
 }
 
-fn settled(pair: &ExpectedPackage<'_>) -> Assessment {
-    Assessment::ok(format!("`{}` {} is installed", pair.name, pair.version), basis(pair))
+fn assess_unchanged(pair: &ExpectedPackage<'_>) -> Assessment {
+    Assessment::ok(format!("`{}` {} is installed", pair.name, pair.version), package_basis(pair))
 }
 
-fn compared(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessment {
+fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessment {
     let ExpectedPackage { name, version, state } = pair;
     if state.manager != want.manager {
         let (ends, has) = if want.manager.is_dpkg() { (".deb", "rpm") } else { (".rpm", "dpkg") };
-        return blocked(format!("a {ends} cannot be installed here: the host uses {has}"), basis(pair));
+        return block_by_rule(format!("a {ends} cannot be installed here: the host uses {has}"), package_basis(pair));
     }
     let Some(found) = &state.version else {
         let changes = vec![AttributeChange::new("version", None, Some(version))];
-        return Assessment::change(format!("`{name}` is not installed"), changes, DisruptionClass::D0, basis(pair));
+        return Assessment::change(
+            format!("`{name}` is not installed"),
+            changes,
+            DisruptionClass::D0,
+            package_basis(pair),
+        );
     };
-    let order = compare(want.manager, version, found);
+    let order = compare_versions(want.manager, version, found);
     let attribute = match order {
         Some(Ordering::Equal) => {
             let changes = vec![AttributeChange::new("status", Some(&state.status), Some("installed"))];
@@ -114,7 +123,7 @@ fn compared(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessmen
                 format!("`{name}` is {}", state.status),
                 changes,
                 DisruptionClass::D0,
-                basis(pair),
+                package_basis(pair),
             );
         }
         Some(Ordering::Less) => "downgrade",
@@ -122,28 +131,28 @@ fn compared(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessmen
     };
     let reason = format!("`{name}` is {found}, not {version}");
     if state.held {
-        return blocked(format!("{reason}, and it is held"), basis(pair))
+        return block_by_rule(format!("{reason}, and it is held"), package_basis(pair))
             .hint("release the hold with a `package` step before this one, or do not change the version");
     }
     if attribute == "downgrade" && !want.allow_downgrade {
-        return blocked(format!("{reason}, which is lower"), basis(pair))
+        return block_by_rule(format!("{reason}, which is lower"), package_basis(pair))
             .hint("set `allow_downgrade: true` to downgrade");
     }
     let changes = vec![AttributeChange::new(attribute, Some(found), Some(version))];
-    Assessment::change(reason, changes, DisruptionClass::D1, basis(pair))
+    Assessment::change(reason, changes, DisruptionClass::D1, package_basis(pair))
 }
 
 /// Evaluates a missing file: it blocks the step unless an earlier step may provide it.
-fn no_file(
+fn assess_missing_file(
     want: &PackageFileResource,
     declared: Option<ExpectedPackage<'_>>,
     cx: &AssessmentContext<'_>,
 ) -> Assessment {
-    let reason = format!("file `{}` does not exist", path(want));
-    let comes = brought(cx.predicted, &ProvidedItem::Path(path(want).to_owned()));
-    let basis = json!({ "file": null, "package": declared.as_ref().map(basis) });
+    let reason = format!("file `{}` does not exist", package_path(want));
+    let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(package_path(want).to_owned()));
+    let basis = json!({ "file": null, "package": declared.as_ref().map(package_basis) });
     if !comes && cx.predicted.is_none_or(|p| p.after.is_none()) {
-        return blocked(reason, basis).hint("provide it with an earlier step");
+        return block_by_rule(reason, basis).hint("provide it with an earlier step");
     }
     let from = declared.as_ref().and_then(|pair| pair.state.version.as_deref());
     let to = want.version.as_deref().unwrap_or("the version of the file");
@@ -153,17 +162,18 @@ fn no_file(
         DisruptionClass::D1
     };
     let reason = format!("{reason} yet; an earlier step may provide it");
-    Assessment::change(reason, vec![AttributeChange::new("version", from, Some(to))], disruption, basis).predicted()
+    Assessment::change(reason, vec![AttributeChange::new("version", from, Some(to))], disruption, basis)
+        .mark_predicted()
 }
 
-fn removal(want: &PackageFileResource, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+fn assess_removal(want: &PackageFileResource, seen: &Observation) -> Result<Assessment, UnansweredReason> {
     let (name, state) = match (&want.name, want.package_probe(), want.file_probe()) {
         (Some(name), Some(probe), _) => (name.as_str(), package_state(seen, &probe)?),
         (_, _, Some(probe)) => match package_file_state(seen, &probe)? {
             PackageFileState::Present(info) => (info.name.as_str(), &info.installed),
             _ => {
-                let reason = format!("`{}` does not exist, so the package to remove is not known", path(want));
-                return Ok(blocked(reason, Value::Null).hint("set `name`"));
+                let reason = format!("`{}` does not exist, so the package to remove is not known", package_path(want));
+                return Ok(block_by_rule(reason, Value::Null).hint("set `name`"));
             }
         },
         _ => return Err(UnansweredReason::new("the package name is not known")),
@@ -179,15 +189,15 @@ fn removal(want: &PackageFileResource, seen: &Observation) -> Result<Assessment,
     })
 }
 
-fn blocked(reason: String, basis: Value) -> Assessment {
+fn block_by_rule(reason: String, basis: Value) -> Assessment {
     Assessment::blocked(BlockClass::Rule, reason, basis)
 }
 
-fn path(want: &PackageFileResource) -> &str {
-    want.path().unwrap_or_default()
+fn package_path(want: &PackageFileResource) -> &str {
+    want.host_path().unwrap_or_default()
 }
 
-fn basis(pair: &ExpectedPackage<'_>) -> Value {
+fn package_basis(pair: &ExpectedPackage<'_>) -> Value {
     let ExpectedPackage { name, version, state } = pair;
     json!({ "package": name, "wanted": version, "version": state.version, "status": state.status, "held": state.held })
 }

@@ -86,9 +86,13 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(service: &ServiceResource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+pub(super) fn render_script(
+    service: &ServiceResource,
+    judgement: &Assessment,
+    cx: &AssessmentContext<'_>,
+) -> ShellFragment {
     let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
-    let mut action = shell::usual().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
+    let mut action = shell::open_action().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
     if changes("mask") {
         action = action.code(UNMASK);
     }
@@ -102,5 +106,5 @@ pub(super) fn action(service: &ServiceResource, judgement: &Assessment, cx: &Ass
         false if changes("state") => action.code(STOP),
         _ => action,
     };
-    shell::close(action)
+    shell::close_action(action)
 }

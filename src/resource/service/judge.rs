@@ -4,11 +4,11 @@ use super::ServiceResource;
 use super::renew::ServiceRenewal;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, UnansweredReason, UnitState};
-use crate::resource::support::{brought, join};
+use crate::resource::support::{join_words, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
-pub(super) fn judge(
+pub(super) fn assess_service(
     want: &ServiceResource,
     unit: &UnitState,
     seen: &Observation,
@@ -16,21 +16,21 @@ pub(super) fn judge(
 ) -> Assessment {
     match unit.load.as_str() {
         "loaded" | "merged" | "masked" => {
-            compare(want, unit, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+            compare_unit(want, unit, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
         }
-        "not-found" => not_found(want, cx),
-        load => unloadable(want, unit, load, cx),
+        "not-found" => assess_not_found(want, cx),
+        load => assess_unloadable(want, unit, load, cx),
     }
 }
 
-fn not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment {
     let basis = json!({ "load": "not-found" });
     if !want.running && want.enabled != Some(true) {
         return Assessment::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
     }
-    if brought(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
+    if will_be_provided(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` does not exist yet; an earlier step provides it", want.unit);
-        return Assessment { reason: reason.into(), ..from_nothing(want) }.predicted();
+        return Assessment { reason: reason.into(), ..assess_new_unit(want) }.mark_predicted();
     }
     let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
     Assessment::blocked(BlockClass::Host, reason, basis)
@@ -38,25 +38,25 @@ fn not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment {
 }
 
 /// Evaluates a unit that does not exist yet and that a change will create.
-pub(super) fn from_nothing(want: &ServiceResource) -> Assessment {
+pub(super) fn assess_new_unit(want: &ServiceResource) -> Assessment {
     let reason = format!("unit `{}` does not exist", want.unit);
-    Assessment::change(reason, all_new(want), DisruptionClass::D0, json!({ "load": "not-found" }))
+    Assessment::change(reason, creation_changes(want), DisruptionClass::D0, json!({ "load": "not-found" }))
 }
 
-fn all_new(want: &ServiceResource) -> Vec<AttributeChange> {
+fn creation_changes(want: &ServiceResource) -> Vec<AttributeChange> {
     let mut changes = Vec::new();
     if let Some(enabled) = want.enabled {
         changes.push(AttributeChange::new("enabled", None, Some(enabled_word(enabled))));
     }
-    changes.push(AttributeChange::new("state", None, Some(state_word(want))));
+    changes.push(AttributeChange::new("state", None, Some(desired_state_word(want))));
     changes
 }
 
-fn unloadable(want: &ServiceResource, unit: &UnitState, load: &str, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_unloadable(want: &ServiceResource, unit: &UnitState, load: &str, cx: &AssessmentContext<'_>) -> Assessment {
     let basis = json!({ "load": load });
-    if unit.need_daemon_reload || brought(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
+    if unit.need_daemon_reload || will_be_provided(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` is {load}, and its files change", want.unit);
-        return Assessment::change(reason, all_new(want), DisruptionClass::D0, basis).predicted();
+        return Assessment::change(reason, creation_changes(want), DisruptionClass::D0, basis).mark_predicted();
     }
     Assessment::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
         .hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
@@ -70,13 +70,13 @@ struct ServiceFindings {
     renewal: ServiceRenewal,
 }
 
-fn compare(
+fn compare_unit(
     want: &ServiceResource,
     unit: &UnitState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Result<Assessment, UnansweredReason> {
-    if let Some(blocked) = impossible(want, unit) {
+    if let Some(blocked) = block_impossible_state(want, unit) {
         return Ok(blocked);
     }
     let mut parts = ServiceFindings {
@@ -85,24 +85,24 @@ fn compare(
         disruption: DisruptionClass::D0,
         renewal: ServiceRenewal::default(),
     };
-    parts.mask(want, unit);
-    parts.reload_manager(unit);
-    parts.enablement(want, unit);
-    parts.activity(want, unit)?;
+    parts.check_mask(want, unit);
+    parts.check_manager_reload(unit);
+    parts.check_enablement(want, unit);
+    parts.check_activity(want, unit)?;
     if want.running && is_active(unit) {
-        parts.renew(want, unit, seen, cx)?;
+        parts.check_renewal(want, unit, seen, cx)?;
     }
-    let basis = basis(want, unit, &parts.renewal);
+    let basis = service_basis(want, unit, &parts.renewal);
     if parts.changes.is_empty() {
-        return Ok(Assessment::ok(settled(want, unit), basis));
+        return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
     }
     // Only a restart or reload can be predicted; other changes are observed.
     let only_coming = parts.renewal.predicted && parts.changes.len() == 1;
     let judgement = Assessment::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
-    Ok(if only_coming { judgement.predicted() } else { judgement })
+    Ok(if only_coming { judgement.mark_predicted() } else { judgement })
 }
 
-fn impossible(want: &ServiceResource, unit: &UnitState) -> Option<Assessment> {
+fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<Assessment> {
     let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
     // Only services have a type, whatever systemd reports.
     let is_service = want.unit.ends_with(".service");
@@ -120,15 +120,15 @@ fn impossible(want: &ServiceResource, unit: &UnitState) -> Option<Assessment> {
 }
 
 impl ServiceFindings {
-    fn add(&mut self, change: AttributeChange, reason: String, disruption: DisruptionClass) {
+    fn add_change(&mut self, change: AttributeChange, reason: String, disruption: DisruptionClass) {
         self.changes.push(change);
         self.reasons.push(reason);
         self.disruption = self.disruption.max(disruption);
     }
 
-    fn mask(&mut self, want: &ServiceResource, unit: &UnitState) {
+    fn check_mask(&mut self, want: &ServiceResource, unit: &UnitState) {
         if is_masked(unit) && (want.running || want.enabled == Some(true)) {
-            self.add(
+            self.add_change(
                 AttributeChange::new("mask", Some("masked"), Some("not masked")),
                 "it is masked".into(),
                 DisruptionClass::D0,
@@ -136,14 +136,14 @@ impl ServiceFindings {
         }
     }
 
-    fn reload_manager(&mut self, unit: &UnitState) {
+    fn check_manager_reload(&mut self, unit: &UnitState) {
         if unit.need_daemon_reload {
             let change = AttributeChange::new("daemon-reload", Some("needed"), Some("done"));
-            self.add(change, "its files changed since systemd read them".into(), DisruptionClass::D0);
+            self.add_change(change, "its files changed since systemd read them".into(), DisruptionClass::D0);
         }
     }
 
-    fn enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
+    fn check_enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
         let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
         let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
         self.changes.push(AttributeChange::new("enabled", Some(found), Some(enabled_word(enabled))));
@@ -153,7 +153,7 @@ impl ServiceFindings {
         }
     }
 
-    fn activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {
+    fn check_activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {
         let down = match unit.active.as_str() {
             "active" | "reloading" | "refreshing" => false,
             "inactive" | "failed" | "deactivating" | "activating" | "maintenance" => true,
@@ -164,29 +164,29 @@ impl ServiceFindings {
         let as_declared = if want.running { !down } else { at_rest };
         if !as_declared {
             let disruption = if want.running { DisruptionClass::D0 } else { DisruptionClass::D1 };
-            let found = found_state(unit);
-            let change = AttributeChange::new("state", Some(&found), Some(state_word(want)));
-            self.add(change, format!("it is {found}"), disruption);
+            let found = describe_state(unit);
+            let change = AttributeChange::new("state", Some(&found), Some(desired_state_word(want)));
+            self.add_change(change, format!("it is {found}"), disruption);
         }
         Ok(())
     }
 
-    fn renew(
+    fn check_renewal(
         &mut self,
         want: &ServiceResource,
         unit: &UnitState,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
     ) -> Result<(), UnansweredReason> {
-        let mut renewal = want.running(unit, seen, cx).renewal()?;
+        let mut renewal = want.running_service(unit, seen, cx).find_renewal()?;
         if !renewal.restart.is_empty() {
             // A restart includes the effect of a reload.
             renewal.restart.append(&mut renewal.reload);
             let why = renewal.restart.join("; ");
-            self.add(AttributeChange::new("restart", Some(&why), Some("restarted")), why, DisruptionClass::D1);
+            self.add_change(AttributeChange::new("restart", Some(&why), Some("restarted")), why, DisruptionClass::D1);
         } else if !renewal.reload.is_empty() {
             let why = renewal.reload.join("; ");
-            self.add(AttributeChange::new("reload", Some(&why), Some("reloaded")), why, DisruptionClass::D0);
+            self.add_change(AttributeChange::new("reload", Some(&why), Some("reloaded")), why, DisruptionClass::D0);
         }
         self.renewal = renewal;
         Ok(())
@@ -214,7 +214,7 @@ fn is_enabled(unit: &UnitState, declared: bool) -> bool {
     }
 }
 
-fn found_state(unit: &UnitState) -> String {
+fn describe_state(unit: &UnitState) -> String {
     match unit.active.as_str() {
         "activating" | "deactivating" => format!("{} ({})", unit.active, unit.sub),
         "failed" if !unit.result.is_empty() && unit.result != "success" => format!("failed ({})", unit.result),
@@ -222,7 +222,7 @@ fn found_state(unit: &UnitState) -> String {
     }
 }
 
-fn state_word(want: &ServiceResource) -> &'static str {
+fn desired_state_word(want: &ServiceResource) -> &'static str {
     if want.running { "running" } else { "stopped" }
 }
 
@@ -231,24 +231,24 @@ fn enabled_word(enabled: bool) -> &'static str {
 }
 
 /// Returns the reason of a step without changes.
-fn settled(want: &ServiceResource, unit: &UnitState) -> String {
+fn describe_unchanged(want: &ServiceResource, unit: &UnitState) -> String {
     let mut words = vec![match want.running {
         true => "running".to_owned(),
-        false => format!("not running ({})", found_state(unit)),
+        false => format!("not running ({})", describe_state(unit)),
     }];
     match want.enabled {
         Some(true) => words.push("enabled".to_owned()),
         Some(false) => words.push("not enabled".to_owned()),
         None => {}
     }
-    let words = join(&words);
+    let words = join_words(&words);
     match want.running {
         true => format!("{words}; no input changed since it started"),
         false => words,
     }
 }
 
-fn basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRenewal) -> Value {
+fn service_basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRenewal) -> Value {
     let mut basis = json!({
         "load": unit.load,
         "active": unit.active,

@@ -4,12 +4,12 @@ use crate::model::Value;
 use crate::probe::{Observation, PathState, UnansweredReason};
 use crate::resource::RestartInput;
 use crate::resource::support::path_state;
-use crate::resource::unit::is_unit;
+use crate::resource::unit::is_unit_path;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Tolerance in seconds. Two readings of one ctime may differ by text rounding; kernel timestamps are coarser.
-const SAME: f64 = 1e-5;
+const CTIME_TOLERANCE_S: f64 = 1e-5;
 
 /// One input as loaded by the process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,16 +31,16 @@ enum LoadedInputEntry {
 
 impl LoadedInput {
     /// Builds the entry from the observed state of an input.
-    fn observe(input: &RestartInput, seen: &Observation) -> Result<Self, UnansweredReason> {
+    fn from_observation(input: &RestartInput, seen: &Observation) -> Result<Self, UnansweredReason> {
         let mut paths = BTreeMap::new();
-        for path in input.watched().filter(|path| !is_unit(path)) {
-            paths.insert(path.to_owned(), ctime(seen, path)?);
+        for path in input.watched_paths().filter(|path| !is_unit_path(path)) {
+            paths.insert(path.to_owned(), path_ctime(seen, path)?);
         }
         Ok(Self { digest: input.digest.clone(), paths: Some(paths) })
     }
 
     /// Parses the entry of a step from the record of a service, if the record belongs to the start `invocation`.
-    pub fn of_record(record: &Value, invocation: &str, step: &str) -> Option<Self> {
+    pub fn from_record(record: &Value, invocation: &str, step: &str) -> Option<Self> {
         let started = record.get("started")?;
         if invocation.is_empty() || started.get("invocation")?.as_str()? != invocation {
             return None;
@@ -57,28 +57,32 @@ impl LoadedInput {
     }
 
     /// Reports whether the times of the input's paths are recorded. An input without paths needs none.
-    pub fn tells_touched(&self, input: &RestartInput) -> bool {
-        self.paths.is_some() || input.watched().next().is_none()
+    pub fn has_path_times(&self, input: &RestartInput) -> bool {
+        self.paths.is_some() || input.watched_paths().next().is_none()
     }
 
     /// Reports whether a pending change of `input` only restores the unit with which the process was started.
-    pub fn is_put_back(&self, input: &RestartInput) -> bool {
+    pub fn is_reverted_unit(&self, input: &RestartInput) -> bool {
         self.paths.as_ref().is_some_and(BTreeMap::is_empty) && self.digest == input.digest && !input.paths.is_empty()
     }
 
     /// Returns why the process may not have the declared version of `input`.
-    pub fn outdated(&self, input: &RestartInput, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+    pub fn outdated_reason(
+        &self,
+        input: &RestartInput,
+        seen: &Observation,
+    ) -> Result<Option<String>, UnansweredReason> {
         if self.digest != input.digest {
             return Ok(Some(format!("`{}` changed since the verified start", input.step)));
         }
         let Some(paths) = &self.paths else { return Ok(None) };
-        for path in input.watched().filter(|path| !is_unit(path)) {
+        for path in input.watched_paths().filter(|path| !is_unit_path(path)) {
             // A path that an older record does not list did not exist at that time.
             let recorded = paths.get(path).copied().flatten();
-            if !same(recorded, ctime(seen, path)?) {
+            if !is_same_time(recorded, path_ctime(seen, path)?) {
                 return Ok(Some(match input.is_trace(path) {
                     true => format!("`{}` was applied after the verified start", input.step),
-                    false => touched(path),
+                    false => touched_reason(path),
                 }));
             }
         }
@@ -93,25 +97,25 @@ pub(super) fn record_inputs<'i>(
 ) -> Result<String, UnansweredReason> {
     let mut entries = BTreeMap::new();
     for input in inputs {
-        entries.insert(&input.step, LoadedInput::observe(input, seen)?);
+        entries.insert(&input.step, LoadedInput::from_observation(input, seen)?);
     }
     serde_json::to_string(&entries).map_err(|error| UnansweredReason::new(error.to_string()))
 }
 
-fn ctime(seen: &Observation, path: &str) -> Result<Option<f64>, UnansweredReason> {
+fn path_ctime(seen: &Observation, path: &str) -> Result<Option<f64>, UnansweredReason> {
     Ok(match path_state(seen, &super::input_probe(path))? {
         PathState::Present(info) => Some(info.ctime),
         PathState::Absent => None,
     })
 }
 
-fn touched(path: &str) -> String {
+fn touched_reason(path: &str) -> String {
     format!("`{path}` was touched after the verified start: the process may have read other content")
 }
 
-fn same(one: Option<f64>, other: Option<f64>) -> bool {
+fn is_same_time(one: Option<f64>, other: Option<f64>) -> bool {
     match (one, other) {
-        (Some(one), Some(other)) => (one - other).abs() < SAME,
+        (Some(one), Some(other)) => (one - other).abs() < CTIME_TOLERANCE_S,
         (one, other) => one.is_none() && other.is_none(),
     }
 }

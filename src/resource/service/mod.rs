@@ -6,8 +6,8 @@ mod loaded;
 mod renew;
 
 use self::renew::{ReloadMark, RunningService};
-use super::body::bare;
-use super::support::{path_state, required, unit_name, unit_state};
+use super::body::path_probe;
+use super::support::{path_state, required_text, unit_name, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
     RestartInput,
@@ -82,30 +82,30 @@ pub(super) struct ServiceResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let unit = unit_name(required(fields, "name")?);
+    let unit = unit_name(required_text(fields, "name")?);
     if unit.contains("@.") {
         return Err(super::support::bad_value(format!("`{unit}` is a template and cannot run"))
             .hint("name an instance of the template"));
     }
     Ok(Box::new(ServiceResource {
         unit,
-        running: !absent && fields.text("state") != Some("stopped"),
-        enabled: if absent { Some(false) } else { fields.bool("enabled") },
-        reload: fields.bool("reload").unwrap_or(false),
+        running: !absent && fields.get_text("state") != Some("stopped"),
+        enabled: if absent { Some(false) } else { fields.get_bool("enabled") },
+        reload: fields.get_bool("reload").unwrap_or(false),
     }))
 }
 
 impl ServiceResource {
     /// Builds a service that runs and starts at boot, or neither.
-    pub fn enabled(unit: &str, on: bool) -> Self {
+    pub fn for_unit(unit: &str, on: bool) -> Self {
         Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
     }
 
     /// Evaluates a unit whose files change in the same step.
-    pub fn judge_coming(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match unit_state(seen, &self.probe()) {
-            Ok(unit) if unit.load == "not-found" => judge::from_nothing(self),
-            Ok(_) => self.judge(seen, cx),
+            Ok(unit) if unit.load == "not-found" => judge::assess_new_unit(self),
+            Ok(_) => self.assess(seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
@@ -115,32 +115,32 @@ impl ServiceResource {
     }
 
     /// Returns the path at which the action records the inputs of the last reload.
-    fn mark_path(&self) -> String {
+    fn reload_mark_path(&self) -> String {
         format!("/run/forge/reloaded/{}", self.unit)
     }
 
     /// Returns the probe of the mark. It wants the digest of an empty body, which never matches, so the result includes
     /// the body.
-    fn mark_probe(&self) -> Probe {
-        Probe::Path { path: self.mark_path(), want: Some(super::support::sha256_hex(b"")) }
+    fn reload_mark_probe(&self) -> Probe {
+        Probe::Path { path: self.reload_mark_path(), want: Some(super::support::sha256_hex(b"")) }
     }
 
     /// Returns the mark of the last reload if reloads are used.
-    fn mark<'a>(&self, seen: &'a Observation) -> Option<ReloadMark<'a>> {
-        match path_state(seen, &self.mark_probe()) {
+    fn last_reload_mark<'a>(&self, seen: &'a Observation) -> Option<ReloadMark<'a>> {
+        match path_state(seen, &self.reload_mark_probe()) {
             Ok(PathState::Present(info)) if self.reload => ReloadMark::parse(info.body.as_ref()?.raw()),
             _ => None,
         }
     }
 
     /// Returns the data that decide whether the process uses its current inputs.
-    fn running<'a>(
+    fn running_service<'a>(
         &self,
         unit: &'a UnitState,
         seen: &'a Observation,
         cx: &AssessmentContext<'a>,
     ) -> RunningService<'a> {
-        let (mark, may_reload) = (self.mark(seen), self.reload);
+        let (mark, may_reload) = (self.last_reload_mark(seen), self.reload);
         RunningService { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
     }
 }
@@ -158,61 +158,61 @@ impl Resource for ServiceResource {
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
         if self.reload && self.running {
-            probes.push(self.mark_probe());
+            probes.push(self.reload_mark_probe());
         }
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match unit_state(seen, &self.probe()) {
-            Ok(unit) => judge::judge(self, unit, seen, cx),
+            Ok(unit) => judge::assess_service(self, unit, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::action(self, judgement, cx), long: false, explain: act::EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: act::render_script(self, judgement, cx), long: false, explain: act::EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let state = if self.running { "running" } else { "stopped" };
         json!({ "name": self.unit, "state": state, "enabled": self.enabled, "reload": self.reload })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn started(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Option<RecordedStart> {
+    fn started_record(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Option<RecordedStart> {
         let unit = unit_state(seen, &self.probe()).ok()?;
         if !self.running || unit.invocation.is_empty() {
             return None;
         }
-        let running = self.running(unit, seen, cx);
-        let has = |input: &&RestartInput| matches!(running.has(input), Ok(true));
+        let running = self.running_service(unit, seen, cx);
+        let has = |input: &&RestartInput| matches!(running.has_current_input(input), Ok(true));
         let inputs = loaded::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
         Some(RecordedStart { invocation: unit.invocation.clone(), inputs })
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(KIND.name, self.unit.clone())]
     }
 }
 
 /// Returns the probe of an input's path, as added by the planner.
 fn input_probe(path: &str) -> Probe {
-    bare(path)
+    path_probe(path)
 }
 
 /// Reports whether an input is a package, whose declared digest does not cover all of its content.
-fn is_package(input: &RestartInput) -> bool {
-    input.paths.iter().any(|path| super::package::is_list(path))
+fn is_package_input(input: &RestartInput) -> bool {
+    input.paths.iter().any(|path| super::package::is_file_list(path))
 }
 
 /// Reports whether an input is content that a reload can apply: neither a package nor a unit, whose settings a process
 /// gets only when it starts.
-fn is_content(input: &RestartInput) -> bool {
-    !is_package(input) && !input.paths.iter().any(|path| super::unit::is_unit(path))
+fn is_content_input(input: &RestartInput) -> bool {
+    !is_package_input(input) && !input.paths.iter().any(|path| super::unit::is_unit_path(path))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! so the next run completes a run that was killed between change and restart.
 
 use super::loaded::LoadedInput;
-use super::{input_probe, is_content};
+use super::{input_probe, is_content_input};
 use crate::model::Value;
 use crate::probe::{Observation, PathState, UnansweredReason, UnitState};
 use crate::resource::RestartInput;
@@ -62,7 +62,7 @@ enum RenewalCause {
 
 impl RunningService<'_> {
     /// Returns the reasons to restart or reload the process.
-    pub fn renewal(&self) -> Result<ServiceRenewal, UnansweredReason> {
+    pub fn find_renewal(&self) -> Result<ServiceRenewal, UnansweredReason> {
         let mut renewal = ServiceRenewal::default();
         if self.unit.maps_unread {
             return Err(UnansweredReason::new("the mapped files of its main process could not be read"));
@@ -72,11 +72,11 @@ impl RunningService<'_> {
         }
         let mut coming = Vec::new();
         for input in self.inputs {
-            let target = match self.may_reload && is_content(input) && self.unit.can_reload {
+            let target = match self.may_reload && is_content_input(input) && self.unit.can_reload {
                 true => &mut renewal.reload,
                 false => &mut renewal.restart,
             };
-            match self.cause(input)? {
+            match self.find_cause(input)? {
                 None => {}
                 Some(RenewalCause::Seen(why)) => target.push(why),
                 Some(RenewalCause::Coming(why)) => {
@@ -89,23 +89,23 @@ impl RunningService<'_> {
         Ok(renewal)
     }
 
-    fn cause(&self, input: &RestartInput) -> Result<Option<RenewalCause>, UnansweredReason> {
-        Ok(match self.outdated(input)? {
+    fn find_cause(&self, input: &RestartInput) -> Result<Option<RenewalCause>, UnansweredReason> {
+        Ok(match self.outdated_reason(input)? {
             Some(why) => Some(RenewalCause::Seen(why)),
             None if !input.changing => None,
-            None if self.recorded(input).is_some_and(|loaded| loaded.is_put_back(input)) => None,
+            None if self.recorded_input(input).is_some_and(|loaded| loaded.is_reverted_unit(input)) => None,
             None => Some(RenewalCause::Coming(format!("`{}` changes", input.step))),
         })
     }
 
     /// Returns the recorded data of an input if the record belongs to the current start.
-    fn recorded(&self, input: &RestartInput) -> Option<LoadedInput> {
-        LoadedInput::of_record(self.record?, &self.unit.invocation, &input.step)
+    fn recorded_input(&self, input: &RestartInput) -> Option<LoadedInput> {
+        LoadedInput::from_record(self.record?, &self.unit.invocation, &input.step)
     }
 
     /// Reports whether the process has the declared version of `input`.
-    pub fn has(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
-        Ok(self.outdated(input)?.is_none())
+    pub fn has_current_input(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
+        Ok(self.outdated_reason(input)?.is_none())
     }
 
     /// Returns why the process may not have the declared version of an input.
@@ -113,31 +113,31 @@ impl RunningService<'_> {
     /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or at any other time.
     /// So it has the current input for certain only if that was not touched since the start or reload that forge
     /// recorded.
-    fn outdated(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
-        if self.taken_over(input)? {
+    fn outdated_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
+        if self.is_reloaded(input)? {
             return Ok(None);
         }
-        let loaded = self.recorded(input);
+        let loaded = self.recorded_input(input);
         let recorded = match &loaded {
-            Some(loaded) => loaded.outdated(input, self.seen)?,
+            Some(loaded) => loaded.outdated_reason(input, self.seen)?,
             None => None,
         };
-        match loaded.is_some_and(|loaded| loaded.tells_touched(input)) || recorded.is_some() {
+        match loaded.is_some_and(|loaded| loaded.has_path_times(input)) || recorded.is_some() {
             true => Ok(recorded),
-            false => self.newer(input),
+            false => self.newer_reason(input),
         }
     }
 
     /// Reports whether the last reload applied the declared content to this start, and no input was touched since.
-    fn taken_over(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
-        let Some(mark) = self.mark.filter(|_| self.may_reload && is_content(input)) else { return Ok(false) };
+    fn is_reloaded(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
+        let Some(mark) = self.mark.filter(|_| self.may_reload && is_content_input(input)) else { return Ok(false) };
         let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
-        Ok(is_current && self.touched_after(input, || Ok(mark.began))?.is_none())
+        Ok(is_current && self.path_touched_after(input, || Ok(mark.began))?.is_none())
     }
 
     /// Returns why `input` is newer than the start of the unit, if it is.
-    fn newer(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
-        let path = self.touched_after(input, || self.start())?;
+    fn newer_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
+        let path = self.path_touched_after(input, || self.start_time())?;
         Ok(path.map(|path| match input.is_trace(path) {
             true => format!("`{}` was applied after it started", input.step),
             false => format!("`{path}` changed after it started"),
@@ -145,12 +145,12 @@ impl RunningService<'_> {
     }
 
     /// Returns a path of `input` whose status changed after a time.
-    fn touched_after<'i>(
+    fn path_touched_after<'i>(
         &self,
         input: &'i RestartInput,
         time: impl Fn() -> Result<f64, UnansweredReason>,
     ) -> Result<Option<&'i str>, UnansweredReason> {
-        for path in input.watched() {
+        for path in input.watched_paths() {
             let PathState::Present(info) = path_state(self.seen, &input_probe(path))? else { continue };
             if info.ctime > time()? {
                 return Ok(Some(path));
@@ -162,7 +162,7 @@ impl RunningService<'_> {
     /// Returns the start time of the process, before which it read no inputs. An old systemd reports whole seconds,
     /// rounded down, so a change within that second counts as later; on such a host the action starts no unit within
     /// the second of a change.
-    fn start(&self) -> Result<f64, UnansweredReason> {
+    fn start_time(&self) -> Result<f64, UnansweredReason> {
         let started = if self.unit.main_started > 0.0 { self.unit.main_started } else { self.unit.active_since };
         (started > 0.0)
             .then_some(started)
@@ -173,7 +173,7 @@ impl RunningService<'_> {
 /// Returns one digest of the declared inputs that a reload applies.
 pub(super) fn content_digest(inputs: &[RestartInput]) -> String {
     let mut declared: Vec<String> =
-        inputs.iter().filter(|i| is_content(i)).map(|i| format!("{}={}\n", i.step, i.digest)).collect();
+        inputs.iter().filter(|i| is_content_input(i)).map(|i| format!("{}={}\n", i.step, i.digest)).collect();
     declared.sort();
     sha256_hex(declared.concat().as_bytes())
 }

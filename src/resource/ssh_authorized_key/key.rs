@@ -2,12 +2,12 @@
 
 use crate::diag::Diag;
 use crate::model::SecretStore;
-use crate::resource::support::{bad_value, ticked};
+use crate::resource::support::{bad_value, join_quoted};
 use base64::Engine as _;
 use sha2::{Digest, Sha256};
 
 /// Key types that sshd accepts, with the number of fields in their blob.
-const TYPES: &[(&str, usize)] = &[
+const KEY_TYPES: &[(&str, usize)] = &[
     ("ssh-ed25519", 2),
     ("ssh-rsa", 3),
     ("ecdsa-sha2-nistp256", 3),
@@ -37,7 +37,7 @@ impl PublicKey {
             return Err(bad_value(format!("`{field}` is a PRIVATE key: it must not be in an inventory"))
                 .hint("remove it from every version of that file, generate a new pair, and declare its `.pub` file"));
         }
-        if SecretStore::mentions(text) {
+        if SecretStore::has_placeholder(text) {
             return Err(bad_value(format!("`{field}` contains a secret, but public keys are not secret"))
                 .hint("declare the parameter or the export as plain text"));
         }
@@ -46,10 +46,10 @@ impl PublicKey {
         }
         let mut words = text.splitn(3, [' ', '\t']);
         let (kind, blob) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let Some((kind, fields)) = TYPES.iter().find(|(name, _)| *name == kind) else {
-            return Err(no_type(field, kind));
+        let Some((kind, fields)) = KEY_TYPES.iter().find(|(name, _)| *name == kind) else {
+            return Err(unknown_type_error(field, kind));
         };
-        check(kind, *fields, blob).map_err(|why| {
+        check_blob(kind, *fields, blob).map_err(|why| {
             bad_value(format!("`{field}` is not a valid `{kind}` key: {why}"))
                 .hint("copy the complete line of the `.pub` file")
         })?;
@@ -58,7 +58,7 @@ impl PublicKey {
     }
 
     /// Returns the key's line in the file.
-    pub fn line(&self, options: &str) -> String {
+    pub fn to_line(&self, options: &str) -> String {
         let parts = [options, self.kind, &self.blob, &self.comment];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join(" ")
@@ -72,25 +72,25 @@ impl PublicKey {
     }
 }
 
-fn no_type(field: &str, word: &str) -> Diag {
-    let names: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
+fn unknown_type_error(field: &str, word: &str) -> Diag {
+    let names: Vec<&str> = KEY_TYPES.iter().map(|(name, _)| *name).collect();
     let diag = bad_value(format!("`{field}` does not begin with a public key type"));
     match word {
         "ssh-dss" => diag.hint("current sshd versions reject DSA keys: generate an `ssh-ed25519` key"),
         _ if word.contains(['=', ',', '"']) || matches!(word, "restrict" | "no-pty") => {
             diag.hint("declare key restrictions in `options`")
         }
-        _ => diag.hint(format!("use one of {}", ticked(&names))),
+        _ => diag.hint(format!("use one of {}", join_quoted(&names))),
     }
 }
 
 /// Checks that a blob matches its type: length-prefixed fields, the first of which is the type.
-fn check(kind: &str, fields: usize, blob: &str) -> Result<(), &'static str> {
+fn check_blob(kind: &str, fields: usize, blob: &str) -> Result<(), &'static str> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(blob).map_err(|_| "its second word is not base64")?;
     let mut rest = bytes.as_slice();
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let (field, after) = field(rest).ok_or("it is truncated")?;
+        let (field, after) = split_field(rest).ok_or("it is truncated")?;
         found.push(field);
         rest = after;
     }
@@ -101,7 +101,7 @@ fn check(kind: &str, fields: usize, blob: &str) -> Result<(), &'static str> {
     }
 }
 
-fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
@@ -115,29 +115,30 @@ pub(super) struct AuthorizedKeyEntry<'a> {
 }
 
 /// Parses a line as sshd does; `None` for comments, blank lines, and lines without a key.
-pub(super) fn entry(line: &str) -> Option<AuthorizedKeyEntry<'_>> {
+pub(super) fn parse_entry(line: &str) -> Option<AuthorizedKeyEntry<'_>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
     }
-    let plain = of_type(line).map(|(kind, blob)| AuthorizedKeyEntry { options: "", kind, blob });
+    let plain = parse_type_and_blob(line).map(|(kind, blob)| AuthorizedKeyEntry { options: "", kind, blob });
     plain.or_else(|| {
-        let end = end_of_options(line)?;
-        let (kind, blob) = of_type(line[end..].trim_start())?;
+        let end = find_options_end(line)?;
+        let (kind, blob) = parse_type_and_blob(line[end..].trim_start())?;
         Some(AuthorizedKeyEntry { options: &line[..end], kind, blob })
     })
 }
 
-fn of_type(text: &str) -> Option<(&str, &str)> {
+fn parse_type_and_blob(text: &str) -> Option<(&str, &str)> {
     let mut words = text.split([' ', '\t']).filter(|word| !word.is_empty());
     let (kind, blob) = (words.next()?, words.next()?);
-    let known =
-        |kind: &str| TYPES.iter().any(|(name, _)| *name == kind) || kind == "ssh-dss" || kind.contains("-cert-v01@");
+    let known = |kind: &str| {
+        KEY_TYPES.iter().any(|(name, _)| *name == kind) || kind == "ssh-dss" || kind.contains("-cert-v01@")
+    };
     known(kind).then_some((kind, blob))
 }
 
 /// Returns where options end: at the first blank outside of quotes.
-fn end_of_options(line: &str) -> Option<usize> {
+fn find_options_end(line: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, c) in line.char_indices() {
         match c {
@@ -157,7 +158,7 @@ mod tests {
 
     const ED: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
-    fn refused(text: &str) -> String {
+    fn parse_error(text: &str) -> String {
         PublicKey::parse("key", text).unwrap_err().message
     }
 
@@ -165,9 +166,9 @@ mod tests {
     fn a_key_with_and_without_comment() {
         let key = PublicKey::parse("key", &format!("ssh-ed25519 {ED} a b\n")).unwrap();
         assert_eq!((key.kind, key.comment.as_str()), ("ssh-ed25519", "a b"));
-        assert_eq!(key.line("restrict"), format!("restrict ssh-ed25519 {ED} a b"));
+        assert_eq!(key.to_line("restrict"), format!("restrict ssh-ed25519 {ED} a b"));
         assert_eq!(
-            PublicKey::parse("key", &format!("ssh-ed25519 {ED}")).unwrap().line(""),
+            PublicKey::parse("key", &format!("ssh-ed25519 {ED}")).unwrap().to_line(""),
             format!("ssh-ed25519 {ED}")
         );
         assert_eq!(key.fingerprint(), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
@@ -176,23 +177,23 @@ mod tests {
     #[test]
     fn what_is_no_public_key_is_refused() {
         assert_eq!(
-            refused("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb"),
+            parse_error("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb"),
             "`key` is a PRIVATE key: it must not be in an inventory"
         );
         assert_eq!(
-            refused("ssh-ed25519 AAAA%"),
+            parse_error("ssh-ed25519 AAAA%"),
             "`key` is not a valid `ssh-ed25519` key: its second word is not base64"
         );
         assert_eq!(
-            refused(&format!("ssh-ed25519 {}", &ED[..40])),
+            parse_error(&format!("ssh-ed25519 {}", &ED[..40])),
             "`key` is not a valid `ssh-ed25519` key: it is truncated"
         );
         assert_eq!(
-            refused(&format!("ssh-rsa {ED}")),
+            parse_error(&format!("ssh-rsa {ED}")),
             "`key` is not a valid `ssh-rsa` key: its second word has another type"
         );
-        assert_eq!(refused("hello"), "`key` does not begin with a public key type");
-        assert_eq!(refused("ssh-ed25519 a\nssh-ed25519 b"), "`key` has several lines");
+        assert_eq!(parse_error("hello"), "`key` does not begin with a public key type");
+        assert_eq!(parse_error("ssh-ed25519 a\nssh-ed25519 b"), "`key` has several lines");
         let hint = |text: &str| PublicKey::parse("key", text).unwrap_err().hint.unwrap();
         assert_eq!(hint("restrict ssh-ed25519 x"), "declare key restrictions in `options`");
         assert_eq!(hint("ssh-dss x"), "current sshd versions reject DSA keys: generate an `ssh-ed25519` key");
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn lines_of_a_host_are_read_as_sshd_reads_them() {
-        let of = |line| entry(line).map(|e| (e.options, e.kind, e.blob));
+        let of = |line| parse_entry(line).map(|e| (e.options, e.kind, e.blob));
         assert_eq!(of("ssh-rsa AAAA me"), Some(("", "ssh-rsa", "AAAA")));
         assert_eq!(of("\tssh-rsa  AAAA"), Some(("", "ssh-rsa", "AAAA")));
         assert_eq!(

@@ -4,7 +4,7 @@ mod judge;
 mod key;
 
 use super::shell;
-use super::support::{account_name, bad_value, required};
+use super::support::{bad_value, check_account_name, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
@@ -69,33 +69,33 @@ struct SshAuthorizedKeyResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let user = required(fields, "user")?.to_owned();
-    account_name("user", &user)?;
-    let exclusive = fields.bool("exclusive").unwrap_or(false);
-    let mut keys = keys(fields)?;
+    let user = required_text(fields, "user")?.to_owned();
+    check_account_name("user", &user)?;
+    let exclusive = fields.get_bool("exclusive").unwrap_or(false);
+    let mut keys = parse_keys(fields)?;
     if keys.is_empty() && exclusive {
         return Err(bad_value("`keys` is empty and `exclusive: true` would lock out all users")
             .hint("use an `absent` step to remove the file"));
     }
-    if let Some(comment) = fields.text("comment") {
+    if let Some(comment) = fields.get_text("comment") {
         let [key] = keys.as_mut_slice() else {
             return Err(bad_value("`comment` requires `key`: each key in `keys` has its own comment"));
         };
         comment.trim().clone_into(&mut key.comment);
     }
-    let options = fields.text("options").unwrap_or_default().trim().to_owned();
-    if crate::model::SecretStore::mentions(&options) {
+    let options = fields.get_text("options").unwrap_or_default().trim().to_owned();
+    if crate::model::SecretStore::has_placeholder(&options) {
         return Err(bad_value("`options` contains a secret, and the file is shown as a diff"));
     }
-    if !options.is_empty() && !well_formed(&options) {
+    if !options.is_empty() && !is_well_formed(&options) {
         return Err(bad_value("`options` has an unquoted blank or an unterminated quote")
             .hint("separate options with commas: `no-pty,from=\"10.0.0.0/8\"`"));
     }
     Ok(Box::new(SshAuthorizedKeyResource { user, keys, options, exclusive, absent }))
 }
 
-fn keys(fields: &FieldValues) -> Result<Vec<PublicKey>, Diag> {
-    let keys = match (fields.text("key"), fields.texts("keys")) {
+fn parse_keys(fields: &FieldValues) -> Result<Vec<PublicKey>, Diag> {
+    let keys = match (fields.get_text("key"), fields.get_text_list("keys")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`key` and `keys` exclude each other")),
         (None, None) => return Err(Diag::error(Code::MissingKey, "`key` or `keys` is required")),
         (Some(key), None) => vec![PublicKey::parse("key", key)?],
@@ -115,9 +115,9 @@ fn keys(fields: &FieldValues) -> Result<Vec<PublicKey>, Diag> {
 }
 
 /// Reports whether sshd reads these options as one word.
-fn well_formed(options: &str) -> bool {
+fn is_well_formed(options: &str) -> bool {
     let probe = format!("{options} ssh-rsa AAAA");
-    key::entry(&probe).is_some_and(|entry| entry.options == options) && !options.starts_with('#')
+    key::parse_entry(&probe).is_some_and(|entry| entry.options == options) && !options.starts_with('#')
 }
 
 impl SshAuthorizedKeyResource {
@@ -125,22 +125,22 @@ impl SshAuthorizedKeyResource {
         Probe::AuthorizedKeys { user: self.user.clone() }
     }
 
-    fn action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let Some(edit) = &judgement.edit else { return shell::refuse("the new body is not known") };
-        let action = shell::private()
+    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let Some(edit) = &judgement.edit else { return shell::failing_action("the new body is not known") };
+        let action = shell::open_private_action()
             .word(&self.user)
             .word(edit.old.as_deref().unwrap_or_default())
             .word(cx.run)
             .word(if self.absent { "absent" } else { "" })
             .code("\n")
-            .code(safe_path::ENTER)
+            .code(safe_path::ENTER_DIRECTORY)
             .code(ENTER)
             .code("printf %s")
             .data(edit.body.as_bytes())
             .code(" | as sh -c")
-            .nested(ShellFragment::new().code(WRITE))
+            .nested_word(ShellFragment::new().code(WRITE))
             .code(" sh \"$dir\" \"$old\" \"$run\" || fail \"$path was left as it was\"\n");
-        shell::close(action)
+        shell::close_action(action)
     }
 }
 
@@ -209,12 +209,12 @@ sync -- "$dir/" || fail "cannot sync $dir"
 "#;
 
 /// Hint for a directory or file of another account.
-const GIVE_BY_HAND: &str = "check its content, then `chown` or remove it on the host and run forge again";
+const CHANGE_OWNER_HINT: &str = "check its content, then `chown` or remove it on the host and run forge again";
 
 const EXPLAIN: &[(&str, &str)] = &[
     ("has changed since", "another process changed this file; run forge again"),
     ("is a symbolic link", "remove the link; forge writes keys only to a file in the home directory itself"),
-    ("forge does not give it away", GIVE_BY_HAND),
+    ("forge does not give it away", CHANGE_OWNER_HINT),
     ("does not exist", "add the `user` step before this one"),
     ("setpriv", "install the package `util-linux`, which provides `setpriv`"),
     ("No space left on device", "the file system is full; the old file is unchanged"),
@@ -237,15 +237,15 @@ impl Resource for SshAuthorizedKeyResource {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.try_judge(seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.try_assess(seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         let keys: Vec<String> = self.keys.iter().map(|key| format!("{} {}", key.kind, key.blob)).collect();
         match self.absent {
             true => json!({ "user": self.user, "keys": keys, "absent": true }),
@@ -253,17 +253,17 @@ impl Resource for SshAuthorizedKeyResource {
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let one = |key: &PublicKey| ("ssh key", format!("{} of {}", key.fingerprint(), self.user));
         let whole = (self.exclusive && !self.absent).then(|| ("set of ssh keys", self.user.clone()));
         self.keys.iter().map(one).chain(whole).collect()
     }
 
-    fn shares(&self) -> Vec<(&'static str, String)> {
+    fn shared_claims(&self) -> Vec<(&'static str, String)> {
         if self.exclusive && !self.absent { Vec::new() } else { vec![("set of ssh keys", self.user.clone())] }
     }
 }
@@ -274,35 +274,35 @@ mod tests {
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me";
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         let fields = fields.iter().cloned().chain([("user", json!("train"))]);
         build(&FieldValues(fields.collect()), false).unwrap_err().message
     }
 
     #[test]
     fn what_would_lock_out_or_mean_something_else_is_refused() {
-        assert_eq!(refused(&[]), "`key` or `keys` is required");
-        assert_eq!(refused(&[("key", json!(KEY)), ("keys", json!([KEY]))]), "`key` and `keys` exclude each other");
+        assert_eq!(build_error(&[]), "`key` or `keys` is required");
+        assert_eq!(build_error(&[("key", json!(KEY)), ("keys", json!([KEY]))]), "`key` and `keys` exclude each other");
         assert_eq!(
-            refused(&[("keys", json!([])), ("exclusive", json!(true))]),
+            build_error(&[("keys", json!([])), ("exclusive", json!(true))]),
             "`keys` is empty and `exclusive: true` would lock out all users"
         );
         assert_eq!(
-            refused(&[("keys", json!([])), ("comment", json!("x"))]),
+            build_error(&[("keys", json!([])), ("comment", json!("x"))]),
             "`comment` requires `key`: each key in `keys` has its own comment"
         );
         for options in ["no-pty, restrict", "from=\"10.0.0.1", "# x"] {
             assert_eq!(
-                refused(&[("key", json!(KEY)), ("options", json!(options))]),
+                build_error(&[("key", json!(KEY)), ("options", json!(options))]),
                 "`options` has an unquoted blank or an unterminated quote"
             );
         }
-        assert_eq!(refused(&[("keys", json!([KEY, "x"]))]), "`keys[1]` does not begin with a public key type");
+        assert_eq!(build_error(&[("keys", json!([KEY, "x"]))]), "`keys[1]` does not begin with a public key type");
     }
 
     #[test]
     fn one_key_counts_once() {
         let fields = FieldValues([("keys", json!([KEY, KEY]))].into_iter().collect());
-        assert_eq!(keys(&fields).unwrap().len(), 1);
+        assert_eq!(parse_keys(&fields).unwrap().len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Boot: grubby's arguments, and rebuilt images with a fallback.
 
-use super::{CommandStubs, said};
+use super::{CommandStubs, stderr_text};
 use crate::model::Value;
 use serde_json::json;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
     let stubs = CommandStubs::new(&[("grubby", "")]);
     let fields = json!({ "args": ["iommu=pt", "nosmt"], "absent": ["quiet"] });
     let basis = json!({ "loader": "grubby", "next boot": { "remove": ["iommu=off", "quiet"] } });
-    let output = stubs.act_on("kernel_cmdline", fields.clone(), false, &["next boot"], basis.clone());
-    assert!(output.status.success(), "{}", said(&output));
-    let output = stubs.act_on("kernel_cmdline", fields, true, &["next boot"], basis);
-    assert!(output.status.success(), "{}", said(&output));
+    let output = stubs.run_action_on("kernel_cmdline", fields.clone(), false, &["next boot"], basis.clone());
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    let output = stubs.run_action_on("kernel_cmdline", fields, true, &["next boot"], basis);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
-        stubs.calls(&[]),
+        stubs.logged_calls(&[]),
         [
             "grubby --update-kernel=ALL --remove-args=iommu=off quiet --args=iommu=pt nosmt",
             "grubby --update-kernel=ALL --remove-args=iommu=off quiet"
@@ -29,9 +29,9 @@ fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
 fn a_menu_that_is_not_made_fails_the_step() {
     let stubs = CommandStubs::new(&[("update-grub", "echo 'grub-mkconfig: error' >&2; exit 1")]);
     let basis = json!({ "loader": "update-grub" });
-    let output = stubs.act_on("kernel_cmdline", json!({ "args": ["nosmt"] }), false, &["next boot"], basis);
+    let output = stubs.run_action_on("kernel_cmdline", json!({ "args": ["nosmt"] }), false, &["next boot"], basis);
     assert!(!output.status.success());
-    assert!(said(&output).ends_with("forge: update-grub failed: the menu of the next boot is the old one\n"));
+    assert!(stderr_text(&output).ends_with("forge: update-grub failed: the menu of the next boot is the old one\n"));
 }
 
 /// A directory of images, and a dracut that runs `code` with the image `$2`.
@@ -48,17 +48,17 @@ impl BootStubs {
         Self { stubs, image }
     }
 
-    fn rebuild(&self) -> std::process::Output {
+    fn rebuild_image(&self) -> std::process::Output {
         let images: Value = json!({ KERNEL: { "path": self.image.to_str().unwrap() } });
         let basis = json!({ "maker": "dracut", "images": images });
-        self.stubs.act_on("initramfs", json!({ "files": ["/a"] }), false, &[&format!("image {KERNEL}")], basis)
+        self.stubs.run_action_on("initramfs", json!({ "files": ["/a"] }), false, &[&format!("image {KERNEL}")], basis)
     }
 
-    fn text(&self) -> String {
+    fn image_text(&self) -> String {
         std::fs::read_to_string(&self.image).unwrap()
     }
 
-    fn copies(&self) -> Vec<String> {
+    fn image_copies(&self) -> Vec<String> {
         let names = std::fs::read_dir(self.stubs.dir.path()).unwrap().map(|e| e.unwrap().file_name());
         let mut copies: Vec<String> =
             names.map(|n| n.into_string().unwrap()).filter(|n| n.contains(".img.forge-")).collect();
@@ -74,13 +74,13 @@ fn the_last_two_copies_of_an_image_are_kept() {
         let path = format!("{}.forge-{name}", boot.image.display());
         std::process::Command::new("touch").args(["-d", age, &path]).status().unwrap();
     }
-    let output = boot.rebuild();
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(boot.text(), "new image\n");
+    let output = boot.rebuild_image();
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(boot.image_text(), "new image\n");
     let name = format!("initramfs-{KERNEL}.img.forge-");
-    assert_eq!(boot.copies(), [format!("{name}{}", super::RUN), format!("{name}c")]);
+    assert_eq!(boot.image_copies(), [format!("{name}{}", super::RUN), format!("{name}c")]);
     let made = boot.stubs.dir.path().join(format!(".forge-initramfs-{KERNEL}.img"));
-    assert_eq!(boot.stubs.calls(&["sync"]), [format!("dracut --force {} {KERNEL}", made.display())]);
+    assert_eq!(boot.stubs.logged_calls(&["sync"]), [format!("dracut --force {} {KERNEL}", made.display())]);
     assert!(!made.exists());
 }
 
@@ -96,10 +96,10 @@ fn an_image_that_cannot_be_trusted_is_put_back() {
         ("head -c 99 /dev/zero > \"$2\"", "has 99 bytes, the old one had 9: the old image was put back"),
     ] {
         let boot = BootStubs::new(dracut);
-        let output = boot.rebuild();
+        let output = boot.rebuild_image();
         assert!(!output.status.success(), "{dracut}");
-        assert!(said(&output).trim_end().ends_with(why), "{}", said(&output));
-        assert_eq!(boot.text(), "old image", "{dracut}");
+        assert!(stderr_text(&output).trim_end().ends_with(why), "{}", stderr_text(&output));
+        assert_eq!(boot.image_text(), "old image", "{dracut}");
     }
 }
 
@@ -109,8 +109,8 @@ fn nothing_is_rebuilt_without_room_for_two() {
     let df = boot.stubs.dir.path().join("df");
     std::fs::write(&df, "#!/bin/sh\necho Avail; echo 17\n").unwrap();
     std::fs::set_permissions(&df, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let output = boot.rebuild();
+    let output = boot.rebuild_image();
     assert!(!output.status.success());
-    assert!(said(&output).contains("has 17 bytes free"), "{}", said(&output));
-    assert_eq!((boot.text().as_str(), boot.copies().len()), ("old image", 0));
+    assert!(stderr_text(&output).contains("has 17 bytes free"), "{}", stderr_text(&output));
+    assert_eq!((boot.image_text().as_str(), boot.image_copies().len()), ("old image", 0));
 }

@@ -5,13 +5,13 @@ use super::*;
 const DEB: &str = "!<arch>\ndebian-binary   and so on";
 const SAYS: &str = "case $* in -W*) printf 'nginx 1.0' ;; esac";
 
-fn act(stubs: &CommandStubs, more: Value, changes: &[&str]) -> Output {
+fn run_package_file_action(stubs: &CommandStubs, more: Value, changes: &[&str]) -> Output {
     let mut written = json!({ "source": DEB, "name": "nginx", "version": "1.0" });
     written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    stubs.act("package_file", written, false, changes)
+    stubs.run_action("package_file", written, false, changes)
 }
 
-fn deb(says: &'static str) -> CommandStubs {
+fn deb_stubs(says: &'static str) -> CommandStubs {
     CommandStubs::new(&[
         ("apt-get", "for f; do :; done; cat \"$f\""),
         ("apt-mark", ""),
@@ -23,11 +23,11 @@ fn deb(says: &'static str) -> CommandStubs {
 
 #[test]
 fn a_file_of_the_tree_travels_and_is_gone_afterwards() {
-    let stubs = deb(SAYS);
-    let output = act(&stubs, json!({}), &["version"]);
-    assert!(output.status.success(), "{}", said(&output));
+    let stubs = deb_stubs(SAYS);
+    let output = run_package_file_action(&stubs, json!({}), &["version"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), DEB, "what apt was given");
-    let calls = stubs.calls(&["dpkg-query", "dpkg-deb", "dpkg --compare"]);
+    let calls = stubs.logged_calls(&["dpkg-query", "dpkg-deb", "dpkg --compare"]);
     let path = calls[0].strip_prefix(&format!("{APT} install --no-remove -- ")).expect("one call of apt");
     assert!(path.starts_with("/var/tmp/forge-package."), "{path}");
     assert!(!std::path::Path::new(path).exists());
@@ -35,42 +35,42 @@ fn a_file_of_the_tree_travels_and_is_gone_afterwards() {
 
 #[test]
 fn a_lower_version_needs_the_word_downgrade() {
-    let stubs = deb(SAYS);
-    act(&stubs, json!({}), &["downgrade"]);
-    assert!(stubs.calls(&["dpkg"])[0].contains(" install --no-remove --allow-downgrades -- /var/tmp/"));
+    let stubs = deb_stubs(SAYS);
+    run_package_file_action(&stubs, json!({}), &["downgrade"]);
+    assert!(stubs.logged_calls(&["dpkg"])[0].contains(" install --no-remove --allow-downgrades -- /var/tmp/"));
 }
 
 #[test]
 fn a_file_that_holds_another_package_installs_nothing() {
-    let stubs = deb("case $* in -W*) printf 'other 1.0' ;; esac");
-    let output = act(&stubs, json!({}), &["version"]);
-    assert_eq!(said(&output), "forge: the file holds other 1.0, nginx 1.0 is declared: nothing was installed\n");
-    assert!(stubs.calls(&["dpkg"]).is_empty());
+    let stubs = deb_stubs("case $* in -W*) printf 'other 1.0' ;; esac");
+    let output = run_package_file_action(&stubs, json!({}), &["version"]);
+    assert_eq!(stderr_text(&output), "forge: the file holds other 1.0, nginx 1.0 is declared: nothing was installed\n");
+    assert!(stubs.logged_calls(&["dpkg"]).is_empty());
 }
 
 #[test]
 fn a_digest_is_compared_again_right_before() {
-    let stubs = deb(SAYS);
+    let stubs = deb_stubs(SAYS);
     let file = stubs.dir.path().join("a.deb");
     std::fs::write(&file, DEB).unwrap();
     let written = json!({ "path": file.to_str(), "sha256": "0".repeat(64) });
-    let output = stubs.act("package_file", written, false, &["version"]);
+    let output = stubs.run_action("package_file", written, false, &["version"]);
     assert!(
-        said(&output).contains(&format!("declared is {}: nothing was installed", "0".repeat(64))),
+        stderr_text(&output).contains(&format!("declared is {}: nothing was installed", "0".repeat(64))),
         "{}",
-        said(&output)
+        stderr_text(&output)
     );
-    assert!(stubs.calls(&["dpkg"]).is_empty());
+    assert!(stubs.logged_calls(&["dpkg"]).is_empty());
 }
 
 #[test]
 fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
     let stubs = CommandStubs::new(&[]);
     let ready = stubs.dir.path().join("ready");
-    let wait = |written: Value| stubs.act("wait_for", written, false, &["wait"]);
+    let wait = |written: Value| stubs.run_action("wait_for", written, false, &["wait"]);
     let output = wait(json!({ "path": ready.to_str(), "timeout": "1s", "interval": "1s" }));
     assert_eq!(output.status.code(), Some(1));
-    let text = said(&output);
+    let text = stderr_text(&output);
     assert!(
         text.starts_with("forge: gave up after ")
             && text.ends_with(&format!("nothing stands at {}\n", ready.display())),
@@ -80,7 +80,7 @@ fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
     assert!(wait(json!({ "path": ready.to_str(), "timeout": "1s" })).status.success());
     let output =
         wait(json!({ "command": "echo first; echo 'not \"yet\"'; exit 3", "timeout": "1s", "interval": "1s" }));
-    assert!(said(&output).ends_with(" s: the command exited with 3: not \"yet\"\n"), "{}", said(&output));
+    assert!(stderr_text(&output).ends_with(" s: the command exited with 3: not \"yet\"\n"), "{}", stderr_text(&output));
 }
 
 /// A port of the test process is open until the listener is dropped.
@@ -89,18 +89,20 @@ fn a_port_is_tried() {
     let stubs = CommandStubs::new(&[]);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let wait = || stubs.act("wait_for", json!({ "port": port, "timeout": "1s", "interval": "1s" }), false, &["wait"]);
+    let wait =
+        || stubs.run_action("wait_for", json!({ "port": port, "timeout": "1s", "interval": "1s" }), false, &["wait"]);
     assert!(wait().status.success());
     drop(listener);
-    let text = said(&wait());
+    let text = stderr_text(&wait());
     assert!(text.ends_with(&format!(" s: port {port} of 127.0.0.1 is not open: Connection refused\n")), "{text}");
 }
 
 #[test]
 fn a_unit_is_waited_for() {
     let stubs = CommandStubs::new(&[("systemctl", "echo activating")]);
-    let output = stubs.act("wait_for", json!({ "unit": "nginx", "timeout": "1s", "interval": "1s" }), false, &["wait"]);
-    assert!(said(&output).ends_with(" s: nginx.service is activating\n"), "{}", said(&output));
+    let output =
+        stubs.run_action("wait_for", json!({ "unit": "nginx", "timeout": "1s", "interval": "1s" }), false, &["wait"]);
+    assert!(stderr_text(&output).ends_with(" s: nginx.service is activating\n"), "{}", stderr_text(&output));
     let stubs = CommandStubs::new(&[("systemctl", "echo active")]);
-    assert!(stubs.act("wait_for", json!({ "unit": "nginx" }), false, &["wait"]).status.success());
+    assert!(stubs.run_action("wait_for", json!({ "unit": "nginx" }), false, &["wait"]).status.success());
 }

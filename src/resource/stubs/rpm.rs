@@ -6,31 +6,36 @@ const QUIET: [&str; 4] = ["rpm", "dnf -q versionlock list", "stat", "find"];
 const DNF: &str = "dnf -y -q --setopt=exit_on_lock=1";
 
 /// dnf with the given versionlock list, which runs `code` for every other call.
-fn dnf(locks: &str, code: &str, rpm: &'static str) -> CommandStubs {
+fn dnf_stubs(locks: &str, code: &str, rpm: &'static str) -> CommandStubs {
     let code = format!("case $* in *'versionlock list') printf '{locks}' ;; *) {code} ;; esac");
     CommandStubs::new(&[("dnf", Box::leak(code.into_boxed_str())), ("rpm", rpm)])
 }
 
-fn act(stubs: &CommandStubs, written: Value, absent: bool, changes: &[&str]) -> Output {
-    stubs.act_on("package", written, absent, changes, json!({ "nginx": { "manager": "rpm" } }))
+fn run_package_action(stubs: &CommandStubs, written: Value, absent: bool, changes: &[&str]) -> Output {
+    stubs.run_action_on("package", written, absent, changes, json!({ "nginx": { "manager": "rpm" } }))
 }
 
 #[test]
 fn one_transaction_of_dnf_with_exact_versions() {
-    let stubs = dnf("", ":", "");
-    let output = act(&stubs, json!({ "names": ["nginx", "glibc.i686"], "version": "1:1.0-1" }), false, &["version"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} install -- nginx-1:1.0-1 glibc-1:1.0-1.i686")]);
+    let stubs = dnf_stubs("", ":", "");
+    let output = run_package_action(
+        &stubs,
+        json!({ "names": ["nginx", "glibc.i686"], "version": "1:1.0-1" }),
+        false,
+        &["version"],
+    );
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} install -- nginx-1:1.0-1 glibc-1:1.0-1.i686")]);
 }
 
 /// A package with the same name prefix keeps its lock.
 #[test]
 fn a_locked_package_is_locked_again_also_when_dnf_fails() {
-    let stubs = dnf("nginx-mod-0:3-1.*\\nnginx-1:1.0-1.*\\n", "case $* in *install*) exit 1 ;; esac", "");
-    let output = act(&stubs, json!({ "names": ["nginx", "mod"] }), false, &["version of nginx"]);
+    let stubs = dnf_stubs("nginx-mod-0:3-1.*\\nnginx-1:1.0-1.*\\n", "case $* in *install*) exit 1 ;; esac", "");
+    let output = run_package_action(&stubs, json!({ "names": ["nginx", "mod"] }), false, &["version of nginx"]);
     assert!(!output.status.success());
     assert_eq!(
-        stubs.calls(&QUIET),
+        stubs.logged_calls(&QUIET),
         [
             format!("{DNF} versionlock delete nginx"),
             format!("{DNF} install -- nginx mod"),
@@ -42,59 +47,59 @@ fn a_locked_package_is_locked_again_also_when_dnf_fails() {
 
 #[test]
 fn a_declared_hold_is_set_and_released() {
-    let stubs = dnf("", ":", "");
-    act(&stubs, json!({ "name": "nginx", "hold": true }), false, &["hold"]);
-    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock add nginx")]);
-    let stubs = dnf("nginx-1:1.0-1.*\\n", ":", "");
-    act(&stubs, json!({ "name": "nginx", "hold": false }), false, &["hold"]);
-    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock delete nginx")]);
+    let stubs = dnf_stubs("", ":", "");
+    run_package_action(&stubs, json!({ "name": "nginx", "hold": true }), false, &["hold"]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock add nginx")]);
+    let stubs = dnf_stubs("nginx-1:1.0-1.*\\n", ":", "");
+    run_package_action(&stubs, json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock delete nginx")]);
 }
 
 /// origin: field, rpm 4.18
 #[test]
 fn a_removal_that_would_take_others_along_stops() {
     let test = "case $* in *--test*) printf 'error: Failed dependencies:\\n\\tnginx is needed by (installed) site-1.0-1.noarch\\n' >&2; exit 1 ;; esac";
-    let stubs = dnf("", ":", test);
-    let output = act(&stubs, json!({ "name": "nginx" }), true, &["version"]);
+    let stubs = dnf_stubs("", ":", test);
+    let output = run_package_action(&stubs, json!({ "name": "nginx" }), true, &["version"]);
     assert_eq!(
-        said(&output),
+        stderr_text(&output),
         "forge: dnf would also remove site-1.0-1.noarch: declare their removal too, or keep nginx\n"
     );
-    assert!(stubs.calls(&QUIET).is_empty());
-    let stubs = dnf("nginx-1:1.0-1.*\\n", ":", "");
-    let output = act(&stubs, json!({ "name": "nginx" }), true, &["version"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(stubs.logged_calls(&QUIET).is_empty());
+    let stubs = dnf_stubs("nginx-1:1.0-1.*\\n", ":", "");
+    let output = run_package_action(&stubs, json!({ "name": "nginx" }), true, &["version"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
     let removed = format!("{DNF} --noautoremove remove -- nginx");
-    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock delete nginx"), removed]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock delete nginx"), removed]);
 }
 
 /// dnf writes its pid to a file and exits with 200 if another dnf holds the lock.
 #[test]
 fn another_dnf_is_named_and_waited_for() {
-    let stubs = dnf("", ":", "");
+    let stubs = dnf_stubs("", ":", "");
     let folder = stubs.dir.path().join("dnf-state");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("rpmdb_lock.pid"), format!("{}\n", std::process::id())).unwrap();
-    let output = act(&stubs, json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
-    let text = said(&output);
+    let output = run_package_action(&stubs, json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let text = stderr_text(&output);
     let me = format!("pid {} (", std::process::id());
     assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
-    assert!(stubs.calls(&QUIET).is_empty());
-    let busy = dnf("", "[ -e \"${0%/*}/n\" ] || { touch \"${0%/*}/n\"; exit 200; }", "");
-    let output = act(&busy, json!({ "name": "nginx" }), false, &["version"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(busy.calls(&QUIET).len(), 2, "tried again");
+    assert!(stubs.logged_calls(&QUIET).is_empty());
+    let busy = dnf_stubs("", "[ -e \"${0%/*}/n\" ] || { touch \"${0%/*}/n\"; exit 200; }", "");
+    let output = run_package_action(&busy, json!({ "name": "nginx" }), false, &["version"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(busy.logged_calls(&QUIET).len(), 2, "tried again");
 }
 
 /// `%{EVR}` contains the epoch 0 if the file states it, and no epoch otherwise. origin: field, rpm 4.18
 #[test]
 fn an_rpm_is_compared_again_right_before() {
-    let stubs = |says: &'static str| dnf("", ":", says);
+    let stubs = |says: &'static str| dnf_stubs("", ":", says);
     let act = |stubs: &CommandStubs, version: &str| {
         let file = stubs.dir.path().join("a.rpm");
         std::fs::write(&file, "").unwrap();
         let written = json!({ "path": file.to_str(), "name": "nginx", "version": version });
-        stubs.act("package_file", written, false, &["version"])
+        stubs.run_action("package_file", written, false, &["version"])
     };
     const ZERO: &str = "case $* in *EVR*) printf 'nginx 0:1.0-1' ;; esac";
     const NONE: &str = "case $* in *EVR*) printf 'nginx 1.0-1' ;; esac";
@@ -104,11 +109,14 @@ fn an_rpm_is_compared_again_right_before() {
     {
         let stubs = stubs(says);
         let output = act(&stubs, version);
-        assert!(output.status.success(), "{says} {version}: {}", said(&output));
-        assert_eq!(stubs.calls(&QUIET).len(), 1, "{says} {version}");
+        assert!(output.status.success(), "{says} {version}: {}", stderr_text(&output));
+        assert_eq!(stubs.logged_calls(&QUIET).len(), 1, "{says} {version}");
     }
     let other = stubs(ONE);
     let output = act(&other, "1.0");
-    assert_eq!(said(&output), "forge: the file holds nginx 1:1.0-1, nginx 1.0 is declared: nothing was installed\n");
-    assert!(other.calls(&QUIET).is_empty());
+    assert_eq!(
+        stderr_text(&output),
+        "forge: the file holds nginx 1:1.0-1, nginx 1.0 is declared: nothing was installed\n"
+    );
+    assert!(other.logged_calls(&QUIET).is_empty());
 }

@@ -13,7 +13,7 @@ pub(super) struct SysctlOverride {
 
 /// Returns the path of a key below `/proc/sys`. Whichever of `.` and `/` occurs first is the separator; the other one
 /// is then a literal character.
-pub(super) fn normal(key: &str) -> String {
+pub(super) fn key_path(key: &str) -> String {
     match key.find(['.', '/']) {
         Some(at) if key[at..].starts_with('.') => key
             .chars()
@@ -32,31 +32,31 @@ pub(super) fn normal(key: &str) -> String {
 }
 
 /// Returns the usual spelling of a path: with dots, or with slashes if a part contains a dot.
-pub(super) fn spelled(place: &str) -> String {
+pub(super) fn format_key(place: &str) -> String {
     if place.contains('.') { place.to_owned() } else { place.replace('/', ".") }
 }
 
 /// Parses `key = value`; a leading `-` ignores failures. A line without `=` sets nothing.
-fn setting(text: &str) -> Option<(String, String)> {
+fn parse_setting(text: &str) -> Option<(String, String)> {
     let (key, value) = text.split_once('=')?;
     let key = key.trim();
-    Some((normal(key.strip_prefix('-').unwrap_or(key)), value::canonical(value)))
+    Some((key_path(key.strip_prefix('-').unwrap_or(key)), value::canonical_value(value)))
 }
 
-fn name(path: &str) -> &str {
+fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
 /// Returns the last line for `place` that is read after the file at `own` and sets a value other than `wanted`. The
 /// step's own file sets the key by name, so a pattern never overrides it.
-pub(super) fn overriding(lines: &[ConfLine], own: &str, place: &str, wanted: &str) -> Option<SysctlOverride> {
-    let later = |line: &&ConfLine| line.file != own && name(&line.file) > name(own);
+pub(super) fn find_override(lines: &[ConfLine], own: &str, place: &str, wanted: &str) -> Option<SysctlOverride> {
+    let later = |line: &&ConfLine| line.file != own && file_name(&line.file) > file_name(own);
     let (line, found) = lines
         .iter()
         .filter(later)
-        .filter_map(|line| Some((line, setting(&line.text)?)))
+        .filter_map(|line| Some((line, parse_setting(&line.text)?)))
         .rfind(|(_, (key, _))| key == place && !is_pattern(key))?;
-    (!value::same(&found.1, wanted)).then(|| SysctlOverride { place: line.place(), value: found.1 })
+    (!value::is_same_value(&found.1, wanted)).then(|| SysctlOverride { place: line.format_location(), value: found.1 })
 }
 
 fn is_pattern(key: &str) -> bool {
@@ -67,40 +67,40 @@ fn is_pattern(key: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn line(file: &str, text: &str) -> ConfLine {
+    fn make_line(file: &str, text: &str) -> ConfLine {
         ConfLine { file: format!("/etc/sysctl.d/{file}"), line: 3, text: text.into() }
     }
 
-    fn over(lines: &[(&str, &str)]) -> Option<String> {
-        let lines: Vec<ConfLine> = lines.iter().map(|(file, text)| line(file, text)).collect();
-        let found = overriding(&lines, "/etc/sysctl.d/90-forge.conf", "net/ipv4/conf/all/rp_filter", "1");
+    fn find_override_text(lines: &[(&str, &str)]) -> Option<String> {
+        let lines: Vec<ConfLine> = lines.iter().map(|(file, text)| make_line(file, text)).collect();
+        let found = find_override(&lines, "/etc/sysctl.d/90-forge.conf", "net/ipv4/conf/all/rp_filter", "1");
         found.map(|over| format!("{} {}", over.place, over.value))
     }
 
     #[test]
     fn both_spellings_name_the_same_place() {
-        assert_eq!(normal("net.ipv4.ip_forward"), "net/ipv4/ip_forward");
-        assert_eq!(normal("net.ipv4.conf.eth0/100.forwarding"), "net/ipv4/conf/eth0.100/forwarding");
-        assert_eq!(normal("net/ipv4/conf/eth0.100/forwarding"), "net/ipv4/conf/eth0.100/forwarding");
+        assert_eq!(key_path("net.ipv4.ip_forward"), "net/ipv4/ip_forward");
+        assert_eq!(key_path("net.ipv4.conf.eth0/100.forwarding"), "net/ipv4/conf/eth0.100/forwarding");
+        assert_eq!(key_path("net/ipv4/conf/eth0.100/forwarding"), "net/ipv4/conf/eth0.100/forwarding");
         for place in ["net/ipv4/ip_forward", "net/ipv4/conf/eth0.100/forwarding"] {
-            assert_eq!(normal(&spelled(place)), place);
+            assert_eq!(key_path(&format_key(place)), place);
         }
     }
 
     #[test]
     fn only_what_is_read_later_overrides() {
-        assert_eq!(over(&[("10-a.conf", "net.ipv4.conf.all.rp_filter = 2")]), None);
+        assert_eq!(find_override_text(&[("10-a.conf", "net.ipv4.conf.all.rp_filter = 2")]), None);
         let later =
             [("90-forge.conf", "net.ipv4.conf.all.rp_filter = 1"), ("99-a.conf", "-net/ipv4/conf/all/rp_filter=2")];
-        assert_eq!(over(&later).as_deref(), Some("/etc/sysctl.d/99-a.conf:3 2"));
-        assert_eq!(over(&[("99-a.conf", "net.ipv4.conf.all.rp_filter=0x1")]), None, "the same value");
+        assert_eq!(find_override_text(&later).as_deref(), Some("/etc/sysctl.d/99-a.conf:3 2"));
+        assert_eq!(find_override_text(&[("99-a.conf", "net.ipv4.conf.all.rp_filter=0x1")]), None, "the same value");
         let twice = [("95-a.conf", "net.ipv4.conf.all.rp_filter=2"), ("99-b.conf", "net.ipv4.conf.all.rp_filter=1")];
-        assert_eq!(over(&twice), None, "the last one counts");
+        assert_eq!(find_override_text(&twice), None, "the last one counts");
     }
 
     #[test]
     fn neither_patterns_nor_exclusions_override_a_name() {
-        assert_eq!(over(&[("99-a.conf", "net.ipv4.conf.*.rp_filter = 2")]), None);
-        assert_eq!(over(&[("99-a.conf", "-net.ipv4.conf.all.rp_filter")]), None);
+        assert_eq!(find_override_text(&[("99-a.conf", "net.ipv4.conf.*.rp_filter = 2")]), None);
+        assert_eq!(find_override_text(&[("99-a.conf", "-net.ipv4.conf.all.rp_filter")]), None);
     }
 }

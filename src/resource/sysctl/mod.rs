@@ -3,11 +3,11 @@
 mod config;
 mod value;
 
-use self::config::{SysctlOverride, normal, spelled};
-use super::body::{FileBody, FileTarget, bare};
-use super::parts::{PartAssessments, part};
+use self::config::{SysctlOverride, format_key, key_path};
+use super::body::{FileBody, FileTarget, path_probe};
+use super::parts::{PartAssessments, extract_part};
 use super::shell;
-use super::support::{bad_value, refuse_secrets, required, sysctl_state};
+use super::support::{bad_value, reject_secrets, required_text, sysctl_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -70,30 +70,30 @@ struct SysctlResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, "a kernel setting cannot hold a secret")?;
-    let key = required(fields, "key")?;
-    let place = normal(key);
+    reject_secrets(KIND.name, fields, "a kernel setting cannot hold a secret")?;
+    let key = required_text(fields, "key")?;
+    let place = key_path(key);
     let strange = |c: char| !(c.is_ascii_alphanumeric() || "_-./:@+".contains(c));
     if key.contains(strange) || !place.contains('/') || place.split('/').any(|p| matches!(p, "" | "." | "..")) {
         return Err(bad_value(format!("`{key}` is not a valid kernel setting name"))
             .hint("write one key, such as `net.ipv4.ip_forward`; patterns are not supported"));
     }
     let value = match absent {
-        true => fields.text("value").unwrap_or_default(),
-        false => required(fields, "value")?,
+        true => fields.get_text("value").unwrap_or_default(),
+        false => required_text(fields, "value")?,
     };
-    let value = value::canonical(value);
+    let value = value::canonical_value(value);
     if value.is_empty() && !absent {
         return Err(bad_value(format!("the value of `{key}` is empty")));
     }
-    let body = FileBody::new(format!("{} = {value}\n", spelled(&place)));
-    let path = path(fields, &place)?;
+    let body = FileBody::new(format!("{} = {value}\n", format_key(&place)));
+    let path = parse_conf_path(fields, &place)?;
     let target = FileTarget { path, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
     Ok(Box::new(SysctlResource { place, value, target, absent }))
 }
 
-fn path(fields: &FieldValues, place: &str) -> Result<String, Diag> {
-    let Some(path) = fields.text("file") else {
+fn parse_conf_path(fields: &FieldValues, place: &str) -> Result<String, Diag> {
+    let Some(path) = fields.get_text("file") else {
         return Ok(format!("{FOLDER}/90-forge-{}.conf", place.replace('/', ".")));
     };
     let name = path.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/'));
@@ -109,64 +109,65 @@ impl SysctlResource {
         Probe::Sysctl { key: self.place.clone() }
     }
 
-    fn key(&self) -> String {
-        spelled(&self.place)
+    fn display_key(&self) -> String {
+        format_key(&self.place)
     }
 
-    fn judge_file(&self, state: &SysctlState, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = self.target.judge(seen, cx, true);
-        let Some(over) = config::overriding(&state.lines, &self.target.path, &self.place, &self.value) else {
+    fn assess_file(&self, state: &SysctlState, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let file = self.target.assess(seen, cx, true);
+        let Some(over) = config::find_override(&state.lines, &self.target.path, &self.place, &self.value) else {
             return file;
         };
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             // An earlier step may remove it; forge evaluates this step again when it runs.
-            Some(_) if file.verdict == StepVerdict::Change => file.predicted(),
+            Some(_) if file.verdict == StepVerdict::Change => file.mark_predicted(),
             Some(step) => {
-                let why = format!("{}; `{step}` runs first and may change that", self.overridden(&over));
+                let why = format!("{}; `{step}` runs first and may change that", self.describe_override(&over));
                 let change = AttributeChange::new("override", Some(&over.place), None);
-                Assessment::change(why, vec![change], DisruptionClass::D0, basis(&file, &over)).predicted()
+                Assessment::change(why, vec![change], DisruptionClass::D0, override_basis(&file, &over))
+                    .mark_predicted()
             }
-            None => self.blocked(&file, &over),
+            None => self.block_overridden(&file, &over),
         }
     }
 
-    fn overridden(&self, over: &SysctlOverride) -> String {
-        format!("`{}` sets `{}` to `{}` after `{}`", over.place, self.key(), over.value, self.target.path)
+    fn describe_override(&self, over: &SysctlOverride) -> String {
+        format!("`{}` sets `{}` to `{}` after `{}`", over.place, self.display_key(), over.value, self.target.path)
     }
 
-    fn blocked(&self, file: &Assessment, over: &SysctlOverride) -> Assessment {
+    fn block_overridden(&self, file: &Assessment, over: &SysctlOverride) -> Assessment {
         let name = over.place.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
-        let later = format!("{FOLDER}/{}-forge-{}.conf", after(name), self.place.replace('/', "."));
-        Assessment::blocked(BlockClass::Host, self.overridden(over), basis(file, over))
+        let later = format!("{FOLDER}/{}-forge-{}.conf", later_prefix(name), self.place.replace('/', "."));
+        Assessment::blocked(BlockClass::Host, self.describe_override(over), override_basis(file, over))
             .hint(format!("remove that line with an earlier step, or set `file: {later}`, which is read later"))
     }
 
-    fn judge_loaded(&self, state: &SysctlState, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_loaded(&self, state: &SysctlState, cx: &AssessmentContext<'_>) -> Assessment {
         match &state.value {
             SysctlValue::Unread { .. } => {
-                Assessment::unknown(&UnansweredReason::new(format!("`{}` could not be read", self.key())))
+                Assessment::unknown(&UnansweredReason::new(format!("`{}` could not be read", self.display_key())))
             }
-            SysctlValue::Absent => self.no_key(cx),
-            SysctlValue::Set { value, fixed } => self.compare(&value::canonical(value), *fixed),
+            SysctlValue::Absent => self.assess_missing_key(cx),
+            SysctlValue::Set { value, fixed } => self.compare_value(&value::canonical_value(value), *fixed),
         }
     }
 
     /// Evaluates a missing key. A module that an earlier step loads may provide it.
-    fn no_key(&self, cx: &AssessmentContext<'_>) -> Assessment {
-        let (key, basis) = (self.key(), json!({ "loaded": null }));
+    fn assess_missing_key(&self, cx: &AssessmentContext<'_>) -> Assessment {
+        let (key, basis) = (self.display_key(), json!({ "loaded": null }));
         if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
             let reason = format!("the kernel has no `{key}` yet; `{step}` runs first and may add it");
             let change = AttributeChange::new("loaded", None, Some(&self.value));
-            return Assessment::change(reason, vec![change], DisruptionClass::D0, basis).predicted();
+            return Assessment::change(reason, vec![change], DisruptionClass::D0, basis).mark_predicted();
         }
         let reason = format!("configured, but the kernel has no `{key}`");
         Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
             .hint("load the module that provides the key, or check that this kernel supports it")
     }
 
-    fn compare(&self, value: &str, fixed: bool) -> Assessment {
+    fn compare_value(&self, value: &str, fixed: bool) -> Assessment {
         let basis = json!({ "loaded": value });
-        if value::same(value, &self.value) {
+        if value::is_same_value(value, &self.value) {
             return Assessment::ok(format!("the kernel has `{value}`"), basis);
         }
         let reason = format!("the kernel has `{value}`");
@@ -179,8 +180,8 @@ impl SysctlResource {
         Assessment::change(reason, vec![change], DisruptionClass::D0, basis)
     }
 
-    fn judge_removal(&self, seen: &Observation) -> Assessment {
-        let file = self.target.judge_absent(seen);
+    fn assess_removal(&self, seen: &Observation) -> Assessment {
+        let file = self.target.assess_absent(seen);
         let says = match file.verdict {
             StepVerdict::Change => "the loaded value stays until the next boot",
             StepVerdict::Ok => "the loaded value is not compared",
@@ -189,25 +190,25 @@ impl SysctlResource {
         Assessment { reason: format!("{}; {says}", file.reason.raw()).into(), ..file }
     }
 
-    fn load(&self) -> ShellFragment {
-        let words = shell::private().word(format!("/proc/sys/{}", self.place)).word(&self.value);
-        shell::close(words.code(LOAD)).code("[ $? -eq 0 ] &&\n")
+    fn render_load(&self) -> ShellFragment {
+        let words = shell::open_private_action().word(format!("/proc/sys/{}", self.place)).word(&self.value);
+        shell::close_action(words.code(LOAD)).code("[ $? -eq 0 ] &&\n")
     }
 
-    fn write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let folder = shell::close(shell::private().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
-        folder.then(self.target.write(cx, true, ""))
+    fn render_write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let folder = shell::close_action(shell::open_private_action().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
+        folder.append_fragment(self.target.render_write(cx, true, ""))
     }
 }
 
-fn basis(file: &Assessment, over: &SysctlOverride) -> Value {
+fn override_basis(file: &Assessment, over: &SysctlOverride) -> Value {
     let mut basis = file.basis.clone();
     basis["overridden"] = json!({ "at": over.place, "value": over.value });
     basis
 }
 
 /// Returns a file name prefix that sorts after `name`.
-fn after(name: &str) -> String {
+fn later_prefix(name: &str) -> String {
     let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
     let next = digits.parse::<u32>().ok().filter(|n| digits.len() == 2 && *n < 99).map(|n| format!("{:02}", n + 1));
     next.unwrap_or_else(|| "zz".to_owned())
@@ -235,58 +236,58 @@ impl Resource for SysctlResource {
     }
 
     fn title(&self) -> String {
-        self.key()
+        self.display_key()
     }
 
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
-            true => vec![bare(&self.target.path)],
+            true => vec![path_probe(&self.target.path)],
             false => vec![self.probe(), self.target.probe()],
         }
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
-            return self.judge_removal(seen);
+            return self.assess_removal(seen);
         }
         match sysctl_state(seen, &self.probe()) {
             Ok(state) => PartAssessments::default()
-                .with("file", self.judge_file(state, seen, cx))
-                .with("loaded", self.judge_loaded(state, cx))
-                .judgement(),
+                .with_part("file", self.assess_file(state, seen, cx))
+                .with_part("loaded", self.assess_loaded(state, cx))
+                .combine(),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match self.absent {
             true => shell::remove_file(&self.target.path, cx.run, true),
             false => {
-                let load = part(judgement, "loaded").map_or(ShellFragment::new(), |_| self.load());
-                let file = part(judgement, "file").map(|_| self.write(cx));
-                load.then(file.unwrap_or_else(|| ShellFragment::new().code(":\n")))
+                let load = extract_part(judgement, "loaded").map_or(ShellFragment::new(), |_| self.render_load());
+                let file = extract_part(judgement, "file").map(|_| self.render_write(cx));
+                load.append_fragment(file.unwrap_or_else(|| ShellFragment::new().code(":\n")))
             }
         };
         Action { body, long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
+    fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "key": self.place, "path": self.target.path, "absent": true }),
             false => json!({ "key": self.place, "value": self.value, "path": self.target.path }),
         }
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
+    fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
+    fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        vec![(KIND.name, self.key()), ("path", self.target.path.clone())]
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![(KIND.name, self.display_key()), ("path", self.target.path.clone())]
     }
 }
 
@@ -294,7 +295,7 @@ impl Resource for SysctlResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, &str)]) -> String {
+    fn build_error(fields: &[(&'static str, &str)]) -> String {
         let fields = fields.iter().map(|(name, value)| (*name, json!(value))).collect();
         build(&FieldValues(fields), false).unwrap_err().message
     }
@@ -302,20 +303,20 @@ mod tests {
     #[test]
     fn names_values_and_files_are_checked() {
         assert_eq!(
-            refused(&[("key", "net.ipv4.conf.*.forwarding"), ("value", "1")]),
+            build_error(&[("key", "net.ipv4.conf.*.forwarding"), ("value", "1")]),
             "`net.ipv4.conf.*.forwarding` is not a valid kernel setting name"
         );
         assert_eq!(
-            refused(&[("key", "swappiness"), ("value", "1")]),
+            build_error(&[("key", "swappiness"), ("value", "1")]),
             "`swappiness` is not a valid kernel setting name"
         );
         assert_eq!(
-            refused(&[("key", "net/../../etc/x"), ("value", "1")]),
+            build_error(&[("key", "net/../../etc/x"), ("value", "1")]),
             "`net/../../etc/x` is not a valid kernel setting name"
         );
-        assert_eq!(refused(&[("key", "vm.swappiness"), ("value", " ")]), "the value of `vm.swappiness` is empty");
+        assert_eq!(build_error(&[("key", "vm.swappiness"), ("value", " ")]), "the value of `vm.swappiness` is empty");
         assert_eq!(
-            refused(&[("key", "vm.swappiness"), ("value", "1"), ("file", "/etc/sysctl.d/90-x")]),
+            build_error(&[("key", "vm.swappiness"), ("value", "1"), ("file", "/etc/sysctl.d/90-x")]),
             "`/etc/sysctl.d/90-x` is not read by sysctl: `file` must be `/etc/sysctl.d/NAME.conf`"
         );
     }
@@ -323,7 +324,7 @@ mod tests {
     #[test]
     fn a_later_name_is_found() {
         for (name, later) in [("95-x.conf", "96"), ("99-sysctl.conf", "zz"), ("protect.conf", "zz"), ("100-x", "zz")] {
-            assert_eq!(after(name), later);
+            assert_eq!(later_prefix(name), later);
             assert!(format!("{later}-forge-x.conf").as_str() > name, "{name}");
         }
     }

@@ -1,20 +1,20 @@
 //! Values of kernel settings, compared as the kernel parses them.
 
 /// Returns the value with single blanks: the kernel prints tabs between numbers and accepts both.
-pub(super) fn canonical(value: &str) -> String {
+pub(super) fn canonical_value(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Reports whether two canonical values are equal: word by word, numbers by value.
-pub(super) fn same(one: &str, other: &str) -> bool {
+pub(super) fn is_same_value(one: &str, other: &str) -> bool {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.split(' ').collect(), other.split(' ').collect());
     one.len() == other.len()
-        && one.iter().zip(&other).all(|(a, b)| a == b || number(a).is_some_and(|n| Some(n) == number(b)))
+        && one.iter().zip(&other).all(|(a, b)| a == b || parse_number(a).is_some_and(|n| Some(n) == parse_number(b)))
 }
 
 /// Parses a number as the kernel does: decimal, or hexadecimal with `0x`. A number with a leading zero, which the
 /// kernel treats as octal, is not parsed.
-fn number(text: &str) -> Option<i128> {
+fn parse_number(text: &str) -> Option<i128> {
     if let Some(hex) = text.strip_prefix("0x") {
         return i128::from_str_radix(hex, 16).ok();
     }
@@ -29,10 +29,10 @@ mod tests {
 
     #[test]
     fn blanks_and_bases_are_no_difference() {
-        assert_eq!(canonical(" 4096\t131072  6291456\n"), "4096 131072 6291456");
-        assert!(same("4096 131072", "4096 131072"));
-        assert!(same("16", "0x10") && same("-1", "-1"));
-        assert!(!same("1 2", "1") && !same("1", "10") && !same("8", "010"));
-        assert!(same("cubic", "cubic") && !same("cubic", "bbr"));
+        assert_eq!(canonical_value(" 4096\t131072  6291456\n"), "4096 131072 6291456");
+        assert!(is_same_value("4096 131072", "4096 131072"));
+        assert!(is_same_value("16", "0x10") && is_same_value("-1", "-1"));
+        assert!(!is_same_value("1 2", "1") && !is_same_value("1", "10") && !is_same_value("8", "010"));
+        assert!(is_same_value("cubic", "cubic") && !is_same_value("cubic", "bbr"));
     }
 }

@@ -2,9 +2,9 @@
 
 mod text;
 
-use super::parts::{PartAssessments, part};
+use super::parts::{PartAssessments, extract_part};
 use super::service::ServiceResource;
-use super::support::{bad_value, refuse_secrets, required, sha256_hex, unit_state};
+use super::support::{bad_value, reject_secrets, required_text, sha256_hex, unit_state};
 use super::unit::{SECRET_HINT, UnitResource};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -70,24 +70,28 @@ struct TimerResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, SECRET_HINT)?;
-    let name = name(required(fields, "name")?)?;
-    let (service, timer) = if absent { Default::default() } else { (text::service(fields)?, text::timer(fields)?) };
-    if !absent && fields.has("calendar") == fields.has("every") {
+    reject_secrets(KIND.name, fields, SECRET_HINT)?;
+    let name = parse_timer_name(required_text(fields, "name")?)?;
+    let (service, timer) = if absent {
+        Default::default()
+    } else {
+        (text::render_service_unit(fields)?, text::render_timer_unit(fields)?)
+    };
+    if !absent && fields.contains("calendar") == fields.contains("every") {
         return Err(Diag::error(Code::Exclusive, "exactly one of `calendar` and `every` is required"));
     }
-    let unit = |suffix: &str, content: &str| UnitResource::whole(&format!("{name}.{suffix}"), content, absent);
+    let unit = |suffix: &str, content: &str| UnitResource::new_whole(&format!("{name}.{suffix}"), content, absent);
     Ok(Box::new(TimerResource {
-        calendar: fields.text("calendar").map(str::to_owned),
+        calendar: fields.get_text("calendar").map(str::to_owned),
         service: unit("service", &service),
         timer: unit("timer", &timer),
-        state: ServiceResource::enabled(&format!("{name}.timer"), !absent),
+        state: ServiceResource::for_unit(&format!("{name}.timer"), !absent),
         name,
         absent,
     }))
 }
 
-fn name(given: &str) -> Result<String, Diag> {
+fn parse_timer_name(given: &str) -> Result<String, Diag> {
     for suffix in [".timer", ".service"] {
         if given.ends_with(suffix) {
             return Err(bad_value(format!("`{given}` is the name of a unit, but a timer has two units"))
@@ -102,8 +106,8 @@ fn name(given: &str) -> Result<String, Diag> {
 
 impl TimerResource {
     /// Returns the only input of the timer, its own unit.
-    fn inputs(&self, changing: bool) -> [RestartInput; 1] {
-        let digest = sha256_hex(self.timer.desired().to_string().as_bytes());
+    fn timer_unit_inputs(&self, changing: bool) -> [RestartInput; 1] {
+        let digest = sha256_hex(self.timer.desired_value().to_string().as_bytes());
         [RestartInput {
             step: "its unit".to_owned(),
             paths: vec![self.timer.path().to_owned()],
@@ -113,23 +117,23 @@ impl TimerResource {
         }]
     }
 
-    fn judge_state(&self, timer: &Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_state(&self, timer: &Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let coming = timer.verdict == StepVerdict::Change && !self.absent;
-        let inputs = self.inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
+        let inputs = self.timer_unit_inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
         let cx = AssessmentContext { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
             // It depends only on changes of this step, which are known.
-            true => Assessment { predicted: false, ..self.state.judge_coming(seen, &cx) },
-            false => self.state.judge(seen, &cx),
+            true => Assessment { predicted: false, ..self.state.assess_pending_unit(seen, &cx) },
+            false => self.state.assess(seen, &cx),
         };
         match (judgement.verdict, self.absent) {
-            (StepVerdict::Ok, false) => self.with_next(judgement, seen),
+            (StepVerdict::Ok, false) => self.add_next_run(judgement, seen),
             _ => judgement,
         }
     }
 
     /// Adds the time of the next run. Blocks a timer that will never elapse again.
-    fn with_next(&self, judgement: Assessment, seen: &Observation) -> Assessment {
+    fn add_next_run(&self, judgement: Assessment, seen: &Observation) -> Assessment {
         let unit = match unit_state(seen, &self.state.probe()) {
             Ok(unit) => unit,
             Err(unknown) => return Assessment::unknown(&unknown),
@@ -139,7 +143,7 @@ impl TimerResource {
             return Assessment::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
                 .hint("its time is in the past: run `systemctl list-timers --all` on the host");
         }
-        let next = match text::moment(unit.next_elapse) {
+        let next = match text::format_time(unit.next_elapse) {
             Some(at) => format!("; next run at {at}"),
             // A calendar timer always has a next run, except in a sandbox with a simulated systemd.
             None if self.calendar.is_some() => "; next run not reported".to_owned(),
@@ -148,38 +152,42 @@ impl TimerResource {
         Assessment { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
     }
 
-    fn both_ok(&self) -> &'static str {
+    fn describe_unchanged(&self) -> &'static str {
         match self.absent {
             true => "the units do not exist",
             false => "both units match, and systemd has loaded them",
         }
     }
 
-    fn check_calendar(&self) -> ShellFragment {
+    fn render_calendar_check(&self) -> ShellFragment {
         match &self.calendar {
-            Some(calendar) => shell::close(shell::usual().word(calendar).code(CALENDAR)).code("[ $? -eq 0 ] &&\n"),
+            Some(calendar) => {
+                shell::close_action(shell::open_action().word(calendar).code(CALENDAR)).code("[ $? -eq 0 ] &&\n")
+            }
             None => ShellFragment::new(),
         }
     }
 
-    fn action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let inputs = self.inputs(false);
+    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let inputs = self.timer_unit_inputs(false);
         let own = AssessmentContext { inputs: &inputs, ..cx.clone() };
-        let unit = |name: &str, unit: &UnitResource| part(judgement, name).map(|part| unit.act(&part, cx).body);
+        let unit = |name: &str, unit: &UnitResource| {
+            extract_part(judgement, name).map(|part| unit.render_action(&part, cx).body)
+        };
         let units = [unit("service", &self.service), unit("timer", &self.timer)];
-        let state = part(judgement, "state").map(|part| self.state.act(&part, &own).body);
+        let state = extract_part(judgement, "state").map(|part| self.state.render_action(&part, &own).body);
         let steps: Vec<ShellFragment> = match self.absent {
             true => state.into_iter().chain(units.into_iter().rev().flatten()).collect(),
             false => units.into_iter().flatten().chain(state).collect(),
         };
-        let start = if self.absent { ShellFragment::new() } else { self.check_calendar() };
-        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        let start = if self.absent { ShellFragment::new() } else { self.render_calendar_check() };
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
         steps.into_iter().fold(start.code(":\n"), and)
     }
 }
 
 /// Replaces the reason of a no-op by one that covers both units.
-fn said_once(judgement: Assessment, reason: &str) -> Assessment {
+fn replace_ok_reason(judgement: Assessment, reason: &str) -> Assessment {
     match judgement.verdict {
         StepVerdict::Ok => Assessment { reason: reason.into(), ..judgement },
         _ => judgement,
@@ -214,39 +222,39 @@ impl Resource for TimerResource {
         let mut probes: Vec<Probe> = [&self.service, &self.timer].iter().flat_map(|unit| unit.probes()).collect();
         probes.extend(self.state.probes());
         // Provides the time at which its unit last changed.
-        probes.push(super::body::bare(self.timer.path()));
+        probes.push(super::body::path_probe(self.timer.path()));
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let timer = self.timer.judge(seen, cx);
-        let state = self.judge_state(&timer, seen, cx);
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let timer = self.timer.assess(seen, cx);
+        let state = self.assess_state(&timer, seen, cx);
         PartAssessments::default()
-            .with("service", said_once(self.service.judge(seen, cx), self.both_ok()))
-            .with("timer", said_once(timer, ""))
-            .with("state", state)
-            .judgement()
+            .with_part("service", replace_ok_reason(self.service.assess(seen, cx), self.describe_unchanged()))
+            .with_part("timer", replace_ok_reason(timer, ""))
+            .with_part("state", state)
+            .combine()
     }
 
-    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
     }
 
-    fn desired(&self) -> Value {
-        json!({ "service": self.service.desired(), "timer": self.timer.desired(), "absent": self.absent })
+    fn desired_value(&self) -> Value {
+        json!({ "service": self.service.desired_value(), "timer": self.timer.desired_value(), "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<ProvidedItem> {
-        [&self.service, &self.timer].iter().flat_map(|unit| unit.provides()).collect()
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        [&self.service, &self.timer].iter().flat_map(|unit| unit.provided_items()).collect()
     }
 
-    fn inputs(&self) -> Vec<String> {
-        [&self.service, &self.timer].iter().flat_map(|unit| unit.inputs()).collect()
+    fn restart_input_paths(&self) -> Vec<String> {
+        [&self.service, &self.timer].iter().flat_map(|unit| unit.restart_input_paths()).collect()
     }
 
-    fn claims(&self) -> Vec<(&'static str, String)> {
-        let units = [&self.service, &self.timer].into_iter().flat_map(|unit| unit.claims());
-        units.chain(self.state.claims()).collect()
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        let units = [&self.service, &self.timer].into_iter().flat_map(|unit| unit.exclusive_claims());
+        units.chain(self.state.exclusive_claims()).collect()
     }
 }
 
@@ -254,23 +262,23 @@ impl Resource for TimerResource {
 mod tests {
     use super::*;
 
-    fn refused(fields: &[(&'static str, Value)]) -> String {
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
         let usual = [("name", json!("job")), ("command", json!("true"))];
         build(&FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect()), false).unwrap_err().message
     }
 
     #[test]
     fn fields_are_checked() {
-        assert_eq!(refused(&[]), "exactly one of `calendar` and `every` is required");
+        assert_eq!(build_error(&[]), "exactly one of `calendar` and `every` is required");
         let both = [("calendar", json!("daily")), ("every", json!(60))];
-        assert_eq!(refused(&both), "exactly one of `calendar` and `every` is required");
+        assert_eq!(build_error(&both), "exactly one of `calendar` and `every` is required");
         assert_eq!(
-            refused(&[("name", json!("a.timer"))]),
+            build_error(&[("name", json!("a.timer"))]),
             "`a.timer` is the name of a unit, but a timer has two units"
         );
-        assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` is a template and cannot have a schedule");
+        assert_eq!(build_error(&[("name", json!("a@b"))]), "`a@b` is a template and cannot have a schedule");
         let persistent = [("every", json!(60)), ("persistent", json!(true))];
-        assert_eq!(refused(&persistent), "`persistent` requires `calendar`: `every` counts from the last run");
-        assert_eq!(refused(&[("every", json!(0))]), "`every` is zero");
+        assert_eq!(build_error(&persistent), "`persistent` requires `calendar`: `every` counts from the last run");
+        assert_eq!(build_error(&[("every", json!(0))]), "`every` is zero");
     }
 }

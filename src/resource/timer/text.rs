@@ -1,76 +1,76 @@
 //! The text of the two units of a timer.
 
-use super::{FieldValues, bad_value, required};
+use super::{FieldValues, bad_value, required_text};
 use crate::diag::Diag;
 
 /// Returns the service unit, which runs the command.
-pub(super) fn service(fields: &FieldValues) -> Result<String, Diag> {
-    let command = required(fields, "command")?.trim();
+pub(super) fn render_service_unit(fields: &FieldValues) -> Result<String, Diag> {
+    let command = required_text(fields, "command")?.trim();
     if command.is_empty() {
         return Err(bad_value("`command` is empty"));
     }
-    let user = fields.text("user").unwrap_or("root");
-    super::super::support::account_name("user", user)?;
+    let user = fields.get_text("user").unwrap_or("root");
+    super::super::support::check_account_name("user", user)?;
     Ok(format!(
         "[Unit]\nDescription={}\n\n[Service]\nType=oneshot\nUser={user}\nExecStart=/bin/sh -c {}\n",
-        description(fields)?,
-        quoted(command)
+        unit_description(fields)?,
+        quote_argument(command)
     ))
 }
 
 /// Returns the timer unit.
-pub(super) fn timer(fields: &FieldValues) -> Result<String, Diag> {
-    let mut lines = vec!["[Unit]".to_owned(), format!("Description={}", description(fields)?), String::new()];
+pub(super) fn render_timer_unit(fields: &FieldValues) -> Result<String, Diag> {
+    let mut lines = vec!["[Unit]".to_owned(), format!("Description={}", unit_description(fields)?), String::new()];
     lines.push("[Timer]".to_owned());
-    if let Some(calendar) = fields.text("calendar") {
+    if let Some(calendar) = fields.get_text("calendar") {
         if calendar.trim().is_empty() {
             return Err(bad_value("`calendar` is empty"));
         }
-        lines.push(format!("OnCalendar={}", percent(calendar.trim())));
+        lines.push(format!("OnCalendar={}", escape_percent(calendar.trim())));
     }
-    if let Some(every) = fields.int("every") {
+    if let Some(every) = fields.get_int("every") {
         if every == 0 {
             return Err(bad_value("`every` is zero"));
         }
-        if fields.bool("persistent") == Some(true) {
+        if fields.get_bool("persistent") == Some(true) {
             return Err(bad_value("`persistent` requires `calendar`: `every` counts from the last run"));
         }
         // The first run counts from the start of the timer, because there is no last run yet.
         lines.push(format!("OnActiveSec={every}s\nOnUnitActiveSec={every}s"));
-        lines.extend(accuracy(every));
+        lines.extend(accuracy_line(every));
     }
-    if let Some(delay) = fields.int("delay").filter(|delay| *delay > 0) {
+    if let Some(delay) = fields.get_int("delay").filter(|delay| *delay > 0) {
         lines.push(format!("RandomizedDelaySec={delay}s"));
     }
-    if fields.bool("persistent") == Some(true) {
+    if fields.get_bool("persistent") == Some(true) {
         lines.push("Persistent=true".to_owned());
     }
     Ok(lines.join("\n") + "\n\n[Install]\nWantedBy=timers.target\n")
 }
 
 /// Returns the accuracy of a short interval: systemd's default of one minute is longer than some intervals.
-fn accuracy(every: i64) -> Option<String> {
+fn accuracy_line(every: i64) -> Option<String> {
     (every < 600).then(|| format!("AccuracySec={}s", (every / 10).max(1)))
 }
 
-fn description(fields: &FieldValues) -> Result<String, Diag> {
-    let text = match fields.text("description") {
+fn unit_description(fields: &FieldValues) -> Result<String, Diag> {
+    let text = match fields.get_text("description") {
         Some(text) => text,
-        None => required(fields, "name")?,
+        None => required_text(fields, "name")?,
     };
     match text.ends_with('\\') {
         true => Err(bad_value("`description` ends with a backslash, which joins it with the next line")),
-        false => Ok(percent(text)),
+        false => Ok(escape_percent(text)),
     }
 }
 
 /// Escapes `%`, which begins a systemd specifier.
-fn percent(text: &str) -> String {
+fn escape_percent(text: &str) -> String {
     text.replace('%', "%%")
 }
 
 /// Quotes one argument for a systemd command line, which has its own escapes, specifiers and variables.
-fn quoted(command: &str) -> String {
+fn quote_argument(command: &str) -> String {
     let mut out = String::from("\"");
     for c in command.chars() {
         match c {
@@ -85,7 +85,7 @@ fn quoted(command: &str) -> String {
 }
 
 /// Formats a time in UTC; `None` for zero.
-pub(super) fn moment(seconds: f64) -> Option<String> {
+pub(super) fn format_time(seconds: f64) -> Option<String> {
     // Seconds since the epoch fit for every year with four digits.
     let at = jiff::Timestamp::from_second(seconds as i64).ok().filter(|_| seconds > 0.0)?;
     Some(at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_command_arrives_as_it_was_written() {
-        assert_eq!(quoted(r#"date +%F > "$HOME/a b" \n"#), r#""date +%%F > \"$$HOME/a b\" \\n""#);
+        assert_eq!(quote_argument(r#"date +%F > "$HOME/a b" \n"#), r#""date +%%F > \"$$HOME/a b\" \\n""#);
     }
 
     #[test]
@@ -113,11 +113,11 @@ mod tests {
         ];
         let fields = FieldValues(fields.into_iter().collect());
         assert_eq!(
-            service(&fields).unwrap(),
+            render_service_unit(&fields).unwrap(),
             "[Unit]\nDescription=scrub\n\n[Service]\nType=oneshot\nUser=ops\nExecStart=/bin/sh -c \"scrub /data\"\n"
         );
         assert_eq!(
-            timer(&fields).unwrap(),
+            render_timer_unit(&fields).unwrap(),
             "[Unit]\nDescription=scrub\n\n[Timer]\nOnCalendar=daily\nRandomizedDelaySec=600s\nPersistent=true\n\n\
              [Install]\nWantedBy=timers.target\n"
         );
@@ -127,7 +127,7 @@ mod tests {
     fn short_times_are_kept() {
         let text = |every: i64| {
             let fields = [("name", json!("a")), ("every", json!(every))];
-            timer(&FieldValues(fields.into_iter().collect())).unwrap()
+            render_timer_unit(&FieldValues(fields.into_iter().collect())).unwrap()
         };
         assert!(text(2).contains("OnActiveSec=2s\nOnUnitActiveSec=2s\nAccuracySec=1s\n"));
         assert!(text(300).contains("AccuracySec=30s\n"));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn moments() {
-        assert_eq!(moment(1_795_305_600.5).as_deref(), Some("2026-11-22 00:00:00 UTC"));
-        assert_eq!(moment(0.0), None);
+        assert_eq!(format_time(1_795_305_600.5).as_deref(), Some("2026-11-22 00:00:00 UTC"));
+        assert_eq!(format_time(0.0), None);
     }
 }

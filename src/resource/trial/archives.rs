@@ -13,20 +13,26 @@ struct ArchiveMember {
     target: &'static str,
 }
 
-const fn member(name: &'static str, kind: u8, mode: u32, body: &'static str, target: &'static str) -> ArchiveMember {
+const fn make_member(
+    name: &'static str,
+    kind: u8,
+    mode: u32,
+    body: &'static str,
+    target: &'static str,
+) -> ArchiveMember {
     ArchiveMember { name, kind, mode, body, target }
 }
 
-const fn file(name: &'static str) -> ArchiveMember {
-    member(name, b'0', 0o644, "body\n", "")
+const fn file_member(name: &'static str) -> ArchiveMember {
+    make_member(name, b'0', 0o644, "body\n", "")
 }
 
 const fn symlink_to(name: &'static str, target: &'static str) -> ArchiveMember {
-    member(name, b'2', 0o777, "", target)
+    make_member(name, b'2', 0o777, "", target)
 }
 
 /// Writes an archive byte by byte, because `tar` does not create the malicious ones.
-fn tar(members: &[ArchiveMember]) -> Vec<u8> {
+fn write_tar(members: &[ArchiveMember]) -> Vec<u8> {
     let mut out = Vec::new();
     for member in members {
         let mut header = [0u8; 512];
@@ -48,16 +54,16 @@ fn tar(members: &[ArchiveMember]) -> Vec<u8> {
     out
 }
 
-fn source(members: &[ArchiveMember]) -> Value {
-    json!({ "base64": base64::engine::general_purpose::STANDARD.encode(tar(members)) })
+fn tar_source(members: &[ArchiveMember]) -> Value {
+    json!({ "base64": base64::engine::general_purpose::STANDARD.encode(write_tar(members)) })
 }
 
 const TOOL: &[ArchiveMember] = &[
-    member("tool-1/", b'5', 0o755, "", ""),
-    member("tool-1/bin/run it", b'0', 0o750, "#!/bin/sh\n", ""),
-    file("tool-1/with\nnewline"),
+    make_member("tool-1/", b'5', 0o755, "", ""),
+    make_member("tool-1/bin/run it", b'0', 0o750, "#!/bin/sh\n", ""),
+    file_member("tool-1/with\nnewline"),
     symlink_to("tool-1/bin/also", "../with \"quotes\" -> x"),
-    member("tool-1/hard", b'1', 0o644, "", "tool-1/bin/run it"),
+    make_member("tool-1/hard", b'1', 0o644, "", "tool-1/bin/run it"),
 ];
 
 #[test]
@@ -68,15 +74,15 @@ fn an_archive_is_unpacked_repaired_and_removed() {
     for shell in SHELLS {
         let trial = ActionTrial::new();
         let into = trial.path(&NASTY.replace(['/', '\n', '\t', '\\'], "_"));
-        let written = json!({ "into": into, "source": source(TOOL), "strip": 1, "owner": "nobody" });
+        let written = json!({ "into": into, "source": tar_source(TOOL), "strip": 1, "owner": "nobody" });
         let archive = trial.build("archive", &written, false);
         assert_eq!(trial.converge(shell, archive.as_ref()), "5 members match");
         let run = format!("{into}/bin/run it");
-        assert_eq!((mode(&run), mode(&into)), (0o750, 0o755));
+        assert_eq!((file_mode(&run), file_mode(&into)), (0o750, 0o755));
         assert_eq!(std::fs::metadata(&run).unwrap().uid(), 65534);
         assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 2, "no other file remains");
         std::fs::write(format!("{into}/stranger"), "").unwrap();
-        assert_eq!(trial.judge(archive.as_ref()).verdict, StepVerdict::Ok);
+        assert_eq!(trial.assess_resource(archive.as_ref()).verdict, StepVerdict::Ok);
         let tampers: [&dyn Fn(); 4] = [
             &|| std::fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap(),
             &|| std::fs::write(&run, "#!/bin/no\n").unwrap(),
@@ -89,7 +95,7 @@ fn an_archive_is_unpacked_repaired_and_removed() {
             assert_eq!(std::fs::read_to_string(&run).unwrap(), "#!/bin/sh\n");
             assert!(!Path::new(&format!("{into}/stranger")).exists());
         }
-        let newer = json!({ "into": into, "source": source(&[file("tool-2/new")]), "strip": 1 });
+        let newer = json!({ "into": into, "source": tar_source(&[file_member("tool-2/new")]), "strip": 1 });
         trial.converge(shell, trial.build("archive", &newer, false).as_ref());
         assert!(!Path::new(&run).exists() && Path::new(&format!("{into}/new")).exists());
         trial.converge(shell, trial.build("archive", &newer, true).as_ref());
@@ -115,8 +121,8 @@ fn an_archive_of_the_host_may_be_packed() {
         let archive = trial.build("archive", &json!({ "into": into, "path": path }), false);
         assert_eq!(trial.converge("dash", archive.as_ref()), "the only member matches");
         std::fs::write(&path, "no archive").unwrap();
-        assert_eq!(trial.judge(archive.as_ref()).reason.raw(), "archive differs");
-        let said = trial.refused("dash", archive.as_ref());
+        assert_eq!(trial.assess_resource(archive.as_ref()).reason.raw(), "archive differs");
+        let said = trial.failed_change_message("dash", archive.as_ref());
         assert!(said.ends_with("forge: tar cannot read the archive\n"), "{said}");
         assert!(Path::new(&format!("{into}/x")).exists());
     }
@@ -128,33 +134,36 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
         return;
     }
     let cases: &[(&[ArchiveMember], &str)] = &[
-        (&[file("ok"), file("/etc/cron.d/x")], "member \"/etc/cron.d/x\" has an absolute name"),
-        (&[file("a/../../x")], "member \"a/../../x\" has `..` in its name"),
+        (&[file_member("ok"), file_member("/etc/cron.d/x")], "member \"/etc/cron.d/x\" has an absolute name"),
+        (&[file_member("a/../../x")], "member \"a/../../x\" has `..` in its name"),
         (
-            &[member("pipe", b'6', 0o644, "", "")],
+            &[make_member("pipe", b'6', 0o644, "", "")],
             "member \"pipe\" is a device, a pipe or something else that is no file",
         ),
-        (&[member("dev", b'3', 0o644, "", "")], "member \"dev\" is a device, a pipe or something else that is no file"),
-        (&[member("suid", b'0', 0o4755, "x", "")], "member \"suid\" is set-user-id or set-group-id"),
-        (&[member("sgid", b'0', 0o2644, "x", "")], "member \"sgid\" is set-user-id or set-group-id"),
+        (
+            &[make_member("dev", b'3', 0o644, "", "")],
+            "member \"dev\" is a device, a pipe or something else that is no file",
+        ),
+        (&[make_member("suid", b'0', 0o4755, "x", "")], "member \"suid\" is set-user-id or set-group-id"),
+        (&[make_member("sgid", b'0', 0o2644, "x", "")], "member \"sgid\" is set-user-id or set-group-id"),
         (&[symlink_to("l", "/etc")], "member \"l\" leads outside, to \"/etc\""),
         (&[symlink_to("a/l", "../../x")], "member \"a/l\" leads outside, to \"../../x\""),
         // Harmless as text, but `a` may be a link, which changes the target of `..`.
         (&[symlink_to("l", "a/../b")], "member \"l\" leads outside, to \"a/../b\""),
-        (&[member("h", b'1', 0o644, "", "/etc/shadow")], "member \"h\" leads outside, to \"/etc/shadow\""),
-        (&[member("h", b'1', 0o644, "", "../shadow")], "member \"h\" leads outside, to \"../shadow\""),
-        (&[file("d/x"), symlink_to("d", "e")], "member \"d/x\" lies below a link"),
+        (&[make_member("h", b'1', 0o644, "", "/etc/shadow")], "member \"h\" leads outside, to \"/etc/shadow\""),
+        (&[make_member("h", b'1', 0o644, "", "../shadow")], "member \"h\" leads outside, to \"../shadow\""),
+        (&[file_member("d/x"), symlink_to("d", "e")], "member \"d/x\" lies below a link"),
         (
-            &[member("a \"b\" -> c", b'6', 0o644, "", "")],
+            &[make_member("a \"b\" -> c", b'6', 0o644, "", "")],
             "member \"a \\\"b\\\" -> c\" is a device, a pipe or something else that is no file",
         ),
-        (&[member("./", b'5', 0o755, "", "")], "the archive has no members that would be unpacked"),
+        (&[make_member("./", b'5', 0o755, "", "")], "the archive has no members that would be unpacked"),
     ];
     for (members, message) in cases {
         let trial = ActionTrial::new();
         let into = trial.path("into");
-        let archive = trial.build("archive", &json!({ "into": into, "source": source(members) }), false);
-        let said = trial.refused("dash", archive.as_ref());
+        let archive = trial.build("archive", &json!({ "into": into, "source": tar_source(members) }), false);
+        let said = trial.failed_change_message("dash", archive.as_ref());
         let quiet: String =
             said.lines().filter(|line| line.starts_with("forge: ")).map(|line| format!("{line}\n")).collect();
         assert_eq!(quiet, format!("forge: {message}\nforge: the archive is refused: nothing was unpacked\n"));
@@ -168,13 +177,17 @@ fn links_are_judged_where_they_will_stand() {
     if !is_root() {
         return;
     }
-    let members = &[file("a/x"), symlink_to("a/b/l", "../../y")];
+    let members = &[file_member("a/x"), symlink_to("a/b/l", "../../y")];
     let trial = ActionTrial::new();
     let build = |strip: u32, into: &str| {
-        trial.build("archive", &json!({ "into": trial.path(into), "source": source(members), "strip": strip }), false)
+        trial.build(
+            "archive",
+            &json!({ "into": trial.path(into), "source": tar_source(members), "strip": strip }),
+            false,
+        )
     };
     trial.converge("dash", build(0, "whole").as_ref());
-    let said = trial.refused("dash", build(1, "cut").as_ref());
+    let said = trial.failed_change_message("dash", build(1, "cut").as_ref());
     assert!(said.starts_with("forge: member \"a/b/l\" leads outside, to \"../../y\"\n"), "{said}");
 }
 
@@ -186,11 +199,11 @@ fn somebody_elses_directory_is_not_replaced() {
     let trial = ActionTrial::new();
     let into = trial.path("into");
     std::fs::create_dir(&into).unwrap();
-    let archive = trial.build("archive", &json!({ "into": into, "source": source(&[file("x")]) }), false);
-    assert_eq!(trial.judge(archive.as_ref()).verdict, StepVerdict::Change, "an empty one is");
+    let archive = trial.build("archive", &json!({ "into": into, "source": tar_source(&[file_member("x")]) }), false);
+    assert_eq!(trial.assess_resource(archive.as_ref()).verdict, StepVerdict::Change, "an empty one is");
     std::fs::write(format!("{into}/theirs"), "").unwrap();
     assert_eq!(
-        trial.judge(archive.as_ref()).reason.raw(),
+        trial.assess_resource(archive.as_ref()).reason.raw(),
         format!("`{into}` contains entries that forge did not unpack: `theirs`")
     );
 }

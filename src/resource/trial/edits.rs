@@ -35,7 +35,7 @@ fn links_come_change_and_go() {
         assert_eq!(std::fs::read_dir(trial.path("folder")).unwrap().count(), 0);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "theirs").unwrap();
-        assert_eq!(trial.judge(link("there", json!({})).as_ref()).verdict.name(), "blocked");
+        assert_eq!(trial.assess_resource(link("there", json!({})).as_ref()).verdict.name(), "blocked");
         trial.converge(shell, link("there", json!({ "force": true })).as_ref());
         let kept = format!("{}/backups/{RUN}{path}", trial.path("forge-state"));
         assert_eq!(std::fs::read_to_string(&kept).unwrap(), "theirs");
@@ -81,12 +81,12 @@ fn a_tree_with_a_mount_in_it_is_left_whole() {
         std::fs::write(format!("{}/x", trial.path("theirs")), "").unwrap();
         // Same file system: its device number does not identify the mount.
         trial.inside = Some(format!("mount --bind '{}' '{tree}/in it' || exit 1", trial.path("theirs")));
-        if !trial.send("sh", "exit 0\n").status.success() {
+        if !trial.run_text("sh", "exit 0\n").status.success() {
             eprintln!("skipped: no mount namespaces here");
             return;
         }
         let tree_gone = trial.build(kind, &json!({ "path": tree, "recursive": true }), kind == "directory");
-        let said = trial.refused("dash", tree_gone.as_ref());
+        let said = trial.failed_change_message("dash", tree_gone.as_ref());
         assert_eq!(said, format!("forge: a file system is mounted at {tree}/in it: nothing was removed\n"));
         assert!(
             Path::new(&format!("{tree}/first")).exists() && Path::new(&format!("{}/x", trial.path("theirs"))).exists()
@@ -113,7 +113,7 @@ fn an_edited_file_keeps_what_is_not_its_body() {
         let body = "a=2\r\n# BEGIN forge x\r\nnew\r\nit's $(id)\r\n# END forge x\r\nlast";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), body);
         let now = std::fs::metadata(&path).unwrap();
-        assert_eq!((mode(&path), now.uid(), now.gid()), (0o640, NOBODY, 1));
+        assert_eq!((file_mode(&path), now.uid(), now.gid()), (0o640, NOBODY, 1));
         let mut tag = [0u8; 8];
         let read = rustix::fs::getxattr(&path, c"user.tag", &mut tag);
         assert!(!tagged || read == Ok(4), "the attribute is preserved");
@@ -137,9 +137,9 @@ fn a_file_that_changed_meanwhile_is_not_written() {
             None => drop(std::fs::remove_file(&path)),
         };
         put(before);
-        let judgement = trial.judge(line.as_ref());
+        let judgement = trial.assess_resource(line.as_ref());
         put(meanwhile);
-        let output = trial.act("dash", line.act(&judgement, &trial.context()).body);
+        let output = trial.run_action("dash", line.render_action(&judgement, &trial.context()).body);
         assert!(!output.status.success());
         assert_eq!(
             String::from_utf8_lossy(&output.stderr),
@@ -159,7 +159,7 @@ fn a_body_that_is_not_valid_is_not_put_in() {
     let path = trial.path("conf");
     std::fs::write(&path, "a\n").unwrap();
     let written = json!({ "path": path, "line": "b", "validate": "! grep -q b \"$FORGE_FILE\"" });
-    let said = trial.refused("dash", trial.build("line", &written, false).as_ref());
+    let said = trial.failed_change_message("dash", trial.build("line", &written, false).as_ref());
     assert_eq!(
         said,
         format!("forge: the new body of {path} is not valid (exit status 1): the file was left as it was\n")
@@ -179,18 +179,20 @@ fn several_edits_of_one_script_build_on_each_other() {
         .map(|line| trial.build("line", &json!({ "path": path, "line": line, "create": true }), false))
         .into_iter()
         .collect();
-    let mut seen = trial.ask(edits.iter().flat_map(|edit| edit.probes()).collect());
+    let mut seen = trial.run_probes(edits.iter().flat_map(|edit| edit.probes()).collect());
     let mut script = ShellFragment::new();
     for edit in &edits {
-        let judgement = edit.judge(&seen, &trial.context());
-        script = script.then(edit.act(&judgement, &trial.context()).body).code("[ $? -eq 0 ] || exit\n");
+        let judgement = edit.assess(&seen, &trial.context());
+        script = script
+            .append_fragment(edit.render_action(&judgement, &trial.context()).body)
+            .code("[ $? -eq 0 ] || exit\n");
         let made = judgement.edit.unwrap();
         seen.insert(made.probe, Ok::<ProbeReading, _>(made.becomes));
     }
-    let output = trial.act("dash", script);
+    let output = trial.run_action("dash", script);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
-    edits.iter().for_each(|edit| assert_eq!(trial.judge(edit.as_ref()).verdict, StepVerdict::Ok));
+    edits.iter().for_each(|edit| assert_eq!(trial.assess_resource(edit.as_ref()).verdict, StepVerdict::Ok));
 }
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
@@ -225,14 +227,14 @@ fn keys_come_and_go_as_their_account() {
         let key = trial.build("ssh_authorized_key", &written, false);
         assert_eq!(trial.converge(shell, key.as_ref()), "the key exists and its options match");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{KEY} it's me\n"));
-        assert_eq!((mode(&format!("{home}/.ssh")), mode(&file)), (0o700, 0o600));
+        assert_eq!((file_mode(&format!("{home}/.ssh")), file_mode(&file)), (0o700, 0o600));
         assert_eq!(std::fs::metadata(&file).unwrap().uid(), 64123);
         // Writable by all users: sshd would ignore it.
         std::fs::write(&file, format!("# mine\nrestrict {KEY}\nssh-rsa AAAA x\n")).unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
         trial.converge(shell, key.as_ref());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# mine\n{KEY} it's me\nssh-rsa AAAA x\n"));
-        assert_eq!((mode(&file), std::fs::metadata(&file).unwrap().uid()), (0o644, 64123));
+        assert_eq!((file_mode(&file), std::fs::metadata(&file).unwrap().uid()), (0o644, 64123));
         let only = json!({ "user": "forge-trial", "key": KEY, "exclusive": true });
         trial.converge(shell, trial.build("ssh_authorized_key", &only, false).as_ref());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# mine\n{KEY} it's me\n"));
@@ -252,7 +254,7 @@ fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
         let key = trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), false);
         std::fs::create_dir(format!("{home}/.ssh")).unwrap();
         chown(format!("{home}/.ssh"), Some(64123), Some(64123)).unwrap();
-        let planned = trial.judge(key.as_ref());
+        let planned = trial.assess_resource(key.as_ref());
         assert_eq!(planned.verdict, StepVerdict::Change, "{:?}", planned.reason);
         let file = format!("{home}/.ssh/authorized_keys");
         std::fs::write(&file, "secret of root\n").unwrap();
@@ -262,11 +264,11 @@ fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
         }
         let path = format!("{home}/{moved}");
         let why = "belongs to root, and others may have put it there: forge does not give it away";
-        let output = trial.act(shell, key.act(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, key.render_action(&planned, &trial.context()).body);
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("forge: {path} {why}\n"), "{shell}");
         assert!(!output.status.success());
         assert_eq!(std::fs::metadata(&path).unwrap().uid(), 0, "{shell} {moved}");
-        let again = trial.judge(key.as_ref());
+        let again = trial.assess_resource(key.as_ref());
         assert_eq!(again.reason.raw(), format!("`{path}` {why}"));
         assert!(again.changes.is_empty() && again.edit.is_none() && again.hint.is_some());
     }
@@ -288,7 +290,7 @@ fn what_root_put_into_a_home_of_its_own_is_given_to_the_account() {
         let key = trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), false);
         std::fs::hard_link(&file, trial.path("another name")).unwrap();
         assert_eq!(
-            trial.refused(shell, key.as_ref()),
+            trial.failed_change_message(shell, key.as_ref()),
             format!("forge: {file} has 2 hard links: forge does not give it away\n")
         );
         chown(&folder, Some(0), Some(0)).unwrap();
@@ -307,16 +309,16 @@ fn a_link_planted_in_a_home_is_refused() {
     }
     let Some((trial, home)) = with_account() else { return };
     let key = trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), false);
-    let judgement = trial.judge(key.as_ref());
+    let judgement = trial.assess_resource(key.as_ref());
     std::fs::create_dir(trial.path("roots")).unwrap();
     symlink(trial.path("roots"), format!("{home}/.ssh")).unwrap();
-    let output = trial.act("dash", key.act(&judgement, &trial.context()).body);
+    let output = trial.run_action("dash", key.render_action(&judgement, &trial.context()).body);
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
         format!("forge: {home}/.ssh or what is in it is a symbolic link\n")
     );
     assert_eq!(std::fs::read_dir(trial.path("roots")).unwrap().count(), 0);
-    let reason = trial.judge(key.as_ref()).reason;
+    let reason = trial.assess_resource(key.as_ref()).reason;
     let why = "is a symbolic link that user forge-trial can replace: forge does not follow it";
     assert_eq!(reason.raw(), format!("{home}/.ssh {why}"));
 }

@@ -11,7 +11,7 @@ const OTHER: u32 = 65_534;
 
 const ONLY_FIXED: &str = "forge mounts and unmounts only where no other user can replace the path";
 
-fn trial() -> ActionTrial {
+fn mounts_trial() -> ActionTrial {
     let mut trial = ActionTrial::new();
     for folder in ["home/d/point", "home/d/other", "vault/point", "vault/other", "srv"] {
         std::fs::create_dir_all(trial.path(folder)).unwrap();
@@ -27,14 +27,14 @@ fn give_home(trial: &ActionTrial) {
     }
 }
 
-fn lead_elsewhere(trial: &ActionTrial) {
+fn redirect_home(trial: &ActionTrial) {
     give_home(trial);
     std::fs::rename(trial.path("home/d"), trial.path("home/away")).unwrap();
     symlink(trial.path("vault"), trial.path("home/d")).unwrap();
 }
 
 /// All operations of a mount that use a name: mount, bind, remount and unmount.
-fn steps(trial: &ActionTrial) -> Vec<(Value, bool)> {
+fn mount_steps(trial: &ActionTrial) -> Vec<(Value, bool)> {
     let at = |name: &str| trial.path(name);
     let tmpfs = |path: &str| json!({ "path": at(path), "source": "tmpfs", "fstype": "tmpfs" });
     let strict = json!({ "path": at("home/d/point"), "source": "tmpfs", "fstype": "tmpfs", "options": ["noexec"] });
@@ -42,8 +42,8 @@ fn steps(trial: &ActionTrial) -> Vec<(Value, bool)> {
     vec![(tmpfs("home/d/other"), false), (bound, false), (strict, false), (tmpfs("home/d/point"), true)]
 }
 
-fn built(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {
-    steps(trial).iter().map(|(written, absent)| trial.build("mount", written, *absent)).collect()
+fn build_resources(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {
+    mount_steps(trial).iter().map(|(written, absent)| trial.build("mount", written, *absent)).collect()
 }
 
 /// Mounts `point` before a script, and afterwards records the mount table below the directory.
@@ -60,14 +60,14 @@ fn mounts_are_planned_only_where_root_alone_chooses_the_path() {
     if !is_root() {
         return;
     }
-    let mut trial = trial();
+    let mut trial = mounts_trial();
     with_mounted(&mut trial, "dash", "home/d/point");
-    for resource in built(&trial) {
-        assert_eq!(trial.judge(resource.as_ref()).verdict, StepVerdict::Change, "{}", resource.title());
+    for resource in build_resources(&trial) {
+        assert_eq!(trial.assess_resource(resource.as_ref()).verdict, StepVerdict::Change, "{}", resource.title());
     }
     give_home(&trial);
-    for resource in built(&trial) {
-        let judgement = trial.judge(resource.as_ref());
+    for resource in build_resources(&trial) {
+        let judgement = trial.assess_resource(resource.as_ref());
         assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host), "{}", resource.title());
         let weak = trial.path("home/d");
         let why = format!("user nobody can replace {weak}: {ONLY_FIXED}");
@@ -82,14 +82,16 @@ fn no_mount_follows_a_link_that_came_after_the_plan() {
         return;
     }
     for shell in SHELLS {
-        let mut trial = trial();
+        let mut trial = mounts_trial();
         with_mounted(&mut trial, "dash", "home/d/point");
-        let judged: Vec<_> =
-            built(&trial).into_iter().map(|resource| (trial.judge(resource.as_ref()), resource)).collect();
-        lead_elsewhere(&trial);
+        let judged: Vec<_> = build_resources(&trial)
+            .into_iter()
+            .map(|resource| (trial.assess_resource(resource.as_ref()), resource))
+            .collect();
+        redirect_home(&trial);
         with_mounted(&mut trial, shell, "vault/point");
         for (judgement, resource) in judged {
-            let output = trial.act(shell, resource.act(&judgement, &trial.context()).body);
+            let output = trial.run_action(shell, resource.render_action(&judgement, &trial.context()).body);
             let said = String::from_utf8_lossy(&output.stderr);
             let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
             assert!(said.starts_with(&why) && !output.status.success(), "{shell} {}: {said}", resource.title());

@@ -14,7 +14,7 @@ const OTHER: u32 = 65_534;
 const BODY: &str = "ours\n";
 
 /// Creates a home directory of another user with a directory in it, and a directory of root with the same names in it.
-fn trial() -> ActionTrial {
+fn paths_trial() -> ActionTrial {
     let trial = ActionTrial::new();
     for (folder, owner) in [("home", OTHER), ("home/d", OTHER), ("vault", 0)] {
         std::fs::create_dir(trial.path(folder)).unwrap();
@@ -33,7 +33,7 @@ fn trial() -> ActionTrial {
 }
 
 /// Every kind with a declared path, with a change to make below `home/d`.
-fn steps(trial: &ActionTrial) -> Vec<(&'static str, Value, bool)> {
+fn path_steps(trial: &ActionTrial) -> Vec<(&'static str, Value, bool)> {
     let at = |name: &str| trial.path(&format!("home/d/{name}"));
     vec![
         ("file", json!({ "path": at("new"), "content": BODY, "owner": "nobody" }), false),
@@ -50,12 +50,12 @@ fn steps(trial: &ActionTrial) -> Vec<(&'static str, Value, bool)> {
     ]
 }
 
-fn built(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {
-    steps(trial).iter().map(|(kind, written, absent)| trial.build(kind, written, *absent)).collect()
+fn build_resources(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {
+    path_steps(trial).iter().map(|(kind, written, absent)| trial.build(kind, written, *absent)).collect()
 }
 
 /// Returns everything below a directory, with owner, mode, ctime and body.
-fn below(folder: &Path, seen: &mut BTreeMap<String, String>) {
+fn snapshot_tree(folder: &Path, seen: &mut BTreeMap<String, String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let info = std::fs::symlink_metadata(&path).unwrap();
@@ -63,19 +63,19 @@ fn below(folder: &Path, seen: &mut BTreeMap<String, String>) {
         let row = format!("{} {:o} {}.{} {body}", info.uid(), info.mode(), info.ctime(), info.ctime_nsec());
         seen.insert(path.to_str().unwrap().to_owned(), row);
         if info.is_dir() {
-            below(&path, seen);
+            snapshot_tree(&path, seen);
         }
     }
 }
 
-fn vault(trial: &ActionTrial) -> BTreeMap<String, String> {
+fn snapshot_vault(trial: &ActionTrial) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
-    below(Path::new(&trial.path("vault")), &mut seen);
+    snapshot_tree(Path::new(&trial.path("vault")), &mut seen);
     assert_eq!(seen.len(), 5);
     seen
 }
 
-fn lead_elsewhere(trial: &ActionTrial) {
+fn redirect_home(trial: &ActionTrial) {
     std::fs::rename(trial.path("home/d"), trial.path("home/away")).unwrap();
     symlink(trial.path("vault"), trial.path("home/d")).unwrap();
 }
@@ -85,11 +85,11 @@ fn no_kind_plans_through_a_link_of_somebody_else() {
     if !is_root() {
         return;
     }
-    let trial = trial();
-    lead_elsewhere(&trial);
+    let trial = paths_trial();
+    redirect_home(&trial);
     let link = trial.path("home/d");
-    for resource in built(&trial) {
-        let judgement = trial.judge(resource.as_ref());
+    for resource in build_resources(&trial) {
+        let judgement = trial.assess_resource(resource.as_ref());
         let told = format!("{}: {:?}", resource.kind(), judgement.reason);
         assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host), "{told}");
         let why = format!("{link} is a symbolic link that user nobody can replace: forge does not follow it");
@@ -104,18 +104,20 @@ fn no_kind_acts_through_a_link_that_came_after_the_plan() {
         return;
     }
     for shell in SHELLS {
-        let trial = trial();
-        let judged: Vec<_> =
-            built(&trial).into_iter().map(|resource| (trial.judge(resource.as_ref()), resource)).collect();
-        lead_elsewhere(&trial);
-        let before = vault(&trial);
+        let trial = paths_trial();
+        let judged: Vec<_> = build_resources(&trial)
+            .into_iter()
+            .map(|resource| (trial.assess_resource(resource.as_ref()), resource))
+            .collect();
+        redirect_home(&trial);
+        let before = snapshot_vault(&trial);
         for (judgement, resource) in judged {
             assert_eq!(judgement.verdict, StepVerdict::Change, "{}: {:?}", resource.kind(), judgement.reason);
-            let output = trial.act(shell, resource.act(&judgement, &trial.context()).body);
+            let output = trial.run_action(shell, resource.render_action(&judgement, &trial.context()).body);
             let said = String::from_utf8_lossy(&output.stderr);
             let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
             assert!(said.starts_with(&why) && !output.status.success(), "{shell} {}: {said}", resource.kind());
-            assert_eq!(vault(&trial), before, "{shell} {}", resource.kind());
+            assert_eq!(snapshot_vault(&trial), before, "{shell} {}", resource.kind());
         }
     }
 }
@@ -126,9 +128,9 @@ fn every_kind_works_in_a_folder_of_somebody_else() {
         return;
     }
     for shell in SHELLS {
-        for number in 0..steps(&trial()).len() {
-            let trial = trial();
-            trial.converge(shell, built(&trial)[number].as_ref());
+        for number in 0..path_steps(&paths_trial()).len() {
+            let trial = paths_trial();
+            trial.converge(shell, build_resources(&trial)[number].as_ref());
             let left: Vec<_> =
                 std::fs::read_dir(trial.path("home/d")).unwrap().map(|e| e.unwrap().file_name()).collect();
             assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with('.')), "{number}: {left:?}");
@@ -143,30 +145,30 @@ fn a_folder_of_a_third_account_is_not_given_away() {
         return;
     }
     for shell in SHELLS {
-        let trial = trial();
+        let trial = paths_trial();
         let roots = trial.path("home/d/roots");
         std::fs::create_dir(&roots).unwrap();
         std::fs::write(format!("{roots}/secret"), "").unwrap();
         let directory =
             trial.build("directory", &json!({ "path": trial.path("home/d/tree"), "owner": "daemon" }), false);
-        let planned = trial.judge(directory.as_ref());
+        let planned = trial.assess_resource(directory.as_ref());
         assert_eq!(planned.verdict, StepVerdict::Change, "their own folder: {:?}", planned.reason);
         std::fs::remove_dir_all(trial.path("home/d/tree")).unwrap();
         std::fs::rename(&roots, trial.path("home/d/tree")).unwrap();
         let tree = trial.path("home/d/tree");
         let why = "belongs to root, and others may have put it there: forge does not give it away";
-        let output = trial.act(shell, directory.act(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, directory.render_action(&planned, &trial.context()).body);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.starts_with(&format!("forge: {tree} {why}")) && !output.status.success(), "{shell}: {said}");
-        let again = trial.judge(directory.as_ref());
+        let again = trial.assess_resource(directory.as_ref());
         assert_eq!(again.verdict, StepVerdict::Blocked(BlockClass::Host));
         assert_eq!(again.reason.raw(), format!("`{tree}` {why}"));
         assert_eq!(std::fs::metadata(&tree).unwrap().uid(), 0);
         // Members of the group of root's directory can do the same.
         chown(trial.path("home/d"), Some(0), None).unwrap();
         std::fs::set_permissions(trial.path("home/d"), PermissionsExt::from_mode(0o775)).unwrap();
-        assert_eq!(trial.judge(directory.as_ref()).verdict, StepVerdict::Blocked(BlockClass::Host));
-        let output = trial.act(shell, directory.act(&planned, &trial.context()).body);
+        assert_eq!(trial.assess_resource(directory.as_ref()).verdict, StepVerdict::Blocked(BlockClass::Host));
+        let output = trial.run_action(shell, directory.render_action(&planned, &trial.context()).body);
         assert!(String::from_utf8_lossy(&output.stderr).starts_with(&format!("forge: {tree} {why}")), "{shell}");
         chown(trial.path("home/d"), Some(OTHER), None).unwrap();
         chown(&tree, Some(OTHER), None).unwrap();
@@ -180,7 +182,7 @@ fn a_file_that_others_can_replace_is_written_anew_for_its_mode() {
     if !is_root() {
         return;
     }
-    let trial = trial();
+    let trial = paths_trial();
     let path = trial.path("home/d/owned");
     let old = std::fs::metadata(&path).unwrap().ino();
     let file = trial.build("file", &json!({ "path": path, "content": BODY, "mode": "4755" }), false);
@@ -194,7 +196,7 @@ fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
     if !is_root() {
         return;
     }
-    let trial = trial();
+    let trial = paths_trial();
     let left = |name: &str| trial.path(&format!("home/d/.new.forge-20250101T000000-{name}"));
     for name in ["ours", "theirs"] {
         std::fs::create_dir(left(name)).unwrap();
@@ -203,10 +205,10 @@ fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
     }
     chown(left("theirs"), Some(OTHER), Some(OTHER)).unwrap();
     symlink(trial.path("vault"), left("link")).unwrap();
-    let before = vault(&trial);
-    trial.converge("dash", built(&trial)[0].as_ref());
+    let before = snapshot_vault(&trial);
+    trial.converge("dash", build_resources(&trial)[0].as_ref());
     assert!(!Path::new(&left("ours")).exists() && Path::new(&left("theirs")).join("new").exists());
-    assert_eq!(vault(&trial), before);
+    assert_eq!(snapshot_vault(&trial), before);
 }
 
 /// A validator takes a name, and a user who can replace a part of it controls which file root's program reads.
@@ -220,7 +222,7 @@ fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
             ("file", json!({ "path": "new", "content": BODY, "owner": "nobody", "mode": "0640" })),
             ("line", json!({ "path": "edited", "line": "ours" })),
         ] {
-            let trial = trial();
+            let trial = paths_trial();
             let name = written["path"].as_str().unwrap().to_owned();
             let (folder, seen) = (trial.path("home/d"), trial.path("seen"));
             // First the actions of the directory's owner at that moment, then those of a program with the candidate.
@@ -230,7 +232,7 @@ fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
             );
             written["path"] = json!(format!("{folder}/{name}"));
             written["validate"] = json!(validate);
-            let output = trial.change(shell, trial.build(kind, &written, false).as_ref());
+            let output = trial.apply_change(shell, trial.build(kind, &written, false).as_ref());
             assert!(output.status.success(), "{shell} {kind}: {}", String::from_utf8_lossy(&output.stderr));
             let seen = std::fs::read_to_string(seen).unwrap();
             let (path, folder_of) = seen.split_once(' ').unwrap();
@@ -249,7 +251,7 @@ fn a_validator_finds_the_candidate_beside_the_target() {
         return;
     }
     for shell in SHELLS {
-        let trial = trial();
+        let trial = paths_trial();
         let (folder, seen) = (trial.path("vault"), trial.path("seen"));
         let step = |validate: &str| {
             let path = format!("{folder}/conf");
@@ -266,10 +268,10 @@ fn a_validator_finds_the_candidate_beside_the_target() {
         let before = entries();
         let why =
             format!("forge: the new body of {folder}/conf is not valid (exit status 4): the file was left as it was\n");
-        assert_eq!(trial.refused(shell, step("exit 4").as_ref()), why);
+        assert_eq!(trial.failed_change_message(shell, step("exit 4").as_ref()), why);
         assert_eq!(entries(), before, "nothing is left");
         let why = format!("forge: validate changed the new body of {folder}/conf: the file was left as it was\n");
-        assert_eq!(trial.refused(shell, step("sed -i s/ours/theirs/ \"$FORGE_FILE\"").as_ref()), why);
+        assert_eq!(trial.failed_change_message(shell, step("sed -i s/ours/theirs/ \"$FORGE_FILE\"").as_ref()), why);
         assert_eq!(entries(), before, "nothing is left");
         let look = "cat \"$FORGE_FILE\"; stat -c '%U %a %n' \"$FORGE_FILE\"; cat \"${FORGE_FILE%/*}/edited\"";
         trial.converge(shell, step(&format!("{{ {look}; }} > '{seen}'")).as_ref());
@@ -287,19 +289,19 @@ fn a_file_that_is_left_as_it_was_keeps_its_ctime() {
         return;
     }
     for shell in SHELLS {
-        let trial = trial();
+        let trial = paths_trial();
         let path = trial.path("home/d/edited");
         let ctime = || std::fs::metadata(&path).map(|info| (info.ino(), info.ctime(), info.ctime_nsec())).unwrap();
         let line =
             |validate: &str| trial.build("line", &json!({ "path": path, "line": "ours", "validate": validate }), false);
         let before = ctime();
         let why = format!("forge: the new body of {path} is not valid (exit status 1): the file was left as it was\n");
-        assert_eq!(trial.refused(shell, line("false").as_ref()), why);
+        assert_eq!(trial.failed_change_message(shell, line("false").as_ref()), why);
         assert_eq!(ctime(), before, "{shell}");
-        let planned = trial.judge(line("true").as_ref());
+        let planned = trial.assess_resource(line("true").as_ref());
         std::fs::write(&path, "changed\n").unwrap();
         let before = ctime();
-        let output = trial.act(shell, line("true").act(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, line("true").render_action(&planned, &trial.context()).body);
         let why = format!("forge: {path} has changed since it was looked at: nothing was written\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), why);
         assert_eq!(ctime(), before, "{shell}");

@@ -13,7 +13,7 @@ const OTHER: u32 = 65_534;
 /// Enters `path` and returns the resulting directory with its properties, or the error.
 fn enter(shell: &[&str], path: &str) -> String {
     let code = format!(
-        "set -u\nfail() {{ printf '%s' \"$*\"; exit 1; }}\n{ENTER}\nenter \"$1\"\n\
+        "set -u\nfail() {{ printf '%s' \"$*\"; exit 1; }}\n{ENTER_DIRECTORY}\nenter \"$1\"\n\
          printf '%s shared=%s foreign=%s' \"$(readlink /proc/self/cwd)\" \"$shared\" \"$foreign\"\n\
          [ \"$here\" = \"$(stat -c %d:%i .)\" ] || printf ' which is another'\n"
     );
@@ -23,7 +23,7 @@ fn enter(shell: &[&str], path: &str) -> String {
 }
 
 /// A home directory of another user and a directory that every user can write to, below a directory of root.
-fn place() -> Option<tempfile::TempDir> {
+fn create_shared_dir() -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().expect("a place");
     let at = |name: &str| dir.path().join(name);
     for name in ["home/sub/roots", "odd/-a b/\u{fc}\nn", "sticky/mine", "group", "vault"] {
@@ -85,7 +85,7 @@ fn cases(root: &str) -> Vec<(String, String)> {
 
 #[test]
 fn links_are_followed_only_where_nobody_else_can_place_them() {
-    let Some(dir) = place().filter(|_| rustix::process::geteuid().is_root()) else { return };
+    let Some(dir) = create_shared_dir().filter(|_| rustix::process::geteuid().is_root()) else { return };
     let cases = cases(dir.path().to_str().expect("text"));
     for shell in SHELLS {
         for (path, expected) in &cases {
@@ -106,7 +106,7 @@ fn a_link_of_the_system_is_followed() {
 /// Checks a source as a mount does; returns the refusal, if any.
 fn source(shell: &[&str], source: &str, before: &str) -> String {
     let code = format!(
-        "fail() {{ printf 'fails: %s' \"$*\"; exit 1; }}\n{ENTER}\n{FIXED}\n\
+        "fail() {{ printf 'fails: %s' \"$*\"; exit 1; }}\n{ENTER_DIRECTORY}\n{REQUIRE_FIXED_NAME}\n\
          barred() {{ printf 'barred: %s' \"$*\"; exit 9; }}\n{before}\nrequire_fixed_source \"$1\"\n"
     );
     let output =
@@ -152,7 +152,7 @@ fn what_others_can_replace_below_dev_is_no_source() {
 /// If the owner cannot be read, the source is not reported as owned by another user.
 #[test]
 fn an_owner_that_could_not_be_read_bars_nothing() {
-    let Some(dir) = place().filter(|_| rustix::process::geteuid().is_root()) else { return };
+    let Some(dir) = create_shared_dir().filter(|_| rustix::process::geteuid().is_root()) else { return };
     let path = format!("{}/sticky/mine", dir.path().to_str().expect("text"));
     for shell in SHELLS {
         for (status, why) in

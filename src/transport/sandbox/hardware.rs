@@ -1,6 +1,6 @@
 //! Simulated hardware: boards that ship with forge, and the files that make a sandbox a server with one.
 
-use super::stand_ins::{SandboxFile, data, program};
+use super::stand_ins::{SandboxFile, data_file, program_file};
 
 /// A server's cards, from `hardware/boards`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +23,22 @@ pub const BOARDS: [HardwareBoard; 6] = [
 /// A file of `hardware`, by its path there.
 macro_rules! of_hardware {
     ($path:literal) => {
-        program(concat!("srv/forge-hardware/", $path), include_str!(concat!("../../../hardware/", $path)))
+        program_file(concat!("srv/forge-hardware/", $path), include_str!(concat!("../../../hardware/", $path)))
     };
 }
 
 /// A recorded or documented output that the programs print from; `tests/fleet/profiles/README.md` lists the sources.
 macro_rules! sample {
     ($folder:literal, $name:literal) => {
-        data(concat!("srv/forge-hardware/samples/", $name), include_str!(concat!("../../../", $folder, "/", $name)))
+        data_file(
+            concat!("srv/forge-hardware/samples/", $name),
+            include_str!(concat!("../../../", $folder, "/", $name)),
+        )
     };
 }
 
 /// Files of a sandbox with any board. The programs answer from what is loaded and installed in the sandbox.
-pub(super) const FILES: &[SandboxFile] = &[
+pub(super) const HARDWARE_FILES: &[SandboxFile] = &[
     of_hardware!("power-on"),
     of_hardware!("machine"),
     of_hardware!("sandbox"),

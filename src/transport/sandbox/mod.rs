@@ -10,21 +10,21 @@ mod stand_ins;
 pub use hardware::{BOARDS, HardwareBoard};
 
 use super::channel::CommandChannel;
-use super::process::started;
+use super::process::read_start_time;
 use super::{TransportError, TransportErrorKind};
 use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
 
 const START: &str = include_str!("start.sh");
-const BUILD: &str = include_str!("build.sh");
+const BUILD_SCRIPT: &str = include_str!("build.sh");
 
 /// Capabilities that root in a sandbox does not have: all of them would affect the real machine's kernel, clock or
 /// devices.
-const GIVEN_UP: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslog,-mac_admin,-mac_override,-audit_control,\
+const DROPPED_CAPABILITIES: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslog,-mac_admin,-mac_override,-audit_control,\
                         -wake_alarm,-block_suspend";
 /// Timeout of creating a sandbox.
-const LIMIT: Duration = Duration::from_secs(180);
+const SANDBOX_START_LIMIT: Duration = Duration::from_secs(180);
 /// Checks the sandbox's id, its first argument, and then runs the command that follows. Outside the sandbox, the
 /// command would change this machine.
 const GUARD: &str = r#"id=; read -r id 2>/dev/null </usr/local/lib/forge-sandbox/id; [ -n "$id" ] && [ "$id" = "$1" ] || {
@@ -54,14 +54,14 @@ impl SandboxProcess {
         host: &HostName,
         board: Option<HardwareBoard>,
     ) -> Result<Self, TransportError> {
-        let mut start = quiet("/bin/sh");
-        start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, GIVEN_UP]);
-        start.args([board.map_or("", |board| board.name), &stand_ins::write_script(board)]);
-        let output = tokio::time::timeout(LIMIT, start.output()).await;
-        let output = output.map_err(|_| failed("timed out after three minutes"))?;
-        let output = output.map_err(|error| failed(&format!("cannot run `/bin/sh`: {error}")))?;
+        let mut start = clean_command("/bin/sh");
+        start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD_SCRIPT, DROPPED_CAPABILITIES]);
+        start.args([board.map_or("", |board| board.name), &stand_ins::render_write_script(board)]);
+        let output = tokio::time::timeout(SANDBOX_START_LIMIT, start.output()).await;
+        let output = output.map_err(|_| sandbox_error("timed out after three minutes"))?;
+        let output = output.map_err(|error| sandbox_error(&format!("cannot run `/bin/sh`: {error}")))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| failed(&said))
+        Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| sandbox_error(&said))
     }
 
     /// Parses `ready PID yes ID`.
@@ -76,21 +76,21 @@ impl SandboxProcess {
     }
 
     /// Starts `command` with the sandbox's `sh`.
-    pub(super) fn channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
-        let mut start = self.inside();
+    pub(super) fn open_channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
+        let mut start = self.command_inside();
         start.args(["sh", "-c", command]);
-        CommandChannel::process(start, "nsenter", None)
+        CommandChannel::spawn_process(start, "nsenter", None)
     }
 
     /// Returns a command that runs the appended arguments in the sandbox, as its root, or fails.
     ///
     /// `--root` is required in a chroot: entering the mount namespace alone sets the root to that of the machine around it.
-    fn inside(&self) -> tokio::process::Command {
-        let mut start = quiet("nsenter");
+    fn command_inside(&self) -> tokio::process::Command {
+        let mut start = clean_command("nsenter");
         start.args(["--target", &self.pid, "--mount", "--pid", "--net", "--uts", "--ipc", "--root", "--wd"]);
         match self.alone {
             true => start.args(["--user", "--preserve-credentials", "--"]),
-            false => start.args(["--", "setpriv", "--bounding-set", GIVEN_UP, "--"]),
+            false => start.args(["--", "setpriv", "--bounding-set", DROPPED_CAPABILITIES, "--"]),
         };
         start.args(["env", "-i", PATH, "HOME=/root", "USER=root", "LOGNAME=root"]);
         start.args(["sh", "-c", GUARD, "sh", &self.id]);
@@ -103,21 +103,21 @@ impl SandboxProcess {
 ///
 /// # Errors
 /// The sandbox cannot be created or entered.
-pub async fn enter(
+pub async fn enter_sandbox(
     root: &Utf8Path,
     host: &HostName,
     board: Option<HardwareBoard>,
     argv: &[String],
 ) -> Result<i32, TransportError> {
     use std::os::unix::process::ExitStatusExt;
-    let holder = SandboxProcess::find_or_start(&folder(root, host), host, board).await?;
-    let mut start = holder.inside();
+    let holder = SandboxProcess::find_or_start(&sandbox_folder(root, host), host, board).await?;
+    let mut start = holder.command_inside();
     start.args(argv).stdin(std::process::Stdio::inherit());
-    let status = start.status().await.map_err(|error| failed(&format!("cannot run `nsenter`: {error}")))?;
+    let status = start.status().await.map_err(|error| sandbox_error(&format!("cannot run `nsenter`: {error}")))?;
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
-fn quiet(program: &str) -> tokio::process::Command {
+fn clean_command(program: &str) -> tokio::process::Command {
     let mut start = tokio::process::Command::new(program);
     // Clears forge's own environment: it may contain secrets of the controller.
     start.env_clear().env("PATH", &PATH["PATH=".len()..]).env("LC_ALL", "C").stdin(std::process::Stdio::null());
@@ -125,7 +125,7 @@ fn quiet(program: &str) -> tokio::process::Command {
 }
 
 /// Builds the error from a script's output: the reason, then a line with `hint:`.
-fn failed(said: &str) -> TransportError {
+fn sandbox_error(said: &str) -> TransportError {
     let (why, hint) = said.split_once("\nhint: ").unwrap_or((said, ""));
     let error = TransportError::new(TransportErrorKind::Controller, format!("cannot make the sandbox: {}", why.trim()));
     match hint.lines().next() {
@@ -146,7 +146,7 @@ pub struct Sandbox {
 ///
 /// # Errors
 /// The folder exists but cannot be read.
-pub fn sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
+pub fn list_sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
     let entries = match fs_err::read_dir(root) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -154,7 +154,7 @@ pub fn sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
     let mut all = Vec::new();
     for entry in entries {
         let Ok(host) = entry?.file_name().into_string() else { continue };
-        let pid = running(&root.join(&host))?;
+        let pid = find_running_pid(&root.join(&host))?;
         all.push(Sandbox { host, pid });
     }
     all.sort_by(|a, b| a.host.cmp(&b.host));
@@ -165,12 +165,12 @@ pub fn sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
 ///
 /// # Errors
 /// Its process cannot be ended, or its folder cannot be removed.
-pub fn reset(root: &Utf8Path, host: &str) -> std::io::Result<bool> {
+pub fn reset_sandbox(root: &Utf8Path, host: &str) -> std::io::Result<bool> {
     let dir = root.join(host);
     if !dir.is_dir() {
         return Ok(false);
     }
-    let pid = running(&dir)?.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    let pid = find_running_pid(&dir)?.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
     if let Some(pid) = pid {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).map_err(|error| {
             let why = std::io::Error::from(error);
@@ -182,12 +182,12 @@ pub fn reset(root: &Utf8Path, host: &str) -> std::io::Result<bool> {
 }
 
 /// Returns the folder of the sandbox of `host` below `root`.
-pub fn folder(root: &Utf8Path, host: &HostName) -> Utf8PathBuf {
+pub fn sandbox_folder(root: &Utf8Path, host: &HostName) -> Utf8PathBuf {
     root.join(host.as_str())
 }
 
 /// Returns the holder's PID if the process recorded in the folder is still the same one.
-fn running(dir: &Utf8Path) -> std::io::Result<Option<u32>> {
+fn find_running_pid(dir: &Utf8Path) -> std::io::Result<Option<u32>> {
     let noted = match fs_err::read_to_string(dir.join("holder")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         noted => noted?,
@@ -196,7 +196,7 @@ fn running(dir: &Utf8Path) -> std::io::Result<Option<u32>> {
     let (Some(pid), Some(since)) = (words.next().and_then(|pid| pid.parse().ok()), words.next()) else {
         return Ok(None);
     };
-    Ok(started(pid).is_some_and(|start| start == since).then_some(pid))
+    Ok(read_start_time(pid).is_some_and(|start| start == since).then_some(pid))
 }
 
 #[cfg(test)]
@@ -234,14 +234,14 @@ mod tests {
 
     #[test]
     fn what_is_missing_comes_with_what_to_do() {
-        let error = failed("user namespaces are switched off for users\nhint: run forge with sudo\n");
+        let error = sandbox_error("user namespaces are switched off for users\nhint: run forge with sudo\n");
         assert_eq!(error.message, "cannot make the sandbox: user namespaces are switched off for users");
         assert_eq!(error.hint.as_deref(), Some("run forge with sudo"));
-        assert_eq!(failed("no\n").hint, None);
+        assert_eq!(sandbox_error("no\n").hint, None);
     }
 
     /// Runs the start script with some programs replaced by shell code.
-    fn start(programs: &[(&str, &str)], path: &str) -> String {
+    fn run_start_script(programs: &[(&str, &str)], path: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
@@ -253,7 +253,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
         let mut start = std::process::Command::new("/bin/sh");
         start.args(["-c", START, "forge-sandbox"]).arg(folder.path().join("state"));
-        start.args(["a", BUILD, GIVEN_UP]);
+        start.args(["a", BUILD_SCRIPT, DROPPED_CAPABILITIES]);
         let output = start.env("PATH", format!("{}:{path}", bin.display())).output().unwrap();
         assert!(output.stdout.is_empty() && !output.status.success());
         String::from_utf8(output.stderr).unwrap()
@@ -265,23 +265,23 @@ mod tests {
         let refuse = ("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1");
         let why = "unshare: unshare failed: Operation not permitted";
         assert_eq!(
-            start(&[refuse, ("id", "echo 0")], path),
+            run_start_script(&[refuse, ("id", "echo 0")], path),
             format!(
                 "root may not make namespaces here: {why}\nhint: in a container, start it with --privileged; in a chroot, first run `mount --bind DIR DIR` on its directory\n"
             )
         );
         assert_eq!(
-            start(&[refuse, ("id", "echo 1000")], path),
+            run_start_script(&[refuse, ("id", "echo 1000")], path),
             format!("user namespaces do not work here: {why}\nhint: run forge with sudo\n")
         );
         let off = [refuse, ("id", "echo 1000"), ("cat", "case $1 in */max_user_namespaces) echo 0 ;; esac")];
         assert_eq!(
-            start(&off, path),
+            run_start_script(&off, path),
             "user namespaces are switched off for users\n\
              hint: sudo sysctl -w user.max_user_namespaces=15000, or run forge with sudo\n"
         );
         assert_eq!(
-            start(&[("flock", ""), ("unshare", "")], "/nonexistent"),
+            run_start_script(&[("flock", ""), ("unshare", "")], "/nonexistent"),
             "this machine has no `nsenter`\nhint: install util-linux, tar, findutils and awk\n"
         );
     }
@@ -293,12 +293,12 @@ mod tests {
         let (own, me) = (root.join("own"), std::process::id());
         std::fs::create_dir(&own).unwrap();
         let note = |since: &str| fs_err::write(own.join("holder"), format!("{me} {since} no\n")).unwrap();
-        note(&started(me).unwrap());
-        assert_eq!(sandboxes(root).unwrap(), [Sandbox { host: "own".into(), pid: Some(me) }]);
+        note(&read_start_time(me).unwrap());
+        assert_eq!(list_sandboxes(root).unwrap(), [Sandbox { host: "own".into(), pid: Some(me) }]);
         note("1");
-        assert_eq!(sandboxes(root).unwrap(), [Sandbox { host: "own".into(), pid: None }]);
-        assert!(reset(root, "own").unwrap());
-        assert!(!reset(root, "own").unwrap());
-        assert_eq!(sandboxes(root).unwrap(), []);
+        assert_eq!(list_sandboxes(root).unwrap(), [Sandbox { host: "own".into(), pid: None }]);
+        assert!(reset_sandbox(root, "own").unwrap());
+        assert!(!reset_sandbox(root, "own").unwrap());
+        assert_eq!(list_sandboxes(root).unwrap(), []);
     }
 }

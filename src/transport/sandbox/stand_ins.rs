@@ -11,33 +11,33 @@ pub(super) struct SandboxFile {
 }
 
 /// Files of every sandbox.
-const COMMON: &[SandboxFile] = &[
-    program("usr/local/sbin/systemctl", include_str!("systemctl.sh")),
-    program("usr/local/sbin/systemd-run", include_str!("systemd-run.sh")),
-    program("usr/local/sbin/journalctl", include_str!("journalctl.sh")),
-    program("usr/local/lib/forge-sandbox/reboot", include_str!("reboot.sh")),
-    program("usr/local/lib/forge-sandbox/clock", include_str!("clock.sh")),
+const COMMON_FILES: &[SandboxFile] = &[
+    program_file("usr/local/sbin/systemctl", include_str!("systemctl.sh")),
+    program_file("usr/local/sbin/systemd-run", include_str!("systemd-run.sh")),
+    program_file("usr/local/sbin/journalctl", include_str!("journalctl.sh")),
+    program_file("usr/local/lib/forge-sandbox/reboot", include_str!("reboot.sh")),
+    program_file("usr/local/lib/forge-sandbox/clock", include_str!("clock.sh")),
 ];
 
 /// Heredoc delimiter of a file in the script. No text contains such a line.
 const END: &str = "__end_of_stand_in__";
 
-pub(super) const fn program(path: &'static str, text: &'static str) -> SandboxFile {
+pub(super) const fn program_file(path: &'static str, text: &'static str) -> SandboxFile {
     SandboxFile { path, text, is_program: true }
 }
 
-pub(super) const fn data(path: &'static str, text: &'static str) -> SandboxFile {
+pub(super) const fn data_file(path: &'static str, text: &'static str) -> SandboxFile {
     SandboxFile { path, text, is_program: false }
 }
 
 /// Returns the shell script that writes every file of a sandbox with this board below its working directory.
-pub(super) fn write_script(board: Option<HardwareBoard>) -> String {
-    let cards = board.map(|board| data("srv/forge-hardware/board", board.cards));
-    let hardware: &[SandboxFile] = if board.is_some() { hardware::FILES } else { &[] };
-    COMMON.iter().chain(hardware).chain(&cards).map(write_file).collect()
+pub(super) fn render_write_script(board: Option<HardwareBoard>) -> String {
+    let cards = board.map(|board| data_file("srv/forge-hardware/board", board.cards));
+    let hardware: &[SandboxFile] = if board.is_some() { hardware::HARDWARE_FILES } else { &[] };
+    COMMON_FILES.iter().chain(hardware).chain(&cards).map(render_write_file).collect()
 }
 
-fn write_file(file: &SandboxFile) -> String {
+fn render_write_file(file: &SandboxFile) -> String {
     let SandboxFile { path, text, is_program } = file;
     let folder = path.rsplit_once('/').map_or(".", |(folder, _)| folder);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
@@ -57,13 +57,13 @@ mod tests {
     fn the_script_writes_every_file_as_it_is() {
         for board in [None, Some(BOARDS[0]), Some(BOARDS[4])] {
             let folder = tempfile::tempdir().unwrap();
-            let script = write_script(board);
+            let script = render_write_script(board);
             assert!(script.len() < ARGUMENT, "{}", script.len());
             #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
             let mut sh = std::process::Command::new("/bin/sh");
             assert!(sh.arg("-ec").arg(script).current_dir(folder.path()).status().unwrap().success());
-            let hardware: &[SandboxFile] = if board.is_some() { hardware::FILES } else { &[] };
-            for file in COMMON.iter().chain(hardware) {
+            let hardware: &[SandboxFile] = if board.is_some() { hardware::HARDWARE_FILES } else { &[] };
+            for file in COMMON_FILES.iter().chain(hardware) {
                 let written = fs_err::read_to_string(folder.path().join(file.path)).unwrap();
                 assert_eq!(written.trim_end_matches('\n'), file.text.trim_end_matches('\n'), "{}", file.path);
                 assert!(!file.text.lines().any(|line| line == END), "{}", file.path);

@@ -1,47 +1,55 @@
 //! Empty, nested and multi-line fields, and fields with backticks, in every writer: no sentence has a gap or a stray
 //! mark, and no content is omitted.
 
-use super::tests::written;
-use super::{html, junit, markdown, prometheus, sarif};
+use super::tests::render_drift_report;
+use super::{write_html, write_junit, write_markdown, write_prometheus, write_sarif};
 use crate::drift::{
     AttributionCertainty, ChangeSource, DriftCause, DriftFinding, DriftReport, FindingAspect, FindingSeverity,
 };
 use crate::model::{ExitCode, StepVerdict, UntrustedText};
 use crate::plan::{Plan, StepPlan};
 use crate::resource::AttributeChange;
-use crate::view::markdown::tests::outside_of_fences;
+use crate::view::markdown::tests::text_outside_fences;
 use crate::view::{JsonWriter, ResultWriter, TextWriter, sample};
 use proptest::prelude::*;
 
 /// Texts that hosts and authors may put into fields.
-const TEXTS: [&str; 7] =
+const FIELD_TEXTS: [&str; 7] =
     ["", "plain", "`sudo`", "no file at `/etc/x`", "one\ntwo", "{\"a\":{\"b\":[1,null]}}", "odd ` one"];
 
-pub(in crate::view) fn text() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(TEXTS.to_vec())
+pub(in crate::view) fn any_text() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(FIELD_TEXTS.to_vec())
 }
 
-pub(in crate::view) fn maybe() -> impl Strategy<Value = Option<UntrustedText>> {
-    prop::option::of(text().prop_map(UntrustedText::from))
+pub(in crate::view) fn optional_text() -> impl Strategy<Value = Option<UntrustedText>> {
+    prop::option::of(any_text().prop_map(UntrustedText::from))
 }
 
-fn culprits() -> impl Strategy<Value = Option<ChangeSource>> {
+fn any_change_source() -> impl Strategy<Value = Option<ChangeSource>> {
     let sure = prop::sample::select(vec![
         AttributionCertainty::Named,
         AttributionCertainty::Near,
         AttributionCertainty::Nobody,
         AttributionCertainty::Unknown,
     ]);
-    let culprit =
-        (sure, maybe(), maybe(), maybe(), maybe(), maybe()).prop_map(|(sure, user, program, command, source, why)| {
-            ChangeSource { sure, user, program, command, time: None, source, why }
-        });
+    let culprit = (sure, optional_text(), optional_text(), optional_text(), optional_text(), optional_text()).prop_map(
+        |(sure, user, program, command, source, why)| ChangeSource {
+            sure,
+            user,
+            program,
+            command,
+            time: None,
+            source,
+            why,
+        },
+    );
     prop::option::of(culprit)
 }
 
-fn findings() -> impl Strategy<Value = DriftFinding> {
-    let values = (maybe(), maybe(), prop::option::of(prop::sample::select(vec!["", "@@ -1 +1 @@\n-`a`\n+b\n"])));
-    let about = (text(), prop::option::of(text()), culprits());
+fn any_finding() -> impl Strategy<Value = DriftFinding> {
+    let values =
+        (optional_text(), optional_text(), prop::option::of(prop::sample::select(vec!["", "@@ -1 +1 @@\n-`a`\n+b\n"])));
+    let about = (any_text(), prop::option::of(any_text()), any_change_source());
     let cause = prop::sample::select(DriftCause::ALL.to_vec());
     let aspect = prop::sample::select(vec![FindingAspect::Step, FindingAspect::Undeclared, FindingAspect::Health]);
     (values, about, cause, aspect).prop_map(|((desired, observed, diff), (reason, hint, culprit), cause, aspect)| {
@@ -59,8 +67,8 @@ fn findings() -> impl Strategy<Value = DriftFinding> {
     })
 }
 
-fn steps() -> impl Strategy<Value = StepPlan> {
-    (maybe(), maybe(), text(), prop::option::of(text())).prop_map(|(from, to, reason, hint)| {
+fn any_step() -> impl Strategy<Value = StepPlan> {
+    (optional_text(), optional_text(), any_text(), prop::option::of(any_text())).prop_map(|(from, to, reason, hint)| {
         let change = AttributeChange { from, to, ..AttributeChange::new("groups", None, None) };
         StepPlan {
             changes: vec![change],
@@ -71,7 +79,7 @@ fn steps() -> impl Strategy<Value = StepPlan> {
 }
 
 /// Patterns of a sentence with a missing value, reason or name.
-const HOLES: [&str; 14] = [
+const GAP_MARKS: [&str; 14] = [
     ": ,",
     ": ;",
     "observed ,",
@@ -89,9 +97,9 @@ const HOLES: [&str; 14] = [
 ];
 
 #[track_caller]
-pub(in crate::view) fn has_no_hole(writer: &str, text: &str) {
+pub(in crate::view) fn assert_no_gaps(writer: &str, text: &str) {
     let lines = format!("{text}\n");
-    let hole = HOLES.iter().find(|hole| lines.contains(**hole));
+    let hole = GAP_MARKS.iter().find(|hole| lines.contains(**hole));
     assert_eq!(hole, None, "{writer}:\n{text}");
     for line in text.lines().filter(|line| line.trim_end().ends_with(':')) {
         // A diff follows on separate lines.
@@ -100,7 +108,7 @@ pub(in crate::view) fn has_no_hole(writer: &str, text: &str) {
 }
 
 /// Removes elements whose content is a verbatim value.
-fn without(page: &str, element: &str) -> String {
+fn remove_elements(page: &str, element: &str) -> String {
     let (open, close) = (format!("<{element}>"), format!("</{element}>"));
     let mut parts = page.split(&open);
     let first = parts.next().unwrap_or_default().to_owned();
@@ -108,18 +116,18 @@ fn without(page: &str, element: &str) -> String {
 }
 
 /// Returns the findings section of a page.
-fn findings_of(page: &str) -> &str {
+fn findings_section(page: &str) -> &str {
     page.split("<section id=\"findings\">").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap_or_default()
 }
 
-fn plain(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
+fn render_plain(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
     write(&mut out).unwrap();
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
 /// Reports whether a line is `name{label="value",…} number` without empty values. Prometheus ignores empty labels.
-fn is_sample(line: &str) -> bool {
+fn is_prometheus_sample(line: &str) -> bool {
     let Some((name, rest)) = line.split_once('{') else { return false };
     let Some((labels, value)) = rest.rsplit_once("} ") else { return false };
     let bare = labels.replace("\\\\", "").replace("\\\"", "");
@@ -130,47 +138,53 @@ fn is_sample(line: &str) -> bool {
 }
 
 /// Checks the recipe label with every text: the file shows no other field of a finding.
-fn samples_are_whole(drift: &DriftReport) {
+fn assert_samples_complete(drift: &DriftReport) {
     let mut drift = drift.clone();
     drift.findings.iter_mut().for_each(|finding| finding.recipe = finding.reason.clone());
-    let file = written(&drift, prometheus);
+    let file = render_drift_report(&drift, write_prometheus);
     for line in file.lines().filter(|line| !line.starts_with("# ")) {
-        assert!(is_sample(line), "{line:?} in\n{file}");
+        assert!(is_prometheus_sample(line), "{line:?} in\n{file}");
     }
     let recipes: std::collections::BTreeSet<&str> = drift.findings.iter().map(|finding| finding.recipe.raw()).collect();
     let shown = file.lines().filter(|line| line.starts_with("forge_drift_findings{")).count();
     assert_eq!(shown, recipes.len() * FindingSeverity::WORST_FIRST.len(), "{file}");
 }
 
-fn drift_is_whole(drift: &DriftReport) {
-    samples_are_whole(drift);
-    for (name, writer) in [("JUnit", junit as super::tests::DriftReportWriter), ("SARIF", sarif)] {
-        let text = written(drift, writer);
+fn assert_drift_complete(drift: &DriftReport) {
+    assert_samples_complete(drift);
+    for (name, writer) in [("JUnit", write_junit as super::tests::DriftReportWriter), ("SARIF", write_sarif)] {
+        let text = render_drift_report(drift, writer);
         assert!(!text.contains("observed ,") && !text.contains("declared ,") && !text.contains("()"), "{name}: {text}");
     }
-    has_no_hole("text", &plain(|out| TextWriter { verbose: 1, target: None }.drift(drift, ExitCode::Done, out)));
-    let page = written(drift, markdown);
-    let outside = outside_of_fences(&page);
-    has_no_hole("Markdown", &page);
+    assert_no_gaps(
+        "text",
+        &render_plain(|out| TextWriter { verbose: 1, target: None }.write_drift(drift, ExitCode::Done, out)),
+    );
+    let page = render_drift_report(drift, write_markdown);
+    let outside = text_outside_fences(&page);
+    assert_no_gaps("Markdown", &page);
     assert!(!outside.contains('`'), "a backtick outside of code:\n{outside}\nof\n{page}");
-    let html = written(drift, html);
-    let shown = findings_of(&html);
+    let html = render_drift_report(drift, write_html);
+    let shown = findings_section(&html);
     for hole in ["<code></code>", "<p></p>", "<dd></dd>", "observed ,", "declared ,", ": <", "()"] {
         let shown = shown.replace(": <code>", "").replace(": <em>", "");
         assert!(!shown.contains(hole), "{hole} in {shown}");
     }
-    let prose = without(&without(shown, "code"), "pre");
+    let prose = remove_elements(&remove_elements(shown, "code"), "pre");
     assert!(!prose.contains('`'), "a backtick outside of code: {prose}");
-    let json = plain(|out| JsonWriter.drift(drift, ExitCode::Done, out));
+    let json = render_plain(|out| JsonWriter.write_drift(drift, ExitCode::Done, out));
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(read["drift"]["findings"].as_array().map(Vec::len), Some(drift.findings.len()));
 }
 
-fn plan_is_whole(plan: &Plan) {
-    has_no_hole("text", &plain(|out| TextWriter { verbose: 1, target: None }.plan(plan, ExitCode::Done, out)));
-    let page = plain(|out| crate::view::markdown::plan(plan, None, out));
-    let outside = outside_of_fences(&page);
-    has_no_hole("Markdown", &page);
+fn assert_plan_complete(plan: &Plan) {
+    assert_no_gaps(
+        "text",
+        &render_plain(|out| TextWriter { verbose: 1, target: None }.write_plan(plan, ExitCode::Done, out)),
+    );
+    let page = render_plain(|out| crate::view::markdown::write_plan(plan, None, out));
+    let outside = text_outside_fences(&page);
+    assert_no_gaps("Markdown", &page);
     assert!(!outside.contains('`'), "a backtick outside of code:\n{outside}\nof\n{page}");
 }
 
@@ -178,13 +192,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn no_field_of_drift_leaves_a_hole(findings in prop::collection::vec(findings(), 1..4)) {
-        drift_is_whole(&sample::drift(&["gpu01"], findings));
+    fn no_field_of_drift_leaves_a_hole(findings in prop::collection::vec(any_finding(), 1..4)) {
+        assert_drift_complete(&sample::drift(&["gpu01"], findings));
     }
 
     #[test]
-    fn no_field_of_a_plan_leaves_a_hole(steps in prop::collection::vec(steps(), 1..4)) {
-        plan_is_whole(&sample::plan(vec![sample::observed("gpu01", steps)]));
+    fn no_field_of_a_plan_leaves_a_hole(steps in prop::collection::vec(any_step(), 1..4)) {
+        assert_plan_complete(&sample::plan(vec![sample::observed_host("gpu01", steps)]));
     }
 }
 
@@ -199,8 +213,8 @@ fn what_is_empty_or_gone_is_told_as_that() {
             diff: diff.map(UntrustedText::from),
             ..sample::finding("gpu01", "user", DriftCause::MachineChanged, FindingSeverity::Medium)
         };
-        let shown = plain(|out| {
-            TextWriter::default().drift(&sample::drift(&["gpu01"], vec![finding.clone()]), ExitCode::Done, out)
+        let shown = render_plain(|out| {
+            TextWriter::default().write_drift(&sample::drift(&["gpu01"], vec![finding.clone()]), ExitCode::Done, out)
         });
         shown.lines().find(|line| line.contains("groups")).unwrap().trim().to_owned()
     };

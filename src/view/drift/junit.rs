@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Maximum characters of a value. The JSON output has the complete value.
-const VALUE: usize = 400;
+const MAX_VALUE_CHARS: usize = 400;
 /// Maximum lines of a diff.
-const LINES: usize = 200;
+const MAX_DIFF_LINES: usize = 200;
 
 type XmlWriter<'w> = Writer<&'w mut dyn Write>;
 
@@ -26,23 +26,23 @@ struct JunitSuite<'a> {
 }
 
 /// Writes one document.
-pub fn junit(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_junit(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut xml = Writer::new_with_indent(out, b' ', 2);
     xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-    let suites = suites(told);
+    let suites = collect_suites(told);
     let sum = |of: &dyn Fn(&JunitSuite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
-    let name = escape::line(&format!("forge drift {}", told.drift.cluster)).into_owned();
+    let name = escape::escape_line(&format!("forge drift {}", told.drift.cluster)).into_owned();
     xml.create_element("testsuites")
         .with_attribute(("name", name.as_str()))
-        .with_attribute(("tests", sum(&|suite| suite.tests()).as_str()))
+        .with_attribute(("tests", sum(&|suite| suite.count_tests()).as_str()))
         .with_attribute(("failures", sum(&|suite| suite.findings.len()).as_str()))
-        .with_attribute(("errors", sum(&|suite| suite.errors()).as_str()))
+        .with_attribute(("errors", sum(&|suite| suite.count_errors()).as_str()))
         .with_attribute(("time", format!("{:.3}", told.drift.took.as_secs_f64()).as_str()))
-        .write_inner_content(|xml| suites.iter().try_for_each(|each| suite(each, told, xml)))?;
+        .write_inner_content(|xml| suites.iter().try_for_each(|each| write_suite(each, told, xml)))?;
     writeln!(xml.into_inner())
 }
 
-fn suites<'a>(told: &DriftReportInput<'a>) -> Vec<JunitSuite<'a>> {
+fn collect_suites<'a>(told: &DriftReportInput<'a>) -> Vec<JunitSuite<'a>> {
     let mut findings: HashMap<&HostName, Vec<&DriftFinding>> = HashMap::new();
     told.drift.findings.iter().for_each(|one| findings.entry(&one.host).or_default().push(one));
     let mut unknown: HashMap<&HostName, Vec<&UndecidedItem>> = HashMap::new();
@@ -56,105 +56,114 @@ fn suites<'a>(told: &DriftReportInput<'a>) -> Vec<JunitSuite<'a>> {
 }
 
 impl JunitSuite<'_> {
-    fn errors(&self) -> usize {
+    fn count_errors(&self) -> usize {
         self.unknown.len() + usize::from(self.host.reach != HostReachability::Observed)
     }
 
     /// Returns the number of tests. Every host has one for its reachability, so no suite is empty.
-    fn tests(&self) -> usize {
+    fn count_tests(&self) -> usize {
         self.findings.len() + self.unknown.len() + 1
     }
 }
 
-fn suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let name = escape::line(suite.host.host.as_str());
+fn write_suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+    let name = escape::escape_line(suite.host.host.as_str());
     // The JUnit schema has timestamps without a time zone.
     let time = told.drift.time.trim_end_matches('Z');
     xml.create_element("testsuite")
         .with_attribute(("name", &*name))
         .with_attribute(("hostname", &*name))
-        .with_attribute(("tests", suite.tests().to_string().as_str()))
+        .with_attribute(("tests", suite.count_tests().to_string().as_str()))
         .with_attribute(("failures", suite.findings.len().to_string().as_str()))
-        .with_attribute(("errors", suite.errors().to_string().as_str()))
+        .with_attribute(("errors", suite.count_errors().to_string().as_str()))
         .with_attribute(("skipped", "0"))
         .with_attribute(("time", format!("{:.3}", suite.host.took.as_secs_f64()).as_str()))
-        .with_attribute(("timestamp", &*escape::line(time)))
+        .with_attribute(("timestamp", &*escape::escape_line(time)))
         .write_inner_content(|xml| {
-            answered(suite.host, xml)?;
-            suite.findings.iter().try_for_each(|finding| failed(finding, told, xml))?;
-            suite.unknown.iter().try_for_each(|unsure| unsure_of(unsure, xml))
+            write_reachability_test(suite.host, xml)?;
+            suite.findings.iter().try_for_each(|finding| write_failed_test(finding, told, xml))?;
+            suite.unknown.iter().try_for_each(|unsure| write_unknown_test(unsure, xml))
         })?;
     Ok(())
 }
 
 /// Writes the test that every host has: whether it is reachable.
-fn answered(host: &HostDrift, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+fn write_reachability_test(host: &HostDrift, xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let test =
         xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", "answers"));
     let said = match &host.reach {
         HostReachability::Unreachable(UnreachableReason { why, hint, .. }) => {
             let why = why.raw();
             let hint = hint.as_ref().map_or_else(String::new, |hint| format!("hint: {}", hint.raw()));
-            return test.write_inner_content(|xml| wrong("error", "unreachable", why, &hint, xml)).map(drop);
+            return test
+                .write_inner_content(|xml| write_test_problem("error", "unreachable", why, &hint, xml))
+                .map(drop);
         }
         HostReachability::Observed => matching(host.settled, "check"),
     };
-    test.write_inner_content(|xml| text(xml, "system-out", &said)).map(drop)
+    test.write_inner_content(|xml| write_text_element(xml, "system-out", &said)).map(drop)
 }
 
-fn failed(finding: &DriftFinding, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let (recipe, name) = (escape::line(finding.recipe.raw()), about::full_name(finding));
+fn write_failed_test(finding: &DriftFinding, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+    let (recipe, name) = (escape::escape_line(finding.recipe.raw()), about::format_finding_name(finding));
     xml.create_element("testcase")
         .with_attribute(("classname", &*recipe))
-        .with_attribute(("name", &*escape::line(&name)))
+        .with_attribute(("name", &*escape::escape_line(&name)))
         .write_inner_content(|xml| {
-            let why = about::why(&[finding]);
-            wrong("failure", finding.cause.name(), &why, &body(finding, &told.drift.time), xml)
+            let why = about::explain_cause(&[finding]);
+            write_test_problem("failure", finding.cause.name(), &why, &describe_finding(finding, &told.drift.time), xml)
         })?;
     Ok(())
 }
 
-fn unsure_of(unsure: &UndecidedItem, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let name = about::name(&unsure.recipe, &unsure.step);
+fn write_unknown_test(unsure: &UndecidedItem, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+    let name = about::format_step_name(&unsure.recipe, &unsure.step);
     let hint = unsure.hint.as_ref().map_or_else(String::new, |hint| format!("hint: {hint}\n"));
     xml.create_element("testcase")
-        .with_attribute(("classname", &*escape::line(unsure.recipe.raw())))
-        .with_attribute(("name", &*escape::line(&name)))
+        .with_attribute(("classname", &*escape::escape_line(unsure.recipe.raw())))
+        .with_attribute(("name", &*escape::escape_line(&name)))
         .write_inner_content(|xml| {
             let body = format!("{hint}declared at: {}", unsure.place);
-            wrong("error", "unknown", unsure.reason.raw(), &body, xml)
+            write_test_problem("error", "unknown", unsure.reason.raw(), &body, xml)
         })?;
     Ok(())
 }
 
 /// Writes why a test failed.
-fn wrong(element: &str, class: &str, message: &str, body: &str, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let lines: Vec<_> = escape::block(body).collect();
+fn write_test_problem(
+    element: &str,
+    class: &str,
+    message: &str,
+    body: &str,
+    xml: &mut XmlWriter<'_>,
+) -> io::Result<()> {
+    let lines: Vec<_> = escape::escape_block(body).collect();
     xml.create_element(element)
         .with_attribute(("type", class))
-        .with_attribute(("message", &*escape::line(message)))
+        .with_attribute(("message", &*escape::escape_line(message)))
         .write_text_content(BytesText::new(&lines.join("\n")))?;
     Ok(())
 }
 
-fn text(xml: &mut XmlWriter<'_>, element: &str, text: &str) -> io::Result<()> {
-    xml.create_element(element).write_text_content(BytesText::new(&escape::line(text)))?;
+fn write_text_element(xml: &mut XmlWriter<'_>, element: &str, text: &str) -> io::Result<()> {
+    xml.create_element(element).write_text_content(BytesText::new(&escape::escape_line(text)))?;
     Ok(())
 }
 
 /// Returns the texts about a finding, one per line, with the diff unchanged.
-fn body(finding: &DriftFinding, now: &str) -> String {
-    let mut lines = vec![format!("{} (severity {})", about::what(finding), finding.severity.name())];
-    let value = about::value(finding);
-    let shown = about::pair(&value, |text| escape::value(text, VALUE));
+fn describe_finding(finding: &DriftFinding, now: &str) -> String {
+    let mut lines = vec![format!("{} (severity {})", about::describe_subject(finding), finding.severity.name())];
+    let value = about::attribute_difference(finding);
+    let shown = about::describe_difference(&value, |text| escape::escape_value(text, MAX_VALUE_CHARS));
     lines.extend((!shown.is_empty()).then(|| format!("{}: {shown}", finding.attribute.as_deref().unwrap_or_default())));
     if let about::AttributeDifference::Diff { diff, .. } = value {
         let all: Vec<&str> = diff.trim_end_matches('\n').split('\n').collect();
-        lines.extend(all.iter().take(LINES).map(|line| (*line).to_owned()));
-        lines.extend((all.len() > LINES).then(|| format!("({} more lines)", all.len() - LINES)));
+        lines.extend(all.iter().take(MAX_DIFF_LINES).map(|line| (*line).to_owned()));
+        lines.extend((all.len() > MAX_DIFF_LINES).then(|| format!("({} more lines)", all.len() - MAX_DIFF_LINES)));
     }
-    let rows =
-        about::rows(&[finding], now).into_iter().map(|(label, text)| format!("{label}: {}", escape::line(&text)));
+    let rows = about::list_details(&[finding], now)
+        .into_iter()
+        .map(|(label, text)| format!("{label}: {}", escape::escape_line(&text)));
     lines.extend(rows);
     lines.join("\n")
 }

@@ -3,158 +3,181 @@
 //! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts as markup, as in
 //! the page of a plan.
 
-use super::{DriftReportInput, about, folded};
+use super::{DriftReportInput, about, fold_hosts};
 use crate::drift::{DriftCause, DriftFinding, FindingSeverity};
 use crate::facts::outliers::FactOutlier;
 use crate::model::{HostName, UntrustedText};
-use crate::view::markdown::page::{MarkdownPage, block, code, prose, span};
-use crate::view::text::drift::entry::{DriftEntry, entries};
-use crate::view::{count, odd, took, words};
+use crate::view::markdown::page::{MarkdownPage, code_block, code_span, html_code, prose_span};
+use crate::view::text::drift::entry::{DriftEntry, group_entries};
+use crate::view::{format_count, format_duration, odd, words};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Maximum characters of a name.
-const NAME: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
 /// Maximum characters of a value or a reason.
-const VALUE: usize = 300;
+const MAX_VALUE_CHARS: usize = 300;
 
 /// Writes the whole page, worst first.
-pub fn markdown(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_markdown(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut page = MarkdownPage::default();
-    page.part("heading", &[heading(told)]);
-    page.part("summary", &[summary(told)]);
-    let mut entries = entries(&told.drift.findings);
-    entries.sort_by_key(|entry| std::cmp::Reverse((entry.first().is_fault(), entry.first().severity)));
-    entries.iter().for_each(|entry| page.part("finding", &[finding(entry, told, true), finding(entry, told, false)]));
-    about::unknown(told.drift).iter().for_each(|(unsure, on)| {
-        let name = span(&about::name(&unsure.recipe, &unsure.step), NAME);
-        page.part("unknown", &[aside("unknown", &name, &unsure.reason, on)]);
+    page.push_section("heading", &[render_heading(told)]);
+    page.push_section("summary", &[render_summary(told)]);
+    let mut entries = group_entries(&told.drift.findings);
+    entries.sort_by_key(|entry| std::cmp::Reverse((entry.first().is_hardware_fault(), entry.first().severity)));
+    entries.iter().for_each(|entry| {
+        page.push_section("finding", &[render_finding(entry, told, true), render_finding(entry, told, false)])
     });
-    about::unreachable(told.drift).iter().for_each(|(why, on)| {
-        page.part("unreachable group", &[aside("unreachable", "", &why.why, on)]);
+    about::group_unknown(told.drift).iter().for_each(|(unsure, on)| {
+        let name = code_span(&about::format_step_name(&unsure.recipe, &unsure.step), MAX_NAME_CHARS);
+        page.push_section("unknown", &[notice_line("unknown", &name, &unsure.reason, on)]);
     });
-    about::warnings(told.drift).iter().for_each(|(warning, on)| {
-        page.part("warning", &[aside("warning", "", &warning.why, on)]);
+    about::group_unreachable_hosts(told.drift).iter().for_each(|(why, on)| {
+        page.push_section("unreachable group", &[notice_line("unreachable", "", &why.why, on)]);
+    });
+    about::group_warnings(told.drift).iter().for_each(|(warning, on)| {
+        page.push_section("warning", &[notice_line("warning", "", &warning.why, on)]);
     });
     if let Some(outliers) = &told.drift.outliers {
-        let (word, rest) = odd::closing(outliers);
-        page.part("summary", &[format!("**{word}** {rest}\n\n")]);
-        outliers.odd.iter().for_each(|one| page.part("odd value", &[odd_one(one)]));
+        let (word, rest) = odd::summarize_outliers(outliers);
+        page.push_section("summary", &[format!("**{word}** {rest}\n\n")]);
+        outliers.odd.iter().for_each(|one| page.push_section("odd value", &[render_outlier(one)]));
     }
     out.write_all(page.finish("The JSON report is complete.").as_bytes())
 }
 
-fn heading(told: &DriftReportInput<'_>) -> String {
-    let counts = told.drift.counts();
-    let hosts = words::places_of(told.drift.hosts.iter().map(|host| &host.host));
-    let open = words::counts(&[(counts.unknown, "unknown (?)"), (counts.unreachable, "unreachable")]);
+fn render_heading(told: &DriftReportInput<'_>) -> String {
+    let counts = told.drift.count_findings();
+    let hosts = words::summarize_hosts(told.drift.hosts.iter().map(|host| &host.host));
+    let open = words::join_counts(&[(counts.unknown, "unknown (?)"), (counts.unreachable, "unreachable")]);
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match counts.findings {
         0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
         0 => format!("### forge drift: no findings on {hosts}{open}\n\n"),
         some => {
-            let on = words::of_places(told.drift, &counts);
-            format!("### forge drift: {} on {on}{open}\n\n", count(some, "finding"))
+            let on = words::format_drifted_hosts(told.drift, &counts);
+            format!("### forge drift: {} on {on}{open}\n\n", format_count(some, "finding"))
         }
     }
 }
 
-fn summary(told: &DriftReportInput<'_>) -> String {
-    let (drift, counts) = (told.drift, told.drift.counts());
+fn render_summary(told: &DriftReportInput<'_>) -> String {
+    let (drift, counts) = (told.drift, told.drift.count_findings());
     let mut lines = String::new();
     if !drift.simulated.is_empty() {
         let names: Vec<&HostName> = drift.simulated.iter().collect();
-        lines += &format!("> **Simulated, no real hardware:** {}\n\n", span(&folded(&names), NAME));
+        lines += &format!("> **Simulated, no real hardware:** {}\n\n", code_span(&fold_hosts(&names), MAX_NAME_CHARS));
     }
     if counts.findings > 0 {
         let severities = FindingSeverity::WORST_FIRST.map(FindingSeverity::name);
         let (severities, causes) = (
-            told_by(&counts.by_severity, &severities),
-            told_by(&counts.by_cause, &DriftCause::ALL.map(DriftCause::name)),
+            join_counts_by_name(&counts.by_severity, &severities),
+            join_counts_by_name(&counts.by_cause, &DriftCause::ALL.map(DriftCause::name)),
         );
         lines += &format!("By severity: {severities}. By cause: {causes}.\n\n");
     }
     let rest = [(counts.settled, "unchanged"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
-    let rest = words::counts(&rest);
-    lines += &format!("{}{} in {}.\n\n", rest, if rest.is_empty() { "Checked" } else { "; checked" }, took(drift.took));
-    let (cluster, inventory) = (span(&drift.cluster, NAME), span(&drift.inventory, NAME));
-    let (time, run) = (span(&drift.time, NAME), span(&drift.run, NAME));
+    let rest = words::join_counts(&rest);
+    lines += &format!(
+        "{}{} in {}.\n\n",
+        rest,
+        if rest.is_empty() { "Checked" } else { "; checked" },
+        format_duration(drift.took)
+    );
+    let (cluster, inventory) = (code_span(&drift.cluster, MAX_NAME_CHARS), code_span(&drift.inventory, MAX_NAME_CHARS));
+    let (time, run) = (code_span(&drift.time, MAX_NAME_CHARS), code_span(&drift.run, MAX_NAME_CHARS));
     lines += &format!("Cluster {cluster}, declared in {inventory}; {time}, run {run}\n\n");
     lines
 }
 
-fn odd_one(one: &FactOutlier) -> String {
+fn render_outlier(one: &FactOutlier) -> String {
     let values: Vec<String> = one
         .odd
         .iter()
         .map(|value| {
-            let (told, hosts) = (odd::told(&one.common, &value.value), odd::folded(&value.hosts));
-            format!("{} on {}", span(&told, VALUE), span(&hosts, NAME))
+            let (told, hosts) = (odd::format_odd_value(&one.common, &value.value), odd::fold_hosts(&value.hosts));
+            format!("{} on {}", code_span(&told, MAX_VALUE_CHARS), code_span(&hosts, MAX_NAME_CHARS))
         })
         .collect();
-    let (path, common) = (span(one.path.raw(), NAME), span(&odd::show(&one.common), VALUE));
-    format!("- **outlier** {path}: {}; {common} on {}\n\n", values.join("; "), odd::having(one))
+    let (path, common) =
+        (code_span(one.path.raw(), MAX_NAME_CHARS), code_span(&odd::format_value(&one.common), MAX_VALUE_CHARS));
+    format!("- **outlier** {path}: {}; {common} on {}\n\n", values.join("; "), odd::format_majority(one))
 }
 
 /// Returns the counts by name, in the order of `names`.
-fn told_by(counts: &BTreeMap<String, usize>, names: &[&str]) -> String {
+fn join_counts_by_name(counts: &BTreeMap<String, usize>, names: &[&str]) -> String {
     let parts: Vec<(usize, &str)> = names.iter().map(|name| (counts.get(*name).copied().unwrap_or(0), *name)).collect();
-    words::counts(&parts)
+    words::join_counts(&parts)
 }
 
 /// Returns one step for all hosts on which it is equal, with collapsed details if `whole`, else as one line.
-fn finding(entry: &DriftEntry<'_>, told: &DriftReportInput<'_>, whole: bool) -> String {
+fn render_finding(entry: &DriftEntry<'_>, told: &DriftReportInput<'_>, whole: bool) -> String {
     match whole {
         true => format!(
             "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
-            head(entry, &code, ["<strong>", "</strong>"]),
-            body(entry, &told.drift.time)
+            render_finding_head(entry, &html_code, ["<strong>", "</strong>"]),
+            render_finding_body(entry, &told.drift.time)
         ),
-        false => format!("- {}\n\n", head(entry, &span, ["**", "**"])),
+        false => format!("- {}\n\n", render_finding_head(entry, &code_span, ["**", "**"])),
     }
 }
 
 /// Returns the head of a finding. `quote` quotes for the grammar at its place.
-fn head(entry: &DriftEntry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+fn render_finding_head(entry: &DriftEntry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let (first, hosts) = (entry.first(), entry.hosts());
     let severity = format!("{}{}{}", strong[0], first.severity.name(), strong[1]);
-    let on = format!("{}: {}", words::places_of(hosts.iter().copied()), quote(&folded(&hosts), NAME));
-    format!("{severity} {}, {} on {on}", quote(&about::what(first), NAME), first.cause.meaning())
+    let on =
+        format!("{}: {}", words::summarize_hosts(hosts.iter().copied()), quote(&fold_hosts(&hosts), MAX_NAME_CHARS));
+    format!("{severity} {}, {} on {on}", quote(&about::describe_subject(first), MAX_NAME_CHARS), first.cause.describe())
 }
 
-fn body(entry: &DriftEntry<'_>, now: &str) -> String {
+fn render_finding_body(entry: &DriftEntry<'_>, now: &str) -> String {
     let first = entry.first();
     let firsts: Vec<&DriftFinding> = entry.attributes().iter().map(|findings| findings[0]).collect();
-    let name = about::name(&first.recipe, &first.step);
-    let mut out = format!("{}: {}\n\n", span(&name, NAME), prose(&about::why(&firsts), VALUE));
-    firsts.iter().for_each(|finding| attribute(finding, &mut out));
-    let all: Vec<&DriftFinding> = entry.all().collect();
-    for (label, text) in about::rows(&all, now) {
+    let name = about::format_step_name(&first.recipe, &first.step);
+    let mut out = format!(
+        "{}: {}\n\n",
+        code_span(&name, MAX_NAME_CHARS),
+        prose_span(&about::explain_cause(&firsts), MAX_VALUE_CHARS)
+    );
+    firsts.iter().for_each(|finding| push_attribute(finding, &mut out));
+    let all: Vec<&DriftFinding> = entry.iter_findings().collect();
+    for (label, text) in about::list_details(&all, now) {
         // Writing to a `String` cannot fail.
-        let _ =
-            writeln!(out, "- {label}: {}", if label == about::WHO { span(&text, VALUE) } else { prose(&text, VALUE) });
+        let _ = writeln!(
+            out,
+            "- {label}: {}",
+            if label == about::SOURCE_LABEL {
+                code_span(&text, MAX_VALUE_CHARS)
+            } else {
+                prose_span(&text, MAX_VALUE_CHARS)
+            }
+        );
     }
     out
 }
 
-fn attribute(finding: &DriftFinding, out: &mut String) {
-    let value = about::value(finding);
+fn push_attribute(finding: &DriftFinding, out: &mut String) {
+    let value = about::attribute_difference(finding);
     let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(value, about::AttributeDifference::Said)) else {
         return;
     };
-    let name = span(name, NAME);
-    let shown = about::pair(&value, |text| span(text, VALUE));
+    let name = code_span(name, MAX_NAME_CHARS);
+    let shown = about::describe_difference(&value, |text| code_span(text, MAX_VALUE_CHARS));
     // Writing to a `String` cannot fail.
     let _ = match value {
-        about::AttributeDifference::Diff { diff, .. } => writeln!(out, "- {name}: {shown}\n\n{}", block("diff", diff)),
+        about::AttributeDifference::Diff { diff, .. } => {
+            writeln!(out, "- {name}: {shown}\n\n{}", code_block("diff", diff))
+        }
         _ => writeln!(out, "- {name}: {shown}"),
     };
 }
 
 /// Returns one line about an unknown step, an unreachable host or a warning.
-fn aside(what: &str, name: &str, why: &UntrustedText, on: &[&HostName]) -> String {
+fn notice_line(what: &str, name: &str, why: &UntrustedText, on: &[&HostName]) -> String {
     let name = if name.is_empty() { String::new() } else { format!(" {name}") };
-    let hosts = format!("{}: {}", words::places_of(on.iter().copied()), span(&folded(on), NAME));
-    format!("- **{what}**{name}: {} on {hosts}\n\n", prose(why.raw(), VALUE))
+    let hosts =
+        format!("{}: {}", words::summarize_hosts(on.iter().copied()), code_span(&fold_hosts(on), MAX_NAME_CHARS));
+    format!("- **{what}**{name}: {} on {hosts}\n\n", prose_span(why.raw(), MAX_VALUE_CHARS))
 }

@@ -14,11 +14,11 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
-pub use html::html;
-pub use junit::junit;
-pub use markdown::markdown;
-pub use prometheus::{last_success, prometheus};
-pub use sarif::sarif;
+pub use html::write_html;
+pub use junit::write_junit;
+pub use markdown::write_markdown;
+pub use prometheus::{parse_last_success, write_prometheus};
+pub use sarif::write_sarif;
 
 use crate::drift::{DriftReport, DriftRunSummary};
 use crate::model::{ExitCode, HostName};
@@ -37,11 +37,11 @@ pub struct DriftReportInput<'a> {
 }
 
 /// Reports whether a run with this exit code evaluated every host completely, with or without findings.
-pub fn is_whole(exit: ExitCode) -> bool {
+pub fn is_conclusive(exit: ExitCode) -> bool {
     matches!(exit, ExitCode::Done | ExitCode::Changes)
 }
 
 /// Returns hosts folded to ranges, unescaped.
-fn folded(hosts: &[&HostName]) -> String {
-    super::fold::fold(hosts.iter().map(|host| host.as_str()))
+fn fold_hosts(hosts: &[&HostName]) -> String {
+    super::fold::fold_names(hosts.iter().map(|host| host.as_str()))
 }

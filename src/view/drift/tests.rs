@@ -5,7 +5,7 @@ use crate::drift::{DriftCause, DriftReport, DriftRunSummary, FindingSeverity};
 use crate::view::sample::{self, finding, rich_drift};
 use std::io::{self, Write};
 
-pub fn runs() -> Vec<DriftRunSummary> {
+pub fn past_runs() -> Vec<DriftRunSummary> {
     let run = |(at, findings): (usize, usize)| DriftRunSummary {
         run: format!("r{at}"),
         time: format!("2026-11-2{at}T09:30:00Z"),
@@ -24,8 +24,8 @@ pub fn runs() -> Vec<DriftRunSummary> {
 
 pub type DriftReportWriter = fn(&DriftReportInput<'_>, &mut dyn Write) -> io::Result<()>;
 
-pub fn written(drift: &DriftReport, writer: DriftReportWriter) -> String {
-    let runs = runs();
+pub fn render_drift_report(drift: &DriftReport, writer: DriftReportWriter) -> String {
+    let runs = past_runs();
     let told = DriftReportInput {
         drift,
         exit: drift.exit_code(),
@@ -39,7 +39,7 @@ pub fn written(drift: &DriftReport, writer: DriftReportWriter) -> String {
 
 #[test]
 fn a_page_of_markdown() {
-    insta::assert_snapshot!(written(&rich_drift(), markdown));
+    insta::assert_snapshot!(render_drift_report(&rich_drift(), write_markdown));
 }
 
 /// Every page for people lists the outliers.
@@ -48,23 +48,23 @@ fn odd_ones_out_are_told_where_hosts_were_compared() {
     let odd = DriftReport { outliers: Some(sample::outliers("5.15.0-130-generic")), ..rich_drift() };
     for (writer, heading, line) in [
         (
-            markdown as DriftReportWriter,
+            write_markdown as DriftReportWriter,
             "**outliers:** 10 of 312 values on 4 of 6 hosts differ; 1 without a majority, 1 unknown on some hosts",
             "- **outlier** ` driver.loaded `: ` 550.54.15 ` on ` gpu02 `; ` none ` on ` gpu05 `; ` 560.35.03 ` on 4 hosts",
         ),
         (
-            html,
+            write_html,
             "<p><b>outliers:</b> 10 of 312 values on 4 of 6 hosts differ; 1 without a majority, 1 unknown on some hosts</p>",
             "<li><code>driver.loaded</code>: <b>550.54.15</b> on gpu02; <b>none</b> on gpu05; 560.35.03 on 4 hosts",
         ),
     ] {
-        let page = written(&odd, writer);
+        let page = render_drift_report(&odd, writer);
         assert!(page.contains(heading) && page.contains(line), "{page}");
-        assert!(!written(&rich_drift(), writer).contains(heading));
+        assert!(!render_drift_report(&rich_drift(), writer).contains(heading));
     }
     let mut none = sample::outliers("x");
     none.odd.clear();
-    let page = written(&DriftReport { outliers: Some(none), ..rich_drift() }, markdown);
+    let page = render_drift_report(&DriftReport { outliers: Some(none), ..rich_drift() }, write_markdown);
     assert!(
         page.contains("**no outliers:** 6 hosts, 312 values compared; 1 without a majority, 1 unknown on some hosts"),
         "{page}"
@@ -73,7 +73,7 @@ fn odd_ones_out_are_told_where_hosts_were_compared() {
 
 #[test]
 fn a_document_of_junit() {
-    let text = written(&rich_drift(), junit);
+    let text = render_drift_report(&rich_drift(), write_junit);
     let xml = roxmltree::Document::parse(&text).unwrap();
     let number = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap().parse::<usize>().unwrap();
     let root = xml.root_element();
@@ -89,7 +89,7 @@ fn a_document_of_junit() {
 
 #[test]
 fn a_document_of_sarif() {
-    let text = written(&rich_drift(), sarif);
+    let text = render_drift_report(&rich_drift(), write_sarif);
     insta::assert_snapshot!(text);
 }
 
@@ -97,7 +97,7 @@ fn a_document_of_sarif() {
 fn results_stand_where_they_are_declared() {
     let mut drift = sample::drift(&["a"], vec![finding("a", "motd", DriftCause::Both, FindingSeverity::High)]);
     drift.findings[0].place = "recipes/my base.yaml:7:5".into();
-    let value: serde_json::Value = serde_json::from_str(&written(&drift, sarif)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&render_drift_report(&drift, write_sarif)).unwrap();
     let result = &value["runs"][0]["results"][0];
     let place = &result["locations"][0]["physicalLocation"];
     assert_eq!(place["artifactLocation"]["uri"], "recipes/my%20base.yaml");
@@ -108,7 +108,7 @@ fn results_stand_where_they_are_declared() {
 
 #[test]
 fn a_run_that_could_not_tell_everything_is_no_success() {
-    let value: serde_json::Value = serde_json::from_str(&written(&rich_drift(), sarif)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&render_drift_report(&rich_drift(), write_sarif)).unwrap();
     let run = &value["runs"][0]["invocations"][0];
     assert_eq!((&run["executionSuccessful"], &run["exitCode"]), (&false.into(), &4.into()));
     assert_eq!(run["toolExecutionNotifications"].as_array().unwrap().len(), 2, "one unreachable, one unknown");
@@ -120,11 +120,11 @@ fn sarif_is_of_its_schema() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("sarif.schema.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let mut drift = rich_drift();
-    for drift in [drift.clone(), hostile(), sample::drift(&[], Vec::new()), {
+    for drift in [drift.clone(), hostile_drift(), sample::drift(&[], Vec::new()), {
         drift.no_history = None;
         drift
     }] {
-        let value = serde_json::from_str(&written(&drift, sarif)).unwrap();
+        let value = serde_json::from_str(&render_drift_report(&drift, write_sarif)).unwrap();
         let wrong: Vec<String> =
             validator.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert_eq!(wrong, [""; 0]);
@@ -135,18 +135,18 @@ fn sarif_is_of_its_schema() {
 
 #[test]
 fn a_file_for_prometheus() {
-    insta::assert_snapshot!(written(&rich_drift(), prometheus));
+    insta::assert_snapshot!(render_drift_report(&rich_drift(), write_prometheus));
 }
 
 #[test]
 fn the_api_of_the_cluster_is_not_counted_as_a_host() {
     let on = |host: &str| sample::finding(host, "motd", DriftCause::MachineChanged, FindingSeverity::Medium);
     let drift = sample::drift(&["gpu01", "gpu02", HostName::CLUSTER], vec![on("gpu01"), on(HostName::CLUSTER)]);
-    let page = written(&drift, html);
+    let page = render_drift_report(&drift, write_html);
     assert!(page.contains("<h2>2 findings on 1 of 2 hosts and the cluster</h2>"), "{page}");
     assert!(page.contains("1 host and the cluster: ") && page.contains("no drift on 1 host: gpu02"), "{page}");
-    assert!(written(&drift, markdown).contains(" on 1 host and the cluster: "));
-    let file = written(&drift, prometheus);
+    assert!(render_drift_report(&drift, write_markdown).contains(" on 1 host and the cluster: "));
+    let file = render_drift_report(&drift, write_prometheus);
     let value = |metric: &str, outcome: &str| {
         let head = format!("{metric}{{cluster=\"{}\",outcome=\"{outcome}\"}} ", drift.cluster);
         file.lines().find_map(|line| line.strip_prefix(&head)).map(str::to_owned)
@@ -154,23 +154,26 @@ fn the_api_of_the_cluster_is_not_counted_as_a_host() {
     let outcomes = |metric| ["as-declared", "drifted", "unreachable"].map(|outcome| value(metric, outcome));
     assert_eq!(outcomes("forge_drift_hosts"), ["1", "1", "0"].map(|n| Some(n.to_owned())), "{file}");
     assert_eq!(outcomes("forge_drift_cluster_api"), ["0", "1", "0"].map(|n| Some(n.to_owned())), "{file}");
-    assert!(!written(&rich_drift(), prometheus).contains("cluster_api"), "no cluster API was observed");
-    assert_eq!(drift.counts().hosts, 2);
+    assert!(
+        !render_drift_report(&rich_drift(), write_prometheus).contains("cluster_api"),
+        "no cluster API was observed"
+    );
+    assert_eq!(drift.count_findings().hosts, 2);
 }
 
 #[test]
 fn the_last_success_is_read_from_the_file_before() {
-    let text = written(&rich_drift(), prometheus);
+    let text = render_drift_report(&rich_drift(), write_prometheus);
     let time = "2026-11-21T09:15:00Z".parse().ok();
-    assert_eq!(last_success(&text, "h100-prod"), time);
-    assert_eq!(last_success(&text, "h100"), None, "another cluster");
+    assert_eq!(parse_last_success(&text, "h100-prod"), time);
+    assert_eq!(parse_last_success(&text, "h100"), None, "another cluster");
     assert_eq!(
-        last_success("forge_drift_last_success_timestamp_seconds{cluster=\"h100-prod\"} soon\n", "h100-prod"),
+        parse_last_success("forge_drift_last_success_timestamp_seconds{cluster=\"h100-prod\"} soon\n", "h100-prod"),
         None
     );
     let mut drift = rich_drift();
     drift.cluster = "a\"b\\c\nd".into();
-    assert_eq!(last_success(&written(&drift, prometheus), &drift.cluster), time);
+    assert_eq!(parse_last_success(&render_drift_report(&drift, write_prometheus), &drift.cluster), time);
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn recipes_whose_names_look_alike_are_one_sample() {
         recipe: format!("{long}{end}").into(),
         ..finding("a", "motd", DriftCause::Both, FindingSeverity::Low)
     };
-    let text = written(&sample::drift(&["a"], vec![named("1"), named("2")]), prometheus);
+    let text = render_drift_report(&sample::drift(&["a"], vec![named("1"), named("2")]), write_prometheus);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("forge_drift_findings{")).collect();
     assert_eq!(lines.len(), 4, "a line for each severity: {lines:#?}");
     assert!(lines.iter().any(|line| line.contains("severity=\"low\"") && line.ends_with(" 2")), "{lines:#?}");
@@ -193,7 +196,7 @@ fn a_page_of_html() {
 
 /// Returns the page without its style and its script, which are separate files.
 fn html_without_assets(drift: &DriftReport) -> String {
-    let page = written(drift, html);
+    let page = render_drift_report(drift, write_html);
     let cut = |text: String, from: &str, to: &str| {
         let start = text.find(from).unwrap() + from.len();
         let end = start + text[start..].find(to).unwrap();
@@ -208,7 +211,7 @@ fn html_without_assets(drift: &DriftReport) -> String {
 fn the_policy_names_the_page_s_own_style_and_script() {
     use base64::Engine;
     use sha2::Digest;
-    let page = written(&rich_drift(), html);
+    let page = render_drift_report(&rich_drift(), write_html);
     let inside = |from: &str, to: &str| page.split(from).nth(1).unwrap().split(to).next().unwrap().to_owned();
     let digest = |text: String| base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(text.as_bytes()));
     let policy = inside("Content-Security-Policy\" content=\"", "\"");
@@ -221,7 +224,7 @@ fn the_policy_names_the_page_s_own_style_and_script() {
 }
 
 /// Returns drift with markup of every format in every text from a host.
-pub fn hostile() -> DriftReport {
+pub fn hostile_drift() -> DriftReport {
     const TEXT: &str = "\u{1b}[31m\u{1b}]0;x\u{7}<script>alert(1)</script>]]>\"'`&amp;\n# x\r\0\u{8}\u{202e}\u{2066}\u{fffe}\u{ffff}[a](javascript:b) {label=\"} {0} | \\ --> <!-- \t```";
     let mut drift = rich_drift();
     drift.cluster = TEXT.into();
@@ -249,33 +252,33 @@ pub fn hostile() -> DriftReport {
 
 /// Asserts that no character acts on a terminal, reorders text or is invisible.
 #[track_caller]
-fn is_harmless(text: &str) {
-    let found: Vec<char> = text.chars().filter(|c| crate::view::escape::hidden(*c)).collect();
+fn assert_harmless(text: &str) {
+    let found: Vec<char> = text.chars().filter(|c| crate::view::escape::is_hidden_char(*c)).collect();
     assert_eq!(found, [' '; 0]);
 }
 
 /// Checks the formats for which a parser is available. `tests/browser` checks the others.
 #[test]
 fn a_hostile_host_is_text_in_every_format() {
-    let drift = hostile();
-    let shown = crate::view::escape::line(&drift.cluster).into_owned();
-    for writer in [markdown, junit, sarif, prometheus, html] {
-        is_harmless(&written(&drift, writer));
+    let drift = hostile_drift();
+    let shown = crate::view::escape::escape_line(&drift.cluster).into_owned();
+    for writer in [write_markdown, write_junit, write_sarif, write_prometheus, write_html] {
+        assert_harmless(&render_drift_report(&drift, writer));
     }
-    let xml = written(&drift, junit);
+    let xml = render_drift_report(&drift, write_junit);
     let xml = roxmltree::Document::parse(&xml).unwrap();
     let suite = xml.descendants().find(|node| node.has_tag_name("testsuite")).unwrap();
     assert_eq!(suite.attribute("hostname"), Some(shown.as_str()));
-    let value: serde_json::Value = serde_json::from_str(&written(&drift, sarif)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&render_drift_report(&drift, write_sarif)).unwrap();
     assert_eq!(
         value["runs"][0]["results"][0]["properties"]["host"], drift.cluster,
         "parsed, it is the host's exact text"
     );
     let message = value["runs"][0]["results"][0]["message"]["text"].as_str().unwrap();
     assert!(!message.contains("]("), "no link: {message}");
-    let page = written(&drift, html);
+    let page = render_drift_report(&drift, write_html);
     assert_eq!(page.matches("<script").count(), 2, "the data and the page's own script");
     assert_eq!(page.matches("<!--").count(), 0);
-    let lines = written(&drift, prometheus);
+    let lines = render_drift_report(&drift, write_prometheus);
     assert!(lines.lines().all(|line| line.starts_with("forge_drift_") || line.starts_with("# ")), "{lines}");
 }

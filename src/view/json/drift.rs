@@ -2,8 +2,8 @@
 
 use super::{ExitInfo, formatter};
 use crate::drift::{
-    DriftCounts, DriftFinding, DriftHistory, DriftReport, HostDrift, IgnoreRuleResult, KnownFinding, UndecidedItem,
-    VERSION,
+    DRIFT_VERSION, DriftCounts, DriftFinding, DriftHistory, DriftReport, HostDrift, IgnoreRuleResult, KnownFinding,
+    UndecidedItem,
 };
 use crate::model::{ExitCode, HostName};
 use schemars::JsonSchema;
@@ -66,18 +66,24 @@ pub enum DriftMessage<'a> {
 }
 
 /// Writes one message per line.
-pub fn messages(drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_drift_messages(drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     let DriftReport { forge, run, cluster, inventory, time, simulated, .. } = drift;
-    line(&DriftMessage::Version { version: VERSION, forge, run, cluster, inventory, time, simulated }, out)?;
-    drift.hosts.iter().try_for_each(|host| line(&DriftMessage::Host { host }, out))?;
-    drift.findings.iter().try_for_each(|finding| line(&DriftMessage::Finding { finding }, out))?;
-    drift.unknown.iter().try_for_each(|unknown| line(&DriftMessage::Unknown { unknown }, out))?;
-    drift.resolved.iter().try_for_each(|resolved| line(&DriftMessage::Resolved { resolved }, out))?;
-    drift.ignored.iter().try_for_each(|ignored| line(&DriftMessage::Ignored { ignored }, out))?;
-    line(&DriftMessage::End { counts: drift.counts(), exit: ExitInfo::of(exit), took: drift.took }, out)
+    write_message(
+        &DriftMessage::Version { version: DRIFT_VERSION, forge, run, cluster, inventory, time, simulated },
+        out,
+    )?;
+    drift.hosts.iter().try_for_each(|host| write_message(&DriftMessage::Host { host }, out))?;
+    drift.findings.iter().try_for_each(|finding| write_message(&DriftMessage::Finding { finding }, out))?;
+    drift.unknown.iter().try_for_each(|unknown| write_message(&DriftMessage::Unknown { unknown }, out))?;
+    drift.resolved.iter().try_for_each(|resolved| write_message(&DriftMessage::Resolved { resolved }, out))?;
+    drift.ignored.iter().try_for_each(|ignored| write_message(&DriftMessage::Ignored { ignored }, out))?;
+    write_message(
+        &DriftMessage::End { counts: drift.count_findings(), exit: ExitInfo::from_code(exit), took: drift.took },
+        out,
+    )
 }
 
-fn line(message: &DriftMessage<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn write_message(message: &DriftMessage<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::EscapingFormatter::compact());
     message.serialize(&mut serializer)?;
     writeln!(out)

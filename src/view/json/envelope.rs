@@ -1,8 +1,8 @@
 //! The schema of all documents that verbs write with `--format json`: the common keys, and the keys of each result.
 
 use super::{
-    DoctorBody, ExecBody, ExitInfo, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody, PlanBody, ReportBody,
-    SandboxesBody, VERSION, drift, offline, validation,
+    DOCUMENT_VERSION, DoctorBody, ExecBody, ExitInfo, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody,
+    PlanBody, ReportBody, SandboxesBody, drift, offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -10,35 +10,35 @@ use serde_json::{Map, Value, json};
 
 type BodySchema = fn(&mut SchemaGenerator) -> Value;
 
-fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+fn body_schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     T::json_schema(generator).into()
 }
 
 /// Every value of `result`, with the other keys of its document.
-const RESULTS: &[(&str, BodySchema)] = &[
-    ("plan", body::<PlanBody<'_>>),
-    ("images", body::<ImagesBody<'_>>),
-    ("report", body::<ReportBody<'_>>),
-    ("facts", body::<FactsBody<'_>>),
-    ("outliers", body::<OutliersBody<'_>>),
-    ("sandboxes", body::<SandboxesBody<'_>>),
-    ("validation", body::<validation::ValidationBody<'_>>),
-    ("graph", body::<offline::GraphBody<'_>>),
-    ("recipes", body::<offline::RecipesBody<'_>>),
-    ("recipe", body::<offline::RecipeBody<'_>>),
-    ("values", body::<offline::ValueBody<'_>>),
-    ("step", body::<offline::StepBody<'_>>),
-    ("code", body::<offline::CodeBody>),
-    ("page", body::<offline::PageBody<'_>>),
-    ("runs", body::<offline::RunsBody<'_>>),
-    ("run", body::<offline::RunBody<'_>>),
-    ("comparison", body::<offline::ComparisonBody<'_>>),
-    ("doctor", body::<DoctorBody<'_>>),
-    ("drift", body::<drift::DriftBody<'_>>),
-    ("drift_history", body::<drift::HistoryBody<'_>>),
-    ("exec", body::<ExecBody<'_>>),
-    ("fetch", body::<FetchBody<'_>>),
-    ("init", body::<InitBody<'_>>),
+const RESULT_SCHEMAS: &[(&str, BodySchema)] = &[
+    ("plan", body_schema::<PlanBody<'_>>),
+    ("images", body_schema::<ImagesBody<'_>>),
+    ("report", body_schema::<ReportBody<'_>>),
+    ("facts", body_schema::<FactsBody<'_>>),
+    ("outliers", body_schema::<OutliersBody<'_>>),
+    ("sandboxes", body_schema::<SandboxesBody<'_>>),
+    ("validation", body_schema::<validation::ValidationBody<'_>>),
+    ("graph", body_schema::<offline::GraphBody<'_>>),
+    ("recipes", body_schema::<offline::RecipesBody<'_>>),
+    ("recipe", body_schema::<offline::RecipeBody<'_>>),
+    ("values", body_schema::<offline::ValueBody<'_>>),
+    ("step", body_schema::<offline::StepBody<'_>>),
+    ("code", body_schema::<offline::CodeBody>),
+    ("page", body_schema::<offline::PageBody<'_>>),
+    ("runs", body_schema::<offline::RunsBody<'_>>),
+    ("run", body_schema::<offline::RunBody<'_>>),
+    ("comparison", body_schema::<offline::ComparisonBody<'_>>),
+    ("doctor", body_schema::<DoctorBody<'_>>),
+    ("drift", body_schema::<drift::DriftBody<'_>>),
+    ("drift_history", body_schema::<drift::HistoryBody<'_>>),
+    ("exec", body_schema::<ExecBody<'_>>),
+    ("fetch", body_schema::<FetchBody<'_>>),
+    ("init", body_schema::<InitBody<'_>>),
 ];
 
 /// Returns the schema of all documents: one alternative per `result`, without additional keys.
@@ -46,7 +46,7 @@ pub fn document_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let exit: Value = generator.subschema_for::<ExitInfo>().into();
     let alternatives: Vec<Value> =
-        RESULTS.iter().map(|(result, body)| alternative(result, body(&mut generator), &exit)).collect();
+        RESULT_SCHEMAS.iter().map(|(result, body)| result_alternative(result, body(&mut generator), &exit)).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Document",
@@ -56,9 +56,9 @@ pub fn document_schema() -> Value {
     })
 }
 
-fn alternative(result: &str, mut body: Value, exit: &Value) -> Value {
+fn result_alternative(result: &str, mut body: Value, exit: &Value) -> Value {
     let mut properties = Map::new();
-    properties.insert("version".to_owned(), json!({ "const": VERSION }));
+    properties.insert("version".to_owned(), json!({ "const": DOCUMENT_VERSION }));
     properties.insert("result".to_owned(), json!({ "const": result }));
     properties.insert("forge".to_owned(), json!({ "type": "string", "description": "The version of forge." }));
     properties.insert("exit".to_owned(), exit.clone());

@@ -33,14 +33,14 @@ impl EscapingFormatter {
 
 impl Formatter for EscapingFormatter {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
-        let fragment = match !self.exact && SecretStore::mentions(fragment) {
-            true => Cow::Owned(SecretStore::mask(fragment)),
+        let fragment = match !self.exact && SecretStore::has_placeholder(fragment) {
+            true => Cow::Owned(SecretStore::mask_placeholders(fragment)),
             false => Cow::Borrowed(fragment),
         };
         let mut shown = 0;
-        for (at, c) in fragment.char_indices().filter(|(_, c)| escape::hidden(*c)) {
+        for (at, c) in fragment.char_indices().filter(|(_, c)| escape::is_hidden_char(*c)) {
             out.write_all(&fragment.as_bytes()[shown..at])?;
-            unit_escapes(out, c)?;
+            write_unit_escapes(out, c)?;
             shown = at + c.len_utf8();
         }
         out.write_all(&fragment.as_bytes()[shown..])
@@ -111,6 +111,6 @@ impl Formatter for EscapingFormatter {
 }
 
 /// Writes a character as JSON escapes of its one or two UTF-16 units.
-fn unit_escapes<W: ?Sized + Write>(out: &mut W, c: char) -> io::Result<()> {
+fn write_unit_escapes<W: ?Sized + Write>(out: &mut W, c: char) -> io::Result<()> {
     c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
 }

@@ -7,9 +7,9 @@ mod offline;
 mod save;
 mod validation;
 
-pub use drift::{DriftMessage, messages as drift_messages};
+pub use drift::{DriftMessage, write_drift_messages as drift_messages};
 pub use envelope::document_schema;
-pub use save::save;
+pub use save::write_saved_plan;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// The format version of the documents. Additions keep it, all other changes increment it.
-pub const VERSION: u32 = 1;
+pub const DOCUMENT_VERSION: u32 = 1;
 
 /// Writes JSON that is safe to print on a terminal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,15 +51,15 @@ pub struct ExitInfo {
 }
 
 impl ExitInfo {
-    fn of(exit: ExitCode) -> Self {
+    fn from_code(exit: ExitCode) -> Self {
         Self { code: exit.code(), name: exit }
     }
 }
 
 impl<T: Serialize> JsonDocument<T> {
-    fn write(result: &'static str, exit: ExitCode, body: T, out: &mut dyn Write) -> io::Result<()> {
-        let exit = ExitInfo::of(exit);
-        let document = Self { version: VERSION, result, forge: env!("CARGO_PKG_VERSION"), exit, body };
+    fn write_document(result: &'static str, exit: ExitCode, body: T, out: &mut dyn Write) -> io::Result<()> {
+        let exit = ExitInfo::from_code(exit);
+        let document = Self { version: DOCUMENT_VERSION, result, forge: env!("CARGO_PKG_VERSION"), exit, body };
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::EscapingFormatter::default());
         document.serialize(&mut serializer)?;
         writeln!(out)
@@ -67,14 +67,14 @@ impl<T: Serialize> JsonDocument<T> {
 }
 
 /// Writes a document in another format than forge's own, safe to print on a terminal.
-pub(super) fn document(value: &serde_json::Value, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_json(value: &serde_json::Value, out: &mut dyn Write) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::EscapingFormatter::default());
     value.serialize(&mut serializer)?;
     writeln!(out)
 }
 
 /// Returns a value as one line, safe to print on a terminal.
-pub(super) fn compact(value: &impl Serialize) -> io::Result<String> {
+pub(super) fn to_compact_json(value: &impl Serialize) -> io::Result<String> {
     let mut out = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter::EscapingFormatter::compact()))?;
     String::from_utf8(out).map_err(io::Error::other)
@@ -149,7 +149,7 @@ struct OutliersBody<'a> {
 }
 
 impl<'a> OutliersBody<'a> {
-    fn of(seen: &'a [ObservedHost], outliers: &'a OutlierReport) -> Self {
+    fn from_outliers(seen: &'a [ObservedHost], outliers: &'a OutlierReport) -> Self {
         let which =
             |keep: fn(&ObservedHost) -> bool| seen.iter().filter(|seen| keep(seen)).map(|seen| &seen.host).collect();
         Self { outliers, simulated: which(|seen| seen.simulated), unreachable: which(|seen| !seen.is_observed()) }
@@ -171,7 +171,7 @@ struct SandboxLine<'a> {
 }
 
 impl<'a> HostFacts<'a> {
-    fn of(seen: &'a ObservedHost) -> Self {
+    fn from_seen(seen: &'a ObservedHost) -> Self {
         let facts = seen
             .facts
             .0
@@ -182,105 +182,120 @@ impl<'a> HostFacts<'a> {
 }
 
 impl ResultWriter for JsonWriter {
-    fn plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("plan", exit, PlanBody { counts: plan.counts(), plan }, out)
+    fn write_plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("plan", exit, PlanBody { counts: plan.count_steps(), plan }, out)
     }
 
-    fn images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("images", exit, ImagesBody { images }, out)
+    fn write_images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("images", exit, ImagesBody { images }, out)
     }
 
-    fn report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("report", exit, ReportBody { report }, out)
+    fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("report", exit, ReportBody { report }, out)
     }
 
-    fn facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("facts", exit, FactsBody { facts: seen.iter().map(HostFacts::of).collect() }, out)
+    fn write_facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document(
+            "facts",
+            exit,
+            FactsBody { facts: seen.iter().map(HostFacts::from_seen).collect() },
+            out,
+        )
     }
 
-    fn outliers(
+    fn write_outliers(
         &self,
         seen: &[ObservedHost],
         outliers: &OutlierReport,
         exit: ExitCode,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        JsonDocument::write("outliers", exit, OutliersBody::of(seen, outliers), out)
+        JsonDocument::write_document("outliers", exit, OutliersBody::from_outliers(seen, outliers), out)
     }
 
-    fn sandboxes(&self, sandboxes: &SandboxList, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn write_sandboxes(&self, sandboxes: &SandboxList, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         let lines = sandboxes.list.iter().map(|sandbox| SandboxLine { host: &sandbox.host, pid: sandbox.pid });
         let body = SandboxesBody { ended: sandboxes.ended, sandboxes: lines.collect() };
-        JsonDocument::write("sandboxes", exit, body, out)
+        JsonDocument::write_document("sandboxes", exit, body, out)
     }
 
-    fn validation(&self, validation: &ValidationResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("validation", exit, validation::body(validation), out)
+    fn write_validation(&self, validation: &ValidationResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("validation", exit, validation::validation_body(validation), out)
     }
 
-    fn graph(&self, graph: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("graph", ExitCode::Done, offline::GraphBody { graph }, out)
+    fn write_graph(&self, graph: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("graph", ExitCode::Done, offline::GraphBody { graph }, out)
     }
 
-    fn recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("recipes", ExitCode::Done, offline::RecipesBody { recipes }, out)
+    fn write_recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("recipes", ExitCode::Done, offline::RecipesBody { recipes }, out)
     }
 
-    fn recipe(&self, recipe: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("recipe", ExitCode::Done, offline::RecipeBody { recipe }, out)
+    fn write_recipe(&self, recipe: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("recipe", ExitCode::Done, offline::RecipeBody { recipe }, out)
     }
 
-    fn values(&self, values: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("values", ExitCode::Done, offline::ValueBody { values }, out)
+    fn write_values(&self, values: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("values", ExitCode::Done, offline::ValueBody { values }, out)
     }
 
-    fn step(&self, step: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("step", ExitCode::Done, offline::StepBody { step }, out)
+    fn write_step(&self, step: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("step", ExitCode::Done, offline::StepBody { step }, out)
     }
 
-    fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("code", ExitCode::Done, offline::CodeBody::of(code), out)
+    fn write_error_code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("code", ExitCode::Done, offline::CodeBody::from_code(code), out)
     }
 
-    fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("page", ExitCode::Done, offline::PageBody { page }, out)
+    fn write_manual_page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("page", ExitCode::Done, offline::PageBody { page }, out)
     }
 
-    fn runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
-        let runs = runs.iter().map(offline::RunListItem::of).collect();
-        JsonDocument::write("runs", ExitCode::Done, offline::RunsBody { runs }, out)
+    fn write_runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
+        let runs = runs.iter().map(offline::RunListItem::from_listed).collect();
+        JsonDocument::write_document("runs", ExitCode::Done, offline::RunsBody { runs }, out)
     }
 
-    fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("run", ExitCode::Done, offline::RunBody { run: offline::PastRunBody::of(run) }, out)
+    fn write_run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document(
+            "run",
+            ExitCode::Done,
+            offline::RunBody { run: offline::PastRunBody::from_run(run) },
+            out,
+        )
     }
 
-    fn comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
+    fn write_comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
     }
 
-    fn doctor(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("doctor", exit, DoctorBody { doctor: checkup }, out)
+    fn write_checkup(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("doctor", exit, DoctorBody { doctor: checkup }, out)
     }
 
-    fn drift(&self, drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("drift", exit, drift::DriftBody { counts: drift.counts(), drift }, out)
+    fn write_drift(&self, drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("drift", exit, drift::DriftBody { counts: drift.count_findings(), drift }, out)
     }
 
-    fn drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("drift_history", ExitCode::Done, drift::HistoryBody { drift_history: history }, out)
+    fn write_drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document(
+            "drift_history",
+            ExitCode::Done,
+            drift::HistoryBody { drift_history: history },
+            out,
+        )
     }
 
-    fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("exec", exit, ExecBody { exec: report }, out)
+    fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("exec", exit, ExecBody { exec: report }, out)
     }
 
-    fn fetch(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("fetch", exit, FetchBody { fetch: report }, out)
+    fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("fetch", exit, FetchBody { fetch: report }, out)
     }
 
-    fn init(&self, init: &InitResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write("init", exit, InitBody { init }, out)
+    fn write_init_result(&self, init: &InitResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("init", exit, InitBody { init }, out)
     }
 }
 

@@ -42,7 +42,7 @@ pub struct CodeBody {
 }
 
 impl CodeBody {
-    pub fn of(code: Code) -> Self {
+    pub fn from_code(code: Code) -> Self {
         Self { code, title: code.title(), page: code.page() }
     }
 }
@@ -77,8 +77,8 @@ pub struct PastRunBody<'a> {
 }
 
 impl<'a> PastRunBody<'a> {
-    pub fn of(run: &'a PastRun) -> Self {
-        Self { exit: run.finished.then(|| ExitInfo::of(run.report.exit_code())), run }
+    pub fn from_run(run: &'a PastRun) -> Self {
+        Self { exit: run.finished.then(|| ExitInfo::from_code(run.report.exit_code())), run }
     }
 }
 
@@ -91,9 +91,9 @@ pub enum RunListItem<'a> {
 }
 
 impl<'a> RunListItem<'a> {
-    pub fn of(listed: &'a ListedRun) -> Self {
+    pub fn from_listed(listed: &'a ListedRun) -> Self {
         match listed {
-            ListedRun::Read(run) => Self::Run(PastRunBody::of(run)),
+            ListedRun::Read(run) => Self::Run(PastRunBody::from_run(run)),
             ListedRun::Broken { run, cluster, why } => Self::Unreadable { run, cluster, why },
         }
     }

@@ -5,7 +5,7 @@ use crate::diag::{Code, Diag, DiagList, FileId, SourceMap, Span};
 use crate::view::escape::{self, tests::HOSTILE};
 use crate::view::{CheckedInventory, sample};
 
-fn json(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> (String, Value) {
+fn render_json(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> (String, Value) {
     let mut out = Vec::new();
     write(&mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -16,7 +16,7 @@ fn json(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> (String, Value) {
 #[test]
 fn a_plan_carries_its_counts_and_exit_code() {
     let plan = sample::rich_plan();
-    let (_, value) = json(|out| JsonWriter.plan(&plan, ExitCode::Changes, out));
+    let (_, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Changes, out));
     let keys: Vec<_> = value.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["version", "result", "forge", "exit", "counts", "plan"]);
     assert_eq!(value["result"], "plan");
@@ -28,14 +28,14 @@ fn a_plan_carries_its_counts_and_exit_code() {
 #[test]
 fn a_plan_reads_back_as_it_was() {
     let plan = sample::rich_plan();
-    let (_, value) = json(|out| JsonWriter.plan(&plan, ExitCode::Done, out));
+    let (_, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out));
     assert_eq!(serde_json::from_value::<Plan>(value["plan"].clone()).unwrap(), plan);
 }
 
 #[test]
 fn a_report_tells_each_step() {
     let report = sample::rich_report();
-    let (_, value) = json(|out| JsonWriter.report(&report, report.exit_code(), out));
+    let (_, value) = render_json(|out| JsonWriter.write_report(&report, report.exit_code(), out));
     assert_eq!(value["exit"]["code"], 3);
     let step = &value["report"]["hosts"][1]["steps"][1];
     assert_eq!(step["result"], "failed");
@@ -44,10 +44,10 @@ fn a_report_tells_each_step() {
 
 #[test]
 fn facts_are_a_value_or_a_reason() {
-    let mut seen = ObservedHost::observed(&sample::host("a"), Default::default(), 1);
+    let mut seen = ObservedHost::from_observation(&sample::host("a"), Default::default(), 1);
     seen.facts.0.insert("kernel".into(), Ok("6.1".into()));
     seen.facts.0.insert("gpus".into(), Err(crate::probe::UnansweredReason::new("timed out after 10 s")));
-    let (_, value) = json(|out| JsonWriter.facts(std::slice::from_ref(&seen), ExitCode::Unknown, out));
+    let (_, value) = render_json(|out| JsonWriter.write_facts(std::slice::from_ref(&seen), ExitCode::Unknown, out));
     let expected = serde_json::json!({
         "gpus": {"unknown": {"why": "timed out after 10 s", "said": null}},
         "kernel": {"value": "6.1"},
@@ -59,16 +59,16 @@ fn facts_are_a_value_or_a_reason() {
 #[test]
 fn diagnostics_have_file_line_and_column() {
     let mut sources = SourceMap::default();
-    sources.add("inventory.yaml", "hosts:\n  ä: {}\n  a: {}\n");
+    sources.add_file("inventory.yaml", "hosts:\n  ä: {}\n  a: {}\n");
     let span = |start, end| Span { file: FileId(0), start, end };
     let diag = Diag::error(Code::Duplicate, "host `a` is named twice")
-        .at(span(18, 19))
+        .with_span(span(18, 19))
         .label("again")
-        .also(span(9, 11), "first")
+        .with_other_span(span(9, 11), "first")
         .hint("rename one");
     let checked = CheckedInventory { path: "inventory.yaml".into(), diags: DiagList(vec![diag]), sources, size: None };
     let validation = ValidationResult { inventories: vec![checked] };
-    let (_, value) = json(|out| JsonWriter.validation(&validation, ExitCode::Input, out));
+    let (_, value) = render_json(|out| JsonWriter.write_validation(&validation, ExitCode::Input, out));
     let expected = serde_json::json!({
         "path": "inventory.yaml",
         "valid": false,
@@ -89,20 +89,20 @@ fn diagnostics_have_file_line_and_column() {
 fn hostile_text_is_inert_and_the_same_once_parsed() {
     for (raw, _) in HOSTILE {
         let plan = sample::hostile_plan(raw);
-        let (text, value) = json(|out| JsonWriter.plan(&plan, ExitCode::Done, out));
-        assert!(!text.chars().any(escape::hidden), "{raw:?} came through in {text}");
-        let shown = crate::model::SecretStore::mask(raw);
+        let (text, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out));
+        assert!(!text.chars().any(escape::is_hidden_char), "{raw:?} came through in {text}");
+        let shown = crate::model::SecretStore::mask_placeholders(raw);
         assert_eq!(value["plan"]["hosts"][0]["steps"][0]["reason"], shown.as_str());
         let report = sample::hostile_report(raw);
-        let (text, _) = json(|out| JsonWriter.report(&report, ExitCode::Done, out));
-        assert!(!text.chars().any(escape::hidden), "{raw:?} came through in {text}");
+        let (text, _) = render_json(|out| JsonWriter.write_report(&report, ExitCode::Done, out));
+        assert!(!text.chars().any(escape::is_hidden_char), "{raw:?} came through in {text}");
     }
 }
 
 #[test]
 fn drift_reads_back_as_it_was() {
     let drift = sample::rich_drift();
-    let (_, value) = json(|out| JsonWriter.drift(&drift, drift.exit_code(), out));
+    let (_, value) = render_json(|out| JsonWriter.write_drift(&drift, drift.exit_code(), out));
     assert_eq!(value["exit"]["code"], 4);
     assert_eq!(value["counts"]["by_cause"]["machine-changed"], 5);
     assert_eq!(serde_json::from_value::<DriftReport>(value["drift"].clone()).unwrap(), drift);
@@ -116,12 +116,12 @@ fn drift_messages_begin_with_the_version_and_end_with_the_exit_code() {
         let mut out = Vec::new();
         drift_messages(&drift, drift.exit_code(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        assert!(!text.chars().any(escape::is_hidden_char), "{text:?}");
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let of = |kind: &str| lines.iter().filter(|line| line["message"] == kind).count();
         assert_eq!((&lines[0]["message"], &lines[0]["version"]), (&"version".into(), &1.into()));
         assert_eq!((of("host"), of("finding"), of("unknown")), (4, drift.findings.len(), 1));
-        assert_eq!(lines[5]["observed"], crate::model::SecretStore::mask(raw));
+        assert_eq!(lines[5]["observed"], crate::model::SecretStore::mask_placeholders(raw));
         let last = lines.last().unwrap();
         assert_eq!((&last["message"], &last["exit"]["code"]), (&"end".into(), &4.into()));
     }

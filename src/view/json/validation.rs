@@ -43,32 +43,32 @@ struct DiagnosticLocation<'a> {
     label: Option<&'a str>,
 }
 
-pub fn body(validation: &ValidationResult) -> ValidationBody<'_> {
-    ValidationBody { inventories: validation.inventories.iter().map(inventory).collect() }
+pub fn validation_body(validation: &ValidationResult) -> ValidationBody<'_> {
+    ValidationBody { inventories: validation.inventories.iter().map(inventory_diagnostics).collect() }
 }
 
-fn inventory(checked: &CheckedInventory) -> InventoryDiagnostics<'_> {
+fn inventory_diagnostics(checked: &CheckedInventory) -> InventoryDiagnostics<'_> {
     InventoryDiagnostics {
         path: checked.path.as_str(),
         valid: !checked.diags.has_errors(),
         declares: checked.size,
-        diagnostics: checked.diags.0.iter().map(|diag| diagnostic(diag, &checked.sources)).collect(),
+        diagnostics: checked.diags.0.iter().map(|diag| diagnostic_body(diag, &checked.sources)).collect(),
     }
 }
 
-fn diagnostic<'a>(diag: &'a Diag, sources: &'a SourceMap) -> DiagnosticBody<'a> {
+fn diagnostic_body<'a>(diag: &'a Diag, sources: &'a SourceMap) -> DiagnosticBody<'a> {
     DiagnosticBody {
         code: diag.code,
         severity: diag.severity,
         message: &diag.message,
-        place: diag.span.map(|span| place(span, diag.label.as_deref(), sources)),
-        others: diag.others.iter().map(|(span, label)| place(*span, Some(label), sources)).collect(),
+        place: diag.span.map(|span| diagnostic_location(span, diag.label.as_deref(), sources)),
+        others: diag.others.iter().map(|(span, label)| diagnostic_location(*span, Some(label), sources)).collect(),
         notes: &diag.notes,
         hint: diag.hint.as_deref(),
     }
 }
 
-fn place<'a>(span: Span, label: Option<&'a str>, sources: &'a SourceMap) -> DiagnosticLocation<'a> {
+fn diagnostic_location<'a>(span: Span, label: Option<&'a str>, sources: &'a SourceMap) -> DiagnosticLocation<'a> {
     let (line, column) = sources.line_col(span);
     DiagnosticLocation { file: sources.path(span.file).as_str(), line, column, label }
 }

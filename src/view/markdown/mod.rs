@@ -6,198 +6,214 @@ pub(super) mod page;
 
 use super::text::host_values::{self, FoldedStep};
 use super::text::{closing, group, sections, step, windows};
-use super::{count, fold::fold, words};
+use super::{fold::fold_names, format_count, words};
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::{ChangeCertainty, Plan, StepPlan};
 use crate::resource::AttributeChange;
-use page::{MarkdownPage, block, code, prose, span, whole_block};
+use page::{MarkdownPage, code_block, code_span, html_code, prose_span, uncut_code_block};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Maximum characters of a name.
 const NAME: usize = 80;
 /// Maximum characters of a value or a reason.
-const VALUE: usize = 300;
+const MAX_VALUE_CHARS: usize = 300;
 
 /// Writes a plan for a review. `digest` is the digest of the saved plan's file.
-pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
     let mut page = MarkdownPage::default();
-    page.part("heading", &[heading(plan), heading_alone(plan)]);
-    page.part("summary", &[summary(plan, digest)?]);
-    page.part("window", &[folded("Windows, waves and reboots", &told(|out| windows::write(plan, out))?)]);
-    let rest = rest(plan)?;
+    page.push_section("heading", &[render_heading(plan), render_short_heading(plan)]);
+    page.push_section("summary", &[render_summary(plan, digest)?]);
+    page.push_section(
+        "window",
+        &[details_block("Windows, waves and reboots", &render_plain(|out| windows::write_windows(plan, out))?)],
+    );
+    let rest = render_remaining_sections(plan)?;
     page.reserve(rest.len() + 1);
-    for folded in host_values::fold_host_values(group::steps(plan, StepPlan::acts)) {
-        page.part("change", &[change(&folded, true), change(&folded, false)]);
+    for folded in host_values::fold_host_values(group::group_steps(plan, StepPlan::will_run)) {
+        page.push_section("change", &[render_change(&folded, true), render_change(&folded, false)]);
     }
     page.reserve(0);
-    page.part("section", &[rest]);
+    page.push_section("section", &[rest]);
     out.write_all(page.finish("The saved plan is complete: run `forge show FILE`.").as_bytes())
 }
 
 /// Lists waiting, blocked, unknown and unreachable items. Diffs are cut before this section is. A section that would
 /// fill half of the page is replaced by counts.
-fn rest(plan: &Plan) -> io::Result<String> {
-    let whole = told(|out| sections::write(plan, &plan.counts(), false, out))?;
+fn render_remaining_sections(plan: &Plan) -> io::Result<String> {
+    let whole = render_plain(|out| sections::write_sections(plan, &plan.count_steps(), false, out))?;
     let head = "Waiting, blocked, unknown and unreachable";
-    let form = |text: &str| folded(head, text);
+    let form = |text: &str| details_block(head, text);
     Some(form(&whole))
-        .filter(|whole| whole.len() <= page::LIMIT / 2)
-        .map_or_else(|| Ok(form(&sections::sums(plan))), Ok)
+        .filter(|whole| whole.len() <= page::MAX_PAGE_BYTES / 2)
+        .map_or_else(|| Ok(form(&sections::summarize_sections(plan))), Ok)
 }
 
 /// Returns the first line: the counts, and the names of everything unknown.
-fn heading(plan: &Plan) -> String {
-    let unknown = unknown(plan);
+fn render_heading(plan: &Plan) -> String {
+    let unknown = list_unknown(plan);
     match unknown.is_empty() {
-        true => format!("### forge plan: {}, nothing unknown\n\n", sums(plan)),
+        true => format!("### forge plan: {}, nothing unknown\n\n", summarize_changes(plan)),
         false => format!(
             "### forge plan: {}, {} unknown (?): {}\n\n",
-            sums(plan),
-            plan.unknown().len(),
-            words::some(&unknown)
+            summarize_changes(plan),
+            plan.list_unknowns().len(),
+            words::list_names(&unknown)
         ),
     }
 }
 
-fn heading_alone(plan: &Plan) -> String {
-    format!("### forge plan: {}, {} unknown (?)\n\n", sums(plan), plan.unknown().len())
+fn render_short_heading(plan: &Plan) -> String {
+    format!("### forge plan: {}, {} unknown (?)\n\n", summarize_changes(plan), plan.list_unknowns().len())
 }
 
-fn sums(plan: &Plan) -> String {
-    let counts = plan.counts();
-    let all = words::places_of(plan.hosts.iter().map(|host| &host.host));
+fn summarize_changes(plan: &Plan) -> String {
+    let counts = plan.count_steps();
+    let all = words::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
     let blocked = if counts.blocked > 0 { format!(", {} blocked", counts.blocked) } else { String::new() };
     match counts.change {
         0 => format!("no changes on {all}{blocked}"),
-        some => format!("{} on {}{blocked}", count(some, "change"), words::changing_places(&counts)),
+        some => format!("{} on {}{blocked}", format_count(some, "change"), words::format_changing_hosts(&counts)),
     }
 }
 
 /// Returns the names of everything unknown, equal items once.
-fn unknown(plan: &Plan) -> Vec<String> {
-    let steps = group::steps(plan, StepPlan::is_open).into_iter();
-    let steps = steps.map(|group| format!("{} on {}", span(&group.step.id.to_string(), NAME), hosts(&group.hosts)));
+fn list_unknown(plan: &Plan) -> Vec<String> {
+    let steps = group::group_steps(plan, StepPlan::is_undetermined).into_iter();
+    let steps = steps.map(|group| {
+        format!("{} on {}", code_span(&group.step.id.to_string(), NAME), code_span_of_hosts(&group.hosts))
+    });
     let open = plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
     let open = open.filter(|(_, verify)| verify.verdict == crate::model::StepVerdict::Unknown);
-    let verify = group::equal(open, |verify| (&verify.recipe, &verify.name)).into_values();
-    let verify = verify.map(|(verify, on)| format!("verification {} on {}", span(&verify.name, NAME), hosts(&on)));
+    let verify = group::group_equal(open, |verify| (&verify.recipe, &verify.name)).into_values();
+    let verify = verify
+        .map(|(verify, on)| format!("verification {} on {}", code_span(&verify.name, NAME), code_span_of_hosts(&on)));
     let silent: Vec<&HostName> = plan
         .hosts
         .iter()
         .filter(|host| host.reach != crate::plan::HostReachability::Observed)
         .map(|host| &host.host)
         .collect();
-    let silent = (!silent.is_empty()).then(|| format!("all of {}", hosts(&silent)));
+    let silent = (!silent.is_empty()).then(|| format!("all of {}", code_span_of_hosts(&silent)));
     silent.into_iter().chain(steps).chain(verify).collect()
 }
 
-fn hosts(hosts: &[&HostName]) -> String {
-    span(&folded_names(hosts), NAME)
+fn code_span_of_hosts(hosts: &[&HostName]) -> String {
+    code_span(&fold_hosts(hosts), NAME)
 }
 
-fn folded_names(hosts: &[&HostName]) -> String {
-    fold(hosts.iter().map(|host| host.as_str()))
+fn fold_hosts(hosts: &[&HostName]) -> String {
+    fold_names(hosts.iter().map(|host| host.as_str()))
 }
 
 /// Returns the summary: counts, maximum disruption, cluster and versions.
-fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
+fn render_summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
     let mut lines = String::new();
     if !plan.simulated.is_empty() {
         let names: Vec<&HostName> = plan.simulated.iter().collect();
-        lines += &format!("> **Simulated, no real hardware:** {}\n\n", hosts(&names));
+        lines += &format!("> **Simulated, no real hardware:** {}\n\n", code_span_of_hosts(&names));
     }
-    let sums = told(|out| closing::write(plan, &plan.counts(), out))?;
+    let sums = render_plain(|out| closing::write_summary(plan, &plan.count_steps(), out))?;
     lines += &format!("{}\n\n", sums.trim());
-    let most = plan.hosts.iter().map(crate::plan::HostPlan::at_most).max().unwrap_or_default();
+    let most = plan.hosts.iter().map(crate::plan::HostPlan::worst_case_disruption).max().unwrap_or_default();
     if most > DisruptionClass::D0 {
         lines += &format!("**Disruption, at most {most}:** {}\n\n", most.meaning());
     }
-    let (cluster, inventory) = (span(&plan.cluster, NAME), span(&plan.inventory, NAME));
+    let (cluster, inventory) = (code_span(&plan.cluster, NAME), code_span(&plan.inventory, NAME));
     let kept = match digest {
-        Some(digest) => format!("saved plan {}", span(digest, NAME)),
-        None => format!("plan {}", span(&plan.id, NAME)),
+        Some(digest) => format!("saved plan {}", code_span(digest, NAME)),
+        None => format!("plan {}", code_span(&plan.id, NAME)),
     };
-    lines += &format!("Cluster {cluster}, declared in {inventory}; {kept}, forge {}\n\n", span(&plan.forge, NAME));
+    lines += &format!("Cluster {cluster}, declared in {inventory}; {kept}, forge {}\n\n", code_span(&plan.forge, NAME));
     Ok(lines)
 }
 
 /// Returns the output of a section of the text writer without colours.
-fn told(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<String> {
+fn render_plain(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<String> {
     let mut out = Vec::new();
     write(&mut out)?;
     Ok(anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string())
 }
 
-fn folded(head: &str, body: &str) -> String {
+fn details_block(head: &str, body: &str) -> String {
     match body.trim().is_empty() {
         true => String::new(),
         false => {
-            format!("<details><summary>{head}</summary>\n\n{}\n</details>\n\n", whole_block("text", body.trim_end()))
+            format!(
+                "<details><summary>{head}</summary>\n\n{}\n</details>\n\n",
+                uncut_code_block("text", body.trim_end())
+            )
         }
     }
 }
 
 /// Returns one change for all hosts on which it is equal, with a collapsed diff if `whole`, else as one line.
-fn change(folded: &FoldedStep<'_>, whole: bool) -> String {
+fn render_change(folded: &FoldedStep<'_>, whole: bool) -> String {
     match whole {
         true => format!(
             "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
-            change_head(folded, &code, ["<strong>", "</strong>"]),
-            body(folded)
+            render_change_head(folded, &html_code, ["<strong>", "</strong>"]),
+            render_change_body(folded)
         ),
-        false => format!("- {}\n\n", change_head(folded, &span, ["**", "**"])),
+        false => format!("- {}\n\n", render_change_head(folded, &code_span, ["**", "**"])),
     }
 }
 
 /// Returns the head of a change. `quote` quotes for the grammar at its place.
-fn change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+fn render_change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let group = &folded.group;
     let step = group.step;
-    let sign = match step.is_open() {
+    let sign = match step.is_undetermined() {
         true => "?",
-        false => step::StepChangeKind::of_all(&step.changes).sign(),
+        false => step::StepChangeKind::from_changes(&step.changes).sign(),
     };
     let class = match step.disruption {
         DisruptionClass::D0 => String::new(),
         class => format!(" {}{class}{}", strong[0], strong[1]),
     };
     let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
-    let on = format!("{}: {}", words::places_of(group.hosts.iter().copied()), quote(&folded_names(&group.hosts), NAME));
+    let on =
+        format!("{}: {}", words::summarize_hosts(group.hosts.iter().copied()), quote(&fold_hosts(&group.hosts), NAME));
     let values = if folded.values.is_empty() { "" } else { ", with host-specific values" };
     format!("{} {what}{class} on {on}{values}", quote(sign, NAME))
 }
 
-fn body(folded: &FoldedStep<'_>) -> String {
+fn render_change_body(folded: &FoldedStep<'_>) -> String {
     let step = folded.group.step;
-    let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), prose(step.reason.raw(), VALUE));
-    step.changes.iter().for_each(|change| attribute(change, &mut out));
+    let mut out =
+        format!("{}: {}\n\n", code_span(&step.id.to_string(), NAME), prose_span(step.reason.raw(), MAX_VALUE_CHARS));
+    step.changes.iter().for_each(|change| push_attribute(change, &mut out));
     if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         let most = envelope.disruption.max(step.disruption);
-        let until = prose(envelope.until.raw(), VALUE);
+        let until = prose_span(envelope.until.raw(), MAX_VALUE_CHARS);
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "- ? at most {most}, evaluated again after {until}");
     }
-    let _ = writeln!(out, "- declared at {}", span(&step.place, VALUE));
+    let _ = writeln!(out, "- declared at {}", code_span(&step.place, MAX_VALUE_CHARS));
     let values = folded.describe_values(false);
     if !values.is_empty() {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "\n{}", block("text", &values.join("\n")));
+        let _ = writeln!(out, "\n{}", code_block("text", &values.join("\n")));
     }
     out
 }
 
-fn attribute(change: &AttributeChange, out: &mut String) {
-    let name = span(&change.attribute, NAME);
+fn push_attribute(change: &AttributeChange, out: &mut String) {
+    let name = code_span(&change.attribute, NAME);
     // Writing to a `String` cannot fail.
     let _ = match (&change.diff, &change.from, &change.to) {
         _ if change.secret => writeln!(out, "- {name}: (secret, not shown)"),
-        (Some(diff), ..) => writeln!(out, "- {name}:\n\n{}", block("diff", diff.raw())),
+        (Some(diff), ..) => writeln!(out, "- {name}:\n\n{}", code_block("diff", diff.raw())),
         (None, Some(from), Some(to)) => {
-            writeln!(out, "- {name}: {} → {}", span(from.raw(), VALUE), span(to.raw(), VALUE))
+            writeln!(
+                out,
+                "- {name}: {} → {}",
+                code_span(from.raw(), MAX_VALUE_CHARS),
+                code_span(to.raw(), MAX_VALUE_CHARS)
+            )
         }
-        (None, Some(one), None) => writeln!(out, "- {name}: {} is removed", span(one.raw(), VALUE)),
-        (None, None, Some(one)) => writeln!(out, "- {name}: {}", span(one.raw(), VALUE)),
+        (None, Some(one), None) => writeln!(out, "- {name}: {} is removed", code_span(one.raw(), MAX_VALUE_CHARS)),
+        (None, None, Some(one)) => writeln!(out, "- {name}: {}", code_span(one.raw(), MAX_VALUE_CHARS)),
         (None, None, None) => writeln!(out, "- {name}"),
     };
 }

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 
 /// Maximum length of a page in bytes. A GitHub comment has at most 65,536 characters, and the tool that posts it may
 /// add a marker. GitLab allows more.
-pub const LIMIT: usize = 65_000;
+pub const MAX_PAGE_BYTES: usize = 65_000;
 
 /// Bytes reserved for the line about omitted parts.
-const RESERVE: usize = 512;
+const CUT_NOTICE_BYTES: usize = 512;
 
 /// Maximum lines of a block. More are counted.
-const LINES: usize = 200;
+const MAX_BLOCK_LINES: usize = 200;
 /// Maximum bytes of a line of a block.
-const LINE: usize = 400;
+const MAX_LINE_BYTES: usize = 400;
 
 /// A page that is written from start to end.
 #[derive(Debug, Default)]
@@ -27,15 +27,15 @@ pub struct MarkdownPage {
 
 impl MarkdownPage {
     /// Appends the first form of a part that fits; shorter forms come later in `forms`. If none fits, counts `what`.
-    pub fn part(&mut self, what: &'static str, forms: &[String]) {
-        let room = LIMIT.saturating_sub(RESERVE + self.reserved + self.text.len());
+    pub fn push_section(&mut self, what: &'static str, forms: &[String]) {
+        let room = MAX_PAGE_BYTES.saturating_sub(CUT_NOTICE_BYTES + self.reserved + self.text.len());
         match forms.iter().position(|form| form.len() < room) {
             Some(0) => self.text += &forms[0],
             Some(at) => {
                 self.text += &forms[at];
-                self.count("detail");
+                self.count_cut("detail");
             }
-            None => self.count(what),
+            None => self.count_cut(what),
         }
     }
 
@@ -44,7 +44,7 @@ impl MarkdownPage {
         self.reserved = bytes;
     }
 
-    fn count(&mut self, what: &'static str) {
+    fn count_cut(&mut self, what: &'static str) {
         match self.cut.iter_mut().find(|(known, _)| *known == what) {
             Some((_, count)) => *count += 1,
             None => self.cut.push((what, 1)),
@@ -54,7 +54,7 @@ impl MarkdownPage {
     /// Returns the page. If parts were cut, adds their counts and `whole`, which says where the complete data is.
     pub fn finish(mut self, whole: &str) -> String {
         if !self.cut.is_empty() {
-            let parts: Vec<String> = self.cut.iter().map(|(what, n)| crate::view::count(*n, what)).collect();
+            let parts: Vec<String> = self.cut.iter().map(|(what, n)| crate::view::format_count(*n, what)).collect();
             // Writing to a `String` cannot fail.
             let _ = writeln!(self.text, "\n**Cut to fit a comment: {}.** {whole}", parts.join(", "));
         }
@@ -64,9 +64,9 @@ impl MarkdownPage {
 
 /// Returns one line as a Markdown code span, cut after `limit` characters. Entities, tags, links and mentions have no
 /// effect in it.
-pub fn span(raw: &str, limit: usize) -> String {
-    let text = escape::short(raw, limit);
-    let fence = "`".repeat(ticks(&text) + 1);
+pub fn code_span(raw: &str, limit: usize) -> String {
+    let text = escape::escape_truncated(raw, limit);
+    let fence = "`".repeat(longest_backtick_run(&text) + 1);
     // Markdown strips one space next to each fence. The added spaces protect spaces and backticks of the text.
     match text.is_empty() {
         true => "(empty)".to_owned(),
@@ -75,14 +75,14 @@ pub fn span(raw: &str, limit: usize) -> String {
 }
 
 /// Returns a sentence as [`span`], with its backticks around names replaced by quotes.
-pub fn prose(raw: &str, limit: usize) -> String {
-    span(&raw.replace('`', "'"), limit)
+pub fn prose_span(raw: &str, limit: usize) -> String {
+    code_span(&raw.replace('`', "'"), limit)
 }
 
 /// Returns one line as HTML `<code>`. Everything except letters, digits and plain punctuation becomes an entity.
-pub fn code(raw: &str, limit: usize) -> String {
+pub fn html_code(raw: &str, limit: usize) -> String {
     let mut out = String::from("<code>");
-    for c in escape::short(raw, limit).chars() {
+    for c in escape::escape_truncated(raw, limit).chars() {
         match c {
             c if c.is_ascii_alphanumeric() || " ,/;?-".contains(c) || !c.is_ascii() => out.push(c),
             // Writing to a `String` cannot fail.
@@ -93,18 +93,18 @@ pub fn code(raw: &str, limit: usize) -> String {
 }
 
 /// Returns a fenced block. Its fence is longer than any fence in the text. Lines beyond a limit are counted.
-pub fn block(language: &str, raw: &str) -> String {
-    fenced(language, raw, LINES)
+pub fn code_block(language: &str, raw: &str) -> String {
+    fence_block(language, raw, MAX_BLOCK_LINES)
 }
 
 /// Returns a fenced block with all lines of a text.
-pub fn whole_block(language: &str, raw: &str) -> String {
-    fenced(language, raw, usize::MAX)
+pub fn uncut_code_block(language: &str, raw: &str) -> String {
+    fence_block(language, raw, usize::MAX)
 }
 
-fn fenced(language: &str, raw: &str, limit: usize) -> String {
-    let lines: Vec<String> = escape::block(raw).map(|line| clipped(&line)).collect();
-    let longest = lines.iter().map(|line| ticks(line)).max().unwrap_or(0);
+fn fence_block(language: &str, raw: &str, limit: usize) -> String {
+    let lines: Vec<String> = escape::escape_block(raw).map(|line| clip_line(&line)).collect();
+    let longest = lines.iter().map(|line| longest_backtick_run(line)).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     let mut out = format!("{fence}{language}\n");
     for line in lines.iter().take(limit) {
@@ -118,15 +118,15 @@ fn fenced(language: &str, raw: &str, limit: usize) -> String {
     out + &fence + "\n"
 }
 
-fn clipped(line: &str) -> String {
-    match line.char_indices().find(|(at, _)| *at >= LINE) {
+fn clip_line(line: &str) -> String {
+    match line.char_indices().find(|(at, _)| *at >= MAX_LINE_BYTES) {
         None => line.to_owned(),
         Some((at, _)) => format!("{}… ({} more characters)", &line[..at], line[at..].chars().count()),
     }
 }
 
 /// Returns the length of the longest run of backticks.
-fn ticks(line: &str) -> usize {
+fn longest_backtick_run(line: &str) -> usize {
     line.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn nothing_acts_in_html() {
         let hostile = "<img src=x onerror=a()> **b** [c](d) @user #1 `e` | &amp; http://g www.h.i \u{202e}j\n# k";
-        let code = code(hostile, 500);
+        let code = html_code(hostile, 500);
         let inside = code.strip_prefix("<code>").and_then(|rest| rest.strip_suffix("</code>")).unwrap();
         for active in ['<', '>', '*', '[', ']', '(', ')', '@', '`', '|', '\n', '\u{202e}', ':', '.'] {
             assert!(!inside.contains(active), "{active:?} in {inside}");
@@ -147,26 +147,26 @@ mod tests {
 
     #[test]
     fn a_span_cannot_be_closed_from_inside() {
-        assert_eq!(span("a", 9), "` a `");
-        assert_eq!(span("`a``b", 9), "``` `a``b ```");
-        assert_eq!(span("a\n\u{1b}", 9), "` a\\n\\x1b `");
-        assert_eq!(span("abc", 1), "` a… (2 more characters) `");
-        assert_eq!(span("", 9), "(empty)");
+        assert_eq!(code_span("a", 9), "` a `");
+        assert_eq!(code_span("`a``b", 9), "``` `a``b ```");
+        assert_eq!(code_span("a\n\u{1b}", 9), "` a\\n\\x1b `");
+        assert_eq!(code_span("abc", 1), "` a… (2 more characters) `");
+        assert_eq!(code_span("", 9), "(empty)");
     }
 
     #[test]
     fn a_fence_cannot_be_closed_from_inside() {
-        let block = block("diff", "+```\n+````\n+</details>\n");
+        let block = code_block("diff", "+```\n+````\n+</details>\n");
         assert!(block.starts_with("`````diff\n") && block.ends_with("\n`````\n"), "{block}");
     }
 
     #[test]
     fn what_does_not_fit_is_counted() {
         let mut page = MarkdownPage::default();
-        let long = "x".repeat(LIMIT / 4);
-        (0..6).for_each(|_| page.part("change", &[format!("{long}{long}"), long.clone()]));
+        let long = "x".repeat(MAX_PAGE_BYTES / 4);
+        (0..6).for_each(|_| page.push_section("change", &[format!("{long}{long}"), long.clone()]));
         let text = page.finish("It is whole there.");
-        assert!(text.len() <= LIMIT, "{}", text.len());
+        assert!(text.len() <= MAX_PAGE_BYTES, "{}", text.len());
         assert!(
             text.ends_with("**Cut to fit a comment: 1 detail, 4 changes.** It is whole there.\n"),
             "{}",
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn long_blocks_and_lines_are_cut_and_counted() {
-        let block = block("", &format!("{}\n{}", "y".repeat(500), "z\n".repeat(300)));
+        let block = code_block("", &format!("{}\n{}", "y".repeat(500), "z\n".repeat(300)));
         assert!(block.contains("… (100 more characters)") && block.contains("\n(101 more lines)\n"), "{block}");
     }
 }

@@ -2,41 +2,45 @@
 
 use super::*;
 use crate::model::StepVerdict;
-use crate::view::sample::{self, observed, step};
+use crate::view::sample::{self, observed_host, step};
 
-fn written(of: &Plan) -> String {
+fn render_plan(of: &Plan) -> String {
     let mut out = Vec::new();
-    plan(of, Some("sha256:22"), &mut out).unwrap();
+    write_plan(of, Some("sha256:22"), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 #[test]
 fn a_rich_plan() {
-    insta::assert_snapshot!(written(&sample::rich_plan()));
+    insta::assert_snapshot!(render_plan(&sample::rich_plan()));
 }
 
 #[test]
 fn the_first_line_says_that_nothing_is_unknown() {
-    let of = sample::plan(vec![observed("a", vec![sample::motd()])]);
-    assert!(written(&of).starts_with("### forge plan: 1 change on 1 of 1 host, nothing unknown\n"), "{}", written(&of));
+    let of = sample::plan(vec![observed_host("a", vec![sample::motd_step()])]);
+    assert!(
+        render_plan(&of).starts_with("### forge plan: 1 change on 1 of 1 host, nothing unknown\n"),
+        "{}",
+        render_plan(&of)
+    );
 }
 
 #[test]
 fn the_api_of_the_cluster_is_not_counted_as_a_host() {
-    let of = |hosts: Vec<crate::plan::HostPlan>| written(&sample::plan(hosts));
-    let api = || observed(HostName::CLUSTER, vec![sample::motd()]);
-    let page = of(vec![observed("a", vec![sample::motd()]), observed("b", vec![]), api()]);
+    let of = |hosts: Vec<crate::plan::HostPlan>| render_plan(&sample::plan(hosts));
+    let api = || observed_host(HostName::CLUSTER, vec![sample::motd_step()]);
+    let page = of(vec![observed_host("a", vec![sample::motd_step()]), observed_host("b", vec![]), api()]);
     assert!(page.starts_with("### forge plan: 2 changes on 1 of 2 hosts and the cluster, nothing"), "{page}");
     assert!(page.contains(" on 1 host and the cluster: ") && !page.contains("3 hosts"), "{page}");
-    let page = of(vec![observed("a", vec![]), api()]);
+    let page = of(vec![observed_host("a", vec![]), api()]);
     assert!(page.starts_with("### forge plan: 1 change on the cluster, nothing unknown\n"), "{page}");
 }
 
 #[test]
 fn the_first_line_counts_and_names_what_is_unknown() {
     let open = || step("gsp", "command", "gsp", StepVerdict::Unknown, "timed out");
-    let of = sample::plan(vec![observed("gpu01", vec![open()]), observed("gpu02", vec![open()])]);
-    let first = written(&of).lines().next().unwrap().to_owned();
+    let of = sample::plan(vec![observed_host("gpu01", vec![open()]), observed_host("gpu02", vec![open()])]);
+    let first = render_plan(&of).lines().next().unwrap().to_owned();
     assert_eq!(first, "### forge plan: no changes on 2 hosts, 2 unknown (?): ` base/gsp ` on ` gpu[01:02] `");
 }
 
@@ -51,8 +55,9 @@ fn no_text_of_a_host_acts() {
         ..step("s", "file", bad, StepVerdict::Change, bad)
     };
     let blocked = StepPlan { reason: bad.into(), ..step("t", "file", bad, StepVerdict::Unknown, bad) };
-    let text = written(&sample::plan(vec![observed("a", vec![own, blocked]), sample::silent("b", bad)]));
-    let outside = outside_of_fences(&text);
+    let text =
+        render_plan(&sample::plan(vec![observed_host("a", vec![own, blocked]), sample::unreachable_host("b", bad)]));
+    let outside = text_outside_fences(&text);
     for active in ["<script", "](http", "@everyone", "\u{1b}"] {
         assert!(!outside.contains(active), "{active:?} acts:\n{outside}");
     }
@@ -61,13 +66,13 @@ fn no_text_of_a_host_acts() {
 }
 
 /// Returns the lines outside of fences. A fence ends at a line of at least as many backticks and nothing else.
-pub fn outside_of_fences(text: &str) -> String {
+pub fn text_outside_fences(text: &str) -> String {
     let (mut fence, mut out) = (0, String::new());
     for line in text.lines() {
         let ticks = line.len() - line.trim_start_matches('`').len();
         match fence {
             0 if ticks >= 3 => fence = ticks,
-            0 => out += &format!("{}\n", without_spans(line)),
+            0 => out += &format!("{}\n", remove_code_spans(line)),
             open if ticks >= open && line.trim_start_matches('`').trim().is_empty() => fence = 0,
             _ => {}
         }
@@ -90,9 +95,9 @@ fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
             }
         })
     };
-    let hosts = (0..100).map(|host| observed(&format!("gpu{host:03}"), steps(host).collect())).collect();
-    let text = written(&sample::plan(hosts));
-    assert!(text.len() <= page::LIMIT && text.len() > page::LIMIT / 2, "{}", text.len());
+    let hosts = (0..100).map(|host| observed_host(&format!("gpu{host:03}"), steps(host).collect())).collect();
+    let text = render_plan(&sample::plan(hosts));
+    assert!(text.len() <= page::MAX_PAGE_BYTES && text.len() > page::MAX_PAGE_BYTES / 2, "{}", text.len());
     let shown = text.matches(" on 1 host: ").count();
     let cut = text.split("**Cut to fit a comment: ").nth(1).unwrap();
     let number = |before: &str| -> usize {
@@ -103,7 +108,7 @@ fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
 }
 
 /// Removes code spans: a run of backticks up to the next run of the same length.
-fn without_spans(line: &str) -> String {
+fn remove_code_spans(line: &str) -> String {
     let (mut rest, mut out) = (line, String::new());
     while let Some(at) = rest.find('`') {
         let run = rest[at..].len() - rest[at..].trim_start_matches('`').len();

@@ -12,7 +12,7 @@ mod tests;
 mod webhook;
 mod wecom;
 
-use super::{count, escape, fold, words};
+use super::{escape, fold, format_count, words};
 use crate::config::NotifyService;
 use crate::drift::{DriftNotice, DriftNoticeItem};
 use crate::model::HostName;
@@ -30,7 +30,7 @@ pub struct NotifyPayload {
 }
 
 /// Renders a notice for a service.
-pub fn render(service: &NotifyService, notice: &DriftNotice) -> NotifyPayload {
+pub fn render_notice(service: &NotifyService, notice: &DriftNotice) -> NotifyPayload {
     match service {
         NotifyService::Webhook { .. } => webhook::render(notice),
         NotifyService::Slack { .. } => slack::render(notice),
@@ -57,38 +57,38 @@ struct NotifyMessage {
 }
 
 impl NotifyMessage {
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         self.lines.join("\n")
     }
 }
 
 /// Returns the counts: `2 new, 1 resolved; 7 open`.
-pub fn summary(notice: &DriftNotice) -> String {
+pub fn summarize_notice(notice: &DriftNotice) -> String {
     let what = [(notice.new.len(), "new"), (notice.changed.len(), "changed"), (notice.resolved.len(), "resolved")];
-    format!("{}; {} open", words::counts(&what), notice.open)
+    format!("{}; {} open", words::join_counts(&what), notice.open)
 }
 
 /// Returns the first line of every message.
-fn headline(notice: &DriftNotice) -> String {
-    format!("forge drift: {}: {}", escape::short(&notice.cluster, PART_CHARS), summary(notice))
+fn format_headline(notice: &DriftNotice) -> String {
+    format!("forge drift: {}: {}", escape::escape_truncated(&notice.cluster, PART_CHARS), summarize_notice(notice))
 }
 
 /// Returns as many findings as fit, equal ones of several hosts once, and the number of the others.
-fn message(notice: &DriftNotice, room: &MessageLimit) -> NotifyMessage {
+fn fit_message(notice: &DriftNotice, room: &MessageLimit) -> NotifyMessage {
     let escaped = |line: String| (room.escape)(&line);
-    let mut lines = vec![escaped(headline(notice))];
+    let mut lines = vec![escaped(format_headline(notice))];
     if !notice.simulated.is_empty() {
         lines.push(escaped(format!(
             "simulated, no real hardware: {}",
-            hosts(&notice.simulated.iter().collect::<Vec<_>>())
+            format_hosts(&notice.simulated.iter().collect::<Vec<_>>())
         )));
     }
-    let more = |left: usize| format!("… and {} more; run `forge drift` to list all", count(left, "finding"));
+    let more = |left: usize| format!("… and {} more; run `forge drift` to list all", format_count(left, "finding"));
     let mut used: usize = lines.iter().map(|line| (room.size)(line)).sum();
     let (mut left_out, reserve) = (0, (room.size)(&more(usize::MAX)));
     for (head, items) in [("new", &notice.new), ("changed", &notice.changed), ("resolved", &notice.resolved)] {
         let mut begun = false;
-        for (line, number) in entries(items) {
+        for (line, number) in group_items(items) {
             let mut block: Vec<String> = if begun { Vec::new() } else { vec![String::new(), format!("{head}:")] };
             block.extend(line.lines().map(|line| (room.escape)(line)));
             let size: usize = block.iter().map(|line| (room.size)(line)).sum();
@@ -108,21 +108,22 @@ fn message(notice: &DriftNotice, room: &MessageLimit) -> NotifyMessage {
 }
 
 /// Returns each distinct finding as text with its number of hosts, worst first.
-fn entries(items: &[DriftNoticeItem]) -> Vec<(String, usize)> {
+fn group_items(items: &[DriftNoticeItem]) -> Vec<(String, usize)> {
     let mut sorted: Vec<&DriftNoticeItem> = items.iter().collect();
     sorted.sort_by_key(|item| std::cmp::Reverse(item.known.severity));
     let mut equal: IndexMap<String, Vec<&HostName>> = IndexMap::new();
     for item in sorted {
-        equal.entry(entry(item)).or_default().push(&item.known.host);
+        equal.entry(format_item(item)).or_default().push(&item.known.host);
     }
-    equal.into_iter().map(|(text, on)| (text.replacen('\u{0}', &hosts(&on), 1), on.len())).collect()
+    equal.into_iter().map(|(text, on)| (text.replacen('\u{0}', &format_hosts(&on), 1), on.len())).collect()
 }
 
 /// Returns a finding with a NUL in place of its hosts. Escaped text never contains a NUL.
-fn entry(item: &DriftNoticeItem) -> String {
+fn format_item(item: &DriftNoticeItem) -> String {
     let known = &item.known;
-    let part = |text: &crate::model::UntrustedText| escape::short(text.raw(), PART_CHARS);
-    let attribute = known.attribute.as_deref().map(|name| format!(" {}", escape::line(name))).unwrap_or_default();
+    let part = |text: &crate::model::UntrustedText| escape::escape_truncated(text.raw(), PART_CHARS);
+    let attribute =
+        known.attribute.as_deref().map(|name| format!(" {}", escape::escape_line(name))).unwrap_or_default();
     let reason = item.reason.as_ref().filter(|reason| !reason.is_empty());
     let reason = reason.map(|reason| format!(": {}", part(reason))).unwrap_or_default();
     let times = if known.times > 1 { format!(", flapping: {} times", known.times) } else { String::new() };
@@ -140,12 +141,12 @@ fn entry(item: &DriftNoticeItem) -> String {
     text
 }
 
-fn hosts(hosts: &[&HostName]) -> String {
-    escape::short(&fold::fold(hosts.iter().map(|host| host.as_str())), PART_CHARS)
+fn format_hosts(hosts: &[&HostName]) -> String {
+    escape::escape_truncated(&fold::fold_names(hosts.iter().map(|host| host.as_str())), PART_CHARS)
 }
 
 /// Returns the size in bytes of a line in a JSON string.
-fn json_bytes(line: &str) -> usize {
+fn count_json_bytes(line: &str) -> usize {
     // Two bytes for the escaped line end. The quotes are a margin.
     serde_json::to_string(line).map_or(usize::MAX / 2, |text| text.len()) + 2
 }

@@ -3,17 +3,17 @@
 use super::*;
 use crate::config::DeferredSecret;
 use crate::drift::{DriftCause, FindingSeverity, KnownFinding};
-use crate::view::drift::holes::{has_no_hole, maybe};
+use crate::view::drift::holes::{assert_no_gaps, optional_text};
 use crate::view::escape::tests::HOSTILE;
 use proptest::prelude::*;
 use serde_json::Value;
 
-fn secret() -> DeferredSecret {
+fn unset_secret() -> DeferredSecret {
     DeferredSecret { label: "env URL".into(), value: Err("it is not set".into()) }
 }
 
-fn services() -> [NotifyService; 6] {
-    let (url, to) = (secret(), vec!["ops@example.com".to_owned(), "sre@example.com".to_owned()]);
+fn all_services() -> [NotifyService; 6] {
+    let (url, to) = (unset_secret(), vec!["ops@example.com".to_owned(), "sre@example.com".to_owned()]);
     [
         NotifyService::Webhook { url: url.clone(), token: None },
         NotifyService::Slack { url: url.clone() },
@@ -24,7 +24,7 @@ fn services() -> [NotifyService; 6] {
     ]
 }
 
-fn item(host: &str, step: &str, severity: FindingSeverity, said: Option<&str>) -> DriftNoticeItem {
+fn sample_item(host: &str, step: &str, severity: FindingSeverity, said: Option<&str>) -> DriftNoticeItem {
     let known = KnownFinding {
         host: HostName::new(host),
         recipe: "base".into(),
@@ -48,7 +48,7 @@ fn item(host: &str, step: &str, severity: FindingSeverity, said: Option<&str>) -
     }
 }
 
-fn notice(new: Vec<DriftNoticeItem>) -> DriftNotice {
+fn sample_notice(new: Vec<DriftNoticeItem>) -> DriftNotice {
     DriftNotice {
         version: 1,
         forge: "0.1.0".into(),
@@ -58,10 +58,10 @@ fn notice(new: Vec<DriftNoticeItem>) -> DriftNotice {
         time: "2026-11-21T09:30:00Z".into(),
         since: Some("r1".into()),
         simulated: vec![],
-        changed: vec![item("gpu03", "hosts", FindingSeverity::High, Some("differs"))],
+        changed: vec![sample_item("gpu03", "hosts", FindingSeverity::High, Some("differs"))],
         resolved: vec![
-            item("gpu01", "shadow", FindingSeverity::Low, None),
-            item("gpu02", "shadow", FindingSeverity::Low, None),
+            sample_item("gpu01", "shadow", FindingSeverity::Low, None),
+            sample_item("gpu02", "shadow", FindingSeverity::Low, None),
         ],
         open: 3 + new.len(),
         new,
@@ -71,7 +71,7 @@ fn notice(new: Vec<DriftNoticeItem>) -> DriftNotice {
 }
 
 /// Returns the text that readers of a service see.
-fn read(service: &NotifyService, body: &str) -> String {
+fn read_body(service: &NotifyService, body: &str) -> String {
     let json = || serde_json::from_str::<Value>(body).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     match service {
@@ -97,25 +97,25 @@ fn read(service: &NotifyService, body: &str) -> String {
 
 #[test]
 fn every_service_is_told_the_same() {
-    let notice = notice(vec![
-        item("gpu01", "motd", FindingSeverity::Medium, Some("mode differs")),
-        item("gpu02", "motd", FindingSeverity::Medium, Some("mode differs")),
+    let notice = sample_notice(vec![
+        sample_item("gpu01", "motd", FindingSeverity::Medium, Some("mode differs")),
+        sample_item("gpu02", "motd", FindingSeverity::Medium, Some("mode differs")),
     ]);
     let expected = "forge drift: lab: 2 new, 1 changed, 2 resolved; 5 open\n\
                     \nnew:\n- [medium] base/motd mode: mode differs (machine-changed) on gpu[01:02]\n    declared 0644, observed mode differs\n\
                     \nchanged:\n- [high] base/hosts mode: differs (machine-changed) on gpu03\n    declared 0644, observed differs\n\
                     \nresolved:\n- [low] base/shadow mode (machine-changed) on gpu[01:02]";
-    for service in services().iter().skip(1) {
-        assert_eq!(read(service, &render(service, &notice).body), expected, "{}", service.name());
+    for service in all_services().iter().skip(1) {
+        assert_eq!(read_body(service, &render_notice(service, &notice).body), expected, "{}", service.name());
     }
-    let body = render(&services()[0], &notice).body;
+    let body = render_notice(&all_services()[0], &notice).body;
     assert_eq!(serde_json::from_str::<DriftNotice>(&body).unwrap(), notice);
 }
 
 #[test]
 fn the_envelopes_are_those_of_the_services() {
-    let told = notice(vec![]);
-    let bodies: Vec<String> = services().iter().skip(1).map(|service| render(service, &told).body).collect();
+    let told = sample_notice(vec![]);
+    let bodies: Vec<String> = all_services().iter().skip(1).map(|service| render_notice(service, &told).body).collect();
     insta::assert_snapshot!(bodies.join("\n\n"));
 }
 
@@ -124,12 +124,12 @@ fn what_a_host_says_acts_nowhere() {
     let acts = ["<!channel>", "<at user_id=\"all\">all</at>", "\r\nBcc: eve@example.com", "@all", "<@U1>"];
     let hostile = HOSTILE.iter().map(|(raw, _)| *raw).chain(acts);
     for raw in hostile {
-        let mut notice = notice(vec![item("gpu01", raw, FindingSeverity::High, Some(raw))]);
+        let mut notice = sample_notice(vec![sample_item("gpu01", raw, FindingSeverity::High, Some(raw))]);
         notice.cluster = raw.to_owned();
-        for service in services() {
-            let body = render(&service, &notice).body;
-            let told = read(&service, &body);
-            let hidden = |c: char| escape::hidden(c) && c != '\n';
+        for service in all_services() {
+            let body = render_notice(&service, &notice).body;
+            let told = read_body(&service, &body);
+            let hidden = |c: char| escape::is_hidden_char(c) && c != '\n';
             assert!(
                 matches!(service, NotifyService::Webhook { .. }) || !told.chars().any(hidden),
                 "{}: {told:?}",
@@ -146,9 +146,9 @@ fn what_a_host_says_acts_nowhere() {
 
 #[test]
 fn a_subject_of_any_text_is_one_head() {
-    let mut told = notice(vec![]);
+    let mut told = sample_notice(vec![]);
     told.cluster = "集群".repeat(30);
-    let body = render(&services()[5], &told).body;
+    let body = render_notice(&all_services()[5], &told).body;
     let head = body.split("\n\n").next().unwrap();
     assert!(head.is_ascii() && head.lines().all(|line| line.len() <= 76), "{head}");
     assert!(head.contains("Subject: =?UTF-8?B?"), "{head}");
@@ -158,11 +158,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_field_of_a_message_leaves_a_hole((reason, desired, observed) in (maybe(), maybe(), maybe())) {
-        let item = DriftNoticeItem { reason, desired, observed, ..item("gpu01", "motd", FindingSeverity::High, None) };
-        let notice = notice(vec![item]);
-        for service in services().iter().skip(1) {
-            has_no_hole(service.name(), &read(service, &render(service, &notice).body));
+    fn no_field_of_a_message_leaves_a_hole((reason, desired, observed) in (optional_text(), optional_text(), optional_text())) {
+        let item = DriftNoticeItem { reason, desired, observed, ..sample_item("gpu01", "motd", FindingSeverity::High, None) };
+        let notice = sample_notice(vec![item]);
+        for service in all_services().iter().skip(1) {
+            assert_no_gaps(service.name(), &read_body(service, &render_notice(service, &notice).body));
         }
     }
 }
@@ -174,11 +174,11 @@ proptest! {
     /// Messages stay within every limit, and omitted findings are counted.
     #[test]
     fn no_service_is_sent_more_than_it_takes(count in 0usize..900, said in "\\PC{0,60}|[\"\\\\]{0,200}") {
-        let items = (0..count).map(|n| item(&format!("gpu{n:04}"), &format!("s{n}"), FindingSeverity::High, Some(&said))).collect();
-        let notice = notice(items);
-        for service in services() {
-            let payload = render(&service, &notice);
-            let told = read(&service, &payload.body);
+        let items = (0..count).map(|n| sample_item(&format!("gpu{n:04}"), &format!("s{n}"), FindingSeverity::High, Some(&said))).collect();
+        let notice = sample_notice(items);
+        for service in all_services() {
+            let payload = render_notice(&service, &notice);
+            let told = read_body(&service, &payload.body);
             let fits = match service {
                 NotifyService::Slack { .. } => serde_json::from_str::<Value>(&payload.body).unwrap()["text"].as_str().unwrap().chars().count() <= 4000,
                 NotifyService::Feishu { .. } => payload.body.len() <= 20_000,
@@ -195,7 +195,7 @@ proptest! {
                 prop_assert_eq!(payload.left_out > 0, told.contains("more; run `forge drift` to list all"));
             }
         }
-        let short = webhook::fitting(&notice, 2000);
+        let short = webhook::fit_notice(&notice, 2000);
         let read: DriftNotice = serde_json::from_str(&short.body).unwrap();
         prop_assert!(short.body.len() <= 2000 && read.len() + read.left_out == notice.len() && read.left_out == short.left_out);
     }

@@ -4,22 +4,22 @@ use super::NotifyPayload;
 use crate::drift::{DriftNotice, DriftNoticeItem};
 
 /// A size that servers commonly accept. Bytes.
-const LIMIT: usize = 1_000_000;
+const MAX_BODY_BYTES: usize = 1_000_000;
 
 pub(super) fn render(notice: &DriftNotice) -> NotifyPayload {
-    fitting(notice, LIMIT)
+    fit_notice(notice, MAX_BODY_BYTES)
 }
 
 /// Returns the notice with as many findings as fit, new ones first.
-pub(super) fn fitting(notice: &DriftNotice, limit: usize) -> NotifyPayload {
+pub(super) fn fit_notice(notice: &DriftNotice, limit: usize) -> NotifyPayload {
     let mut told = DriftNotice { new: Vec::new(), changed: Vec::new(), resolved: Vec::new(), ..notice.clone() };
     // Reserves space for the number of omitted findings.
-    let mut left = limit.saturating_sub(text(&told).len() + 32);
+    let mut left = limit.saturating_sub(notice_json(&told).len() + 32);
     for (from, to) in
         [(&notice.new, &mut told.new), (&notice.changed, &mut told.changed), (&notice.resolved, &mut told.resolved)]
     {
         for item in from {
-            let size = size(item);
+            let size = item_json_size(item);
             if size > left {
                 // After a finding that does not fit, later ones are omitted too.
                 left = 0;
@@ -30,15 +30,15 @@ pub(super) fn fitting(notice: &DriftNotice, limit: usize) -> NotifyPayload {
             to.push(item.clone());
         }
     }
-    NotifyPayload { left_out: told.left_out, body: text(&told) }
+    NotifyPayload { left_out: told.left_out, body: notice_json(&told) }
 }
 
-fn text(notice: &DriftNotice) -> String {
+fn notice_json(notice: &DriftNotice) -> String {
     // Text, numbers and names always serialize.
     serde_json::to_string(notice).unwrap_or_default()
 }
 
-fn size(item: &DriftNoticeItem) -> usize {
+fn item_json_size(item: &DriftNoticeItem) -> usize {
     // One for the comma.
     serde_json::to_string(item).map_or(usize::MAX / 2, |text| text.len()) + 1
 }

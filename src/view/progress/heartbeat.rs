@@ -4,33 +4,36 @@ use super::frame;
 use super::state::{ActivityKind, HostActivity, ProgressState};
 use super::words;
 use crate::view::escape;
-use crate::view::fold::fold;
-use crate::view::words::some;
+use crate::view::fold::fold_names;
+use crate::view::words::list_names;
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
 
 /// Returns `12/40 steps, 1m 05s, about 3m left: base/driver on n[01:03] (1m 02s)`, the longest activity first. Returns
 /// `None` if nothing is running.
-pub fn heartbeat(state: &mut ProgressState, now: Instant) -> Option<String> {
-    let sums = frame::sums_text(state, now);
+pub fn format_heartbeat(state: &mut ProgressState, now: Instant) -> Option<String> {
+    let sums = frame::render_summary_text(state, now);
     let mut doing: IndexMap<String, (Vec<&str>, Duration)> = IndexMap::new();
     for (host, own) in state.activities() {
         let elapsed = now.saturating_duration_since(own.since);
-        let (hosts, longest) = doing.entry(what(own)).or_default();
+        let (hosts, longest) = doing.entry(describe_doing(own)).or_default();
         hosts.push(host.as_str());
         *longest = elapsed.max(*longest);
     }
     let each = doing.into_iter().map(|(what, (hosts, longest))| {
-        format!("{what} on {} ({})", escape::line(&fold(hosts)), frame::elapsed(longest))
+        format!("{what} on {} ({})", escape::escape_line(&fold_names(hosts)), frame::format_elapsed(longest))
     });
-    let transfers = state.transfers.iter().map(|(what, how)| format!("{} {}", escape::line(what), words::shown(how)));
+    let transfers = state
+        .transfers
+        .iter()
+        .map(|(what, how)| format!("{} {}", escape::escape_line(what), words::format_untrusted(how)));
     let each: Vec<String> = each.chain(transfers).collect();
-    (!each.is_empty()).then(|| format!("{sums}: {}", some(&each)))
+    (!each.is_empty()).then(|| format!("{sums}: {}", list_names(&each)))
 }
 
-fn what(own: &HostActivity) -> String {
+fn describe_doing(own: &HostActivity) -> String {
     match &own.doing {
-        ActivityKind::Steps(step, _) => words::id(step),
-        ActivityKind::Other(what) | ActivityKind::Waiting(what) => words::shown(what),
+        ActivityKind::Steps(step, _) => words::format_step_id(step),
+        ActivityKind::Other(what) | ActivityKind::Waiting(what) => words::format_untrusted(what),
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
 /// The interval between redraws. Events in between do not draw.
-const PERIOD: Duration = Duration::from_millis(125);
+const FRAME_INTERVAL: Duration = Duration::from_millis(125);
 const CLEAR_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 
@@ -40,12 +40,13 @@ impl LiveProgress {
     }
 
     /// Returns the lasting line for an event, if it has one.
-    fn stays(&self, event: &Event) -> Option<String> {
-        let line = words::line(event).filter(|line| self.detail >= line.from && stays(event, self.detail))?;
-        Some(self.styled(line.text))
+    fn lasting_line(&self, event: &Event) -> Option<String> {
+        let line =
+            words::event_line(event).filter(|line| self.detail >= line.from && is_lasting(event, self.detail))?;
+        Some(self.apply_colour(line.text))
     }
 
-    fn styled(&self, text: String) -> String {
+    fn apply_colour(&self, text: String) -> String {
         match self.colour {
             true => text,
             false => anstream::adapter::strip_str(&text).to_string(),
@@ -53,8 +54,8 @@ impl LiveProgress {
     }
 
     /// Writes the lasting lines and `picture` below them, over the previous picture.
-    fn draw(&mut self, picture: Vec<String>, size: TerminalSize) {
-        let text = redraw(&self.drawn, &self.lasting, &picture, size.columns);
+    fn draw_frame(&mut self, picture: Vec<String>, size: TerminalSize) {
+        let text = redraw_sequence(&self.drawn, &self.lasting, &picture, size.columns);
         self.lasting.clear();
         self.drawn = picture;
         // A closed terminal must not stop a run.
@@ -64,7 +65,7 @@ impl LiveProgress {
 
 /// Returns the text that replaces one picture with the next, with `lasting` above it. Overwrites lines instead of
 /// clearing them first, to avoid flicker.
-fn redraw(before: &[String], lasting: &[String], picture: &[String], columns: usize) -> String {
+fn redraw_sequence(before: &[String], lasting: &[String], picture: &[String], columns: usize) -> String {
     let mut text = "\r".to_owned();
     // A terminal that became narrower wraps the lines.
     let wrapped =
@@ -82,7 +83,7 @@ fn redraw(before: &[String], lasting: &[String], picture: &[String], columns: us
 }
 
 /// Reports whether the line of an event stays. The live display shows routine events; only relevant results stay.
-fn stays(event: &Event, detail: ProgressDetail) -> bool {
+fn is_lasting(event: &Event, detail: ProgressDetail) -> bool {
     match event {
         // The output of a long step would scroll everything else away. The live line of the host shows it.
         Event::StepOutput { .. } | Event::Fetching { .. } | Event::Sending { .. } => false,
@@ -95,27 +96,27 @@ fn stays(event: &Event, detail: ProgressDetail) -> bool {
 }
 
 impl ProgressDisplay for LiveProgress {
-    fn event(&mut self, event: &Event, now: Instant) {
-        self.lasting.extend(self.stays(event));
-        self.state.event(event, now);
+    fn show_event(&mut self, event: &Event, now: Instant) {
+        self.lasting.extend(self.lasting_line(event));
+        self.state.record_event(event, now);
     }
 
     fn tick(&mut self, now: Instant) {
         let size = (self.size)();
         let picture: Vec<String> =
-            frame::render(&mut self.state, now, size).into_iter().map(|line| self.styled(line)).collect();
+            frame::render_frame(&mut self.state, now, size).into_iter().map(|line| self.apply_colour(line)).collect();
         if picture != self.drawn || !self.lasting.is_empty() {
-            self.draw(picture, size);
+            self.draw_frame(picture, size);
         }
     }
 
-    fn period(&self) -> Duration {
-        PERIOD
+    fn tick_interval(&self) -> Duration {
+        FRAME_INTERVAL
     }
 
     fn finish(&mut self) {
         if !self.drawn.is_empty() || !self.lasting.is_empty() {
-            self.draw(Vec::new(), (self.size)());
+            self.draw_frame(Vec::new(), (self.size)());
         }
     }
 }

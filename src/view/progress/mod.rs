@@ -21,11 +21,11 @@ use tokio::time::MissedTickBehavior;
 /// Shows events as they come.
 pub trait ProgressDisplay {
     /// Shows one event that happened at `now`.
-    fn event(&mut self, event: &Event, now: Instant);
+    fn show_event(&mut self, event: &Event, now: Instant);
     /// Updates elapsed times. Called once every [`period`](Self::period).
     fn tick(&mut self, now: Instant);
     /// Returns the interval between calls of [`tick`](Self::tick).
-    fn period(&self) -> Duration;
+    fn tick_interval(&self) -> Duration;
     /// Removes the live display. Called once, after the last event.
     fn finish(&mut self) {}
 }
@@ -47,7 +47,7 @@ pub enum ProgressDetail {
 
 impl ProgressDetail {
     /// Returns the detail level for `--quiet` and the number of `-v`.
-    pub fn of(quiet: bool, verbose: u8) -> Self {
+    pub fn from_flags(quiet: bool, verbose: u8) -> Self {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
             (false, 0) => Self::Normal,
@@ -59,13 +59,13 @@ impl ProgressDetail {
 }
 
 /// Shows events until the sender is dropped.
-pub async fn consume(mut events: UnboundedReceiver<Event>, progress: &mut dyn ProgressDisplay) {
-    let mut ticks = tokio::time::interval(progress.period());
+pub async fn show_events(mut events: UnboundedReceiver<Event>, progress: &mut dyn ProgressDisplay) {
+    let mut ticks = tokio::time::interval(progress.tick_interval());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             event = events.recv() => match event {
-                Some(event) => progress.event(&event, Instant::now()),
+                Some(event) => progress.show_event(&event, Instant::now()),
                 None => break,
             },
             _ = ticks.tick() => progress.tick(Instant::now()),

@@ -1,13 +1,13 @@
 //! Progress as timestamped lines, for logs and pipes.
 
-use super::heartbeat::heartbeat;
+use super::heartbeat::format_heartbeat;
 use super::{ProgressDetail, ProgressDisplay, ProgressState, words};
 use crate::engine::Event;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// After this time without a line, a status line is written.
-const SILENCE: Duration = Duration::from_secs(30);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Writes one line per relevant event: `12:01:33 node-01 changed base/nginx (nginx, 2.1 s)`.
 pub struct PlainProgress {
@@ -31,7 +31,7 @@ impl PlainProgress {
     }
 
     /// Writes a line. Errors are ignored, because an unwritable log must not stop a run.
-    fn write(&mut self, text: &str, now: Instant) {
+    fn write_line(&mut self, text: &str, now: Instant) {
         self.last = Some(now);
         let _ = writeln!(self.out, "{} {text}", (self.clock)());
         let _ = self.out.flush();
@@ -39,24 +39,24 @@ impl PlainProgress {
 }
 
 impl ProgressDisplay for PlainProgress {
-    fn event(&mut self, event: &Event, now: Instant) {
-        self.state.event(event, now);
-        if let Some(line) = words::line(event).filter(|line| self.detail >= line.from) {
-            self.write(&line.text, now);
+    fn show_event(&mut self, event: &Event, now: Instant) {
+        self.state.record_event(event, now);
+        if let Some(line) = words::event_line(event).filter(|line| self.detail >= line.from) {
+            self.write_line(&line.text, now);
         }
     }
 
     fn tick(&mut self, now: Instant) {
         let last = *self.last.get_or_insert(now);
-        if self.detail == ProgressDetail::Quiet || now.saturating_duration_since(last) < SILENCE {
+        if self.detail == ProgressDetail::Quiet || now.saturating_duration_since(last) < HEARTBEAT_INTERVAL {
             return;
         }
-        if let Some(text) = heartbeat(&mut self.state, now) {
-            self.write(&text, now);
+        if let Some(text) = format_heartbeat(&mut self.state, now) {
+            self.write_line(&text, now);
         }
     }
 
-    fn period(&self) -> Duration {
+    fn tick_interval(&self) -> Duration {
         Duration::from_secs(1)
     }
 }

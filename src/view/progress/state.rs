@@ -76,7 +76,7 @@ struct ActivityRank {
 
 impl ProgressState {
     /// Returns the initial state of a run that applies a plan.
-    pub fn applying(workload: PlanWorkload) -> Self {
+    pub fn for_apply(workload: PlanWorkload) -> Self {
         Self { phase: ProgressPhase::Applying(Box::new(workload)), ..Self::default() }
     }
 
@@ -94,7 +94,7 @@ impl ProgressState {
     }
 
     /// Returns the number of working and waiting hosts.
-    pub fn active(&self) -> usize {
+    pub fn active_count(&self) -> usize {
         self.order.len()
     }
 
@@ -104,7 +104,7 @@ impl ProgressState {
     }
 
     /// Returns the number of queued hosts, and the canaries that they wait for.
-    pub fn queue(&self) -> Option<(usize, &[HostName])> {
+    pub fn queued_hosts(&self) -> Option<(usize, &[HostName])> {
         match &self.phase {
             ProgressPhase::Applying(work) if work.queued() > 0 => Some((work.queued(), &self.canaries)),
             _ => None,
@@ -112,12 +112,12 @@ impl ProgressState {
     }
 
     /// Returns the estimated remaining time, if known.
-    pub fn estimate(&mut self, now: Instant) -> Option<Duration> {
+    pub fn estimate_remaining(&mut self, now: Instant) -> Option<Duration> {
         let ProgressPhase::Applying(work) = &self.phase else { return None };
         match self.estimate {
             Some((made, left)) if now.saturating_duration_since(made) < ESTIMATE_AGE => left,
             _ => {
-                let left = work.estimate(now);
+                let left = work.estimate_remaining(now);
                 self.estimate = Some((now, left));
                 left
             }
@@ -125,26 +125,26 @@ impl ProgressState {
     }
 
     /// Updates the state with an event that happened at `now`.
-    pub fn event(&mut self, event: &Event, now: Instant) {
+    pub fn record_event(&mut self, event: &Event, now: Instant) {
         self.began.get_or_insert(now);
         if let ProgressPhase::Applying(work) = &mut self.phase {
-            work.event(event, now);
+            work.apply_event(event, now);
         }
-        self.count(event);
-        self.follow(event, now);
+        self.count_event(event);
+        self.track_activity(event, now);
     }
 
-    fn count(&mut self, event: &Event) {
+    fn count_event(&mut self, event: &Event) {
         match event {
             Event::ObserveStarted { hosts } => self.phase = ProgressPhase::Observing { done: 0, total: *hosts },
             Event::ExecStarted { hosts } => self.phase = ProgressPhase::Running { done: 0, total: *hosts },
-            Event::Observed { host, .. } => self.host_done(host),
+            Event::Observed { host, .. } => self.count_host_done(host),
             Event::Unreachable { host, .. } => {
-                self.fail(host);
-                self.host_done(host);
+                self.record_failure(host);
+                self.count_host_done(host);
             }
             Event::StepFinished { host, result: StepResult::Failed { .. }, .. }
-            | Event::Verified { host, result: VerifyResult::Failed { .. }, .. } => self.fail(host),
+            | Event::Verified { host, result: VerifyResult::Failed { .. }, .. } => self.record_failure(host),
             Event::HostFinished { host, outcome, .. } => {
                 let went_on = [
                     HostOutcome::Ok,
@@ -154,21 +154,21 @@ impl ProgressState {
                     HostOutcome::Cancelled,
                 ];
                 if !went_on.contains(outcome) && !self.failed_hosts.contains(host) {
-                    self.fail(host);
+                    self.record_failure(host);
                 }
-                self.host_done(host);
+                self.count_host_done(host);
             }
             _ => {}
         }
     }
 
-    fn fail(&mut self, host: &HostName) {
+    fn record_failure(&mut self, host: &HostName) {
         self.failures += 1;
         self.failed_hosts.insert(host.clone());
     }
 
     /// Counts a finished host. The cluster's API does not count as a host.
-    fn host_done(&mut self, host: &HostName) {
+    fn count_host_done(&mut self, host: &HostName) {
         if host.is_cluster() {
             return;
         }
@@ -177,29 +177,29 @@ impl ProgressState {
         }
     }
 
-    fn follow(&mut self, event: &Event, now: Instant) {
+    fn track_activity(&mut self, event: &Event, now: Instant) {
         match event {
-            Event::Connecting { host } => self.other(host, "connecting", now),
-            Event::Retrying { host, why, .. } => self.other(host, format!("retrying: {}", why.raw()), now),
+            Event::Connecting { host } => self.set_other_activity(host, "connecting", now),
+            Event::Retrying { host, why, .. } => self.set_other_activity(host, format!("retrying: {}", why.raw()), now),
             Event::Observed { host, .. } | Event::Unreachable { host, .. } | Event::HostFinished { host, .. } => {
-                self.leave(host);
+                self.clear_activity(host);
             }
             Event::AwaitingCanaries { canaries, .. } => self.canaries.clone_from(canaries),
             Event::HostStarted { host, .. } => {
                 if !host.is_cluster() && !self.canaries.contains(host) {
                     self.canaries.clear();
                 }
-                self.other(host, "starting", now);
+                self.set_other_activity(host, "starting", now);
             }
-            Event::StepStarted { host, step, .. } => self.start(host, step, now),
-            Event::StepOutput { host, line, .. } => self.note(host, line.clone()),
-            Event::Sending { host, done, total, .. } => self.note(host, words::sent(*done, *total).into()),
-            Event::StepFinished { host, .. } => self.checks(host, now),
-            Event::Rebooting { host, .. } => self.other(host, "rebooting", now),
-            Event::Rebooted { host, .. } => self.other(host, "checking", now),
+            Event::StepStarted { host, step, .. } => self.start_step(host, step, now),
+            Event::StepOutput { host, line, .. } => self.set_note(host, line.clone()),
+            Event::Sending { host, done, total, .. } => self.set_note(host, words::format_sent(*done, *total).into()),
+            Event::StepFinished { host, .. } => self.mark_checking(host, now),
+            Event::Rebooting { host, .. } => self.set_other_activity(host, "rebooting", now),
+            Event::Rebooted { host, .. } => self.set_other_activity(host, "checking", now),
             Event::Stopping { .. } => self.stopping = true,
             Event::Fetching { what, done, total } => {
-                self.transfers.insert(what.raw().to_owned(), words::fetched(*done, *total).into());
+                self.transfers.insert(what.raw().to_owned(), words::format_fetched(*done, *total).into());
             }
             Event::Fetched { what, .. } => {
                 self.transfers.shift_remove(what.raw());
@@ -209,7 +209,7 @@ impl ProgressState {
             | Event::AwaitingVerification { .. }
             | Event::AwaitingWindow { .. }
             | Event::Busy { .. }
-            | Event::Node { .. } => self.follow_waits(event, now),
+            | Event::Node { .. } => self.track_waiting(event, now),
             Event::ObserveStarted { .. }
             | Event::ExecStarted { .. }
             | Event::ApplyStarted { .. }
@@ -228,7 +228,7 @@ impl ProgressState {
         }
     }
 
-    fn follow_waits(&mut self, event: &Event, now: Instant) {
+    fn track_waiting(&mut self, event: &Event, now: Instant) {
         let (host, what) = match event {
             Event::Reattached { host, what, .. } | Event::Waiting { host, what, .. } => {
                 (host, format!("waiting for {}", what.raw()))
@@ -245,16 +245,16 @@ impl ProgressState {
         // Some events repeat while the wait lasts.
         let what = ActivityKind::Waiting(what.into());
         if self.hosts.get(host).is_none_or(|own| own.doing != what) {
-            self.does(host, what, now);
+            self.set_activity(host, what, now);
         }
     }
 
-    fn other(&mut self, host: &HostName, what: impl Into<UntrustedText>, now: Instant) {
-        self.does(host, ActivityKind::Other(what.into()), now);
+    fn set_other_activity(&mut self, host: &HostName, what: impl Into<UntrustedText>, now: Instant) {
+        self.set_activity(host, ActivityKind::Other(what.into()), now);
     }
 
-    fn does(&mut self, host: &HostName, doing: ActivityKind, since: Instant) {
-        self.leave(host);
+    fn set_activity(&mut self, host: &HostName, doing: ActivityKind, since: Instant) {
+        self.clear_activity(host);
         self.begun += 1;
         let waits = matches!(doing, ActivityKind::Waiting(_));
         let place = ActivityRank { waits, since, number: self.begun, host: host.clone() };
@@ -262,30 +262,30 @@ impl ProgressState {
         self.hosts.insert(host.clone(), HostActivity { doing, since, note: None, place });
     }
 
-    fn leave(&mut self, host: &HostName) {
+    fn clear_activity(&mut self, host: &HostName) {
         if let Some(own) = self.hosts.remove(host) {
             self.order.remove(&own.place);
         }
     }
 
     /// Adds a started step. All steps of a script start at once.
-    fn start(&mut self, host: &HostName, step: &StepId, now: Instant) {
+    fn start_step(&mut self, host: &HostName, step: &StepId, now: Instant) {
         match self.hosts.get_mut(host) {
             Some(HostActivity { doing: ActivityKind::Steps(_, more), .. }) => *more += 1,
-            _ => self.does(host, ActivityKind::Steps(step.clone(), 0), now),
+            _ => self.set_activity(host, ActivityKind::Steps(step.clone(), 0), now),
         }
     }
 
-    fn note(&mut self, host: &HostName, line: UntrustedText) {
+    fn set_note(&mut self, host: &HostName, line: UntrustedText) {
         if let Some(own) = self.hosts.get_mut(host) {
             own.note = Some(line);
         }
     }
 
     /// Marks a host as checking. The steps of a script finish together, then forge evaluates the next steps.
-    fn checks(&mut self, host: &HostName, now: Instant) {
+    fn mark_checking(&mut self, host: &HostName, now: Instant) {
         if matches!(self.hosts.get(host), Some(HostActivity { doing: ActivityKind::Steps(..), .. })) {
-            self.other(host, "checking", now);
+            self.set_other_activity(host, "checking", now);
         }
     }
 }

@@ -1,80 +1,93 @@
 //! Formats events of windows and reboots as one line each.
 
 use super::ProgressDetail;
-use super::words::{ProgressLine, bad, id, of, shown};
+use super::words::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host};
 use crate::engine::{CompletedReboot, Event, NodeDrainEvent};
 use crate::model::{HostName, StepId, UntrustedText};
 use crate::view::style::{BAD, DISRUPT, paint};
-use crate::view::{count, escape, took};
+use crate::view::{escape, format_count, format_duration};
 
 /// Returns the line for an event of a window.
-pub fn line(event: &Event) -> Option<ProgressLine> {
+pub fn window_event_line(event: &Event) -> Option<ProgressLine> {
     use ProgressDetail::{Normal, Quiet};
     match event {
         Event::AwaitingWindow { host, wave } => {
-            ProgressLine::new(Normal, of(host, &format!("waits for its window (wave {})", wave + 1)))
+            ProgressLine::new(Normal, prefix_host(host, &format!("waits for its window (wave {})", wave + 1)))
         }
-        Event::Busy { host, holders } => ProgressLine::new(Normal, of(host, &format!("waits: busy: {}", all(holders)))),
-        Event::WindowOpened { host, stops } => ProgressLine::new(Normal, opened(host, stops)),
-        Event::WindowClosed { host } => ProgressLine::new(Normal, of(host, "is back in service")),
+        Event::Busy { host, holders } => {
+            ProgressLine::new(Normal, prefix_host(host, &format!("waits: busy: {}", join_holders(holders))))
+        }
+        Event::WindowOpened { host, stops } => ProgressLine::new(Normal, window_opened_line(host, stops)),
+        Event::WindowClosed { host } => ProgressLine::new(Normal, prefix_host(host, "is back in service")),
         Event::WindowLeftOpen { host, why } => {
-            ProgressLine::new(Quiet, of(host, &bad("stays out of service, window left open", why)))
+            ProgressLine::new(Quiet, prefix_host(host, &format_failure("stays out of service, window left open", why)))
         }
-        Event::WindowShut { host, why } => ProgressLine::new(Quiet, of(host, &bad("window not opened", why))),
-        Event::Node { host, node, news } => self::node(host, node, news),
-        Event::Rebooting { host, steps } => ProgressLine::new(Normal, rebooting(host, steps)),
-        Event::Rebooted { host, reboot } => ProgressLine::new(Normal, of(host, &rebooted(reboot))),
+        Event::WindowShut { host, why } => {
+            ProgressLine::new(Quiet, prefix_host(host, &format_failure("window not opened", why)))
+        }
+        Event::Node { host, node, news } => self::node_event_line(host, node, news),
+        Event::Rebooting { host, steps } => ProgressLine::new(Normal, rebooting_line(host, steps)),
+        Event::Rebooted { host, reboot } => ProgressLine::new(Normal, prefix_host(host, &format_reboot(reboot))),
         Event::Evicted { host, holders, why } => {
             let head = paint(BAD, "ended processes that held its devices");
-            ProgressLine::new(Quiet, of(host, &format!("{head} ({}): {}", escape::line(why), all(holders))))
+            ProgressLine::new(
+                Quiet,
+                prefix_host(host, &format!("{head} ({}): {}", escape::escape_line(why), join_holders(holders))),
+            )
         }
         _ => None,
     }
 }
 
-fn opened(host: &HostName, stops: &[String]) -> String {
+fn window_opened_line(host: &HostName, stops: &[String]) -> String {
     let head = paint(DISRUPT, "is taken out of service");
     match stops {
-        [] => of(host, &head.to_string()),
-        stops => of(host, &format!("{head}; stopped: {}", escape::line(&stops.join(", ")))),
+        [] => prefix_host(host, &head.to_string()),
+        stops => prefix_host(host, &format!("{head}; stopped: {}", escape::escape_line(&stops.join(", ")))),
     }
 }
 
-fn node(host: &HostName, node: &UntrustedText, news: &NodeDrainEvent) -> Option<ProgressLine> {
+fn node_event_line(host: &HostName, node: &UntrustedText, news: &NodeDrainEvent) -> Option<ProgressLine> {
     use ProgressDetail::{Normal, Quiet};
-    let node = format!("Kubernetes node {}", shown(node));
+    let node = format!("Kubernetes node {}", format_untrusted(node));
     match news {
-        NodeDrainEvent::Absent => ProgressLine::new(Quiet, of(host, "is not a Kubernetes node: nothing to drain")),
+        NodeDrainEvent::Absent => {
+            ProgressLine::new(Quiet, prefix_host(host, "is not a Kubernetes node: nothing to drain"))
+        }
         NodeDrainEvent::Waits { pods } => {
-            ProgressLine::new(Normal, of(host, &format!("waits for {node}: {}", all(pods))))
+            ProgressLine::new(Normal, prefix_host(host, &format!("waits for {node}: {}", join_holders(pods))))
         }
         NodeDrainEvent::Drained { pods, cordoned } => {
             let who = if *cordoned { "" } else { ", already cordoned by another user" };
-            ProgressLine::new(Normal, of(host, &format!("{node} drained ({} evicted{who})", count(*pods, "pod"))))
+            ProgressLine::new(
+                Normal,
+                prefix_host(host, &format!("{node} drained ({} evicted{who})", format_count(*pods, "pod"))),
+            )
         }
-        NodeDrainEvent::Lacks { what } => {
-            ProgressLine::new(Normal, of(host, &format!("{node} not uncordoned yet; missing: {}", all(what))))
-        }
+        NodeDrainEvent::Lacks { what } => ProgressLine::new(
+            Normal,
+            prefix_host(host, &format!("{node} not uncordoned yet; missing: {}", join_holders(what))),
+        ),
         NodeDrainEvent::Returned { cordoned: false } => {
-            ProgressLine::new(Normal, of(host, &format!("{node} schedulable again")))
+            ProgressLine::new(Normal, prefix_host(host, &format!("{node} schedulable again")))
         }
         NodeDrainEvent::Returned { cordoned: true } => {
-            ProgressLine::new(Quiet, of(host, &format!("{node} stays cordoned: cordoned by another user")))
+            ProgressLine::new(Quiet, prefix_host(host, &format!("{node} stays cordoned: cordoned by another user")))
         }
     }
 }
 
-fn rebooting(host: &HostName, steps: &[StepId]) -> String {
-    let steps: Vec<String> = steps.iter().map(id).collect();
-    of(host, &format!("{} for {}", paint(DISRUPT, "reboots"), steps.join(", ")))
+fn rebooting_line(host: &HostName, steps: &[StepId]) -> String {
+    let steps: Vec<String> = steps.iter().map(format_step_id).collect();
+    prefix_host(host, &format!("{} for {}", paint(DISRUPT, "reboots"), steps.join(", ")))
 }
 
 /// Returns `rebooted (1 min 05 s, boot id … → …)`.
-pub fn rebooted(reboot: &CompletedReboot) -> String {
-    let (from, to) = (shown(&reboot.from), shown(&reboot.to));
-    format!("rebooted ({}, boot id {from} → {to})", took(reboot.took))
+pub fn format_reboot(reboot: &CompletedReboot) -> String {
+    let (from, to) = (format_untrusted(&reboot.from), format_untrusted(&reboot.to));
+    format!("rebooted ({}, boot id {from} → {to})", format_duration(reboot.took))
 }
 
-fn all(holders: &[UntrustedText]) -> String {
-    holders.iter().map(shown).collect::<Vec<_>>().join("; ")
+fn join_holders(holders: &[UntrustedText]) -> String {
+    holders.iter().map(format_untrusted).collect::<Vec<_>>().join("; ")
 }

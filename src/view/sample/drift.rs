@@ -11,7 +11,7 @@ use crate::plan::{HostReachability, HostWarning, UnreachableReason};
 use std::time::Duration;
 
 /// The time of the run that found the findings of [`rich_drift`].
-const FOUND: &str = "2026-11-21T09:30:00Z";
+const FOUND_TIME: &str = "2026-11-21T09:30:00Z";
 
 pub fn finding(on: &str, step: &str, cause: DriftCause, severity: FindingSeverity) -> DriftFinding {
     DriftFinding {
@@ -39,14 +39,14 @@ pub fn finding(on: &str, step: &str, cause: DriftCause, severity: FindingSeverit
         action: None,
         place: "recipes/base.yaml:7:5".into(),
         standing: FindingNovelty::New,
-        first_seen: FOUND.into(),
-        last_seen: FOUND.into(),
+        first_seen: FOUND_TIME.into(),
+        last_seen: FOUND_TIME.into(),
         times: 1,
         also: 0,
     }
 }
 
-fn applied(value: Option<&str>) -> Option<LastApplied> {
+fn applied_record(value: Option<&str>) -> Option<LastApplied> {
     Some(LastApplied {
         value: value.map(UntrustedText::from),
         time: "2026-11-20T18:00:00Z".into(),
@@ -56,17 +56,17 @@ fn applied(value: Option<&str>) -> Option<LastApplied> {
     })
 }
 
-fn mode(on: &str) -> DriftFinding {
+fn mode_finding(on: &str) -> DriftFinding {
     DriftFinding {
         attribute: Some("mode".into()),
         desired: Some("0644".into()),
         observed: Some("0600".into()),
-        last_applied: applied(Some("0644")),
+        last_applied: applied_record(Some("0644")),
         ..finding(on, "motd", DriftCause::MachineChanged, FindingSeverity::Medium)
     }
 }
 
-fn content(on: &str) -> DriftFinding {
+fn content_finding(on: &str) -> DriftFinding {
     DriftFinding {
         attribute: Some("content".into()),
         desired: Some("4 bytes, sha256 aa".into()),
@@ -75,7 +75,7 @@ fn content(on: &str) -> DriftFinding {
         reason: "content differs".into(),
         first_seen: "2026-11-19T09:30:00Z".into(),
         times: 3,
-        ..mode(on)
+        ..mode_finding(on)
     }
 }
 
@@ -94,7 +94,7 @@ pub fn drift(hosts: &[&str], findings: Vec<DriftFinding>) -> DriftReport {
         run: "20261121T093000-77aa".into(),
         cluster: "h100-prod".into(),
         inventory: "inventory.yaml".into(),
-        time: FOUND.into(),
+        time: FOUND_TIME.into(),
         simulated: Vec::new(),
         hosts: hosts.iter().map(of).collect(),
         findings,
@@ -130,7 +130,7 @@ pub fn rich_drift() -> DriftReport {
         attribute: Some("version".into()),
         desired: Some("560.35.03".into()),
         observed: Some("550.54.15".into()),
-        last_applied: applied(Some("550.54.15")),
+        last_applied: applied_record(Some("550.54.15")),
         disruption: DisruptionClass::D2,
         reason: "another version is installed".into(),
         ..finding("gpu01", "driver", DriftCause::RecipeChanged, FindingSeverity::Low)
@@ -155,10 +155,10 @@ pub fn rich_drift() -> DriftReport {
         aspect: FindingAspect::Undeclared,
         place: String::new(),
         reason: "previously applied, no longer declared".into(),
-        last_applied: applied(None),
+        last_applied: applied_record(None),
         ..finding("gpu02", "agent", DriftCause::NoLongerDeclared, FindingSeverity::Low)
     };
-    let same = ["gpu01", "gpu02"].iter().flat_map(|on| [content(on), mode(on)]);
+    let same = ["gpu01", "gpu02"].iter().flat_map(|on| [content_finding(on), mode_finding(on)]);
     let findings = same.chain([fault, verification, recipe, secret, pending, blocked, left]).collect();
     let mut drift = drift(&["gpu01", "gpu02", "gpu03", "gpu04"], findings);
     drift.hosts[3].reach =
@@ -176,7 +176,7 @@ pub fn rich_drift() -> DriftReport {
         since: "2026-11-21T08:00:00Z".into(),
         times: 1,
         print: "aa".into(),
-        resolved: Some(FOUND.into()),
+        resolved: Some(FOUND_TIME.into()),
     };
     drift.resolved = vec![known.clone(), KnownFinding { host: host("gpu01"), ..known }];
     let ignored = |what: &str, count, expired| IgnoreRuleResult {

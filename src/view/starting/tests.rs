@@ -5,20 +5,22 @@ use crate::config::{self, LoadOptions, StarterHost};
 use proptest::prelude::*;
 use serde_json::json;
 
-fn read(text: &str) -> config::Project {
+fn load_inventory(text: &str) -> config::Project {
     let folder = tempfile::tempdir().unwrap();
     let path = camino::Utf8Path::from_path(folder.path()).unwrap();
     std::fs::create_dir(path.join("recipes")).unwrap();
-    std::fs::write(path.join("recipes/hello.yaml"), RECIPE).unwrap();
+    std::fs::write(path.join("recipes/hello.yaml"), STARTER_RECIPE).unwrap();
     std::fs::write(path.join("inventory.yaml"), text).unwrap();
-    let (project, diags, sources) =
-        config::load(&path.join("inventory.yaml"), &LoadOptions { trust: false, embedded: &[], env: &|_| None });
-    let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render(diag, &sources, false)).collect();
+    let (project, diags, sources) = config::load_project(
+        &path.join("inventory.yaml"),
+        &LoadOptions { trust: false, embedded: &[], env: &|_| None },
+    );
+    let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render_diag(diag, &sources, false)).collect();
     assert!(said.is_empty(), "{text}\n{}", said.join("\n"));
     project.expect("no errors, so there is a project")
 }
 
-fn with_vars(vars: IndexMap<String, Value>) -> StarterInventory {
+fn starting_with_vars(vars: IndexMap<String, Value>) -> StarterInventory {
     let host = StarterHost { vars, ..StarterHost::default() };
     StarterInventory { cluster: "c".into(), hosts: [("n1".to_owned(), host)].into(), groups: IndexMap::new() }
 }
@@ -43,9 +45,9 @@ fn hosts_fold_and_everything_is_written_once() {
     };
     let groups =
         [("web".to_owned(), group), ("site".to_owned(), outer), ("none".to_owned(), StarterGroup::default())].into();
-    let text = inventory(&StarterInventory { cluster: "lab".into(), hosts, groups }, Some("hosts.ini"));
+    let text = render_inventory(&StarterInventory { cluster: "lab".into(), hosts, groups }, Some("hosts.ini"));
     insta::assert_snapshot!(text);
-    let project = read(&text);
+    let project = load_inventory(&text);
     assert_eq!(project.groups["site"].len(), 3);
     assert_eq!(project.hosts[3].vars["rack"].value, json!("a"));
     assert_eq!(project.hosts[0].vars["x"].value, json!({"a": [1, {"b": "c d"}]}));
@@ -53,13 +55,14 @@ fn hosts_fold_and_everything_is_written_once() {
 
 #[test]
 fn a_first_inventory_validates_with_its_recipe() {
-    let starting = StarterInventory::of_hosts("lab".into(), &["gpu[01:08]".into(), "admin@login:2222".into()]).unwrap();
-    let text = inventory(&starting, None);
+    let starting =
+        StarterInventory::from_typed_hosts("lab".into(), &["gpu[01:08]".into(), "admin@login:2222".into()]).unwrap();
+    let text = render_inventory(&starting, None);
     insta::assert_snapshot!(text);
-    assert_eq!(read(&text).hosts.len(), 9);
+    assert_eq!(load_inventory(&text).hosts.len(), 9);
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         "[a-z0-9 .:#'\"\\\\\\[\\]{},&*!|>%@`~-]{0,12}",
         "\\PC{0,8}",
@@ -87,8 +90,8 @@ fn value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn any_value_reads_back_as_itself(value in value()) {
-        let text = inventory(&with_vars([("x".to_owned(), value.clone())].into()), None);
-        prop_assert_eq!(&read(&text).hosts[0].vars["x"].value, &value, "{}", text);
+    fn any_value_reads_back_as_itself(value in any_value()) {
+        let text = render_inventory(&starting_with_vars([("x".to_owned(), value.clone())].into()), None);
+        prop_assert_eq!(&load_inventory(&text).hosts[0].vars["x"].value, &value, "{}", text);
     }
 }

@@ -1,6 +1,6 @@
 //! Output of `explain`: origins of values, steps, error codes and manual pages.
 
-use super::chart::folded;
+use super::chart::fold_hosts;
 use crate::config::{RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueOrigin};
 use crate::diag::Code;
 use crate::model::Value;
@@ -12,54 +12,66 @@ use std::io::{self, Write};
 const VALUE_CHARS: usize = 120;
 
 /// Writes each value with its hosts and origin.
-pub fn values(pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
+pub fn write_values(pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
     for (at, page) in pages.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
         }
-        let hosts = escape::line(&folded(&page.hosts)).into_owned();
-        let name = paint(HEAD, escape::line(&page.what.name));
-        writeln!(out, "{name} = {}  {}", value(&page.what.winner.value), paint(DIM, format!("on {hosts}")))?;
-        layers(&page.what, "  ", out)?;
+        let hosts = escape::escape_line(&fold_hosts(&page.hosts)).into_owned();
+        let name = paint(HEAD, escape::escape_line(&page.what.name));
+        writeln!(out, "{name} = {}  {}", format_value(&page.what.winner.value), paint(DIM, format!("on {hosts}")))?;
+        write_layers(&page.what, "  ", out)?;
     }
     Ok(())
 }
 
 /// Returns a value as one line of JSON.
-pub(super) fn value(value: &Value) -> String {
-    escape::short(&value.to_string(), VALUE_CHARS)
+pub(super) fn format_value(value: &Value) -> String {
+    escape::escape_truncated(&value.to_string(), VALUE_CHARS)
 }
 
-fn layers(page: &ValueExplanation, indent: &str, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{indent}{} {}", paint(GOOD, "from"), origin(&page.winner))?;
+fn write_layers(page: &ValueExplanation, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{indent}{} {}", paint(GOOD, "from"), format_origin(&page.winner))?;
     for read in &page.reads {
-        writeln!(out, "{indent}  which reads {} = {}", escape::line(&read.name), value(&read.winner.value))?;
-        layers(read, &format!("{indent}    "), out)?;
+        writeln!(
+            out,
+            "{indent}  which reads {} = {}",
+            escape::escape_line(&read.name),
+            format_value(&read.winner.value)
+        )?;
+        write_layers(read, &format!("{indent}    "), out)?;
     }
     for loser in &page.overruled {
-        let line = format!("overrides {} = {}", origin(loser), value(&loser.value));
+        let line = format!("overrides {} = {}", format_origin(loser), format_value(&loser.value));
         writeln!(out, "{indent}{}", paint(DIM, line))?;
     }
     Ok(())
 }
 
-fn origin(origin: &ValueOrigin) -> String {
-    let template = origin.template.as_ref().map_or_else(String::new, |text| format!(" as `{}`", escape::line(text)));
-    let place = origin.place.as_ref().map_or_else(String::new, |place| format!("  {}", escape::line(place)));
-    format!("{}{template}{place}", escape::line(&origin.from))
+fn format_origin(origin: &ValueOrigin) -> String {
+    let template =
+        origin.template.as_ref().map_or_else(String::new, |text| format!(" as `{}`", escape::escape_line(text)));
+    let place = origin.place.as_ref().map_or_else(String::new, |place| format!("  {}", escape::escape_line(place)));
+    format!("{}{template}{place}", escape::escape_line(&origin.from))
 }
 
 /// Writes everything known about a step without observing hosts.
-pub fn step(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_step(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
     let name = format!("{}/{}", page.recipe, page.step);
-    writeln!(out, "{}  {}  {}", paint(HEAD, escape::line(&name)), page.kind, paint(DIM, escape::line(&page.place)))?;
-    traits(page, out)?;
-    edges("depends on", page.waits_for.iter().map(words::waits_for), out)?;
-    edges("required by", page.waited_for_by.iter().map(words::waited_for_by), out)?;
-    page.rendered.iter().try_for_each(|rendered| self::rendered(rendered, out))
+    writeln!(
+        out,
+        "{}  {}  {}",
+        paint(HEAD, escape::escape_line(&name)),
+        page.kind,
+        paint(DIM, escape::escape_line(&page.place))
+    )?;
+    write_traits(page, out)?;
+    write_edges("depends on", page.waits_for.iter().map(words::describe_dependency), out)?;
+    write_edges("required by", page.waited_for_by.iter().map(words::describe_dependent), out)?;
+    page.rendered.iter().try_for_each(|rendered| self::write_rendered(rendered, out))
 }
 
-fn traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
+fn write_traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
     let otherwise = if page.otherwise_absent { "; removed if false" } else { "" };
     let rows = [
         ("scope", Some(page.scope.name().to_owned())),
@@ -71,50 +83,54 @@ fn traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
             "effective",
             page.effective_seen_by.map(|by| match page.effective_by.is_empty() {
                 true => format!("detected by its {by}"),
-                false => format!("by {}, detected by its {by}", words::either(&page.effective_by)),
+                false => format!("by {}, detected by its {by}", words::join_with_or(&page.effective_by)),
             }),
         ),
         ("provides", Some(page.provides.join(", ")).filter(|text| !text.is_empty())),
         ("exports", Some(page.exports.join(", ")).filter(|text| !text.is_empty())),
     ];
     let said = rows.iter().filter_map(|(head, text)| Some((head, text.as_ref()?)));
-    said.into_iter().try_for_each(|(head, text)| writeln!(out, "  {head:<10} {}", escape::line(text)))
+    said.into_iter().try_for_each(|(head, text)| writeln!(out, "  {head:<10} {}", escape::escape_line(text)))
 }
 
-fn edges(head: &str, lines: impl Iterator<Item = String>, out: &mut dyn Write) -> io::Result<()> {
+fn write_edges(head: &str, lines: impl Iterator<Item = String>, out: &mut dyn Write) -> io::Result<()> {
     let lines: Vec<String> = lines.collect();
     if lines.is_empty() {
         return writeln!(out, "\n{}: nothing", paint(HEAD, head));
     }
     writeln!(out, "\n{}", paint(HEAD, head))?;
-    lines.iter().try_for_each(|line| writeln!(out, "  {}", escape::line(line)))
+    lines.iter().try_for_each(|line| writeln!(out, "  {}", escape::escape_line(line)))
 }
 
-fn rendered(rendered: &SharedByHosts<RenderedStep>, out: &mut dyn Write) -> io::Result<()> {
+fn write_rendered(rendered: &SharedByHosts<RenderedStep>, out: &mut dyn Write) -> io::Result<()> {
     let what = &rendered.what;
-    let turn = what.key.as_ref().map_or_else(String::new, |key| format!(" [{}]", escape::line(key)));
+    let turn = what.key.as_ref().map_or_else(String::new, |key| format!(" [{}]", escape::escape_line(key)));
     let absent = if what.absent { "; removed here" } else { "" };
-    writeln!(out, "\n{}{turn}{absent}", paint(HEAD, format!("on {}", escape::line(&folded(&rendered.hosts)))))?;
+    writeln!(
+        out,
+        "\n{}{turn}{absent}",
+        paint(HEAD, format!("on {}", escape::escape_line(&fold_hosts(&rendered.hosts))))
+    )?;
     if let Some(why) = &what.why {
-        writeln!(out, "  {}", escape::line(why))?;
+        writeln!(out, "  {}", escape::escape_line(why))?;
     }
     match &what.fields {
         Some(Value::Object(fields)) => fields
             .iter()
             .filter(|(_, field)| !field.is_null())
-            .try_for_each(|(key, field)| writeln!(out, "  {}: {}", escape::line(key), value(field)))?,
-        Some(other) => writeln!(out, "  {}", value(other))?,
+            .try_for_each(|(key, field)| writeln!(out, "  {}: {}", escape::escape_line(key), format_value(field)))?,
+        Some(other) => writeln!(out, "  {}", format_value(other))?,
         None => {}
     }
-    what.inputs.iter().try_for_each(|input| self::input(input, out))
+    what.inputs.iter().try_for_each(|input| self::write_input(input, out))
 }
 
-fn input(input: &StepInput, out: &mut dyn Write) -> io::Result<()> {
-    let name = escape::line(&input.name);
+fn write_input(input: &StepInput, out: &mut dyn Write) -> io::Result<()> {
+    let name = escape::escape_line(&input.name);
     match (&input.value, input.note) {
         (Some(page), _) => {
-            writeln!(out, "  reads {name} = {}", value(&page.winner.value))?;
-            layers(page, "    ", out)
+            writeln!(out, "  reads {name} = {}", format_value(&page.winner.value))?;
+            write_layers(page, "    ", out)
         }
         (None, Some(note)) => writeln!(out, "  reads {name}: {note}"),
         (None, None) => writeln!(out, "  reads {name}"),
@@ -122,13 +138,13 @@ fn input(input: &StepInput, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes the manual page of an error code.
-pub fn code(code: Code, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_error_code(code: Code, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", paint(HEAD, format!("{}: {}", code.id(), code.title())))?;
-    markdown(code.page(), out)
+    write_markdown(code.page(), out)
 }
 
 /// Writes forge's own Markdown: prose unchanged, headings without `#`, examples indented.
-pub fn markdown(text: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_markdown(text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut inside = false;
     for line in text.lines() {
         let title = line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'));

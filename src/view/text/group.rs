@@ -13,18 +13,18 @@ pub struct StepGroup<'a> {
 }
 
 /// Returns the groups of the steps selected by `keep`, in plan order.
-pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<StepGroup<'a>> {
+pub fn group_steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<StepGroup<'a>> {
     let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
     let kept = all.filter(|(_, step)| keep(step));
     let mut groups: Vec<StepGroup<'a>> =
-        equal(kept, shown).into_values().map(|(step, hosts)| StepGroup { step, hosts }).collect();
-    let order = order(&plan.hosts);
+        group_equal(kept, shown_fields).into_values().map(|(step, hosts)| StepGroup { step, hosts }).collect();
+    let order = merge_step_order(&plan.hosts);
     groups.sort_by_key(|group| order.get(&group.step.id));
     groups
 }
 
 /// Collects the hosts of equal items, in order of first appearance.
-pub fn equal<'a, T, K: Hash + Eq>(
+pub fn group_equal<'a, T, K: Hash + Eq>(
     all: impl Iterator<Item = (&'a HostName, T)>,
     key: impl Fn(T) -> K,
 ) -> IndexMap<K, (T, Vec<&'a HostName>)>
@@ -39,10 +39,10 @@ where
 }
 
 /// Groups unreachable hosts by reason. A reason that differs only in the address is shown without the address.
-pub fn silent<'a>(
+pub fn group_unreachable<'a>(
     all: impl Iterator<Item = (&'a HostName, &'a UnreachableReason)>,
 ) -> Vec<(UnreachableReason, Vec<&'a HostName>)> {
-    let groups = equal(all, UnreachableReason::of_any_address);
+    let groups = group_equal(all, UnreachableReason::without_address);
     let told = |(any, (one, hosts)): (UnreachableReason, (&UnreachableReason, Vec<_>))| match hosts.len() {
         1 => (one.clone(), hosts),
         _ => (any, hosts),
@@ -51,24 +51,24 @@ pub fn silent<'a>(
 }
 
 /// Returns the displayed fields of a step. The basis is not displayed: hosts may differ in parts that do not change.
-fn shown(step: &StepPlan) -> impl Hash + Eq + use<'_> {
+fn shown_fields(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
     (what, &step.disruption, &step.scope, &step.envelope, &step.waits_for, &step.held)
 }
 
 /// Merges the step orders of hosts. A new step is placed right after its predecessor on its host.
-pub fn order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
+pub fn merge_step_order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
     let mut merged: Vec<&StepId> = Vec::new();
     let mut known: HashSet<&StepId> = HashSet::new();
     for host in hosts {
         if host.steps.iter().any(|step| !known.contains(&step.id)) {
-            merge(&mut merged, &mut known, host);
+            merge_host_order(&mut merged, &mut known, host);
         }
     }
     merged.into_iter().enumerate().map(|(at, id)| (id, at)).collect()
 }
 
-fn merge<'a>(merged: &mut Vec<&'a StepId>, known: &mut HashSet<&'a StepId>, host: &'a HostPlan) {
+fn merge_host_order<'a>(merged: &mut Vec<&'a StepId>, known: &mut HashSet<&'a StepId>, host: &'a HostPlan) {
     let mut next = 0;
     for step in &host.steps {
         if known.insert(&step.id) {
@@ -92,11 +92,11 @@ mod tests {
         };
         let hosts: Vec<HostName> = ["a", "b", "c"].map(HostName::new).into();
         let why = [refused("10.0.0.1"), refused("10.0.0.2"), UnreachableReason::new("no shell", None)];
-        let groups = silent(hosts.iter().zip(&why));
+        let groups = group_unreachable(hosts.iter().zip(&why));
         let both = UnreachableReason::new("`ADDRESS` refuses", Some("run `ssh ADDRESS`".into()));
         assert_eq!(groups, [(both, vec![&hosts[0], &hosts[1]]), (why[2].clone(), vec![&hosts[2]])]);
         assert_eq!(
-            silent(hosts.iter().zip(&why[..1])),
+            group_unreachable(hosts.iter().zip(&why[..1])),
             [(why[0].clone(), vec![&hosts[0]])],
             "a single host keeps its address"
         );

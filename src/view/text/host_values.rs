@@ -7,19 +7,19 @@
 use super::group::StepGroup;
 use crate::model::HostName;
 use crate::plan::StepPlan;
-use crate::view::fold::fold;
-use crate::view::{count, escape};
+use crate::view::fold::fold_names;
+use crate::view::{escape, format_count};
 use indexmap::{IndexMap, IndexSet};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
 /// Fewer different texts are shown in full.
-const TEXTS: usize = 3;
+const MIN_TEXTS_TO_FOLD: usize = 3;
 /// Texts with more differing values are not folded. Words that differ in the same way count once.
-const VALUES: usize = 6;
+const MAX_DIFFERING_VALUES: usize = 6;
 /// Number of values that are named without `-v`.
-const NAMED: usize = 3;
+const MAX_NAMED_VALUES: usize = 3;
 /// Longer values are cut. The JSON output has the complete value. Characters.
 const VALUE_CHARS: usize = 80;
 
@@ -62,14 +62,14 @@ fn fold_step(groups: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
     for group in groups {
         buckets.entry(TextShape(group.step)).or_default().push(group);
     }
-    buckets.into_values().flat_map(merge).collect()
+    buckets.into_values().flat_map(merge_bucket).collect()
 }
 
 /// Merges the texts of a bucket into one, unless they are too few or too different.
-fn merge(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
-    let values = if bucket.len() < TEXTS { Vec::new() } else { differing(&bucket) };
+fn merge_bucket(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
+    let values = if bucket.len() < MIN_TEXTS_TO_FOLD { Vec::new() } else { collect_differing_values(&bucket) };
     if values.is_empty() {
-        return bucket.into_iter().map(alone).collect();
+        return bucket.into_iter().map(unfolded_step).collect();
     }
     let mut groups = bucket.into_iter();
     let Some(mut group) = groups.next() else { return Vec::new() };
@@ -78,16 +78,16 @@ fn merge(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
     vec![FoldedStep { group, shown, values }]
 }
 
-fn alone(group: StepGroup<'_>) -> FoldedStep<'_> {
+fn unfolded_step(group: StepGroup<'_>) -> FoldedStep<'_> {
     FoldedStep { shown: group.hosts[0], group, values: Vec::new() }
 }
 
 /// Returns the words that differ between texts of one shape. Places that differ in the same way are one value. Returns
 /// none if there are more than [`VALUES`].
-fn differing<'a>(bucket: &[StepGroup<'a>]) -> Vec<HostValue<'a>> {
+fn collect_differing_values<'a>(bucket: &[StepGroup<'a>]) -> Vec<HostValue<'a>> {
     let [first, others @ ..] = bucket else { return Vec::new() };
-    let shown: Vec<TextWord<'a>> = words(first.step).collect();
-    let Some(WordColumns { of_words, constant }) = compare(&shown, others) else { return Vec::new() };
+    let shown: Vec<TextWord<'a>> = split_words(first.step).collect();
+    let Some(WordColumns { of_words, constant }) = compare_texts(&shown, others) else { return Vec::new() };
     // A word that occurs twice in a line and differs in different ways is identified by its number.
     let mut meant: HashMap<(WordPosition<'a>, &str), usize> = HashMap::new();
     let mut unclear: HashSet<(WordPosition<'a>, &str)> = HashSet::new();
@@ -109,7 +109,7 @@ fn differing<'a>(bucket: &[StepGroup<'a>]) -> Vec<HostValue<'a>> {
     // Texts are split again instead of being stored: ten thousand of them are larger than the rest of a plan.
     let mut of_hosts: Vec<Vec<(&'a HostName, &'a str)>> = vec![Vec::new(); values.len()];
     for group in bucket {
-        let mut own = words(group.step).enumerate();
+        let mut own = split_words(group.step).enumerate();
         for ((first, _), of_hosts) in values.values().zip(&mut of_hosts) {
             // First words are in text order, so one pass finds them all.
             if let Some((_, word)) = own.find(|(at, _)| at == first) {
@@ -130,7 +130,7 @@ struct WordColumns {
 }
 
 /// Compares texts of one shape with the first of them. Returns `None` if they differ in more than [`VALUES`] ways.
-fn compare<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordColumns> {
+fn compare_texts<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordColumns> {
     let mut texts: HashMap<&str, usize> = HashMap::new();
     let mut of_words: Vec<usize> = Vec::with_capacity(shown.len());
     for word in shown {
@@ -142,7 +142,7 @@ fn compare<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordC
     for group in others {
         // Words of one column stay together if this text has the same word for all of them.
         let mut parted: HashMap<(usize, &str), usize> = HashMap::new();
-        for ((word, own), column) in shown.iter().zip(words(group.step)).zip(&mut of_words) {
+        for ((word, own), column) in shown.iter().zip(split_words(group.step)).zip(&mut of_words) {
             if own.text != word.text {
                 *column = *parted.entry((*column, own.text)).or_insert_with(|| {
                     columns += 1;
@@ -155,7 +155,7 @@ fn compare<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordC
             if !differing.contains(column) {
                 differing.push(*column);
             }
-            if differing.len() > VALUES {
+            if differing.len() > MAX_DIFFERING_VALUES {
                 return None;
             }
         }
@@ -169,9 +169,9 @@ struct TextShape<'a>(&'a StepPlan);
 impl PartialEq for TextShape<'_> {
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (self.0, other.0);
-        around(one) == around(other)
-            && changes(one).eq(changes(other))
-            && words(one).map(TextWord::shape).eq(words(other).map(TextWord::shape))
+        fixed_fields(one) == fixed_fields(other)
+            && change_keys(one).eq(change_keys(other))
+            && split_words(one).map(TextWord::shape).eq(split_words(other).map(TextWord::shape))
     }
 }
 
@@ -179,19 +179,19 @@ impl Eq for TextShape<'_> {}
 
 impl Hash for TextShape<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        around(self.0).hash(state);
-        changes(self.0).for_each(|change| change.hash(state));
-        words(self.0).for_each(|word| word.shape().hash(state));
+        fixed_fields(self.0).hash(state);
+        change_keys(self.0).for_each(|change| change.hash(state));
+        split_words(self.0).for_each(|word| word.shape().hash(state));
     }
 }
 
 /// Returns the fields of a step other than text and changes.
-fn around(step: &StepPlan) -> impl Hash + Eq + use<'_> {
+fn fixed_fields(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let rest = (&step.hint, &step.envelope, &step.waits_for, &step.held);
     (&step.kind, step.verdict, step.disruption, step.scope, &step.place, rest)
 }
 
-fn changes(step: &StepPlan) -> impl Iterator<Item = (&str, bool)> {
+fn change_keys(step: &StepPlan) -> impl Iterator<Item = (&str, bool)> {
     step.changes.iter().map(|change| (change.attribute.as_str(), change.secret))
 }
 
@@ -239,7 +239,7 @@ impl<'a> TextWord<'a> {
 }
 
 /// Splits the displayed text of a step into words.
-fn words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
+fn split_words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
     let head = [(WordPosition::Title, step.title.raw()), (WordPosition::Reason, step.reason.raw())];
     let changes = step.changes.iter().flat_map(|change| {
         let name = change.attribute.as_str();
@@ -248,7 +248,7 @@ fn words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
         let values = values.into_iter().filter(move |_| change.diff.is_none());
         let values = values.filter_map(|(place, text)| Some(WordCutter::new(place, text.as_ref()?.raw())));
         let lines = change.diff.iter().flat_map(|diff| diff.raw().split('\n')).enumerate();
-        values.chain(lines.map(move |(at, line)| WordCutter::of_line(WordPosition::Line(name, at + 1), line)))
+        values.chain(lines.map(move |(at, line)| WordCutter::for_diff_line(WordPosition::Line(name, at + 1), line)))
     });
     head.into_iter().map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
 }
@@ -269,7 +269,7 @@ impl<'a> WordCutter<'a> {
     }
 
     /// Splits a line of a diff. Its sign is not a word, and a hunk header is one piece.
-    fn of_line(place: WordPosition<'a>, line: &'a str) -> Self {
+    fn for_diff_line(place: WordPosition<'a>, line: &'a str) -> Self {
         let sign = usize::from(line.starts_with(['+', '-', ' ']));
         let (sign, rest) = if line.starts_with('@') { (line, "") } else { line.split_at(sign) };
         Self { sign: Some(sign), ..Self::new(place, rest) }
@@ -285,8 +285,8 @@ impl<'a> Iterator for WordCutter<'a> {
             return Some(TextWord { place, number: 0, text, is_value: false });
         }
         let rest = self.rest?;
-        let is_value = rest.chars().next().is_some_and(is_of_word);
-        let end = rest.find(|c| is_of_word(c) != is_value).unwrap_or(rest.len());
+        let is_value = rest.chars().next().is_some_and(is_word_char);
+        let end = rest.find(|c| is_word_char(c) != is_value).unwrap_or(rest.len());
         let (text, after) = rest.split_at(end);
         self.rest = (!after.is_empty()).then_some(after);
         self.words += usize::from(is_value);
@@ -294,7 +294,7 @@ impl<'a> Iterator for WordCutter<'a> {
     }
 }
 
-fn is_of_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || "._-:/".contains(c)
 }
 
@@ -304,29 +304,31 @@ impl FoldedStep<'_> {
         if self.values.is_empty() {
             return Vec::new();
         }
-        let shown = escape::line(self.shown.as_str());
+        let shown = escape::escape_line(self.shown.as_str());
         let head = format!("shown for {shown}; on the other hosts only these words differ:");
-        std::iter::once(head).chain(self.values.iter().map(|value| format!("  {}", value.describe(verbose)))).collect()
+        std::iter::once(head)
+            .chain(self.values.iter().map(|value| format!("  {}", value.describe_value(verbose))))
+            .collect()
     }
 }
 
 impl HostValue<'_> {
-    fn describe(&self, verbose: bool) -> String {
-        let mut text = format!("{}: ", escape::line(&crate::view::words::some(&self.places)));
+    fn describe_value(&self, verbose: bool) -> String {
+        let mut text = format!("{}: ", escape::escape_line(&crate::view::words::list_names(&self.places)));
         if self.words.iter().all(|(host, word)| host.as_str() == *word) {
             return text + "the host name";
         }
         let mut values: IndexMap<&str, Vec<&HostName>> = IndexMap::new();
         self.words.iter().for_each(|(host, word)| values.entry(word).or_default().push(host));
-        let shown = if verbose { values.len() } else { NAMED.min(values.len()) };
+        let shown = if verbose { values.len() } else { MAX_NAMED_VALUES.min(values.len()) };
         let one = |(word, hosts): (&&str, &Vec<&HostName>)| {
-            let hosts = fold(hosts.iter().map(|host| host.as_str()));
-            format!("{} on {}", escape::value(word, VALUE_CHARS), escape::line(&hosts))
+            let hosts = fold_names(hosts.iter().map(|host| host.as_str()));
+            format!("{} on {}", escape::escape_value(word, VALUE_CHARS), escape::escape_line(&hosts))
         };
         text += &values.iter().take(shown).map(one).collect::<Vec<_>>().join(", ");
         if values.len() > shown {
             // Writing to a `String` cannot fail.
-            let _ = write!(text, " and {}; -v shows all", count(values.len() - shown, "more value"));
+            let _ = write!(text, " and {}; -v shows all", format_count(values.len() - shown, "more value"));
         }
         text
     }

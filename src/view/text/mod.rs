@@ -51,131 +51,131 @@ pub struct TextWriter {
 }
 
 impl TextWriter {
-    fn next(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
+    fn write_next_command(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
         match self.target.as_deref() {
             None => Ok(()),
             Some("") => writeln!(out, "next: forge {verb}"),
-            Some(target) => writeln!(out, "next: forge {verb} {}", super::escape::line(target)),
+            Some(target) => writeln!(out, "next: forge {verb} {}", super::escape::escape_line(target)),
         }
     }
 }
 
 impl ResultWriter for TextWriter {
-    fn plan(&self, plan: &Plan, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        plan::write(self, plan, out)
+    fn write_plan(&self, plan: &Plan, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        plan::write_plan(self, plan, out)
     }
 
     /// Writes one image per line and nothing else, because programs read this output too.
-    fn images(&self, images: &PlanImages, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        images.images.keys().try_for_each(|image| writeln!(out, "{}", escape::line(image)))
+    fn write_images(&self, images: &PlanImages, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        images.images.keys().try_for_each(|image| writeln!(out, "{}", escape::escape_line(image)))
     }
 
-    fn report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        report::write(self, report, exit, out)
+    fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        report::write_report(self, report, exit, out)
     }
 
-    fn facts(&self, seen: &[ObservedHost], _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        facts::write(self, seen, out)
+    fn write_facts(&self, seen: &[ObservedHost], _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        facts::write_facts(self, seen, out)
     }
 
-    fn outliers(
+    fn write_outliers(
         &self,
         seen: &[ObservedHost],
         outliers: &OutlierReport,
         _: ExitCode,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        outliers::write(self, seen, outliers, out)
+        outliers::write_outliers(self, seen, outliers, out)
     }
 
-    fn sandboxes(&self, sandboxes: &SandboxList, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        sandboxes::write(sandboxes, out)
+    fn write_sandboxes(&self, sandboxes: &SandboxList, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        sandboxes::write_sandboxes(sandboxes, out)
     }
 
-    fn validation(&self, validation: &ValidationResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        validation::write(validation, out)
+    fn write_validation(&self, validation: &ValidationResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        validation::write_validation(validation, out)
     }
 
-    fn graph(&self, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
-        chart::write(self, chart, out)
+    fn write_graph(&self, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
+        chart::write_graph(self, chart, out)
     }
 
-    fn recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
-        recipes::list(recipes, out)
+    fn write_recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
+        recipes::write_recipes(recipes, out)
     }
 
-    fn recipe(&self, page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
-        recipes::page(page, out)
+    fn write_recipe(&self, page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
+        recipes::write_recipe(page, out)
     }
 
-    fn values(&self, pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
-        explain::values(pages, out)
+    fn write_values(&self, pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
+        explain::write_values(pages, out)
     }
 
-    fn step(&self, page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
-        explain::step(page, out)
+    fn write_step(&self, page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
+        explain::write_step(page, out)
     }
 
-    fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
-        explain::code(code, out)
+    fn write_error_code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
+        explain::write_error_code(code, out)
     }
 
-    fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
-        explain::markdown(&page.text, out)
+    fn write_manual_page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
+        explain::write_markdown(&page.text, out)
     }
 
-    fn runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
-        runs::list(runs, out)
+    fn write_runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
+        runs::write_runs(runs, out)
     }
 
-    fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
-        runs::one(self, run, out)
+    fn write_run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+        runs::write_run(self, run, out)
     }
 
-    fn comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
-        runs::comparison(comparison, out)
+    fn write_comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
+        runs::write_comparison(comparison, out)
     }
 
-    fn doctor(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        doctor::write(self, checkup, exit, out)
+    fn write_checkup(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        doctor::write_checkup(self, checkup, exit, out)
     }
 
-    fn drift(&self, drift: &DriftReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        drift::write(self, drift, out)
+    fn write_drift(&self, drift: &DriftReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        drift::write_drift(self, drift, out)
     }
 
-    fn drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
-        drift::history(history, out)
+    fn write_drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
+        drift::write_history(history, out)
     }
 
-    fn exec(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        exec::write(report, out)
+    fn write_exec_report(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        exec::write_exec_report(report, out)
     }
 
-    fn fetch(&self, report: &FetchReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        fetch::write(self, report, out)
+    fn write_fetch_report(&self, report: &FetchReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        fetch::write_fetch_report(self, report, out)
     }
 
-    fn init(&self, init: &InitResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        init::write(self, init, out)
+    fn write_init_result(&self, init: &InitResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        init::write_init_result(self, init, out)
     }
 }
 
 /// Lists simulated hosts first, before any result about them.
-fn simulated<'a>(hosts: impl IntoIterator<Item = &'a HostName>, out: &mut dyn Write) -> io::Result<()> {
-    let folded = super::fold::fold(hosts.into_iter().map(HostName::as_str));
+fn write_simulated<'a>(hosts: impl IntoIterator<Item = &'a HostName>, out: &mut dyn Write) -> io::Result<()> {
+    let folded = super::fold::fold_names(hosts.into_iter().map(HostName::as_str));
     match folded.as_str() {
         "" => Ok(()),
-        hosts => writeln!(out, "simulated, no real hardware: {}\n", super::escape::line(hosts)),
+        hosts => writeln!(out, "simulated, no real hardware: {}\n", super::escape::escape_line(hosts)),
     }
 }
 
 /// Returns `on node-01`, or `= same on 9 hosts: gpu[02:10]`.
-fn on_hosts(hosts: &[&HostName]) -> String {
-    let folded = super::fold::fold(hosts.iter().map(|host| host.as_str()));
-    let folded = super::escape::line(&folded);
+fn format_hosts(hosts: &[&HostName]) -> String {
+    let folded = super::fold::fold_names(hosts.iter().map(|host| host.as_str()));
+    let folded = super::escape::escape_line(&folded);
     match hosts {
         [_] => format!("on {folded}"),
-        _ => format!("= same on {}: {folded}", super::words::places_of(hosts.iter().copied())),
+        _ => format!("= same on {}: {folded}", super::words::summarize_hosts(hosts.iter().copied())),
     }
 }

@@ -6,40 +6,40 @@ use crate::view::escape;
 use std::io::{self, Write};
 
 /// Writes the whole plan.
-pub fn write(text: &TextWriter, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let counts = plan.counts();
+pub fn write_plan(text: &TextWriter, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let counts = plan.count_steps();
     let verbose = text.verbose > 0;
-    super::simulated(&plan.simulated, out)?;
-    if verbose || !closing::settled(&counts) {
-        header(plan, out)?;
+    super::write_simulated(&plan.simulated, out)?;
+    if verbose || !closing::is_settled(&counts) {
+        write_header(plan, out)?;
     }
-    changes(plan, verbose, out)?;
-    windows::write(plan, out)?;
-    sections::write(plan, &counts, verbose, out)?;
+    write_changes(plan, verbose, out)?;
+    windows::write_windows(plan, out)?;
+    sections::write_sections(plan, &counts, verbose, out)?;
     if verbose {
-        sections::as_declared(plan, out)?;
+        sections::write_unchanged_steps(plan, out)?;
     }
-    closing::write(plan, &counts, out)?;
-    next(text, &counts, out)
+    closing::write_summary(plan, &counts, out)?;
+    write_next_step(text, &counts, out)
 }
 
-fn header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let hosts = crate::view::words::places_of(plan.hosts.iter().map(|host| &host.host));
-    let (cluster, inventory) = (escape::line(&plan.cluster), escape::line(&plan.inventory));
+fn write_header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = crate::view::words::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
+    let (cluster, inventory) = (escape::escape_line(&plan.cluster), escape::escape_line(&plan.inventory));
     writeln!(out, "cluster {cluster}, {hosts}, declared in {inventory}\n")
 }
 
-fn changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    for folded in host_values::fold_host_values(group::steps(plan, StepPlan::acts)) {
-        step::write(&folded, verbose, out)?;
+fn write_changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    for folded in host_values::fold_host_values(group::group_steps(plan, StepPlan::will_run)) {
+        step::write_step(&folded, verbose, out)?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn next(text: &TextWriter, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
+fn write_next_step(text: &TextWriter, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
     match counts.changing > counts.refused || counts.cluster_changing {
-        true => text.next("apply", out),
+        true => text.write_next_command("apply", out),
         false => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Problems of a run, each once with all affected hosts.
 
 use super::check::{self, describe_check};
-use super::on_hosts;
+use super::format_hosts;
 use crate::engine::{HostReport, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
@@ -37,7 +37,7 @@ impl ProblemKind {
         Self::Skipped,
     ];
 
-    fn head(self) -> &'static str {
+    fn heading(self) -> &'static str {
         match self {
             Self::Failed => "failed",
             Self::Verification => "verification failed",
@@ -73,41 +73,41 @@ struct SharedProblem<'a> {
 }
 
 /// Writes every problem of the report under its head.
-pub fn write(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
-    let problems = collect(report);
+pub fn write_problems(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
+    let problems = collect_problems(report);
     for sort in ProblemKind::ALL {
         let mut of_sort = problems.iter().filter(|((s, ..), _)| *s == sort).peekable();
         if of_sort.peek().is_none() {
             continue;
         }
-        writeln!(out, "{}", paint(HEAD, sort.head()))?;
-        of_sort.try_for_each(|((sort, text, _), shared)| problem(*sort, text, shared, out))?;
+        writeln!(out, "{}", paint(HEAD, sort.heading()))?;
+        of_sort.try_for_each(|((sort, text, _), shared)| write_problem(*sort, text, shared, out))?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn problem(sort: ProblemKind, text: &str, shared: &SharedProblem<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn write_problem(sort: ProblemKind, text: &str, shared: &SharedProblem<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (style, symbol) = sort.symbol();
     let mut text = text.to_owned();
     if let Some(verify) = shared.verify {
         let shown_for = shared.hosts.first().copied().filter(|_| shared.differs);
-        text = with_place(text + &describe_check(verify.check.as_ref(), shown_for), &verify.place);
+        text = append_location(text + &describe_check(verify.check.as_ref(), shown_for), &verify.place);
     }
     writeln!(out, "{} {text}", paint(style, symbol))?;
-    writeln!(out, "    {}", paint(DIM, on_hosts(&shared.hosts)))
+    writeln!(out, "    {}", paint(DIM, format_hosts(&shared.hosts)))
 }
 
-fn collect(report: &RunReport) -> ProblemGroups<'_> {
+fn collect_problems(report: &RunReport) -> ProblemGroups<'_> {
     let mut problems = ProblemGroups::new();
     for host in &report.hosts {
-        let of_host = host_problem(host).into_iter().chain(skipped(host)).chain(unproven(host));
+        let of_host = host_problem(host).into_iter().chain(skipped_steps(host)).chain(skipped_verifications(host));
         let of_steps = of_host.chain(host.steps.iter().filter_map(step_problem));
         let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify))));
         for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
             let check = verify.and_then(|verify| verify.check.as_ref());
             let new = || SharedProblem { hosts: Vec::new(), verify, differs: false };
-            let shared = problems.entry((sort, text, check::identity(check))).or_insert_with(new);
+            let shared = problems.entry((sort, text, check::check_identity(check))).or_insert_with(new);
             shared.hosts.push(&host.host);
             shared.differs |= shared.verify.and_then(|first| first.check.as_ref()) != check;
         }
@@ -128,44 +128,44 @@ fn host_problem(host: &HostReport) -> Option<(ProblemKind, String)> {
     }
     let mut text = match host.reason.is_empty() {
         true => host.outcome.name().to_owned(),
-        false => format!("{}: {}", host.outcome.name(), escape::text(&host.reason)),
+        false => format!("{}: {}", host.outcome.name(), escape::escape_untrusted(&host.reason)),
     };
     push_hint(&mut text, host.hint.as_ref());
     Some((ProblemKind::Hosts, text))
 }
 
 /// Lists skipped steps together, with the first reason: they follow from the problems listed above.
-fn skipped(host: &HostReport) -> Option<(ProblemKind, String)> {
-    in_one_go(host.steps.iter().filter_map(|step| match &step.result {
+fn skipped_steps(host: &HostReport) -> Option<(ProblemKind, String)> {
+    summarize_skipped(host.steps.iter().filter_map(|step| match &step.result {
         StepResult::Skipped { reason } => Some((step.id.to_string(), reason)),
         _ => None,
     }))
 }
 
-fn unproven(host: &HostReport) -> Option<(ProblemKind, String)> {
-    in_one_go(host.verify.iter().filter_map(|verify| match &verify.result {
+fn skipped_verifications(host: &HostReport) -> Option<(ProblemKind, String)> {
+    summarize_skipped(host.verify.iter().filter_map(|verify| match &verify.result {
         VerifyResult::Skipped { reason } => Some((format!("{}: {}", verify.recipe, verify.name), reason)),
         _ => None,
     }))
 }
 
-fn in_one_go<'r>(all: impl Iterator<Item = (String, &'r UntrustedText)>) -> Option<(ProblemKind, String)> {
+fn summarize_skipped<'r>(all: impl Iterator<Item = (String, &'r UntrustedText)>) -> Option<(ProblemKind, String)> {
     let (names, reasons): (Vec<String>, Vec<&UntrustedText>) = all.unzip();
-    let why = plain(reasons.first()?);
-    let names = escape::line(&words::some(&names)).into_owned();
+    let why = escape_reason(reasons.first()?);
+    let names = escape::escape_line(&words::list_names(&names)).into_owned();
     Some((ProblemKind::Skipped, format!("{}\n    {why}", paint(HEAD, names))))
 }
 
 fn step_problem(step: &StepReport) -> Option<(ProblemKind, String)> {
     let (sort, why) = match &step.result {
-        StepResult::Failed { failure } => (ProblemKind::Failed, failed(failure)),
+        StepResult::Failed { failure } => (ProblemKind::Failed, describe_failure(failure)),
         StepResult::Blocked { class, reason } => {
-            (ProblemKind::Blocked, format!("{}: {}", class.name(), escape::text(reason)))
+            (ProblemKind::Blocked, format!("{}: {}", class.name(), escape::escape_untrusted(reason)))
         }
-        StepResult::Unknown { reason } => (ProblemKind::Unknown, plain(reason)),
-        StepResult::Stale { reason } => (ProblemKind::Stale, plain(reason)),
-        StepResult::Pending { reason } => (ProblemKind::Pending, plain(reason)),
-        StepResult::Held { reason } => (ProblemKind::Held, plain(reason)),
+        StepResult::Unknown { reason } => (ProblemKind::Unknown, escape_reason(reason)),
+        StepResult::Stale { reason } => (ProblemKind::Stale, escape_reason(reason)),
+        StepResult::Pending { reason } => (ProblemKind::Pending, escape_reason(reason)),
+        StepResult::Held { reason } => (ProblemKind::Held, escape_reason(reason)),
         StepResult::Changed
         | StepResult::Skipped { .. }
         | StepResult::AlreadyOk { .. }
@@ -175,14 +175,14 @@ fn step_problem(step: &StepReport) -> Option<(ProblemKind, String)> {
         }
     };
     let id = step.id.to_string();
-    let head = format!("{} ({})", escape::line(&id), escape::text(&step.title));
-    let hint = step.hint.iter().map(|hint| format!("\n    hint: {}", escape::line(hint))).collect::<String>();
+    let head = format!("{} ({})", escape::escape_line(&id), escape::escape_untrusted(&step.title));
+    let hint = step.hint.iter().map(|hint| format!("\n    hint: {}", escape::escape_line(hint))).collect::<String>();
     let diffs = match &step.result {
-        StepResult::Stale { .. } => would_change(step),
+        StepResult::Stale { .. } => format_stale_diffs(step),
         _ => String::new(),
     };
     let why = why + &diffs + &hint;
-    Some((sort, with_place(format!("{}\n    {why}", paint(HEAD, head)), &step.place)))
+    Some((sort, append_location(format!("{}\n    {why}", paint(HEAD, head)), &step.place)))
 }
 
 fn verify_problem(verify: &VerifyReport) -> Option<(ProblemKind, String)> {
@@ -191,49 +191,49 @@ fn verify_problem(verify: &VerifyReport) -> Option<(ProblemKind, String)> {
         VerifyResult::Unknown { reason } => (ProblemKind::Unknown, reason),
         VerifyResult::Held | VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => return None,
     };
-    let head = format!("{}: {}", escape::line(&verify.recipe), escape::line(&verify.name));
-    Some((sort, format!("{}\n    {}", paint(HEAD, head), plain(reason))))
+    let head = format!("{}: {}", escape::escape_line(&verify.recipe), escape::escape_line(&verify.name));
+    Some((sort, format!("{}\n    {}", paint(HEAD, head), escape_reason(reason))))
 }
 
 /// Returns the diffs of a stale step, because its reason only names the attributes that differ.
-fn would_change(step: &StepReport) -> String {
+fn format_stale_diffs(step: &StepReport) -> String {
     let mut text = String::new();
     for change in step.changes.iter().filter(|change| !change.secret) {
         let Some(diff) = &change.diff else { continue };
-        text += &format!("\n    {} now (- on the host, + declared):", escape::line(&change.attribute));
-        escape::block(diff.raw()).for_each(|line| text += &format!("\n      {line}"));
+        text += &format!("\n    {} now (- on the host, + declared):", escape::escape_line(&change.attribute));
+        escape::escape_block(diff.raw()).for_each(|line| text += &format!("\n      {line}"));
     }
     text
 }
 
-fn plain(reason: &UntrustedText) -> String {
-    escape::text(reason).into_owned()
+fn escape_reason(reason: &UntrustedText) -> String {
+    escape::escape_untrusted(reason).into_owned()
 }
 
 /// Returns the reason, the last output lines, the hint and the path of the log.
-fn failed(failure: &StepFailure) -> String {
-    let mut text = plain(&failure.why);
+fn describe_failure(failure: &StepFailure) -> String {
+    let mut text = escape_reason(&failure.why);
     if !failure.tail.is_empty() {
-        for line in escape::block(failure.tail.raw()) {
+        for line in escape::escape_block(failure.tail.raw()) {
             text.push_str(&format!("\n      | {line}"));
         }
     }
     push_hint(&mut text, failure.hint.as_ref());
     if let Some(log) = &failure.log {
-        text.push_str(&format!("\n    log on the host: {}", escape::line(log)));
+        text.push_str(&format!("\n    log on the host: {}", escape::escape_line(log)));
     }
     text
 }
 
 fn push_hint(text: &mut String, hint: Option<&UntrustedText>) {
     if let Some(hint) = hint {
-        text.push_str(&format!("\n    hint: {}", escape::text(hint)));
+        text.push_str(&format!("\n    hint: {}", escape::escape_untrusted(hint)));
     }
 }
 
-fn with_place(text: String, place: &str) -> String {
+fn append_location(text: String, place: &str) -> String {
     match place {
         "" => text,
-        place => format!("{text}\n    {}", paint(DIM, format!("at {}", escape::line(place)))),
+        place => format!("{text}\n    {}", paint(DIM, format!("at {}", escape::escape_line(place)))),
     }
 }

@@ -3,25 +3,25 @@
 use super::{TextWriter, problems, rows, sections};
 use crate::engine::{RunReport, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostOutcome};
-use crate::view::fold::fold;
+use crate::view::fold::fold_names;
 use crate::view::style::{BAD, GOOD, paint};
-use crate::view::{count, escape, took, words};
+use crate::view::{escape, format_count, format_duration, words};
 use std::io::{self, Write};
 
 /// Writes the whole report.
-pub fn write(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    super::simulated(&report.simulated, out)?;
-    problems::write(report, out)?;
-    left_behind(report, out)?;
-    rows::write(report, out)?;
-    aborted(report, out)?;
-    writeln!(out, "{}", closing(report, exit))?;
-    next(text, report, exit, out)
+pub fn write_report(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    super::write_simulated(&report.simulated, out)?;
+    problems::write_problems(report, out)?;
+    write_left_behind(report, out)?;
+    rows::write_rows(report, out)?;
+    write_budget_stop(report, out)?;
+    writeln!(out, "{}", closing_line(report, exit))?;
+    write_next_step(text, report, exit, out)
 }
 
 /// Lists done, not done and failed hosts of a run that its failure budget stopped. The run can continue without a
 /// rollback.
-fn aborted(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
+fn write_budget_stop(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     if !report.budget_spent {
         return Ok(());
     }
@@ -41,33 +41,37 @@ fn aborted(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     ];
     for (head, outcomes) in parts {
         let hosts = report.hosts.iter().filter(|host| outcomes.contains(&host.outcome));
-        let names = fold(hosts.map(|host| host.host.as_str()));
+        let names = fold_names(hosts.map(|host| host.host.as_str()));
         if !names.is_empty() {
-            writeln!(out, "{head}: {}", escape::line(&names))?;
+            writeln!(out, "{head}: {}", escape::escape_line(&names))?;
         }
     }
     writeln!(out)
 }
 
-fn left_behind(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
+fn write_left_behind(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let hosts = report.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host)));
-    sections::left_behind(hosts, out)
+    sections::write_left_behind(hosts, out)
 }
 
 /// Returns the summary line: result, hosts, steps, verifications and duration.
-fn closing(report: &RunReport, exit: ExitCode) -> String {
-    let outcomes: Vec<_> = HostOutcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
-    let hosts =
-        format!("{}: {}", words::places_of(report.hosts.iter().map(|host| &host.host)), words::counts(&outcomes));
+fn closing_line(report: &RunReport, exit: ExitCode) -> String {
+    let outcomes: Vec<_> =
+        HostOutcome::ALL.iter().map(|outcome| (report.count_hosts(*outcome), outcome.name())).collect();
+    let hosts = format!(
+        "{}: {}",
+        words::summarize_hosts(report.hosts.iter().map(|host| &host.host)),
+        words::join_counts(&outcomes)
+    );
     let mut parts = vec![hosts.trim_end_matches(": ").to_owned()];
-    parts.extend(steps(report));
-    parts.extend(verifications(report));
+    parts.extend(format_changed_steps(report));
+    parts.extend(format_verifications(report));
     parts.extend(report.budget_spent.then(|| "stopped by the failure budget".to_owned()));
-    let (style, word) = ending(report, exit);
-    format!("{} {} ({})", paint(style, format!("{word}:")), parts.join("; "), took(report.took))
+    let (style, word) = ending_word(report, exit);
+    format!("{} {} ({})", paint(style, format!("{word}:")), parts.join("; "), format_duration(report.took))
 }
 
-fn ending(report: &RunReport, exit: ExitCode) -> (anstyle::Style, &'static str) {
+fn ending_word(report: &RunReport, exit: ExitCode) -> (anstyle::Style, &'static str) {
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, "verify") => (GOOD, "verified"),
         (ExitCode::Done, _) => (GOOD, "applied"),
@@ -77,21 +81,21 @@ fn ending(report: &RunReport, exit: ExitCode) -> (anstyle::Style, &'static str) 
     }
 }
 
-fn steps(report: &RunReport) -> Option<String> {
+fn format_changed_steps(report: &RunReport) -> Option<String> {
     let of = |test: fn(&StepResult) -> bool| {
         report.hosts.iter().flat_map(|host| &host.steps).filter(|step| test(&step.result)).count()
     };
     let changed = of(|result| matches!(result, StepResult::Changed));
-    (changed > 0).then(|| format!("{} changed", count(changed, "step")))
+    (changed > 0).then(|| format!("{} changed", format_count(changed, "step")))
 }
 
-fn verifications(report: &RunReport) -> Option<String> {
-    let counts = rows::verifications(report.hosts.iter().flat_map(|host| &host.verify));
+fn format_verifications(report: &RunReport) -> Option<String> {
+    let counts = rows::count_verifications(report.hosts.iter().flat_map(|host| &host.verify));
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
 }
 
 /// Returns `fix the failed verification `web: page answers` (recipes/web.yaml:30:5)`, with the number of others.
-fn failed_check(report: &RunReport) -> Option<String> {
+fn describe_failed_check(report: &RunReport) -> Option<String> {
     let all = report.hosts.iter().flat_map(|host| &host.verify);
     // A plan shows what steps would change, so verifications of steps are not named here.
     let failed = all.filter(|verify| matches!(verify.result, VerifyResult::Failed { .. }) && !verify.of_step);
@@ -100,24 +104,32 @@ fn failed_check(report: &RunReport) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     let (recipe, name, place) = names.first()?;
-    let place = if place.is_empty() { String::new() } else { format!(" ({})", escape::line(place)) };
+    let place = if place.is_empty() { String::new() } else { format!(" ({})", escape::escape_line(place)) };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    Some(format!("fix the failed verification `{}: {}`{place}{more}", escape::line(recipe), escape::line(name)))
+    Some(format!(
+        "fix the failed verification `{}: {}`{place}{more}",
+        escape::escape_line(recipe),
+        escape::escape_line(name)
+    ))
 }
 
 /// Suggests the next command for the exit code.
-fn next(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    if let Some(check) = failed_check(report).filter(|_| exit == ExitCode::VerifyFailed && text.target.is_some()) {
+fn write_next_step(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(check) =
+        describe_failed_check(report).filter(|_| exit == ExitCode::VerifyFailed && text.target.is_some())
+    {
         return writeln!(out, "next: {check}");
     }
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, _) => Ok(()),
-        (ExitCode::Stale, _) => text.next("plan", out),
-        (ExitCode::VerifyFailed | ExitCode::Pending, "apply") => text.next("verify", out),
+        (ExitCode::Stale, _) => text.write_next_command("plan", out),
+        (ExitCode::VerifyFailed | ExitCode::Pending, "apply") => text.write_next_command("verify", out),
         // Blocked and unknown steps stay so until their cause is fixed, which a plan shows.
-        (ExitCode::Unknown, _) => text.next("plan", out),
-        (ExitCode::HostsFailed, _) if report.count(HostOutcome::Failed) == 0 => text.next("plan", out),
-        (_, "verify") => text.next("plan", out),
-        _ => text.next("apply", out),
+        (ExitCode::Unknown, _) => text.write_next_command("plan", out),
+        (ExitCode::HostsFailed, _) if report.count_hosts(HostOutcome::Failed) == 0 => {
+            text.write_next_command("plan", out)
+        }
+        (_, "verify") => text.write_next_command("plan", out),
+        _ => text.write_next_command("apply", out),
     }
 }

@@ -1,18 +1,18 @@
 //! Past runs: the list, one run with its report, and the comparison of two runs.
 
 use super::TextWriter;
-use super::chart::folded;
+use super::chart::fold_hosts;
 use crate::engine::{OutcomeDifference, PastRun, RunComparison};
 use crate::model::{HostName, HostOutcome};
 use crate::state::RunInfo;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, paint};
-use crate::view::{ListedRun, count, escape, words};
+use crate::view::{ListedRun, escape, format_count, words};
 use indexmap::IndexMap;
 use std::io::{self, Write};
 
 /// Writes one row per run.
-pub fn list(runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
-    let rows: Vec<[String; 6]> = runs.iter().map(row).collect();
+pub fn write_runs(runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<[String; 6]> = runs.iter().map(run_row).collect();
     let head = ["run", "started (UTC)", "verb", "by", "cluster", "result"].map(str::to_owned);
     let all = || std::iter::once(&head).chain(&rows);
     let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or(0);
@@ -28,14 +28,14 @@ pub fn list(runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{} {}", paint(HEAD, "runs:"), runs.len())
 }
 
-fn row(listed: &ListedRun) -> [String; 6] {
+fn run_row(listed: &ListedRun) -> [String; 6] {
     match listed {
         ListedRun::Read(run) => {
-            let [id, began, verb, by, cluster] = info(&run.info);
-            [id, began, verb, by, cluster, came_to(run)]
+            let [id, began, verb, by, cluster] = run_info_cells(&run.info);
+            [id, began, verb, by, cluster, format_result(run)]
         }
         ListedRun::Broken { run, cluster, why } => {
-            let cell = |text: &str| escape::line(text).into_owned();
+            let cell = |text: &str| escape::escape_line(text).into_owned();
             [
                 cell(run),
                 String::new(),
@@ -48,8 +48,8 @@ fn row(listed: &ListedRun) -> [String; 6] {
     }
 }
 
-fn info(info: &RunInfo) -> [String; 5] {
-    let cell = |text: &str| escape::line(text).into_owned();
+fn run_info_cells(info: &RunInfo) -> [String; 5] {
+    let cell = |text: &str| escape::escape_line(text).into_owned();
     let by = match (info.user.is_empty(), info.controller.is_empty()) {
         (true, _) => "unknown".to_owned(),
         (false, true) => cell(&info.user),
@@ -60,11 +60,14 @@ fn info(info: &RunInfo) -> [String; 5] {
     [cell(&info.run), cell(&began.replace('T', " ")), cell(&info.verb), by, cell(&info.cluster)]
 }
 
-fn came_to(run: &PastRun) -> String {
+fn format_result(run: &PastRun) -> String {
     let outcomes: Vec<_> =
-        HostOutcome::ALL.iter().map(|outcome| (run.report.count(*outcome), outcome.name())).collect();
-    let hosts =
-        format!("{}: {}", words::places_of(run.report.hosts.iter().map(|host| &host.host)), words::counts(&outcomes));
+        HostOutcome::ALL.iter().map(|outcome| (run.report.count_hosts(*outcome), outcome.name())).collect();
+    let hosts = format!(
+        "{}: {}",
+        words::summarize_hosts(run.report.hosts.iter().map(|host| &host.host)),
+        words::join_counts(&outcomes)
+    );
     let exit = run.report.exit_code();
     match run.finished {
         true => format!("exit {}, {}", exit.code(), hosts.trim_end_matches(": ")),
@@ -73,15 +76,15 @@ fn came_to(run: &PastRun) -> String {
 }
 
 /// Writes the run's id, verb, cluster, start time and user, then its report.
-pub fn one(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
-    let [id, began, verb, by, cluster] = info(&run.info);
+pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+    let [id, began, verb, by, cluster] = run_info_cells(&run.info);
     writeln!(out, "{}  {verb} of {cluster}, started {began} UTC, by {by}\n", paint(HEAD, id))?;
     if run.finished {
-        return super::report::write(text, &run.report, run.report.exit_code(), out);
+        return super::report::write_report(text, &run.report, run.report.exit_code(), out);
     }
-    super::simulated(&run.report.simulated, out)?;
-    super::problems::write(&run.report, out)?;
-    super::rows::write(&run.report, out)?;
+    super::write_simulated(&run.report.simulated, out)?;
+    super::problems::write_problems(&run.report, out)?;
+    super::rows::write_rows(&run.report, out)?;
     let why = "still running, or its controller was stopped; results are from its journal";
     writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
 }
@@ -90,9 +93,9 @@ pub fn one(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::Result<
 type RunDifference<'c> = (&'c Option<String>, Option<&'c str>, Option<&'c str>);
 
 /// Writes the differences between two runs, equal ones once with all their hosts.
-pub fn comparison(comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_comparison(comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
     for (word, run) in [("from", &comparison.from), ("to", &comparison.to)] {
-        let [id, began, verb, by, _] = info(run);
+        let [id, began, verb, by, _] = run_info_cells(run);
         writeln!(out, "{word:<4} {}  {}", paint(HEAD, id), paint(DIM, format!("{verb}, {began} UTC, by {by}")))?;
     }
     writeln!(out)?;
@@ -103,14 +106,20 @@ pub fn comparison(comparison: &RunComparison, out: &mut dyn Write) -> io::Result
     for ((what, from, to), hosts) in &groups {
         let what = what.as_deref().unwrap_or("host");
         let change = format!("{} → {}", from.unwrap_or("missing"), to.unwrap_or("missing"));
-        let hosts = escape::line(&folded(hosts)).into_owned();
-        writeln!(out, "{}: {}  {}", escape::line(what), paint(style(*to), change), paint(DIM, format!("on {hosts}")))?;
+        let hosts = escape::escape_line(&fold_hosts(hosts)).into_owned();
+        writeln!(
+            out,
+            "{}: {}  {}",
+            escape::escape_line(what),
+            paint(result_style(*to), change),
+            paint(DIM, format!("on {hosts}"))
+        )?;
     }
-    let differences = count(comparison.differences.len(), "difference");
+    let differences = format_count(comparison.differences.len(), "difference");
     writeln!(out, "{} {differences}, {} equal", paint(HEAD, "compared:"), comparison.equal)
 }
 
-fn style(to: Option<&str>) -> anstyle::Style {
+fn result_style(to: Option<&str>) -> anstyle::Style {
     match to {
         Some("ok" | "changed" | "held") => GOOD,
         Some("failed" | "blocked" | "unreachable" | "stale" | "locked" | "unknown") => BAD,

@@ -3,52 +3,53 @@
 use super::causes::{self, CauseGroup};
 use super::check::{self, describe_check};
 use super::group::{self, StepGroup};
-use super::{on_hosts, step};
+use super::{format_hosts, step};
 use crate::model::{BlockClass, HostName, StepVerdict};
 use crate::plan::{
     HostPlan, HostReachability, HostWarning, Plan, PlanCounts, StepPlan, UndeclaredResource, UnreachableReason,
     VerifyPlan,
 };
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
-use crate::view::{count, escape, words};
+use crate::view::{escape, format_count, words};
 use anstyle::Style;
 use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes every part that is not empty.
-pub fn write(plan: &Plan, counts: &PlanCounts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    warnings(plan, out)?;
+pub fn write_sections(plan: &Plan, counts: &PlanCounts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    write_warnings(plan, out)?;
     match verbose {
-        true => WAITING.write(plan, verbose, out)?,
-        false => waiting(plan, out)?,
+        true => WAITING_SECTION.write_section(plan, verbose, out)?,
+        false => write_waiting(plan, out)?,
     }
-    PARTS.iter().try_for_each(|part| part.write(plan, verbose, out))?;
-    refused(plan, out)?;
-    unreachable(plan, out)?;
-    verification(plan, counts, out)?;
-    undeclared(plan, out)
+    PLAN_SECTIONS.iter().try_for_each(|part| part.write_section(plan, verbose, out))?;
+    write_refused(plan, out)?;
+    write_unreachable(plan, out)?;
+    write_verification(plan, counts, out)?;
+    write_undeclared(plan, out)
 }
 
 /// Counts the steps of every section, for outputs that are too short to name them.
-pub fn sums(plan: &Plan) -> String {
+pub fn summarize_sections(plan: &Plan) -> String {
     let mut lines = String::new();
-    for part in std::iter::once(&WAITING).chain(PARTS) {
-        let on: Vec<&HostName> = hosts_of(plan, part.keep).collect();
+    for part in std::iter::once(&WAITING_SECTION).chain(PLAN_SECTIONS) {
+        let on: Vec<&HostName> = hosts_with_step(plan, part.keep).collect();
         let steps = plan.hosts.iter().flat_map(|host| &host.steps).filter(|step| (part.keep)(step)).count();
         if steps > 0 {
-            lines += &format!("{}: {}\n    {}\n", part.head, count(steps, "step"), on_hosts(&on));
+            lines += &format!("{}: {}\n    {}\n", part.head, format_count(steps, "step"), format_hosts(&on));
         }
     }
-    let silent: Vec<&HostName> = plan.hosts.iter().filter(|host| why(host).is_some()).map(|host| &host.host).collect();
+    let silent: Vec<&HostName> =
+        plan.hosts.iter().filter(|host| unreachable_reason(host).is_some()).map(|host| &host.host).collect();
     if !silent.is_empty() {
-        lines += &format!("unreachable\n    {}\n", on_hosts(&silent));
+        lines += &format!("unreachable\n    {}\n", format_hosts(&silent));
     }
     let mut add = |head: &str, what: &str, of: &dyn Fn(&HostPlan) -> usize| {
         let on: Vec<&HostName> = plan.hosts.iter().filter(|host| of(host) > 0).map(|host| &host.host).collect();
         if !on.is_empty() {
             let sum = plan.hosts.iter().map(of).sum();
-            lines += &format!("{head}: {}\n    {}\n", count(sum, what), on_hosts(&on));
+            lines += &format!("{head}: {}\n    {}\n", format_count(sum, what), format_hosts(&on));
         }
     };
     add("warnings", "warning", &|host| host.warnings.len());
@@ -66,7 +67,7 @@ pub fn sums(plan: &Plan) -> String {
     lines + "too many to list in a comment: run `forge show FILE` to list them\n"
 }
 
-fn hosts_of(plan: &Plan, keep: fn(&StepPlan) -> bool) -> impl Iterator<Item = &HostName> {
+fn hosts_with_step(plan: &Plan, keep: fn(&StepPlan) -> bool) -> impl Iterator<Item = &HostName> {
     plan.hosts.iter().filter(move |host| host.steps.iter().any(keep)).map(|host| &host.host)
 }
 
@@ -79,123 +80,131 @@ struct PlanSection {
     keep: fn(&StepPlan) -> bool,
 }
 
-const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static str) -> PlanSection {
+const fn new_section(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static str) -> PlanSection {
     PlanSection { head, symbol: "x", style: BAD, hint, keep }
 }
 
-const WAITING: PlanSection = PlanSection {
+const WAITING_SECTION: PlanSection = PlanSection {
     symbol: ".",
     style: DIM,
-    ..part("waiting: skipped, a dependency cannot run", StepPlan::is_waiting, "")
+    ..new_section("waiting: skipped, a dependency cannot run", StepPlan::is_waiting, "")
 };
 
-const PARTS: &[PlanSection] = &[
-    PlanSection { symbol: ".", style: UNKNOWN, ..part("held back", |s| s.held.is_some() && s.waits_for.is_none(), "") },
+const PLAN_SECTIONS: &[PlanSection] = &[
     PlanSection {
         symbol: ".",
         style: UNKNOWN,
-        ..part("pending: configured, not yet effective", |s| is(s, StepVerdict::Pending), "")
+        ..new_section("held back", |s| s.held.is_some() && s.waits_for.is_none(), "")
     },
-    part(
+    PlanSection {
+        symbol: ".",
+        style: UNKNOWN,
+        ..new_section("pending: configured, not yet effective", |s| has_verdict(s, StepVerdict::Pending), "")
+    },
+    new_section(
         "blocked by hardware",
-        |s| is(s, StepVerdict::Blocked(BlockClass::Hardware)),
+        |s| has_verdict(s, StepVerdict::Blocked(BlockClass::Hardware)),
         "exclude these hosts with `--on`, or add the missing hardware",
     ),
-    part(
+    new_section(
         "blocked by a rule",
-        |s| is(s, StepVerdict::Blocked(BlockClass::Rule)),
+        |s| has_verdict(s, StepVerdict::Blocked(BlockClass::Rule)),
         "change the recipe's parameters for these hosts, or exclude them: permanently with `on:` in its entry, once with `--on`",
     ),
-    part(
+    new_section(
         "blocked: missing prerequisite or conflict on the host",
-        |s| is(s, StepVerdict::Blocked(BlockClass::Host)),
+        |s| has_verdict(s, StepVerdict::Blocked(BlockClass::Host)),
         "",
     ),
-    part(
+    new_section(
         "blocked: invalid declaration",
-        |s| is(s, StepVerdict::Blocked(BlockClass::Declaration)),
+        |s| has_verdict(s, StepVerdict::Blocked(BlockClass::Declaration)),
         "fix the declaration, or exclude these hosts with `--on`",
     ),
-    part("blocked: busy", |s| is(s, StepVerdict::Blocked(BlockClass::Busy)), "run again when they are idle"),
+    new_section(
+        "blocked: busy",
+        |s| has_verdict(s, StepVerdict::Blocked(BlockClass::Busy)),
+        "run again when they are idle",
+    ),
     PlanSection {
         symbol: "?",
         style: UNKNOWN,
-        ..part(
+        ..new_section(
             "unknown: could not be evaluated",
-            |s| is(s, StepVerdict::Unknown),
+            |s| has_verdict(s, StepVerdict::Unknown),
             "unknown steps are not applied; fix the cause and run again",
         )
     },
 ];
 
-fn is(step: &StepPlan, verdict: StepVerdict) -> bool {
+fn has_verdict(step: &StepPlan, verdict: StepVerdict) -> bool {
     step.verdict == verdict && !step.is_waiting()
 }
 
 impl PlanSection {
-    fn write(&self, plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    fn write_section(&self, plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let groups = match verbose {
-            true => group::steps(plan, self.keep).into_iter().map(alone).collect(),
+            true => group::group_steps(plan, self.keep).into_iter().map(single_step_group).collect(),
             false => causes::group_by_cause(plan, self.keep),
         };
         if groups.is_empty() {
             return Ok(());
         }
         writeln!(out, "{}", paint(HEAD, self.head))?;
-        groups.iter().try_for_each(|group| self.group(group, verbose, out))?;
-        hint(self.hint, out)?;
+        groups.iter().try_for_each(|group| self.write_group(group, verbose, out))?;
+        write_hint(self.hint, out)?;
         writeln!(out)
     }
 
-    fn group(&self, group: &CauseGroup<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    fn write_group(&self, group: &CauseGroup<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let symbol = paint(self.style, self.symbol);
         let Some(first) = group.steps.first() else { return Ok(()) };
         match group.steps.len() {
-            1 => writeln!(out, "{symbol} {}", step::head(first))?,
+            1 => writeln!(out, "{symbol} {}", step::format_step_head(first))?,
             some => {
-                writeln!(out, "{symbol} {}", paint(HEAD, count(some, "step")))?;
-                causes::list_ids(&group.steps).iter().try_for_each(|line| writeln!(out, "    {line}"))?;
+                writeln!(out, "{symbol} {}", paint(HEAD, format_count(some, "step")))?;
+                causes::wrap_step_ids(&group.steps).iter().try_for_each(|line| writeln!(out, "    {line}"))?;
             }
         }
-        step::reason(first, out)?;
+        step::write_reason(first, out)?;
         if let Some(why) = &first.held {
-            writeln!(out, "    {}", escape::line(why))?;
+            writeln!(out, "    {}", escape::escape_line(why))?;
         }
         if let Some(other) = first.waits_for.as_ref().filter(|_| verbose) {
-            writeln!(out, "    waits for {}", escape::line(other))?;
+            writeln!(out, "    waits for {}", escape::escape_line(other))?;
         }
-        step::place(first, verbose, out)?;
-        writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
+        step::write_location(first, verbose, out)?;
+        writeln!(out, "    {}", paint(DIM, format_hosts(&group.hosts)))
     }
 }
 
-fn alone(group: StepGroup<'_>) -> CauseGroup<'_> {
+fn single_step_group(group: StepGroup<'_>) -> CauseGroup<'_> {
     CauseGroup { steps: vec![group.step], hosts: group.hosts }
 }
 
 /// Lists waiting steps grouped by root dependency: a step that cannot run stops all of its dependents.
-fn waiting(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_waiting(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let mut groups: IndexMap<(String, Vec<String>), Vec<&HostName>> = IndexMap::new();
     for host in &plan.hosts {
-        for behind in behind(host) {
+        for behind in group_waiting_steps(host) {
             groups.entry(behind).or_default().push(&host.host);
         }
     }
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, WAITING.head))?;
+    writeln!(out, "{}", paint(HEAD, WAITING_SECTION.head))?;
     for ((root, steps), hosts) in &groups {
         let verb = if steps.len() == 1 { "waits" } else { "wait" };
-        let (steps, root) = (words::some(steps), escape::line(root));
-        writeln!(out, "{} {} {verb} for {root}", paint(DIM, "."), paint(HEAD, escape::line(&steps)))?;
-        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+        let (steps, root) = (words::list_names(steps), escape::escape_line(root));
+        writeln!(out, "{} {} {verb} for {root}", paint(DIM, "."), paint(HEAD, escape::escape_line(&steps)))?;
+        writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)
 }
 
 /// Returns the root dependencies of a host's waiting steps, each with the steps that wait for it.
-fn behind(host: &HostPlan) -> IndexMap<String, Vec<String>> {
+fn group_waiting_steps(host: &HostPlan) -> IndexMap<String, Vec<String>> {
     // Dependencies name a step with `each` without the key of the instance.
     let names = |step: &StepPlan| [step.id.to_string(), format!("{}/{}", step.id.recipe, step.id.step)];
     let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_ref()?)));
@@ -215,42 +224,42 @@ fn behind(host: &HostPlan) -> IndexMap<String, Vec<String>> {
     roots
 }
 
-fn hint(hint: &str, out: &mut dyn Write) -> io::Result<()> {
+fn write_hint(hint: &str, out: &mut dyn Write) -> io::Result<()> {
     match hint {
         "" => Ok(()),
-        hint => writeln!(out, "  hint: {}", escape::line(hint)),
+        hint => writeln!(out, "  hint: {}", escape::escape_line(hint)),
     }
 }
 
-fn refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, host.refused.as_ref()?)));
-    let groups = group::equal(hosts, |refused| (&refused.why, &refused.hint));
+    let groups = group::group_equal(hosts, |refused| (&refused.why, &refused.hint));
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "refused: apply will not change these hosts"))?;
     for (refused, hosts) in groups.values() {
-        writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&refused.why))?;
-        writeln!(out, "    hint: {}", escape::text(&refused.hint))?;
-        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+        writeln!(out, "{} {}", paint(BAD, "x"), escape::escape_untrusted(&refused.why))?;
+        writeln!(out, "    hint: {}", escape::escape_untrusted(&refused.hint))?;
+        writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)
 }
 
-fn unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let silent = plan.hosts.iter().filter_map(|host| Some((&host.host, why(host)?)));
-    let groups = group::silent(silent);
+fn write_unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let silent = plan.hosts.iter().filter_map(|host| Some((&host.host, unreachable_reason(host)?)));
+    let groups = group::group_unreachable(silent);
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "unreachable"))?;
     for (why, hosts) in &groups {
-        unreachable_group(why, hosts, out)?;
+        write_unreachable_group(why, hosts, out)?;
     }
     writeln!(out)
 }
 
-fn why(host: &HostPlan) -> Option<&UnreachableReason> {
+fn unreachable_reason(host: &HostPlan) -> Option<&UnreachableReason> {
     match &host.reach {
         HostReachability::Observed => None,
         HostReachability::Unreachable(why) => Some(why),
@@ -258,17 +267,17 @@ fn why(host: &HostPlan) -> Option<&UnreachableReason> {
 }
 
 /// Writes the hosts that are unreachable for one reason.
-pub fn unreachable_group(why: &UnreachableReason, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&why.why))?;
+pub fn write_unreachable_group(why: &UnreachableReason, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{} {}", paint(BAD, "x"), escape::escape_untrusted(&why.why))?;
     if let Some(text) = &why.hint {
-        writeln!(out, "    hint: {}", escape::text(text))?;
+        writeln!(out, "    hint: {}", escape::escape_untrusted(text))?;
     }
-    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+    writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))
 }
 
-fn verification(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
+fn write_verification(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
     let all = || plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
-    let (later, never) = later(plan);
+    let (later, never) = count_deferred(plan);
     if counts.verify_failed + counts.verify_unknown + later + never == 0 {
         return Ok(());
     }
@@ -278,29 +287,29 @@ fn verification(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io::Re
     });
     let mut groups: IndexMap<_, VerifyGroup<'_>> = IndexMap::new();
     for (host, verify) in open {
-        let check = check::identity(verify.check.as_ref());
+        let check = check::check_identity(verify.check.as_ref());
         let key = (&verify.recipe, &verify.name, verify.verdict, &verify.reason, check);
         let new = || VerifyGroup { verify, hosts: Vec::new(), differs: false };
         let group = groups.entry(key).or_insert_with(new);
         group.hosts.push(host);
         group.differs |= group.verify.check != verify.check;
     }
-    groups.values().try_for_each(|group| write_verify(group, out))?;
+    groups.values().try_for_each(|group| write_verify_group(group, out))?;
     if later > 0 {
-        writeln!(out, "{} {} evaluated after the changes", paint(DIM, "."), count(later, "verification"))?;
+        writeln!(out, "{} {} evaluated after the changes", paint(DIM, "."), format_count(later, "verification"))?;
     }
     if never > 0 {
         let why = "not evaluated: steps of the recipe cannot run";
-        writeln!(out, "{} {} {why}", paint(DIM, "."), count(never, "verification"))?;
+        writeln!(out, "{} {} {why}", paint(DIM, "."), format_count(never, "verification"))?;
     }
     writeln!(out)
 }
 
 /// Counts the verifications that run after the changes of their recipes, and those whose recipes change nothing.
-fn later(plan: &Plan) -> (usize, usize) {
+fn count_deferred(plan: &Plan) -> (usize, usize) {
     let put_off = |host: &HostPlan| {
         let all = host.verify.iter().filter(|verify| verify.verdict == StepVerdict::Pending);
-        let acts = |verify: &VerifyPlan| host.steps.iter().any(|s| s.acts() && *s.id.recipe == *verify.recipe);
+        let acts = |verify: &VerifyPlan| host.steps.iter().any(|s| s.will_run() && *s.id.recipe == *verify.recipe);
         let (later, never): (Vec<_>, Vec<_>) = all.partition(|verify| acts(verify));
         (later.len(), never.len())
     };
@@ -315,24 +324,24 @@ struct VerifyGroup<'a> {
     differs: bool,
 }
 
-fn write_verify(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn write_verify_group(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> {
     let VerifyGroup { verify, hosts, differs } = group;
     let (style, symbol, word) = match verify.verdict {
         StepVerdict::Unknown => (UNKNOWN, "?", "unknown"),
         _ => (BAD, "x", "failed"),
     };
-    let (recipe, name) = (escape::line(&verify.recipe), escape::line(&verify.name));
+    let (recipe, name) = (escape::escape_line(&verify.recipe), escape::escape_line(&verify.name));
     writeln!(out, "{} {recipe}: {name}: {word}", paint(style, symbol))?;
     if !verify.reason.is_empty() {
-        writeln!(out, "    {}", escape::text(&verify.reason))?;
+        writeln!(out, "    {}", escape::escape_untrusted(&verify.reason))?;
     }
     let check = describe_check(verify.check.as_ref(), hosts.first().copied().filter(|_| *differs));
     check.lines().skip(1).try_for_each(|line| writeln!(out, "{line}"))?;
-    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+    writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))
 }
 
 /// Writes the warnings about hosts, equal ones once.
-fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let mut groups: IndexMap<&HostWarning, Vec<&HostName>> = IndexMap::new();
     for host in &plan.hosts {
         host.warnings.iter().for_each(|warning| groups.entry(warning).or_default().push(&host.host));
@@ -341,23 +350,23 @@ fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "warnings"))?;
-    groups.iter().try_for_each(|(warning, hosts)| warning_group(warning, hosts, out))?;
+    groups.iter().try_for_each(|(warning, hosts)| write_warning_group(warning, hosts, out))?;
     writeln!(out)
 }
 
 /// Writes one warning with its hosts.
-pub fn warning_group(warning: &HostWarning, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::text(&warning.why))?;
-    warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
-    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+pub fn write_warning_group(warning: &HostWarning, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::escape_untrusted(&warning.why))?;
+    warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::escape_line(hint)))?;
+    writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))
 }
 
-fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    left_behind(plan.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host))), out)
+fn write_undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    write_left_behind(plan.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host))), out)
 }
 
 /// Writes resources that were applied earlier and are no longer declared, and how to remove them.
-pub fn left_behind<'a>(
+pub fn write_left_behind<'a>(
     all: impl Iterator<Item = (&'a UndeclaredResource, &'a HostName)>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -368,32 +377,35 @@ pub fn left_behind<'a>(
     }
     writeln!(out, "{}", paint(HEAD, "no longer declared: applied earlier, not removed"))?;
     for (left, hosts) in &groups {
-        let head = format!("{} {}", escape::line(left.kind.raw()), escape::line(left.title.raw()));
-        let step = format!("{}  {}", escape::line(left.step.raw()), on_hosts(hosts));
+        let head = format!("{} {}", escape::escape_line(left.kind.raw()), escape::escape_line(left.title.raw()));
+        let step = format!("{}  {}", escape::escape_line(left.step.raw()), format_hosts(hosts));
         writeln!(out, "{} {head}  {}", paint(REMOVE, "-"), paint(DIM, step))?;
     }
     if groups.keys().any(|left| !left.applied) {
-        hint("to remove the resources of a recipe, declare its entry with `ensure: absent`", out)?;
+        write_hint("to remove the resources of a recipe, declare its entry with `ensure: absent`", out)?;
     }
     if groups.keys().any(|left| left.applied) {
-        hint("if the recipe stays, declare the step with `when: \"false\"` and `otherwise: absent` to remove it", out)?;
+        write_hint(
+            "if the recipe stays, declare the step with `when: \"false\"` and `otherwise: absent` to remove it",
+            out,
+        )?;
     }
     writeln!(out)
 }
 
 /// Writes unchanged and inapplicable steps with their reasons.
-pub fn as_declared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_unchanged_steps(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let settled = |s: &StepPlan| s.verdict.is_settled() && s.waits_for.is_none();
-    let groups = group::steps(plan, settled);
+    let groups = group::group_steps(plan, settled);
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "unchanged"))?;
     for group in &groups {
-        writeln!(out, "{} {}", paint(DIM, "="), step::head(group.step))?;
-        step::reason(group.step, out)?;
-        step::place(group.step, true, out)?;
-        writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))?;
+        writeln!(out, "{} {}", paint(DIM, "="), step::format_step_head(group.step))?;
+        step::write_reason(group.step, out)?;
+        step::write_location(group.step, true, out)?;
+        writeln!(out, "    {}", paint(DIM, format_hosts(&group.hosts)))?;
     }
     writeln!(out)
 }

@@ -9,56 +9,56 @@ use crate::view::escape::{self, tests::HOSTILE};
 use crate::view::sample;
 use serde_json::json;
 
-fn plain(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+fn render_plain(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
     let mut out = Vec::new();
     write(&mut out).unwrap();
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
-fn text(verbose: u8) -> TextWriter {
+fn text_writer(verbose: u8) -> TextWriter {
     TextWriter { verbose, target: Some("inventory.yaml --on gpu".into()) }
 }
 
-fn plan(verbose: u8, plan: &Plan) -> String {
-    plain(|out| text(verbose).plan(plan, ExitCode::Done, out))
+fn render_plan(verbose: u8, plan: &Plan) -> String {
+    render_plain(|out| text_writer(verbose).write_plan(plan, ExitCode::Done, out))
 }
 
-fn report(report: &RunReport) -> String {
-    plain(|out| text(0).report(report, report.exit_code(), out))
+fn render_report(report: &RunReport) -> String {
+    render_plain(|out| text_writer(0).write_report(report, report.exit_code(), out))
 }
 
 #[test]
 fn a_plan_with_everything() {
-    insta::assert_snapshot!(plan(0, &sample::rich_plan()));
+    insta::assert_snapshot!(render_plan(0, &sample::rich_plan()));
 }
 
 #[test]
 fn a_plan_with_everything_and_detail() {
-    insta::assert_snapshot!(plan(1, &sample::rich_plan()));
+    insta::assert_snapshot!(render_plan(1, &sample::rich_plan()));
 }
 
 #[test]
 fn nothing_to_do_is_one_line() {
-    let hosts =
-        ["a", "b", "c"].map(|name| sample::observed(name, (0..14).map(|n| sample::ok(&n.to_string())).collect()));
-    assert_eq!(plan(0, &sample::plan(hosts.to_vec())), "no changes: 3 hosts, 42 steps match\n");
+    let hosts = ["a", "b", "c"]
+        .map(|name| sample::observed_host(name, (0..14).map(|n| sample::unchanged_step(&n.to_string())).collect()));
+    assert_eq!(render_plan(0, &sample::plan(hosts.to_vec())), "no changes: 3 hosts, 42 steps match\n");
 }
 
 #[test]
 fn a_step_of_one_host_keeps_its_place_in_the_order() {
-    let first = sample::observed("a", vec![sample::motd(), sample::gone()]);
-    let second = sample::observed("b", vec![sample::motd(), sample::nginx(), sample::gone()]);
-    let shown = plan(0, &sample::plan(vec![first, second]));
+    let first = sample::observed_host("a", vec![sample::motd_step(), sample::removed_step()]);
+    let second = sample::observed_host("b", vec![sample::motd_step(), sample::nginx_step(), sample::removed_step()]);
+    let shown = render_plan(0, &sample::plan(vec![first, second]));
     let at = |what: &str| shown.find(what).unwrap();
     assert!(at("/etc/motd") < at("package nginx") && at("package nginx") < at("/etc/legacy.conf"), "{shown}");
 }
 
 #[test]
 fn equal_steps_with_other_reasons_are_not_folded() {
-    let mut other = sample::motd();
+    let mut other = sample::motd_step();
     other.reason = "content differs".into();
-    let hosts = vec![sample::observed("a", vec![sample::motd()]), sample::observed("b", vec![other])];
-    let shown = plan(0, &sample::plan(hosts));
+    let hosts = vec![sample::observed_host("a", vec![sample::motd_step()]), sample::observed_host("b", vec![other])];
+    let shown = render_plan(0, &sample::plan(hosts));
     assert!(shown.contains("    on a\n") && shown.contains("    on b\n"), "{shown}");
 }
 
@@ -71,25 +71,27 @@ fn what_waits_for_one_step_is_named_in_one_go() {
         crate::plan::StepPlan { id, waits_for: Some(behind.into()), ..step }
     };
     let chain = vec![waits("b", None, "base/a"), waits("c", Some("1"), "base/b"), waits("d", None, "base/c")];
-    let shown = plan(0, &sample::plan(vec![sample::observed("x", chain.clone())]));
+    let shown = render_plan(0, &sample::plan(vec![sample::observed_host("x", chain.clone())]));
     assert!(shown.contains("\n. base/b, base/c[1] and base/d wait for base/a\n    on x\n"), "{shown}");
-    let each = plan(1, &sample::plan(vec![sample::observed("x", chain)]));
+    let each = render_plan(1, &sample::plan(vec![sample::observed_host("x", chain)]));
     assert!(each.contains("    waits for base/c\n"), "-v shows each step: {each}");
     let circle = vec![waits("a", None, "base/b"), waits("b", None, "base/a")];
-    assert!(plan(0, &sample::plan(vec![sample::observed("x", circle)])).contains(". base/a waits for"));
+    assert!(render_plan(0, &sample::plan(vec![sample::observed_host("x", circle)])).contains(". base/a waits for"));
 }
 
 /// The entry of a recipe that stays cannot be declared absent: the hint says what works instead.
 #[test]
 fn what_is_left_behind_is_named_with_how_to_remove_it() {
     let shown = |left: Vec<crate::plan::UndeclaredResource>| {
-        let host = crate::plan::HostPlan { undeclared: left, ..sample::observed("x", vec![]) };
-        let shown = plan(0, &sample::plan(vec![host]));
+        let host = crate::plan::HostPlan { undeclared: left, ..sample::observed_host("x", vec![]) };
+        let shown = render_plan(0, &sample::plan(vec![host]));
         let at = shown.find("no longer declared").unwrap();
         shown[at..].split("\n\n").next().unwrap().to_owned()
     };
-    let (gone, moved) =
-        (sample::left("old/a", "package", "agent", false), sample::left("web/b[1]", "file", "/etc/b", true));
+    let (gone, moved) = (
+        sample::left_behind("old/a", "package", "agent", false),
+        sample::left_behind("web/b[1]", "file", "/etc/b", true),
+    );
     assert_eq!(
         shown(vec![gone.clone(), moved.clone()]),
         "no longer declared: applied earlier, not removed\n- package agent  old/a  on x\n- file /etc/b  web/b[1]  on x\n  \
@@ -109,7 +111,7 @@ fn skipped_steps_are_named_in_one_go() {
     let blocked = StepResult::Blocked { class: crate::model::BlockClass::Rule, reason: "no".into() };
     let mut host = sample::host_report("x", vec![step("a", blocked), skipped("b"), skipped("c")], vec![]);
     host.outcome = HostOutcome::Blocked;
-    let shown = report(&sample::report("apply", vec![host]));
+    let shown = render_report(&sample::report("apply", vec![host]));
     assert!(shown.contains("\n. base/b and base/c\n    needs `base/a`\n    on x\n"), "{shown}");
     assert!(shown.ends_with("next: forge plan inventory.yaml --on gpu\n"), "{shown}");
 }
@@ -118,7 +120,7 @@ fn skipped_steps_are_named_in_one_go() {
 fn an_outcome_without_a_reason_has_no_colon() {
     let mut host = sample::host_report("x", vec![], vec![]);
     (host.outcome, host.reason) = (HostOutcome::Cancelled, "".into());
-    assert!(report(&sample::report("apply", vec![host])).contains("\nx cancelled\n"));
+    assert!(render_report(&sample::report("apply", vec![host])).contains("\nx cancelled\n"));
 }
 
 /// The head, the reason and the prediction of a step do not repeat each other.
@@ -136,7 +138,7 @@ fn what_a_step_says_is_said_once() {
         let step = sample::step("run", "command", title, crate::model::StepVerdict::Change, why);
         crate::plan::StepPlan { changes, envelope: Some(envelope), ..step }
     };
-    let shown = |step| plan(0, &sample::plan(vec![sample::observed("a", vec![step])]));
+    let shown = |step| render_plan(0, &sample::plan(vec![sample::observed_host("a", vec![step])]));
     let predicted = "    check exited with 1\n    ? predicted, at most D0; evaluated again after base/motd\n    on a\n";
     assert!(shown(command("touch /a", "touch /a")).contains(&format!("base/run\n{predicted}")), "one line");
     let whole = shown(command("touch /a …", "touch /a\ntouch /b"));
@@ -150,20 +152,20 @@ fn what_a_step_says_is_said_once() {
 
 #[test]
 fn secrets_are_withheld_even_when_a_change_carries_them() {
-    let shown = plan(1, &sample::plan(vec![sample::observed("a", vec![sample::secret()])]));
+    let shown = render_plan(1, &sample::plan(vec![sample::observed_host("a", vec![sample::secret_step()])]));
     assert!(shown.contains("content: (secret, not shown)") && !shown.contains("hunter"), "{shown}");
 }
 
 #[test]
 fn a_report_with_everything() {
-    insta::assert_snapshot!(report(&sample::rich_report()));
+    insta::assert_snapshot!(render_report(&sample::rich_report()));
 }
 
 #[test]
 fn a_report_of_success_ends_without_a_next_command() {
     let host = sample::host_report("a", vec![sample::step_report("x", crate::engine::StepResult::Changed)], vec![]);
     assert_eq!(
-        report(&sample::report("apply", vec![host])),
+        render_report(&sample::report("apply", vec![host])),
         "a  changed      1 changed    4.2 s\n\napplied: 1 host: 1 changed; 1 step changed (12 s)\n"
     );
 }
@@ -178,7 +180,7 @@ fn a_verification_that_fails_says_so() {
     };
     let failed = VerifyReport { check: Some(check), ..sample::verify_report("page answers", failed) };
     let host = sample::host_report("a", vec![], vec![failed]);
-    insta::assert_snapshot!(report(&sample::report("verify", vec![host])));
+    insta::assert_snapshot!(render_report(&sample::report("verify", vec![host])));
 }
 
 /// The output of a check may contain the host name: the hosts are still one problem.
@@ -190,7 +192,7 @@ fn checks_that_print_something_else_by_host_are_told_once() {
         vec![VerifyReport { check: Some(check), ..sample::verify_report("page answers", result) }]
     };
     let hosts = ["a", "b"].map(|name| sample::host_report(name, vec![], failed(&format!("{name}: refused"))));
-    let shown = report(&sample::report("apply", hosts.to_vec()));
+    let shown = render_report(&sample::report("apply", hosts.to_vec()));
     let told = "x base: page answers\n    the check exited 1\n    $ ./look\n    exit status 1; on a it printed:\n      \
                 | a: refused\n    at recipes/base.yaml:30:5\n    = same on 2 hosts: a,b\n";
     assert!(shown.contains(told), "{shown}");
@@ -199,7 +201,7 @@ fn checks_that_print_something_else_by_host_are_told_once() {
 /// A summary without names still counts every section.
 #[test]
 fn sums_leave_no_part_of_a_plan_out() {
-    let sums = super::sections::sums(&sample::rich_plan());
+    let sums = super::sections::summarize_sections(&sample::rich_plan());
     for part in [
         "unreachable\n    on gpu11\n",
         "warnings: 1 warning\n    on gpu01\n",
@@ -213,7 +215,10 @@ fn sums_leave_no_part_of_a_plan_out() {
 
 #[test]
 fn a_host_that_fails_without_a_step_tells_why() {
-    let shown = report(&sample::report("apply", vec![sample::ended("a", HostOutcome::Failed, "lost the link twice")]));
+    let shown = render_report(&sample::report(
+        "apply",
+        vec![sample::ended_host_report("a", HostOutcome::Failed, "lost the link twice")],
+    ));
     assert!(shown.contains("x failed: lost the link twice\n    hint: run `ssh -v` to see more\n    on a\n"), "{shown}");
 }
 
@@ -224,45 +229,45 @@ fn a_stale_step_shows_what_it_would_change() {
     change.diff = Some("@@ -1 +1 @@\n-theirs\n+ours\n".into());
     let stale = crate::engine::StepResult::Stale { reason: "`content` changed since the plan".into() };
     let step = crate::engine::StepReport { changes: vec![change], ..sample::step_report("banner", stale) };
-    let shown = report(&sample::report("apply", vec![sample::host_report("a", vec![step], vec![])]));
+    let shown = render_report(&sample::report("apply", vec![sample::host_report("a", vec![step], vec![])]));
     let diff = "    `content` changed since the plan\n    content now (- on the host, + declared):\n      @@ -1 +1 @@\n      \
                 -theirs\n      +ours\n";
     assert!(shown.contains(diff), "{shown}");
 }
 
-fn seen() -> Vec<ObservedHost> {
+fn sample_facts() -> Vec<ObservedHost> {
     let host = |name: &str, kernel: &str| {
-        let mut seen = ObservedHost::observed(&sample::host(name), Default::default(), 1);
+        let mut seen = ObservedHost::from_observation(&sample::host(name), Default::default(), 1);
         seen.facts.0.insert("kernel".into(), Ok(json!(kernel)));
         seen.facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
         seen.facts.0.insert("packages".into(), Ok(json!((0..40).map(|n| format!("p{n}")).collect::<Vec<_>>())));
         seen
     };
     let mut odd = host("gpu03", "6.1.0-30");
-    odd.facts.0.insert("os".into(), Err(UnansweredReason::new("timed out after 10 s").said("\u{1b}[31mslow")));
+    odd.facts.0.insert("os".into(), Err(UnansweredReason::new("timed out after 10 s").with_message("\u{1b}[31mslow")));
     let why = crate::plan::UnreachableReason::new("connection refused", None);
     vec![
         host("gpu01", "6.1.0-28"),
         host("gpu02", "6.1.0-28"),
         odd,
-        ObservedHost::unreachable(&sample::host("gpu04"), why),
+        ObservedHost::from_unreachable(&sample::host("gpu04"), why),
     ]
 }
 
 #[test]
 fn facts_as_a_table() {
-    insta::assert_snapshot!(plain(|out| text(0).facts(&seen(), ExitCode::Done, out)));
+    insta::assert_snapshot!(render_plain(|out| text_writer(0).write_facts(&sample_facts(), ExitCode::Done, out)));
 }
 
 #[test]
 fn parts_of_facts_that_are_unknown_are_shown_and_counted() {
-    let mut seen = ObservedHost::observed(&sample::host("gpu01"), Default::default(), 1);
+    let mut seen = ObservedHost::from_observation(&sample::host("gpu01"), Default::default(), 1);
     let unknown = json!({"unknown": "`modinfo` is \u{1b}[31mmissing"});
     seen.facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": unknown})));
     seen.facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "gsp": unknown, "flavors": unknown}, {"bdf": "b"}])));
     seen.facts.0.insert("modules".into(), Ok(json!({})));
     assert_eq!(
-        plain(|out| text(0).facts(&[seen.clone()], ExitCode::Done, out)),
+        render_plain(|out| text_writer(0).write_facts(&[seen.clone()], ExitCode::Done, out)),
         "driver\n  disk    unknown: `modinfo` is \\x1b[31mmissing\n  loaded  null\ngpus\n  2 entries, 2 unknown\nmodules\n  {}\n\n\
          facts: 1 host, 2 partly unknown\n"
     );
@@ -270,7 +275,7 @@ fn parts_of_facts_that_are_unknown_are_shown_and_counted() {
 
 /// Returns the output without forge's own colours. Only these known sequences are removed, so that sequences from a
 /// host remain.
-fn without_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+fn strip_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
     use crate::view::style::{ADD, BAD, CHANGE, DIM, DISRUPT, GOOD, HEAD, REMOVE, UNKNOWN};
     let mut out = Vec::new();
     write(&mut out).unwrap();
@@ -282,28 +287,34 @@ fn without_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Stri
 #[test]
 fn nothing_that_a_host_says_acts_on_the_terminal() {
     let harmless = |shown: &str, raw: &str| {
-        let acts = shown.chars().find(|c| escape::hidden(*c));
+        let acts = shown.chars().find(|c| escape::is_hidden_char(*c));
         assert_eq!(acts, None, "{raw:?} came through in:\n{shown:?}");
     };
     for (raw, _) in HOSTILE {
-        harmless(&without_own_colours(|out| text(1).plan(&sample::hostile_plan(raw), ExitCode::Done, out)), raw);
-        harmless(&without_own_colours(|out| text(1).report(&sample::hostile_report(raw), ExitCode::Done, out)), raw);
+        harmless(
+            &strip_own_colours(|out| text_writer(1).write_plan(&sample::hostile_plan(raw), ExitCode::Done, out)),
+            raw,
+        );
+        harmless(
+            &strip_own_colours(|out| text_writer(1).write_report(&sample::hostile_report(raw), ExitCode::Done, out)),
+            raw,
+        );
     }
-    harmless(&without_own_colours(|out| text(1).facts(&seen(), ExitCode::Done, out)), "facts");
+    harmless(&strip_own_colours(|out| text_writer(1).write_facts(&sample_facts(), ExitCode::Done, out)), "facts");
 }
 
-fn drift(verbose: u8, drift: &DriftReport) -> String {
-    plain(|out| text(verbose).drift(drift, drift.exit_code(), out))
+fn render_drift(verbose: u8, drift: &DriftReport) -> String {
+    render_plain(|out| text_writer(verbose).write_drift(drift, drift.exit_code(), out))
 }
 
 #[test]
 fn drift_with_everything() {
-    insta::assert_snapshot!(drift(0, &sample::rich_drift()));
+    insta::assert_snapshot!(render_drift(0, &sample::rich_drift()));
 }
 
 #[test]
 fn drift_with_everything_and_detail() {
-    insta::assert_snapshot!(drift(1, &sample::rich_drift()));
+    insta::assert_snapshot!(render_drift(1, &sample::rich_drift()));
 }
 
 #[test]
@@ -334,25 +345,32 @@ fn a_history_tells_runs_and_who_is_found_most() {
         hosts: vec![FindingCount { name: "gpu02".into(), count: 3 }],
         steps: vec![FindingCount { name: "base/hosts".into(), count: 3 }],
     };
-    insta::assert_snapshot!(plain(|out| text(0).drift_history(&history, out)));
+    insta::assert_snapshot!(render_plain(|out| text_writer(0).write_drift_history(&history, out)));
 }
 
 #[test]
 fn outliers_are_told_rarest_first_and_the_rest_is_counted() {
     let outliers = sample::outliers("5.15.0-130-generic");
-    insta::assert_snapshot!(plain(|out| super::outliers::section(&outliers, false, out)));
-    insta::assert_snapshot!("outliers_with_everything", plain(|out| super::outliers::section(&outliers, true, out)));
+    insta::assert_snapshot!(render_plain(|out| super::outliers::write_outlier_section(&outliers, false, out)));
+    insta::assert_snapshot!(
+        "outliers_with_everything",
+        render_plain(|out| super::outliers::write_outlier_section(&outliers, true, out))
+    );
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
     let odd = DriftReport { outliers: Some(outliers), ..quiet };
     assert_eq!(odd.exit_code(), crate::model::ExitCode::Done);
-    assert!(drift(0, &odd).ends_with("no drift: 3 hosts, 36 checks match (1.2 s)\n"), "{}", drift(0, &odd));
+    assert!(
+        render_drift(0, &odd).ends_with("no drift: 3 hosts, 36 checks match (1.2 s)\n"),
+        "{}",
+        render_drift(0, &odd)
+    );
 }
 
 #[test]
 fn what_a_host_says_in_an_outlier_does_not_act() {
     for (raw, shown) in HOSTILE {
-        let text = plain(|out| super::outliers::section(&sample::outliers(raw), true, out));
-        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        let text = render_plain(|out| super::outliers::write_outlier_section(&sample::outliers(raw), true, out));
+        assert!(!text.chars().any(escape::is_hidden_char), "{text:?}");
         assert!(text.contains(shown), "{text:?}");
     }
 }
@@ -360,7 +378,7 @@ fn what_a_host_says_in_an_outlier_does_not_act() {
 #[test]
 fn no_drift_is_one_line() {
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
-    assert_eq!(drift(0, &quiet), "no drift: 3 hosts, 36 checks match (1.2 s)\n");
+    assert_eq!(render_drift(0, &quiet), "no drift: 3 hosts, 36 checks match (1.2 s)\n");
 }
 
 #[test]
@@ -375,8 +393,8 @@ fn what_a_host_says_in_a_finding_does_not_act() {
             finding.step = (*raw).into();
         }
         hostile.unknown[0].reason = (*raw).into();
-        let text = drift(1, &hostile);
-        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        let text = render_drift(1, &hostile);
+        assert!(!text.chars().any(escape::is_hidden_char), "{text:?}");
         assert!(text.contains(shown), "{text:?}");
     }
 }

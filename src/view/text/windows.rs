@@ -1,25 +1,25 @@
 //! Windows and reboots that take hosts out of service, and the waves of the rollout.
 
-use super::{group, on_hosts};
+use super::{format_hosts, group};
 use crate::model::HostName;
 use crate::plan::{HostPlan, HostWindow, ObservedNode, Plan, PlannedReboot, RolloutPlan, WindowStop};
-use crate::view::fold::fold;
+use crate::view::fold::fold_names;
 use crate::view::style::{DIM, DISRUPT, HEAD, paint};
-use crate::view::{count, escape, words};
+use crate::view::{escape, format_count, words};
 use std::io::{self, Write};
 
 /// Number of waves shown. The JSON output has all of them.
-const SHOWN: usize = 12;
+const MAX_SHOWN_WAVES: usize = 12;
 
 /// Writes the windows of a plan, equal ones once, then the rollout waves.
-pub fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    windows(plan, out)?;
-    rollout(plan, out)
+pub fn write_windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    write_window_groups(plan, out)?;
+    write_rollout(plan, out)
 }
 
-fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_window_groups(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, (host, host.window.as_ref()?))));
-    let groups = group::equal(hosts, |(host, window)| lines(host, window));
+    let groups = group::group_equal(hosts, |(host, window)| window_lines(host, window));
     if groups.is_empty() {
         return Ok(());
     }
@@ -27,37 +27,37 @@ fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     for (lines, (_, hosts)) in &groups {
         for (at, line) in lines.iter().enumerate() {
             match at {
-                0 => writeln!(out, "{} {}", paint(DISRUPT, "!"), escape::line(line))?,
-                _ => writeln!(out, "    {}", escape::line(line))?,
+                0 => writeln!(out, "{} {}", paint(DISRUPT, "!"), escape::escape_line(line))?,
+                _ => writeln!(out, "    {}", escape::escape_line(line))?,
             }
         }
-        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+        writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)
 }
 
 /// Returns the lines that describe a window.
-fn lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
+fn window_lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
     let names: Vec<String> = window.steps.iter().map(ToString::to_string).collect();
     let what = match (names.is_empty(), window.reboots.is_empty()) {
         (true, true) => "no changes".to_owned(),
         (true, false) => "only changes that need a reboot".to_owned(),
-        (false, _) => words::some(&names),
+        (false, _) => words::list_names(&names),
     };
-    let mut lines = vec![format!("{}: {what}", host.at_most())];
+    let mut lines = vec![format!("{}: {what}", host.worst_case_disruption())];
     lines.extend(window.left_open.iter().map(|run| format!("left open by run {}; will be closed", run.raw())));
     lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
-    lines.extend(window.kubernetes.as_ref().map(node));
+    lines.extend(window.kubernetes.as_ref().map(format_node));
     lines.extend(
         (!window.returns.is_empty()).then(|| format!("uncordoned once the node has {}", window.returns.join(", "))),
     );
-    lines.extend(window.stops.iter().map(|stop| meanwhile("stops", stop)));
-    lines.extend(window.unloads.iter().map(|stop| meanwhile("unloads", stop)));
-    lines.extend(window.reboots.iter().map(reboot));
+    lines.extend(window.stops.iter().map(|stop| format_stop("stops", stop)));
+    lines.extend(window.unloads.iter().map(|stop| format_stop("unloads", stop)));
+    lines.extend(window.reboots.iter().map(format_reboot));
     lines
 }
 
-fn node(node: &ObservedNode) -> String {
+fn format_node(node: &ObservedNode) -> String {
     match node {
         ObservedNode::Node { name, .. } => {
             format!("drain: Kubernetes node {} first; uncordoned afterwards if forge cordoned it", name.raw())
@@ -69,52 +69,52 @@ fn node(node: &ObservedNode) -> String {
     }
 }
 
-fn meanwhile(verb: &str, stop: &WindowStop) -> String {
+fn format_stop(verb: &str, stop: &WindowStop) -> String {
     format!("{verb} {} while {} changes", stop.name, stop.during)
 }
 
-fn reboot(reboot: &PlannedReboot) -> String {
+fn format_reboot(reboot: &PlannedReboot) -> String {
     let steps: Vec<String> = reboot.steps.iter().map(ToString::to_string).collect();
     let unless = if reboot.certain { "" } else { ", unless a reload makes them effective first" };
-    format!("reboots for {}{unless}", words::some(&steps))
+    format!("reboots for {}{unless}", words::list_names(&steps))
 }
 
-fn rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let rollout = &plan.rollout;
     if rollout.waves.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "rollout"))?;
-    writeln!(out, "  {}", escape::line(&budgets(rollout)))?;
-    for (at, wave) in rollout.waves.iter().enumerate().take(SHOWN) {
+    writeln!(out, "  {}", escape::escape_line(&format_budgets(rollout)))?;
+    for (at, wave) in rollout.waves.iter().enumerate().take(MAX_SHOWN_WAVES) {
         let canaries = wave.iter().all(|host| rollout.canaries.contains(host));
-        let names = escape::line(&names(wave)).into_owned();
+        let names = escape::escape_line(&fold_hosts(wave)).into_owned();
         writeln!(out, "  wave {}: {names}{}", at + 1, if canaries { " (canary)" } else { "" })?;
     }
-    if rollout.waves.len() > SHOWN {
-        writeln!(out, "  and {} more waves", rollout.waves.len() - SHOWN)?;
+    if rollout.waves.len() > MAX_SHOWN_WAVES {
+        writeln!(out, "  and {} more waves", rollout.waves.len() - MAX_SHOWN_WAVES)?;
     }
     writeln!(out)
 }
 
 /// Returns `at most 2 hosts out of service at once; …`.
-fn budgets(rollout: &RolloutPlan) -> String {
-    let mut parts = vec![format!("at most {} out of service at once", count(rollout.max_unavailable, "host"))];
+fn format_budgets(rollout: &RolloutPlan) -> String {
+    let mut parts = vec![format!("at most {} out of service at once", format_count(rollout.max_unavailable, "host"))];
     if !rollout.unavailable.is_empty() {
-        parts.push(format!("already out of service: {}", names(&rollout.unavailable)));
+        parts.push(format!("already out of service: {}", fold_hosts(&rollout.unavailable)));
     }
     parts.extend(rollout.max_restarting.map(|most| format!("at most {most} restart one service at once")));
     parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} hosts fail")));
     parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
     if !quorum.is_empty() {
-        parts.push(format!("one host per group at a time: {}", words::some(&quorum)));
+        parts.push(format!("one host per group at a time: {}", words::list_names(&quorum)));
     }
     parts.join("; ")
 }
 
-fn names(hosts: &[HostName]) -> String {
-    fold(hosts.iter().map(HostName::as_str))
+fn fold_hosts(hosts: &[HostName]) -> String {
+    fold_names(hosts.iter().map(HostName::as_str))
 }
 
 #[cfg(test)]
@@ -124,10 +124,13 @@ mod tests {
     #[test]
     fn which_node_is_drained_is_told_or_that_none_is() {
         let known = ObservedNode::Node { name: "gpu-1".into(), left: None };
-        assert_eq!(node(&known), "drain: Kubernetes node gpu-1 first; uncordoned afterwards if forge cordoned it");
-        assert_eq!(node(&ObservedNode::Absent), "drain: not a Kubernetes node yet, nothing to drain");
+        assert_eq!(
+            format_node(&known),
+            "drain: Kubernetes node gpu-1 first; uncordoned afterwards if forge cordoned it"
+        );
+        assert_eq!(format_node(&ObservedNode::Absent), "drain: not a Kubernetes node yet, nothing to drain");
         let away = ObservedNode::Unknown { why: "no answer".into() };
         let told = "drain: Kubernetes node unknown, the host stays in service until it is known: no answer";
-        assert_eq!(node(&away), told);
+        assert_eq!(format_node(&away), told);
     }
 }

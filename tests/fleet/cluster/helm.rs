@@ -77,7 +77,7 @@ impl Place {
             trusted: false,
             via: None,
             withheld: Default::default(),
-            namespace: kube::NAMESPACE.to_owned(),
+            namespace: kube::DEFAULT_NAMESPACE.to_owned(),
         };
         let cluster = runtime.block_on(kube::ClusterApi::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();
@@ -101,7 +101,7 @@ impl Place {
 
     fn look(&self, values: &str) -> ReleaseState {
         let asked = self.asked(values);
-        self.runtime.block_on(self.cluster.release(&asked, &SecretStore::default())).expect("a release")
+        self.runtime.block_on(self.cluster.observe_release(&asked, &SecretStore::default())).expect("a release")
     }
 
     fn call(&self, values: &str, deed: ReleaseAction) -> ReleaseCall {
@@ -112,7 +112,7 @@ impl Place {
         let said = std::sync::Mutex::new(Vec::new());
         let secrets = SecretStore::default();
         let say = |line: &str| said.lock().expect("lines").push(line.to_owned());
-        self.runtime.block_on(self.cluster.bring(call, &secrets, &say))?;
+        self.runtime.block_on(self.cluster.execute_release_call(call, &secrets, &say))?;
         Ok(said.into_inner().expect("lines"))
     }
 
@@ -531,7 +531,7 @@ fn a_chart_of_another_version_is_refused() {
     both("version", |place| {
         let mut asked = place.asked("{}");
         asked.chart.as_mut().expect("a chart").version = "0.2.0".to_owned();
-        let error = place.runtime.block_on(place.cluster.release(&asked, &SecretStore::default())).unwrap_err();
+        let error = place.runtime.block_on(place.cluster.observe_release(&asked, &SecretStore::default())).unwrap_err();
         assert_eq!(error.message, format!("the chart `{}` has version `0.1.0`, but `0.2.0` is declared", place.name));
     });
 }
@@ -551,7 +551,9 @@ fn a_packed_chart_is_checked_by_its_digest() {
         let sum = Output::of(limited("sha256sum").arg(&packed), b"").stdout;
         let sha256 = sum.split(' ').next().expect("a digest").to_owned();
         let mut asked = place.asked("{}");
-        let look = |asked: &ReleaseQuery| place.runtime.block_on(place.cluster.release(asked, &SecretStore::default()));
+        let look = |asked: &ReleaseQuery| {
+            place.runtime.block_on(place.cluster.observe_release(asked, &SecretStore::default()))
+        };
         let from = ChartQuerySource::Path(packed.to_str().expect("text").to_owned());
         asked.chart =
             Some(ChartQuery { from: from.clone(), version: "0.1.0".to_owned(), sha256: Some(sha256.clone()) });
@@ -578,7 +580,7 @@ fn a_chart_of_a_repository_is_fetched_once_and_kept() {
             let from = ChartQuerySource::Repository { url: server.url(""), name: place.name.clone() };
             let chart = Some(ChartQuery { from, version: version.to_owned(), sha256: None });
             let asked = ReleaseQuery { chart, ..place.asked("{}") };
-            place.runtime.block_on(cluster.release(&asked, &SecretStore::default()))
+            place.runtime.block_on(cluster.observe_release(&asked, &SecretStore::default()))
         };
         let error = look("0.1.0", true).unwrap_err();
         assert_eq!(error.message, format!("the chart `{}` 0.1.0 is not cached, and `--offline` is set", place.name));

@@ -86,8 +86,10 @@ impl Trial {
     /// Copies a built-in recipe without its rule on the server's release, which is too old for it. Its verifications
     /// wait for `within`: [`PATIENT`] if they should pass, [`SHORT`] if they should fail.
     fn own(&self, recipe: &str, within: &str) {
-        let (_, text) =
-            forge::config::shipped::RECIPES.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
+        let (_, text) = forge::config::shipped::BUILTIN_RECIPES
+            .iter()
+            .find(|(name, _)| *name == recipe)
+            .expect("a built-in recipe");
         let mut kept = Vec::new();
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {

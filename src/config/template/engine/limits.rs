@@ -1,7 +1,7 @@
 //! Tests of limits: templates that grow, nest or take too long end with an error, quickly and without much memory.
 
 use super::super::allowance::ProjectUsage;
-use super::super::{EvalOutcome, TemplateBindings, tree};
+use super::super::{EvalOutcome, TemplateBindings, build_tree};
 use super::{TemplateForm, TemplateProgram};
 use serde_json::json;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const NAMESPACE: &str = "a namespace cannot be part of a value";
 const SOON: Duration = Duration::from_secs(4);
 
 /// Returns the processor time of this thread, which other load on the machine does not increase.
-fn busy() -> Duration {
+fn thread_cpu_time() -> Duration {
     const TICK_MS: u64 = 10;
     let stat = fs_err::read_to_string("/proc/thread-self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -27,23 +27,23 @@ fn busy() -> Duration {
     Duration::from_millis((ticks(11) + ticks(12)) * TICK_MS)
 }
 
-fn bindings() -> TemplateBindings {
+fn limit_bindings() -> TemplateBindings {
     let text = "x".repeat(1000);
     let names: Vec<String> = (0..1000).map(|at| format!("n{at}")).collect();
     let vars = json!({ "text": text, "list": ["a", "b"], "n": 7, "names": names });
-    TemplateBindings { vars: Some(tree("vars", &vars)), ..TemplateBindings::default() }
+    TemplateBindings { vars: Some(build_tree("vars", &vars)), ..TemplateBindings::default() }
 }
 
-fn run(source: &str) -> Result<serde_json::Value, String> {
+fn run_template(source: &str) -> Result<serde_json::Value, String> {
     let program = TemplateProgram::compile(source, TemplateForm::Template).map_err(|error| error.message)?;
-    match program.run(&bindings()) {
+    match program.run(&limit_bindings()) {
         Ok(EvalOutcome::Known { value, .. }) => Ok(value),
         Ok(other) => Err(format!("{other:?}")),
         Err(error) => Err(error.message),
     }
 }
 
-fn looped(times: usize, start: &str, step: &str) -> String {
+fn build_loop(times: usize, start: &str, step: &str) -> String {
     let bare = format!("{{% set ns = namespace(a={start}) %}}{{% for i in range({times}) %}}{step}{{% endfor %}}");
     bare + "{{ ns.a | length }}"
 }
@@ -52,23 +52,23 @@ fn looped(times: usize, start: &str, step: &str) -> String {
 fn what_grows_ends_with_an_error_soon_and_within_memory() {
     let set = |value: &str| format!("{{% set ns.a = {value} %}}");
     let cases = [
-        (looped(60, "'xx'", &set("ns.a ~ ns.a")), TOO_LARGE),
-        (looped(60, "'xx'", &set("ns.a + ns.a")), TOO_LARGE),
-        (looped(60, "'xx'", &set("ns.a * 2")), TOO_LARGE),
-        (looped(60, "'xx'", &set("ns.a | replace('', ns.a)")), TOO_LARGE),
-        (looped(60, "'xx'", &set("ns.a | join(ns.a)")), TOO_LARGE),
-        (looped(60, "'xx'", &set("[ns.a, ns.a]")), TOO_LARGE),
-        (looped(60, "['x']", &set("ns.a + ns.a")), TOO_LARGE),
-        (looped(60, "['x']", &set("ns.a * 2")), TOO_LARGE),
-        (looped(60, "['x']", &set("(ns.a, ns.a)")), TOO_LARGE),
-        (looped(60, "['x']", &set("{'a': ns.a, 'b': ns.a}")), TOO_LARGE),
-        (looped(60, "['x']", &set("ns.a | chain(ns.a)")), TOO_LARGE),
-        (looped(60, "'xx'", "{% set ns.a %}{{ ns.a }}{{ ns.a }}{% endset %}"), TOO_LARGE),
-        (looped(100_000, "[]", &set("[ns.a]")), LEVELS),
-        (looped(100_000, "[1, 2, 3]", &set("ns.a[0:]")), "3"),
-        (looped(10, "1", &set("ns")), NAMESPACE),
-        (looped(10, "1", &set("[ns]")), NAMESPACE),
-        (looped(100_000, "''", &set("ns.a ~ 'a line of text that is gathered' ")), TOO_LONG),
+        (build_loop(60, "'xx'", &set("ns.a ~ ns.a")), TOO_LARGE),
+        (build_loop(60, "'xx'", &set("ns.a + ns.a")), TOO_LARGE),
+        (build_loop(60, "'xx'", &set("ns.a * 2")), TOO_LARGE),
+        (build_loop(60, "'xx'", &set("ns.a | replace('', ns.a)")), TOO_LARGE),
+        (build_loop(60, "'xx'", &set("ns.a | join(ns.a)")), TOO_LARGE),
+        (build_loop(60, "'xx'", &set("[ns.a, ns.a]")), TOO_LARGE),
+        (build_loop(60, "['x']", &set("ns.a + ns.a")), TOO_LARGE),
+        (build_loop(60, "['x']", &set("ns.a * 2")), TOO_LARGE),
+        (build_loop(60, "['x']", &set("(ns.a, ns.a)")), TOO_LARGE),
+        (build_loop(60, "['x']", &set("{'a': ns.a, 'b': ns.a}")), TOO_LARGE),
+        (build_loop(60, "['x']", &set("ns.a | chain(ns.a)")), TOO_LARGE),
+        (build_loop(60, "'xx'", "{% set ns.a %}{{ ns.a }}{{ ns.a }}{% endset %}"), TOO_LARGE),
+        (build_loop(100_000, "[]", &set("[ns.a]")), LEVELS),
+        (build_loop(100_000, "[1, 2, 3]", &set("ns.a[0:]")), "3"),
+        (build_loop(10, "1", &set("ns")), NAMESPACE),
+        (build_loop(10, "1", &set("[ns]")), NAMESPACE),
+        (build_loop(100_000, "''", &set("ns.a ~ 'a line of text that is gathered' ")), TOO_LONG),
         ("{{ vars.text | indent(2000000000) }}".into(), TOO_LARGE),
         ("{{ 'a\nb' | indent(2000000000) }}".into(), TOO_LARGE),
         ("{{ 'a\nb' | indent(width=2000000000) }}".into(), TOO_LARGE),
@@ -96,16 +96,16 @@ fn what_grows_ends_with_an_error_soon_and_within_memory() {
     ];
     let mut wrong = Vec::new();
     for (source, expected) in cases {
-        let begun = busy();
+        let begun = thread_cpu_time();
         let mut result = Ok(json!(null));
-        let used = allocation_counter::measure(|| result = run(&source));
+        let used = allocation_counter::measure(|| result = run_template(&source));
         let shown: String = source.chars().take(160).collect();
         match &result {
             Ok(value) if value.as_str().map_or_else(|| value.to_string(), str::to_owned) == expected => {}
             Err(why) if why.contains(expected) => {}
             other => wrong.push(format!("{shown}: {other:?}")),
         }
-        let took = busy().saturating_sub(begun);
+        let took = thread_cpu_time().saturating_sub(begun);
         if used.bytes_max > 400 << 20 || took > SOON {
             wrong.push(format!("{shown}: {took:?}, {} bytes", used.bytes_max));
         }
@@ -141,11 +141,11 @@ fn texts_that_nest_too_deep_are_refused_before_they_are_compiled() {
     ];
     for source in cases {
         let shown: String = source.chars().take(60).collect();
-        let begun = busy();
+        let begun = thread_cpu_time();
         let error = TemplateProgram::compile(&source, TemplateForm::Template).expect_err(&shown);
         assert_eq!(error.message, NESTED, "{shown}");
         assert!(error.range.is_some() && error.hint.is_some(), "{shown}");
-        let took = busy().saturating_sub(begun);
+        let took = thread_cpu_time().saturating_sub(begun);
         assert!(took < SOON, "{shown}: {took:?}");
     }
 }
@@ -153,36 +153,37 @@ fn texts_that_nest_too_deep_are_refused_before_they_are_compiled() {
 #[test]
 fn long_texts_that_do_not_nest_are_compiled() {
     let list = format!("{{{{ [{}] | length }}}}", vec!["vars.n + 1"; 2000].join(", "));
-    assert_eq!(run(&list), Ok(json!(2000)));
-    assert_eq!(run(&"{{ vars.n }}".repeat(2000)), Ok(json!("7".repeat(2000))));
+    assert_eq!(run_template(&list), Ok(json!(2000)));
+    assert_eq!(run_template(&"{{ vars.n }}".repeat(2000)), Ok(json!("7".repeat(2000))));
     let sets = "{% set a = vars.n %}{% if a %}{{ a }}{% endif %}".repeat(1000);
-    assert_eq!(run(&sets), Ok(json!("7".repeat(1000))));
+    assert_eq!(run_template(&sets), Ok(json!("7".repeat(1000))));
     let blocks = "{% set a %}{{ vars.n }}{% endset %}{{ a }}".repeat(1000);
-    assert_eq!(run(&blocks), Ok(json!("7".repeat(1000))));
+    assert_eq!(run_template(&blocks), Ok(json!("7".repeat(1000))));
     let deep = format!("{{{{ {}1{} }}}}", "(".repeat(40), "+1)".repeat(40));
-    assert_eq!(run(&deep), Ok(json!(41)));
+    assert_eq!(run_template(&deep), Ok(json!(41)));
 }
 
 #[test]
 fn what_people_write_stays_within_the_limits() {
     let names = "{% for name in vars.names if name in vars.names %}{{ name }}\n{% endfor %}";
-    assert_eq!(run(names).map(|text| text.as_str().map(|text| text.lines().count())), Ok(Some(1000)));
-    assert_eq!(run(&looped(1000, "[]", "{% set ns.a = ns.a + [i] %}")), Ok(json!("1000")));
-    assert_eq!(run("{{ '-' * 40 }}"), Ok(json!("-".repeat(40))));
-    assert_eq!(run("{{ vars.text | indent(4) | length }}"), Ok(json!(1000)));
-    assert_eq!(run("{{ '%05d' | format(vars.n) }}"), Ok(json!("00007")));
+    assert_eq!(run_template(names).map(|text| text.as_str().map(|text| text.lines().count())), Ok(Some(1000)));
+    assert_eq!(run_template(&build_loop(1000, "[]", "{% set ns.a = ns.a + [i] %}")), Ok(json!("1000")));
+    assert_eq!(run_template("{{ '-' * 40 }}"), Ok(json!("-".repeat(40))));
+    assert_eq!(run_template("{{ vars.text | indent(4) | length }}"), Ok(json!(1000)));
+    assert_eq!(run_template("{{ '%05d' | format(vars.n) }}"), Ok(json!("00007")));
 }
 
 #[test]
 fn a_project_has_a_limit_for_all_its_templates_together() {
-    let gathers = looped(50_000, "''", "{% set ns.a = ns.a ~ 'a line of text that is gathered' %}");
+    let gathers = build_loop(50_000, "''", "{% set ns.a = ns.a ~ 'a line of text that is gathered' %}");
     // Creates no values and stays within the step limit of one evaluation.
-    let turns = looped(90_000, "'x'", "");
+    let turns = build_loop(90_000, "'x'", "");
     for (source, expected) in [(gathers, Err(TOO_LONG.to_owned())), (turns, Ok(json!("1")))] {
-        let usage = Arc::new(ProjectUsage::with_left(1 << 20));
+        let usage = Arc::new(ProjectUsage::with_bytes_left(1 << 20));
         let run = || {
-            let program = TemplateProgram::compile_for(&source, TemplateForm::Template, &usage).expect("a template");
-            match program.run(&bindings()) {
+            let program =
+                TemplateProgram::compile_with_usage(&source, TemplateForm::Template, &usage).expect("a template");
+            match program.run(&limit_bindings()) {
                 Ok(EvalOutcome::Known { value, .. }) => Ok(value),
                 Ok(other) => Err(format!("{other:?}")),
                 Err(error) => Err(error.message),

@@ -27,16 +27,16 @@ fn entry(uid: &str, exe: &str, message: &str) -> SystemJournalEntry {
 }
 
 fn one(message: &str) -> Option<SudoCommand> {
-    parse(&[entry("1001", "/usr/bin/sudo", message)], &users()).pop()
+    parse_commands(&[entry("1001", "/usr/bin/sudo", message)], &users()).pop()
 }
 
 #[test]
 fn a_recorded_journal_is_read() {
-    let all = parse(&journal::parse(RECORDED), &users());
+    let all = parse_commands(&journal::parse_entries(RECORDED), &users());
     let told = all.iter().map(|sudo| {
         let took =
             sudo.ended.map_or("open".to_owned(), |end| format!("{} s", end.as_second() - sudo.began.as_second()));
-        format!("{} {} {took} in {}: {}", clock::told(sudo.began), sudo.user, sudo.cwd, sudo.line())
+        format!("{} {} {took} in {}: {}", clock::format_time(sudo.began), sudo.user, sudo.cwd, sudo.command_line())
     });
     insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
 }
@@ -58,7 +58,7 @@ fn what_sudo_refused_was_not_done() {
 #[test]
 fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
     let message = "admin : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd";
-    let of = |uid: &str, exe: &str| parse(&[entry(uid, exe, message)], &users()).len();
+    let of = |uid: &str, exe: &str| parse_commands(&[entry(uid, exe, message)], &users()).len();
     assert_eq!(of("1002", "/home/plain/sudo"), 0);
     // A process that executes sudo right after writing has sudo's program.
     assert_eq!(of("1002", "/usr/bin/sudo"), 0);
@@ -66,13 +66,13 @@ fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
     assert_eq!(of("4711", "/usr/bin/sudo"), 0);
     assert_eq!((of("1000", "/usr/bin/sudo"), of("0", "/usr/bin/sudo")), (1, 1));
     let other = SystemJournalEntry { comm: "logger".into(), ..entry("0", "/usr/bin/sudo", message) };
-    assert_eq!(parse(&[other], &users()), []);
+    assert_eq!(parse_commands(&[other], &users()), []);
 }
 
 #[test]
 fn paths_are_named_as_they_are_from_where_it_ran_and_inside_of_scripts() {
     let names = |command: &str| {
-        one(&format!("deploy : PWD=/etc ; USER=root ; COMMAND={command}")).unwrap().names_path("/etc/motd")
+        one(&format!("deploy : PWD=/etc ; USER=root ; COMMAND={command}")).unwrap().mentions_path("/etc/motd")
     };
     for yes in [
         "/usr/bin/vim /etc/motd",
@@ -96,11 +96,15 @@ fn a_command_covers_the_time_it_ran_for() {
         ended: ended.map(at),
         ..one(&format!("deploy : PWD=/ ; USER=root ; COMMAND={command}")).unwrap()
     };
-    assert!(run("/usr/bin/vim /x", Some(10)).covers(at(11)) && !run("/usr/bin/vim /x", Some(10)).covers(at(12)));
-    assert!(!run("/usr/bin/vim /x", Some(10)).covers(at(-2)) && run("/usr/bin/vim /x", Some(10)).covers(at(-1)));
-    assert!(run("/usr/bin/vim /x", None).covers(at(9999)) && run("/usr/bin/bash", None).covers(at(9999)));
-    assert!(run("/usr/bin/tee /x", None).covers(at(60)) && !run("/usr/bin/tee /x", None).covers(at(61)));
-    assert!(!run("/usr/bin/bash -c true", None).covers(at(61)));
+    assert!(
+        run("/usr/bin/vim /x", Some(10)).covers_time(at(11)) && !run("/usr/bin/vim /x", Some(10)).covers_time(at(12))
+    );
+    assert!(
+        !run("/usr/bin/vim /x", Some(10)).covers_time(at(-2)) && run("/usr/bin/vim /x", Some(10)).covers_time(at(-1))
+    );
+    assert!(run("/usr/bin/vim /x", None).covers_time(at(9999)) && run("/usr/bin/bash", None).covers_time(at(9999)));
+    assert!(run("/usr/bin/tee /x", None).covers_time(at(60)) && !run("/usr/bin/tee /x", None).covers_time(at(61)));
+    assert!(!run("/usr/bin/bash -c true", None).covers_time(at(61)));
 }
 
 /// An editor that was open when the host went down does not count as open afterwards.
@@ -114,22 +118,25 @@ fn what_was_open_when_the_host_went_down_ended_with_it() {
         message: "x".into(),
         ..opened.clone()
     };
-    let all = parse(&[opened.clone(), said("b", 50), said("c", 90)], &users());
-    assert!(all[0].covers(at(51)) && !all[0].covers(at(52)));
+    let all = parse_commands(&[opened.clone(), said("b", 50), said("c", 90)], &users());
+    assert!(all[0].covers_time(at(51)) && !all[0].covers_time(at(52)));
 }
 
 #[test]
 fn what_sudo_escapes_is_told_as_it_was() {
-    assert_eq!(unescaped("a#012b #33 #1 #"), "a\nb #33 #1 #");
-    assert_eq!(unescaped("#777 #é01"), "#777 #é01");
+    assert_eq!(unescape_octal("a#012b #33 #1 #"), "a\nb #33 #1 #");
+    assert_eq!(unescape_octal("#777 #é01"), "#777 #é01");
 }
 
 #[test]
 fn a_long_command_comes_in_pieces() {
     let said = |message: &str| entry("1001", "/usr/bin/sudo", message);
     let first = said("deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/tee /a");
-    let all = parse(&[first, said("  deploy : (command continued) /etc/motd")], &users());
-    assert_eq!((all.len(), all[0].names_path("/etc/motd"), all[0].line().as_str()), (1, true, "tee /a /etc/motd"));
+    let all = parse_commands(&[first, said("  deploy : (command continued) /etc/motd")], &users());
+    assert_eq!(
+        (all.len(), all[0].mentions_path("/etc/motd"), all[0].command_line().as_str()),
+        (1, true, "tee /a /etc/motd")
+    );
 }
 
 #[test]
@@ -142,7 +149,7 @@ fn sessions_of_forge_are_nobody() {
 /// Output of sudo 1.9.13 on a node.
 #[test]
 fn words_are_told_apart_as_sudo_joins_them() {
-    let of = |text: &str| words(text).join("|");
+    let of = |text: &str| split_words(text).join("|");
     assert_eq!(
         of(r#"/usr/bin/sh -c 'echo "a b" $1' x 'with  space'"#),
         r#"/usr/bin/sh|-c|echo "a b" $1|x|with  space"#
@@ -156,10 +163,10 @@ proptest! {
     #[test]
     fn no_message_breaks_it(message in "\\PC*", command in "\\PC*") {
         let text = format!("deploy : PWD=/{message} ; USER=root ; COMMAND={command}");
-        let sudo = parse(&[entry("1001", "/usr/bin/sudo", &text), entry("1001", "", &message)], &users());
+        let sudo = parse_commands(&[entry("1001", "/usr/bin/sudo", &text), entry("1001", "", &message)], &users());
         prop_assert!(sudo.iter().all(|sudo| sudo.user == "deploy" || message.contains(" : ")));
         for sudo in &sudo {
-            let _ = (sudo.line(), sudo.names_path(&message), sudo.tokens().count());
+            let _ = (sudo.command_line(), sudo.mentions_path(&message), sudo.tokens().count());
         }
     }
 }

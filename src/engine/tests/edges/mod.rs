@@ -27,8 +27,8 @@ impl FollowUpScenario {
         let mut between = 0;
         for number in 0.. {
             let mut stage = (self.stage)();
-            if let Some(ran) = stage.killed_before(HOST, number) {
-                assert!(ran.code() == 0 && (self.done)(&stage), "undisturbed: {:#?}", ran.report);
+            if let Some(ran) = stage.run_killed_before(HOST, number) {
+                assert!(ran.exit_code() == 0 && (self.done)(&stage), "undisturbed: {:#?}", ran.report);
                 break;
             }
             match ((self.between)(&stage), between) {
@@ -37,43 +37,43 @@ impl FollowUpScenario {
                 (true, _) => between += 1,
             }
             stage.controller = "other".to_owned();
-            let ran = stage.run();
-            assert!(ran.code() == 0 && (self.done)(&stage), "killed before script {number}: {:#?}", ran.report);
-            nothing_to_do(&stage);
+            let ran = stage.run_once();
+            assert!(ran.exit_code() == 0 && (self.done)(&stage), "killed before script {number}: {:#?}", ran.report);
+            expect_nothing_to_do(&stage);
         }
         assert!(between > 0, "never killed between the two ends");
     }
 }
 
-fn nothing_to_do(stage: &SimulatedProject) {
-    let ran = stage.run();
-    let counts = ran.plan.counts();
-    assert_eq!((ran.code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
+fn expect_nothing_to_do(stage: &SimulatedProject) {
+    let ran = stage.run_once();
+    let counts = ran.plan.count_steps();
+    assert_eq!((ran.exit_code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
     assert!(ran.plan.hosts[0].window.is_none(), "{:#?}", ran.plan);
 }
 
-fn says(stage: &SimulatedProject, file: &str, text: &str) -> bool {
-    stage.read(HOST, file).lines().any(|line| line == text)
+fn has_line(stage: &SimulatedProject, file: &str, text: &str) -> bool {
+    stage.read_file(HOST, file).lines().any(|line| line == text)
 }
 
-fn has(stage: &SimulatedProject, file: &str) -> bool {
-    stage.has(HOST, file)
+fn has_file(stage: &SimulatedProject, file: &str) -> bool {
+    stage.has_file(HOST, file)
 }
 
-fn rebooted(stage: &SimulatedProject) -> bool {
-    !says(stage, ".sim/boot-id", "boot-1")
+fn is_rebooted(stage: &SimulatedProject) -> bool {
+    !has_line(stage, ".sim/boot-id", "boot-1")
 }
 
 /// A host with recipes of these steps in order, on which reboots are permitted.
-fn stage(recipes: &[(&str, &str)]) -> SimulatedProject {
+fn project_with_recipes(recipes: &[(&str, &str)]) -> SimulatedProject {
     let apply: String = recipes.iter().map(|(name, _)| format!("  - {{ recipe: {name}, on: all }}\n")).collect();
     let stage = SimulatedProject::new(1, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), recipes);
-    programs::install(&stage, HOST);
+    programs::install_programs(&stage, HOST);
     stage
 }
 
 /// Returns a step of a shipped recipe unchanged, without the order that its recipe defines.
-fn shipped(recipe: &str, step: &str) -> String {
+fn read_shipped_step(recipe: &str, step: &str) -> String {
     let path = format!("{}/recipes/{recipe}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     let recipe: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
@@ -100,37 +100,37 @@ const CONFIG: &str = "steps:
 fn input_of_a_service() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
-            let stage = stage(&[("demo", &CONFIG.replace("VERSION", "one"))]);
-            assert_eq!(stage.run().code(), 0);
-            stage.recipe("demo", &CONFIG.replace("VERSION", "two"));
+            let stage = project_with_recipes(&[("demo", &CONFIG.replace("VERSION", "one"))]);
+            assert_eq!(stage.run_once().exit_code(), 0);
+            stage.write_recipe("demo", &CONFIG.replace("VERSION", "two"));
             stage
         },
-        between: |stage| says(stage, "etc/demo.conf", "two") && says(stage, "units/demo.service", "one"),
-        done: |stage| says(stage, "units/demo.service", "two"),
+        between: |stage| has_line(stage, "etc/demo.conf", "two") && has_line(stage, "units/demo.service", "one"),
+        done: |stage| has_line(stage, "units/demo.service", "two"),
     }
 }
 
 fn unit_stopped_for_a_window() -> FollowUpScenario {
     FollowUpScenario {
-        stage: window::unbooted,
-        between: |stage| has(stage, "fm-1.0-1") && !has(stage, "units/fm.service"),
-        done: |stage| has(stage, "units/fm.service"),
+        stage: window::driver_project,
+        between: |stage| has_file(stage, "fm-1.0-1") && !has_file(stage, "units/fm.service"),
+        done: |stage| has_file(stage, "units/fm.service"),
     }
 }
 
 fn window_opened() -> FollowUpScenario {
     FollowUpScenario {
-        stage: window::unbooted,
-        between: |stage| has(stage, "state/window.json") && has(stage, "units/fm.service"),
-        done: |stage| !has(stage, "state/window.json"),
+        stage: window::driver_project,
+        between: |stage| has_file(stage, "state/window.json") && has_file(stage, "units/fm.service"),
+        done: |stage| !has_file(stage, "state/window.json"),
     }
 }
 
 fn node_cordoned() -> FollowUpScenario {
     FollowUpScenario {
-        stage: nodes::cordoned,
-        between: |stage| says(stage, "node", "cordoned"),
-        done: |stage| says(stage, "node", "free"),
+        stage: nodes::cordoned_project,
+        between: |stage| has_line(stage, "node", "cordoned"),
+        done: |stage| has_line(stage, "node", "free"),
     }
 }
 
@@ -139,62 +139,62 @@ const BLACKLIST: &str = "blacklist nouveau";
 
 fn option_of_a_module() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || early_image(OPTION, "booted: false", true),
-        between: |stage| has(stage, "etc/early.conf") && !in_image(stage, OPTION),
-        done: |stage| in_image(stage, OPTION) && !rebooted(stage),
+        stage: || early_image_project(OPTION, "booted: false", true),
+        between: |stage| has_file(stage, "etc/early.conf") && !is_in_image(stage, OPTION),
+        done: |stage| is_in_image(stage, OPTION) && !is_rebooted(stage),
     }
 }
 
 fn blacklist() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || early_image(BLACKLIST, "booted: false", true),
-        between: |stage| has(stage, "etc/early.conf") && !in_image(stage, BLACKLIST),
-        done: |stage| in_image(stage, BLACKLIST) && !rebooted(stage),
+        stage: || early_image_project(BLACKLIST, "booted: false", true),
+        between: |stage| has_file(stage, "etc/early.conf") && !is_in_image(stage, BLACKLIST),
+        done: |stage| is_in_image(stage, BLACKLIST) && !is_rebooted(stage),
     }
 }
 
 fn image_of_early_boot() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || early_image(OPTION, "booted: true", false),
-        between: |stage| in_image(stage, OPTION) && !rebooted(stage),
-        done: rebooted,
+        stage: || early_image_project(OPTION, "booted: true", false),
+        between: |stage| is_in_image(stage, OPTION) && !is_rebooted(stage),
+        done: is_rebooted,
     }
 }
 
 /// A host that must have a line for the module loader in its initramfs; `made` says whether an image already exists.
-fn early_image(line: &str, booted: &str, made: bool) -> SimulatedProject {
+fn early_image_project(line: &str, booted: &str, made: bool) -> SimulatedProject {
     let steps = format!(
         "steps:
   - {{ name: line, file: {{ path: '@root/etc/early.conf', content: \"{line}\\n\", @own }} }}
   - {{ name: image, after: [line], initramfs: {{ files: ['@root/etc/early.conf'], {booted} }} }}
 "
     );
-    let stage = stage(&[("early", &steps)]);
+    let stage = project_with_recipes(&[("early", &steps)]);
     if made {
-        let program = stage.root(HOST).join(".sim/bin/update-initramfs");
+        let program = stage.host_root(HOST).join(".sim/bin/update-initramfs");
         assert!(std::process::Command::new(program).status().unwrap().success());
     }
     stage
 }
 
-fn in_image(stage: &SimulatedProject, line: &str) -> bool {
-    stage.read(HOST, ".sim/boot/initrd.img-6.1.0-9").contains(line)
+fn is_in_image(stage: &SimulatedProject, line: &str) -> bool {
+    stage.read_file(HOST, ".sim/boot/initrd.img-6.1.0-9").contains(line)
 }
 
 fn arguments_of_the_kernel() -> FollowUpScenario {
-    let loaded = |stage: &SimulatedProject| stage.read(HOST, ".sim/cmdline").contains("iommu=pt");
+    let loaded = |stage: &SimulatedProject| stage.read_file(HOST, ".sim/cmdline").contains("iommu=pt");
     FollowUpScenario {
-        stage: || booted::stage("reboot: allow"),
-        between: |stage| stage.read(HOST, "next") == "iommu=pt" && says(stage, ".sim/cmdline", "ro"),
+        stage: || booted::booted_project("reboot: allow"),
+        between: |stage| stage.read_file(HOST, "next") == "iommu=pt" && has_line(stage, ".sim/cmdline", "ro"),
         done: loaded,
     }
 }
 
 fn file_that_is_read_at_boot() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || window::stage(1, "reboot: allow"),
-        between: |stage| has(stage, "configured/first") && !has(stage, "loaded/first"),
-        done: |stage| has(stage, "loaded/first"),
+        stage: || window::window_project(1, "reboot: allow"),
+        between: |stage| has_file(stage, "configured/first") && !has_file(stage, "loaded/first"),
+        done: |stage| has_file(stage, "loaded/first"),
     }
 }
 
@@ -205,9 +205,9 @@ const BOOTED: &str = "steps:
 
 fn file_that_a_reboot_step_names() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || stage(&[("demo", BOOTED)]),
-        between: |stage| has(stage, "etc/demo.conf") && !rebooted(stage),
-        done: rebooted,
+        stage: || project_with_recipes(&[("demo", BOOTED)]),
+        between: |stage| has_file(stage, "etc/demo.conf") && !is_rebooted(stage),
+        done: is_rebooted,
     }
 }
 
@@ -222,9 +222,9 @@ const STACK: &str = "steps:
 ";
 
 /// A host with the old stack on disk and loaded, and the recipe of the new one before `others`.
-fn rdma(others: &[(&str, &str)]) -> SimulatedProject {
+fn rdma_project(others: &[(&str, &str)]) -> SimulatedProject {
     let recipes: Vec<(&str, &str)> = [("stack", STACK)].iter().chain(others).copied().collect();
-    let stage = stage(&recipes);
+    let stage = project_with_recipes(&recipes);
     let files = [
         ("disk/mlx5_core/srcversion", "old\n"),
         ("disk/ib_core/file", ""),
@@ -242,39 +242,39 @@ fn rdma(others: &[(&str, &str)]) -> SimulatedProject {
         ("sys/bus/pci/devices/0000:44:00.0/net/ens1/ecn/roce_np/cnp_802p_prio", "6\n"),
         ("qos", "dscp\n"),
     ];
-    files.iter().for_each(|(file, text)| stage.write(HOST, file, text));
-    let built = ["disk/nvidia_peermem/file", "disk/beegfs/file"].map(|file| stage.root(HOST).join(file));
+    files.iter().for_each(|(file, text)| stage.write_host_file(HOST, file, text));
+    let built = ["disk/nvidia_peermem/file", "disk/beegfs/file"].map(|file| stage.host_root(HOST).join(file));
     let hour_ago = std::process::Command::new("touch").args(["-d", "1 hour ago"]).args(built).status();
     assert!(hour_ago.unwrap().success());
     stage
 }
 
 /// The recipe that reloads the stack, with the shipped step.
-fn reload() -> String {
-    format!("needs: ['stack@configured']\nsteps:\n{}", shipped("openibd", "reloaded"))
+fn reload_recipe() -> String {
+    format!("needs: ['stack@configured']\nsteps:\n{}", read_shipped_step("openibd", "reloaded"))
 }
 
-fn loaded(stage: &SimulatedProject) -> bool {
-    says(stage, "sys/module/mlx5_core/srcversion", "new")
+fn is_loaded(stage: &SimulatedProject) -> bool {
+    has_line(stage, "sys/module/mlx5_core/srcversion", "new")
 }
 
-fn installed(stage: &SimulatedProject) -> bool {
-    says(stage, "disk/mlx5_core/srcversion", "new")
+fn is_installed(stage: &SimulatedProject) -> bool {
+    has_line(stage, "disk/mlx5_core/srcversion", "new")
 }
 
 fn rdma_stack_by_openibd() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || rdma(&[("openibd", &reload())]),
-        between: |stage| installed(stage) && !loaded(stage),
-        done: |stage| loaded(stage) && !rebooted(stage),
+        stage: || rdma_project(&[("openibd", &reload_recipe())]),
+        between: |stage| is_installed(stage) && !is_loaded(stage),
+        done: |stage| is_loaded(stage) && !is_rebooted(stage),
     }
 }
 
 fn rdma_stack_by_the_reboot() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || rdma(&[]),
-        between: |stage| installed(stage) && !loaded(stage),
-        done: |stage| loaded(stage) && rebooted(stage),
+        stage: || rdma_project(&[]),
+        between: |stage| is_installed(stage) && !is_loaded(stage),
+        done: |stage| is_loaded(stage) && is_rebooted(stage),
     }
 }
 
@@ -286,9 +286,9 @@ steps:
 
 fn reload_takes_peermem() -> FollowUpScenario {
     FollowUpScenario {
-        stage: || rdma(&[("openibd", &reload()), ("peermem", PEERMEM)]),
-        between: |stage| loaded(stage) && !has(stage, "sys/module/nvidia_peermem"),
-        done: |stage| loaded(stage) && has(stage, "sys/module/nvidia_peermem"),
+        stage: || rdma_project(&[("openibd", &reload_recipe()), ("peermem", PEERMEM)]),
+        between: |stage| is_loaded(stage) && !has_file(stage, "sys/module/nvidia_peermem"),
+        done: |stage| is_loaded(stage) && has_file(stage, "sys/module/nvidia_peermem"),
     }
 }
 
@@ -297,28 +297,29 @@ fn reload_takes_settings_of_roce() -> FollowUpScenario {
         stage: || {
             let params = "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 }, \
                           mtu: { type: int, default: 9000 }, cnp_dscp: { type: int, default: 48 }, cnp_priority: { type: int, default: 6 } }";
-            let roce = format!("{params}\nneeds: [openibd]\nsteps:\n{}", shipped("roce", "in force"));
-            rdma(&[("openibd", &reload()), ("roce", &roce)])
+            let roce = format!("{params}\nneeds: [openibd]\nsteps:\n{}", read_shipped_step("roce", "in force"));
+            rdma_project(&[("openibd", &reload_recipe()), ("roce", &roce)])
         },
-        between: |stage| loaded(stage) && !has(stage, "qos"),
-        done: |stage| loaded(stage) && has(stage, "qos"),
+        between: |stage| is_loaded(stage) && !has_file(stage, "qos"),
+        done: |stage| is_loaded(stage) && has_file(stage, "qos"),
     }
 }
 
 /// Reports whether one file of a host was written after another.
-fn newer(stage: &SimulatedProject, one: &str, other: &str) -> bool {
-    let written = |file: &str| stage.root(HOST).join(file).metadata().unwrap().modified().unwrap();
+fn is_newer(stage: &SimulatedProject, one: &str, other: &str) -> bool {
+    let written = |file: &str| stage.host_root(HOST).join(file).metadata().unwrap().modified().unwrap();
     written(one) > written(other)
 }
 
 fn stack_that_peermem_was_built_for() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
-            let built = format!("needs: [stack]\nsteps:\n{}", shipped("nvidia-peermem", "built for the stack"));
-            rdma(&[("peermem", &built)])
+            let built =
+                format!("needs: [stack]\nsteps:\n{}", read_shipped_step("nvidia-peermem", "built for the stack"));
+            rdma_project(&[("peermem", &built)])
         },
-        between: |stage| installed(stage) && newer(stage, "disk/ib_core/file", "disk/nvidia_peermem/file"),
-        done: |stage| newer(stage, "disk/nvidia_peermem/file", "disk/ib_core/file"),
+        between: |stage| is_installed(stage) && is_newer(stage, "disk/ib_core/file", "disk/nvidia_peermem/file"),
+        done: |stage| is_newer(stage, "disk/nvidia_peermem/file", "disk/ib_core/file"),
     }
 }
 
@@ -326,19 +327,19 @@ fn stack_that_beegfs_was_built_for() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
             let params = "params: { ofed_include: { type: text, default: '' } }";
-            let built = format!("{params}\nneeds: [stack]\nsteps:\n{}", shipped("beegfs-client", "module"));
-            rdma(&[("beegfs", &built.replace("params.ofed_include", "(vars.root ~ '/ofed')"))])
+            let built = format!("{params}\nneeds: [stack]\nsteps:\n{}", read_shipped_step("beegfs-client", "module"));
+            rdma_project(&[("beegfs", &built.replace("params.ofed_include", "(vars.root ~ '/ofed')"))])
         },
-        between: |stage| installed(stage) && newer(stage, "ofed", "disk/beegfs/file"),
-        done: |stage| newer(stage, "disk/beegfs/file", "ofed"),
+        between: |stage| is_installed(stage) && is_newer(stage, "ofed", "disk/beegfs/file"),
+        done: |stage| is_newer(stage, "disk/beegfs/file", "ofed"),
     }
 }
 
 fn driver_version() -> FollowUpScenario {
     FollowUpScenario {
-        stage: window::unbooted,
-        between: |stage| has(stage, "driver") && !has(stage, "fm-1.0-1"),
-        done: |stage| has(stage, "fm-1.0-1"),
+        stage: window::driver_project,
+        between: |stage| has_file(stage, "driver") && !has_file(stage, "fm-1.0-1"),
+        done: |stage| has_file(stage, "fm-1.0-1"),
     }
 }
 

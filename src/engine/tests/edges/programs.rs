@@ -112,7 +112,7 @@ const PATHS: &str =
     "/sys/module\n/sys/bus/pci\n/lib/modules/\n/proc/modules\n/proc/stat\n/etc/default/grub\n/etc/init.d\n";
 
 /// Installs these programs on a host that was booted long ago.
-pub fn install(stage: &SimulatedProject, host: &str) {
+pub fn install_programs(stage: &SimulatedProject, host: &str) {
     let programs = [
         ("systemctl", SYSTEMCTL),
         ("modinfo", MODINFO),
@@ -126,7 +126,7 @@ pub fn install(stage: &SimulatedProject, host: &str) {
         ("lsinitramfs", LSINITRAMFS),
         ("unmkinitramfs", UNMKINITRAMFS),
     ];
-    programs.iter().for_each(|(name, text)| stage.write(host, &format!(".sim/bin/{name}"), text));
+    programs.iter().for_each(|(name, text)| stage.write_host_file(host, &format!(".sim/bin/{name}"), text));
     let files = [
         (".sim/reboot", REBOOT),
         (".sim/boot-id", "boot-1\n"),
@@ -139,5 +139,5 @@ pub fn install(stage: &SimulatedProject, host: &str) {
         ("proc/stat", "btime 1000\n"),
         ("units/init.scope", "Sat 2020-11-21 09:48:48.480350 UTC\n"),
     ];
-    files.iter().for_each(|(file, text)| stage.write(host, file, text));
+    files.iter().for_each(|(file, text)| stage.write_host_file(host, file, text));
 }

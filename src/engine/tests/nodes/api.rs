@@ -51,7 +51,7 @@ impl FakeClusterApi {
         }
         let api = Self(Arc::new(Mutex::new(state)));
         let own = api.clone();
-        let server = Server::start(move |request| own.with(|state| state.answer(request)));
+        let server = Server::start(move |request| own.with_state(|state| state.answer_request(request)));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config",
             "clusters": [{ "name": "c", "cluster": { "server": server.url("") } }],
@@ -61,23 +61,23 @@ impl FakeClusterApi {
         (api, kubeconfig.to_string())
     }
 
-    pub fn with<T>(&self, with: impl FnOnce(&mut FakeClusterState) -> T) -> T {
+    pub fn with_state<T>(&self, with: impl FnOnce(&mut FakeClusterState) -> T) -> T {
         with(&mut self.0.lock().unwrap())
     }
 
     pub fn log(&self) -> Vec<String> {
-        self.with(|state| state.log.clone())
+        self.with_state(|state| state.log.clone())
     }
 
     /// Also writes each node's state to a file of its host.
-    pub fn mirror(&self, node: &str, path: Utf8PathBuf) {
-        self.with(|state| {
+    pub fn mirror_node(&self, node: &str, path: Utf8PathBuf) {
+        self.with_state(|state| {
             state.mirror.insert(node.to_owned(), path);
-            state.tell(node);
+            state.write_mirror(node);
         });
     }
 
-    pub fn pod(&self, node: &str, name: &str, more: Value) {
+    pub fn add_pod(&self, node: &str, name: &str, more: Value) {
         let (namespace, plain) = name.split_once('/').unwrap();
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -88,86 +88,91 @@ impl FakeClusterApi {
             "spec": { "nodeName": node, "containers": [] },
             "status": { "phase": "Running" },
         });
-        merge(&mut pod, &more);
-        self.with(|state| state.pods.insert(name.to_owned(), pod));
+        merge_patch(&mut pod, &more);
+        self.with_state(|state| state.pods.insert(name.to_owned(), pod));
     }
 
-    pub fn budget(&self, name: &str, pod: &str, allowed: i64) {
+    pub fn add_budget(&self, name: &str, pod: &str, allowed: i64) {
         let plain = name.split_once('/').unwrap().1;
         let budget = json!({
             "metadata": { "name": plain }, "spec": { "selector": { "matchLabels": { "app": pod } } },
             "status": { "disruptionsAllowed": allowed },
         });
-        self.with(|state| state.budgets.insert(name.to_owned(), budget));
+        self.with_state(|state| state.budgets.insert(name.to_owned(), budget));
     }
 
     /// Changes a node as a user would.
-    pub fn person(&self, node: &str, patch: Value) {
-        self.with(|state| state.change(node, &patch));
+    pub fn patch_as_person(&self, node: &str, patch: Value) {
+        self.with_state(|state| state.apply_patch(node, &patch));
     }
 
     /// Returns whether a node is cordoned, and whether it has forge's annotation.
-    pub fn standing(&self, node: &str) -> (bool, bool) {
-        self.with(|state| (state.is_cordoned(node), !state.nodes[node]["metadata"]["annotations"][CLAIM].is_null()))
+    pub fn node_status(&self, node: &str) -> (bool, bool) {
+        self.with_state(|state| {
+            (state.is_cordoned(node), !state.nodes[node]["metadata"]["annotations"][CLAIM].is_null())
+        })
     }
 
-    pub fn label(&self, node: &str) -> Option<String> {
-        self.with(|state| state.nodes[node]["metadata"]["labels"][OPERANDS].as_str().map(str::to_owned))
+    pub fn operand_label(&self, node: &str) -> Option<String> {
+        self.with_state(|state| state.nodes[node]["metadata"]["labels"][OPERANDS].as_str().map(str::to_owned))
     }
 }
 
 impl FakeClusterState {
-    fn answer(&mut self, request: &Request) -> Reply {
+    fn answer_request(&mut self, request: &Request) -> Reply {
         if self.away {
-            return status(503, json!({ "message": "away" }));
+            return status_reply(503, json!({ "message": "away" }));
         }
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         match (request.method.as_str(), parts.as_slice()) {
-            ("GET", ["api", "v1"]) => ok(json!({
+            ("GET", ["api", "v1"]) => ok_reply(json!({
                 "kind": "APIResourceList", "groupVersion": "v1",
                 "resources": [{
                     "name": "pods/eviction", "singularName": "", "namespaced": true, "kind": "Eviction", "verbs": ["create"],
                     "group": "policy", "version": self.policy,
                 }],
             })),
-            ("GET", ["api", "v1", "nodes"]) => ok(list("NodeList", self.nodes.values())),
+            ("GET", ["api", "v1", "nodes"]) => ok_reply(build_list("NodeList", self.nodes.values())),
             ("GET", ["api", "v1", "nodes", name]) => match self.nodes.get(*name) {
-                Some(node) => ok(node.clone()),
-                None => status(404, json!({ "message": "no such node" })),
+                Some(node) => ok_reply(node.clone()),
+                None => status_reply(404, json!({ "message": "no such node" })),
             },
-            ("PATCH", ["api", "v1", "nodes", name]) => self.patch(name, &request.body),
+            ("PATCH", ["api", "v1", "nodes", name]) => self.patch_node(name, &request.body),
             ("GET", ["api", "v1", "pods"]) => {
                 let node =
                     query.split('&').find_map(|part| part.strip_prefix("fieldSelector=spec.nodeName%3D")).unwrap();
-                ok(list("PodList", self.pods.values().filter(|pod| pod["spec"]["nodeName"] == node)))
+                ok_reply(build_list("PodList", self.pods.values().filter(|pod| pod["spec"]["nodeName"] == node)))
             }
             ("POST", ["api", "v1", "namespaces", namespace, "pods", name, "eviction"]) => {
-                self.evict(&format!("{namespace}/{name}"), &request.body)
+                self.evict_pod(&format!("{namespace}/{name}"), &request.body)
             }
             ("GET", ["apis", "policy", version, "namespaces", namespace, "poddisruptionbudgets"])
                 if *version == self.policy =>
             {
                 let own = |(name, _): &(&String, &Value)| name.starts_with(&format!("{namespace}/"));
-                ok(list("PodDisruptionBudgetList", self.budgets.iter().filter(own).map(|(_, budget)| budget)))
+                ok_reply(build_list(
+                    "PodDisruptionBudgetList",
+                    self.budgets.iter().filter(own).map(|(_, budget)| budget),
+                ))
             }
-            _ => status(404, json!({ "message": format!("{} {path} is not served", request.method) })),
+            _ => status_reply(404, json!({ "message": format!("{} {path} is not served", request.method) })),
         }
     }
 
-    fn patch(&mut self, name: &str, body: &str) -> Reply {
+    fn patch_node(&mut self, name: &str, body: &str) -> Reply {
         let patch: Value = serde_json::from_str(body).unwrap();
         let now = self.nodes[name]["metadata"]["resourceVersion"].clone();
         if self.conflicts > 0 {
             self.conflicts -= 1;
-            self.change(name, &json!({}));
-            return status(409, json!({ "message": "the object has been modified" }));
+            self.apply_patch(name, &json!({}));
+            return status_reply(409, json!({ "message": "the object has been modified" }));
         }
         if patch["metadata"]["resourceVersion"] != now {
-            return status(409, json!({ "message": "the object has been modified" }));
+            return status_reply(409, json!({ "message": "the object has been modified" }));
         }
         let (was, label) = (self.is_cordoned(name), self.nodes[name]["metadata"]["labels"][OPERANDS].clone());
-        self.change(name, &patch);
+        self.apply_patch(name, &patch);
         let word = match (was, self.is_cordoned(name)) {
             (false, true) => "cordon",
             (true, false) => "uncordon",
@@ -179,21 +184,21 @@ impl FakeClusterState {
             self.log.push(format!("operands {name} {}", aside.as_str().unwrap_or("-")));
         }
         self.most = self.most.max(self.nodes.keys().filter(|node| self.is_cordoned(node)).count());
-        ok(self.nodes[name].clone())
+        ok_reply(self.nodes[name].clone())
     }
 
-    fn change(&mut self, name: &str, patch: &Value) {
+    fn apply_patch(&mut self, name: &str, patch: &Value) {
         self.version += 1;
         let node = self.nodes.get_mut(name).unwrap();
-        merge(node, patch);
+        merge_patch(node, patch);
         node["metadata"]["resourceVersion"] = format!("v{}", self.version).into();
         if node["metadata"]["labels"][OPERANDS] == "false" {
             self.pods.retain(|_, pod| pod["spec"]["nodeSelector"].is_null() || pod["spec"]["nodeName"] != name);
         }
-        self.tell(name);
+        self.write_mirror(name);
     }
 
-    fn tell(&self, name: &str) {
+    fn write_mirror(&self, name: &str) {
         if let Some(path) = self.mirror.get(name) {
             std::fs::write(path, if self.is_cordoned(name) { "cordoned\n" } else { "free\n" }).unwrap();
         }
@@ -203,19 +208,19 @@ impl FakeClusterState {
         self.nodes[name]["spec"]["unschedulable"] == true
     }
 
-    fn evict(&mut self, name: &str, body: &str) -> Reply {
+    fn evict_pod(&mut self, name: &str, body: &str) -> Reply {
         let eviction: Value = serde_json::from_str(body).unwrap();
         if eviction["apiVersion"] != format!("policy/{}", self.policy) {
-            return status(400, json!({ "message": "no such version" }));
+            return status_reply(400, json!({ "message": "no such version" }));
         }
-        let Some(pod) = self.pods.get_mut(name) else { return status(404, json!({ "message": "gone" })) };
+        let Some(pod) = self.pods.get_mut(name) else { return status_reply(404, json!({ "message": "gone" })) };
         if eviction["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"] {
-            return status(409, json!({ "message": "another pod" }));
+            return status_reply(409, json!({ "message": "another pod" }));
         }
         let app = pod["metadata"]["labels"]["app"].clone();
         let covers = |budget: &&Value| budget["spec"]["selector"]["matchLabels"]["app"] == app;
         if self.budgets.values().filter(covers).any(|budget| budget["status"]["disruptionsAllowed"] == 0) {
-            return status(
+            return status_reply(
                 429,
                 json!({ "message": "Cannot evict pod as it would violate the pod's disruption budget." }),
             );
@@ -225,33 +230,33 @@ impl FakeClusterState {
             true => pod["metadata"]["deletionTimestamp"] = "2026-11-22T07:00:00Z".into(),
             false => drop(self.pods.remove(name)),
         }
-        status(201, json!({ "status": "Success" }))
+        status_reply(201, json!({ "status": "Success" }))
     }
 }
 
-fn list<'v>(kind: &str, items: impl Iterator<Item = &'v Value>) -> Value {
+fn build_list<'v>(kind: &str, items: impl Iterator<Item = &'v Value>) -> Value {
     json!({ "apiVersion": "v1", "kind": kind, "metadata": {}, "items": items.collect::<Vec<_>>() })
 }
 
-fn ok(body: Value) -> Reply {
-    reply(200, &body)
+fn ok_reply(body: Value) -> Reply {
+    json_reply(200, &body)
 }
 
-fn status(code: u16, mut more: Value) -> Reply {
-    merge(&mut more, &json!({ "kind": "Status", "apiVersion": "v1", "code": code }));
+fn status_reply(code: u16, mut more: Value) -> Reply {
+    merge_patch(&mut more, &json!({ "kind": "Status", "apiVersion": "v1", "code": code }));
     if code >= 400 {
         more["status"] = "Failure".into();
     }
-    reply(code, &more)
+    json_reply(code, &more)
 }
 
-fn reply(code: u16, body: &Value) -> Reply {
+fn json_reply(code: u16, body: &Value) -> Reply {
     let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
     Reply { body: body.to_string().into_bytes(), headers, ..Reply::status(code) }
 }
 
 /// Merges as defined by RFC 7396.
-fn merge(into: &mut Value, patch: &Value) {
+fn merge_patch(into: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *into = patch.clone();
         return;
@@ -263,7 +268,7 @@ fn merge(into: &mut Value, patch: &Value) {
     for (key, value) in patch {
         match value.is_null() {
             true => drop(into.remove(key)),
-            false => merge(into.entry(key.clone()).or_insert(Value::Null), value),
+            false => merge_patch(into.entry(key.clone()).or_insert(Value::Null), value),
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Hosts that are nodes, each with a change that takes it out of service.
-pub(super) fn stage(hosts: usize, more: &str) -> (SimulatedProject, FakeClusterApi) {
+pub(super) fn node_project(hosts: usize, more: &str) -> (SimulatedProject, FakeClusterApi) {
     let rollout = format!(
         "rollout: {{ max_unavailable: 1, drain: {{ kubernetes: {{ group: all, {more} }} }} }}\n\
          kubernetes: {{ kubeconfig: kubeconfig, context: test }}\n"
@@ -25,21 +25,21 @@ pub(super) fn stage(hosts: usize, more: &str) -> (SimulatedProject, FakeClusterA
         &[("driver", DRIVER_ALONE)],
     );
     let (api, kubeconfig) = FakeClusterApi::start(&stage.hosts);
-    stage.lay("kubeconfig", &kubeconfig);
+    stage.write_input_file("kubeconfig", &kubeconfig);
     for host in &stage.hosts {
-        api.mirror(host, stage.root(host).join("node"));
+        api.mirror_node(host, stage.host_root(host).join("node"));
     }
     (stage, api)
 }
 
 /// A host whose node was cordoned, for the table of consequences.
-pub(super) fn cordoned() -> SimulatedProject {
-    let (stage, api) = stage(1, "timeout: 5s");
-    api.pod("n1", "ml/train", json!({}));
+pub(super) fn cordoned_project() -> SimulatedProject {
+    let (stage, api) = node_project(1, "timeout: 5s");
+    api.add_pod("n1", "ml/train", json!({}));
     stage
 }
 
-fn news(ran: &SimulatedRun) -> Vec<NodeDrainEvent> {
+fn list_node_events(ran: &SimulatedRun) -> Vec<NodeDrainEvent> {
     let news = |event: &Event| match event {
         Event::Node { news, .. } => Some(news.clone()),
         _ => None,
@@ -47,32 +47,35 @@ fn news(ran: &SimulatedRun) -> Vec<NodeDrainEvent> {
     ran.events.iter().filter_map(news).collect()
 }
 
-fn is_free(api: &FakeClusterApi) {
-    for node in api.with(|state| state.nodes.keys().cloned().collect::<Vec<_>>()) {
-        assert_eq!(api.standing(&node), (false, false), "{node}");
+fn expect_released(api: &FakeClusterApi) {
+    for node in api.with_state(|state| state.nodes.keys().cloned().collect::<Vec<_>>()) {
+        assert_eq!(api.node_status(&node), (false, false), "{node}");
     }
 }
 
-fn left(api: &FakeClusterApi, node: &str) {
+fn leave_claim(api: &FakeClusterApi, node: &str) {
     let claim = json!({ "version": 1, "run": "r7", "controller": "a@b", "time": "t", "cordoned": true }).to_string();
-    api.person(node, json!({ "metadata": { "annotations": { CLAIM: claim } }, "spec": { "unschedulable": true } }));
+    api.patch_as_person(
+        node,
+        json!({ "metadata": { "annotations": { CLAIM: claim } }, "spec": { "unschedulable": true } }),
+    );
 }
 
 #[test]
 fn nodes_are_drained_and_given_back_one_after_the_other() {
-    let (stage, api) = stage(3, "grace: 5s");
+    let (stage, api) = node_project(3, "grace: 5s");
     let daemon = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] } });
     for node in ["n1", "n2", "n3"] {
-        api.pod(node, &format!("ml/train-{node}"), json!({}));
-        api.pod(node, &format!("kube-system/proxy-{node}"), daemon.clone());
-        api.pod(
+        api.add_pod(node, &format!("ml/train-{node}"), json!({}));
+        api.add_pod(node, &format!("kube-system/proxy-{node}"), daemon.clone());
+        api.add_pod(
             node,
             &format!("ml/done-{node}"),
             json!({ "status": { "phase": "Succeeded" }, "metadata": { "ownerReferences": [] } }),
         );
     }
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
     let each = |node: &str| {
         [
             format!("cordon {node}"),
@@ -82,236 +85,248 @@ fn nodes_are_drained_and_given_back_one_after_the_other() {
         ]
     };
     assert_eq!(api.log(), ["n1", "n2", "n3"].map(each).concat());
-    assert_eq!(api.with(|state| (state.most, state.pods.len())), (1, 3));
-    is_free(&api);
+    assert_eq!(api.with_state(|state| (state.most, state.pods.len())), (1, 3));
+    expect_released(&api);
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
     assert_eq!(window.kubernetes, Some(ObservedNode::Node { name: "n1".into(), left: None }));
     let report = &ran.report.hosts[0].node;
     assert_eq!(*report, Some(DrainedNode { name: "n1".into(), pods: 2, returned: true }));
     assert_eq!(
-        news(&ran)[..2],
+        list_node_events(&ran)[..2],
         [NodeDrainEvent::Drained { pods: 2, cordoned: true }, NodeDrainEvent::Returned { cordoned: false }]
     );
-    let again = stage.run();
-    assert_eq!((again.code(), again.plan.counts().windows, api.log().len()), (0, 0, 12));
+    let again = stage.run_once();
+    assert_eq!((again.exit_code(), again.plan.count_steps().windows, api.log().len()), (0, 0, 12));
 }
 
 #[test]
 fn servers_of_before_1_22_evict_by_v1beta1() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    api.with(|state| state.policy = "v1beta1");
-    api.pod("n1", "ml/train", json!({}));
-    assert_eq!(stage.run().code(), 0);
+    let (stage, api) = node_project(1, "timeout: 5s");
+    api.with_state(|state| state.policy = "v1beta1");
+    api.add_pod("n1", "ml/train", json!({}));
+    assert_eq!(stage.run_once().exit_code(), 0);
     assert_eq!(api.log(), ["cordon n1", "evict ml/train", "uncordon n1"]);
 }
 
 #[test]
 fn what_somebody_else_cordoned_is_drained_and_stays_cordoned() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    api.person("n1", json!({ "spec": { "unschedulable": true } }));
-    api.pod("n1", "ml/train", json!({}));
-    let ran = stage.run();
-    assert_eq!((ran.code(), api.standing("n1")), (0, (true, false)), "{:#?}", ran.report);
+    let (stage, api) = node_project(1, "timeout: 5s");
+    api.patch_as_person("n1", json!({ "spec": { "unschedulable": true } }));
+    api.add_pod("n1", "ml/train", json!({}));
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), api.node_status("n1")), (0, (true, false)), "{:#?}", ran.report);
     assert_eq!(api.log(), ["note n1", "evict ml/train", "note n1"]);
     assert_eq!(
-        news(&ran),
+        list_node_events(&ran),
         [NodeDrainEvent::Drained { pods: 1, cordoned: false }, NodeDrainEvent::Returned { cordoned: true }]
     );
 }
 
 #[test]
 fn a_person_who_takes_the_note_away_owns_the_node() {
-    let (stage, api) = stage(1, "timeout: 5s");
+    let (stage, api) = node_project(1, "timeout: 5s");
     let person = api.clone();
     let ran = stage.run_with(
         |_| (),
         move |event, _| {
             if matches!(event, Event::WindowOpened { .. }) {
-                person.person("n1", json!({ "metadata": { "annotations": { CLAIM: null } } }));
+                person.patch_as_person("n1", json!({ "metadata": { "annotations": { CLAIM: null } } }));
             }
         },
     );
-    assert_eq!((ran.code(), api.standing("n1")), (0, (true, false)), "{:#?}", ran.report);
+    assert_eq!((ran.exit_code(), api.node_status("n1")), (0, (true, false)), "{:#?}", ran.report);
 }
 
 #[test]
 fn a_budget_that_does_not_give_way_is_named_and_the_node_given_back() {
-    let (stage, api) = stage(2, "timeout: 1s");
-    api.pod("n1", "ml/train", json!({}));
-    api.pod("n1", "ml/free", json!({}));
-    api.budget("ml/all-ranks", "train", 0);
-    api.budget("ml/other", "free", 1);
-    let ran = stage.run();
+    let (stage, api) = node_project(2, "timeout: 1s");
+    api.add_pod("n1", "ml/train", json!({}));
+    api.add_pod("n1", "ml/free", json!({}));
+    api.add_budget("ml/all-ranks", "train", 0);
+    api.add_budget("ml/other", "free", 1);
+    let ran = stage.run_once();
     let why = "Kubernetes node n1 was not drained within 1 s: cannot evict pod ml/train: disruption budget ml/all-ranks \
                allows 0 disruptions";
-    assert_eq!(ran.step("n1", "driver/packages"), format!("blocked: {why}"));
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Blocked, HostOutcome::Changed, 3));
-    assert!(!stage.has("n1", "driver"), "nothing is changed on a node that is not drained");
-    is_free(&api);
+    assert_eq!(ran.describe_step("n1", "driver/packages"), format!("blocked: {why}"));
+    assert_eq!(
+        (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
+        (HostOutcome::Blocked, HostOutcome::Changed, 3)
+    );
+    assert!(!stage.has_file("n1", "driver"), "nothing is changed on a node that is not drained");
+    expect_released(&api);
     assert_eq!(api.log()[..3], ["cordon n1", "evict ml/free", "uncordon n1"]);
     let waits = NodeDrainEvent::Waits {
         pods: vec!["cannot evict pod ml/train: disruption budget ml/all-ranks allows 0 disruptions".into()],
     };
-    assert!(news(&ran).contains(&waits), "{:?}", news(&ran));
+    assert!(list_node_events(&ran).contains(&waits), "{:?}", list_node_events(&ran));
 }
 
 #[test]
 fn a_budget_that_gives_way_in_time_is_waited_for() {
-    let (stage, api) = stage(1, "timeout: 30s");
-    api.pod("n1", "ml/train", json!({}));
-    api.budget("ml/all-ranks", "train", 0);
+    let (stage, api) = node_project(1, "timeout: 30s");
+    api.add_pod("n1", "ml/train", json!({}));
+    api.add_budget("ml/all-ranks", "train", 0);
     let person = api.clone();
     let ran = stage.run_with(
         |_| (),
         move |event, _| {
             if matches!(event, Event::Node { news: NodeDrainEvent::Waits { .. }, .. }) {
-                person.budget("ml/all-ranks", "train", 1);
+                person.add_budget("ml/all-ranks", "train", 1);
             }
         },
     );
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    is_free(&api);
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    expect_released(&api);
 }
 
 #[test]
 fn pods_that_do_not_end_are_named() {
-    let (stage, api) = stage(1, "timeout: 1s");
-    api.with(|state| state.lingers = true);
-    api.pod("n1", "ml/train", json!({}));
-    let ran = stage.run();
+    let (stage, api) = node_project(1, "timeout: 1s");
+    api.with_state(|state| state.lingers = true);
+    api.add_pod("n1", "ml/train", json!({}));
+    let ran = stage.run_once();
     let why = "blocked: Kubernetes node n1 was not drained within 1 s: pod ml/train has not terminated";
-    assert_eq!(ran.step("n1", "driver/packages"), why);
-    is_free(&api);
+    assert_eq!(ran.describe_step("n1", "driver/packages"), why);
+    expect_released(&api);
 }
 
 #[test]
 fn what_would_be_lost_is_named_before_anything_is_touched() {
-    let (stage, api) = stage(1, "timeout: 1s");
-    api.pod("n1", "ml/alone", json!({ "metadata": { "ownerReferences": [] } }));
-    api.pod("n1", "ml/scratch", json!({ "spec": { "volumes": [{ "name": "shm", "emptyDir": {} }] } }));
-    let ran = stage.run();
+    let (stage, api) = node_project(1, "timeout: 1s");
+    api.add_pod("n1", "ml/alone", json!({ "metadata": { "ownerReferences": [] } }));
+    api.add_pod("n1", "ml/scratch", json!({ "spec": { "volumes": [{ "name": "shm", "emptyDir": {} }] } }));
+    let ran = stage.run_once();
     let why = "blocked: Kubernetes node n1 cannot be drained: pod ml/alone has no controller (set `delete_unmanaged: \
                true` to evict it); pod ml/scratch has data in an `emptyDir` (set `delete_emptydir_data: true` to evict it)";
-    assert_eq!((ran.step("n1", "driver/packages").as_str(), ran.code()), (why, 3));
+    assert_eq!((ran.describe_step("n1", "driver/packages").as_str(), ran.exit_code()), (why, 3));
     assert_eq!(api.log(), [""; 0], "nothing is written");
 
-    let (stage, bold) = self::stage(1, "delete_unmanaged: true, delete_emptydir_data: true");
-    bold.with(|state| state.pods = api.with(|state| state.pods.clone()));
-    assert_eq!(stage.run().code(), 0);
+    let (stage, bold) = self::node_project(1, "delete_unmanaged: true, delete_emptydir_data: true");
+    bold.with_state(|state| state.pods = api.with_state(|state| state.pods.clone()));
+    assert_eq!(stage.run_once().exit_code(), 0);
     assert_eq!(bold.log(), ["cordon n1", "evict ml/alone", "evict ml/scratch", "uncordon n1"]);
 }
 
 #[test]
 fn a_change_that_comes_too_late_is_made_on_what_is_there_by_then() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    api.with(|state| state.conflicts = 3);
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    let (stage, api) = node_project(1, "timeout: 5s");
+    api.with_state(|state| state.conflicts = 3);
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
     assert_eq!(api.log(), ["cordon n1", "uncordon n1"]);
-    is_free(&api);
+    expect_released(&api);
 }
 
 #[test]
 fn without_its_api_no_host_is_changed() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    api.with(|state| state.away = true);
-    let ran = stage.run();
-    let told = ran.step("n1", "driver/packages");
+    let (stage, api) = node_project(1, "timeout: 5s");
+    api.with_state(|state| state.away = true);
+    let ran = stage.run_once();
+    let told = ran.describe_step("n1", "driver/packages");
     assert!(told.starts_with("unknown: Kubernetes node: ") && told.contains("returned 503: away"), "{told}");
-    assert_eq!(ran.code(), 9, "{:#?}", ran.report);
-    assert!(!stage.has("n1", "driver"));
+    assert_eq!(ran.exit_code(), 9, "{:#?}", ran.report);
+    assert!(!stage.has_file("n1", "driver"));
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
     assert!(matches!(window.kubernetes, Some(ObservedNode::Unknown { .. })), "{window:#?}");
-    assert_eq!(stage.drift().exit_code(), ExitCode::Unknown);
+    assert_eq!(stage.detect_drift().exit_code(), ExitCode::Unknown);
 }
 
 #[test]
 fn an_api_that_goes_away_leaves_the_window_open_and_the_run_says_so() {
-    let (stage, api) = stage(1, "timeout: 5s");
+    let (stage, api) = node_project(1, "timeout: 5s");
     let person = api.clone();
     let ran = stage.run_with(
         |_| (),
         move |event, _| {
             if matches!(event, Event::WindowOpened { .. }) {
-                person.with(|state| state.away = true);
+                person.with_state(|state| state.away = true);
             }
         },
     );
-    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
-    assert!(ran.told("n1").starts_with("not brought back into service: Kubernetes node: "), "{}", ran.told("n1"));
-    assert_eq!(api.standing("n1"), (true, true));
-    api.with(|state| state.away = false);
-    let ran = stage.run();
-    assert_eq!((ran.code(), ran.plan.counts().change), (0, 0), "{:#?}", ran.report);
-    is_free(&api);
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
+    assert!(
+        ran.host_message("n1").starts_with("not brought back into service: Kubernetes node: "),
+        "{}",
+        ran.host_message("n1")
+    );
+    assert_eq!(api.node_status("n1"), (true, true));
+    api.with_state(|state| state.away = false);
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.plan.count_steps().change), (0, 0), "{:#?}", ran.report);
+    expect_released(&api);
 }
 
 #[test]
 fn a_host_that_is_no_node_yet_is_not_drained_and_that_is_said() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    api.with(|state| state.nodes.clear());
-    let ran = stage.run();
-    assert_eq!((ran.code(), news(&ran)), (0, vec![NodeDrainEvent::Absent]), "{:#?}", ran.report);
+    let (stage, api) = node_project(1, "timeout: 5s");
+    api.with_state(|state| state.nodes.clear());
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), list_node_events(&ran)), (0, vec![NodeDrainEvent::Absent]), "{:#?}", ran.report);
     assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().kubernetes, Some(ObservedNode::Absent));
 }
 
 #[test]
 fn the_gpu_operator_takes_its_pods_away_and_brings_them_back() {
-    let (stage, api) = stage(1, "timeout: 5s");
+    let (stage, api) = node_project(1, "timeout: 5s");
     let operand = json!({
         "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] },
         "spec": { "nodeSelector": { "nvidia.com/gpu.deploy.dcgm-exporter": "true" } },
     });
-    api.pod("n1", "gpu-operator/dcgm-exporter", operand);
-    api.person("n1", json!({ "metadata": { "labels": { OPERANDS: "true" } } }));
-    let ran = stage.run();
-    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    api.add_pod("n1", "gpu-operator/dcgm-exporter", operand);
+    api.patch_as_person("n1", json!({ "metadata": { "labels": { OPERANDS: "true" } } }));
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
     let expected = ["cordon n1", "note n1", "operands n1 false", "uncordon n1", "operands n1 true"];
     assert_eq!(api.log(), expected);
-    assert_eq!(api.label("n1").as_deref(), Some("true"));
-    is_free(&api);
+    assert_eq!(api.operand_label("n1").as_deref(), Some("true"));
+    expect_released(&api);
 }
 
 #[test]
 fn a_node_that_a_run_left_cordoned_is_told_and_given_back_though_nothing_changes() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    assert_eq!(stage.run().code(), 0);
-    left(&api, "n1");
-    let drift = stage.drift();
+    let (stage, api) = node_project(1, "timeout: 5s");
+    assert_eq!(stage.run_once().exit_code(), 0);
+    leave_claim(&api, "n1");
+    let drift = stage.detect_drift();
     let found: Vec<_> =
         drift.findings.iter().map(|found| (found.aspect, found.title.raw(), found.reason.raw())).collect();
     assert_eq!(found, [(FindingAspect::Node, "node n1 of Kubernetes", "still drained by run r7")]);
     assert_eq!(drift.exit_code(), ExitCode::Changes);
-    let ran = stage.run();
+    let ran = stage.run_once();
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
-    assert_eq!((window.left_open.as_ref().unwrap().raw(), window.steps.len(), ran.code()), ("r7", 0, 0));
-    is_free(&api);
-    let drift = stage.drift();
+    assert_eq!((window.left_open.as_ref().unwrap().raw(), window.steps.len(), ran.exit_code()), ("r7", 0, 0));
+    expect_released(&api);
+    let drift = stage.detect_drift();
     assert_eq!((drift.findings.len(), drift.resolved.len(), drift.exit_code()), (0, 1, ExitCode::Done));
 }
 
 #[test]
 fn a_node_that_was_left_cordoned_stays_so_while_its_host_is_not_as_declared() {
-    let (stage, api) = stage(1, "timeout: 5s");
-    left(&api, "n1");
-    stage.put("n1", "bad");
-    let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), api.standing("n1")), (HostOutcome::Failed, (true, true)), "{:#?}", ran.report);
-    std::fs::remove_file(stage.root("n1").join("bad")).unwrap();
-    assert_eq!(stage.run().code(), 0);
-    is_free(&api);
+    let (stage, api) = node_project(1, "timeout: 5s");
+    leave_claim(&api, "n1");
+    stage.create_host_file("n1", "bad");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.host_outcome("n1"), api.node_status("n1")),
+        (HostOutcome::Failed, (true, true)),
+        "{:#?}",
+        ran.report
+    );
+    std::fs::remove_file(stage.host_root("n1").join("bad")).unwrap();
+    assert_eq!(stage.run_once().exit_code(), 0);
+    expect_released(&api);
 }
 
 #[test]
 fn killed_anywhere_the_next_run_gives_the_node_back() {
     for number in 0.. {
-        let (mut stage, api) = stage(1, "timeout: 5s");
-        api.pod("n1", "ml/train", json!({}));
-        let over = stage.killed_before("n1", number).is_some();
+        let (mut stage, api) = node_project(1, "timeout: 5s");
+        api.add_pod("n1", "ml/train", json!({}));
+        let over = stage.run_killed_before("n1", number).is_some();
         stage.controller = "other".to_owned();
-        let ran = stage.run();
-        assert_eq!(ran.code(), 0, "killed before script {number}: {:#?}", ran.report);
-        is_free(&api);
+        let ran = stage.run_once();
+        assert_eq!(ran.exit_code(), 0, "killed before script {number}: {:#?}", ran.report);
+        expect_released(&api);
         if over {
             assert!(number > 2, "never killed");
             break;
@@ -321,19 +336,19 @@ fn killed_anywhere_the_next_run_gives_the_node_back() {
 
 #[test]
 fn who_stops_the_run_gets_the_node_back() {
-    let (stage, api) = stage(1, "timeout: 60s");
-    api.pod("n1", "ml/train", json!({}));
-    api.budget("ml/all-ranks", "train", 0);
+    let (stage, api) = node_project(1, "timeout: 60s");
+    api.add_pod("n1", "ml/train", json!({}));
+    api.add_budget("ml/all-ranks", "train", 0);
     let began = Instant::now();
     let ran = stage.run_with(
         |_| (),
         |event, cancel| {
             if matches!(event, Event::Node { news: NodeDrainEvent::Waits { .. }, .. }) {
-                cancel.raise();
+                cancel.raise_level();
             }
         },
     );
-    assert_eq!(ran.code(), 130, "{:#?}", ran.report);
+    assert_eq!(ran.exit_code(), 130, "{:#?}", ran.report);
     assert!(began.elapsed() < Duration::from_secs(30));
-    is_free(&api);
+    expect_released(&api);
 }

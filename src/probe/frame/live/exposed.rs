@@ -50,11 +50,11 @@ impl ExposedDirectory {
 
     fn ask(&self, shell: &str, probes: &[Probe]) -> Observation {
         let probes: BTreeSet<Probe> = probes.iter().cloned().collect();
-        let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), None);
-        let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
+        let compiled = compile_probes(&probes, &[], ScriptToken::new(TOKEN), None);
+        let text = compiled.script.render_text(&SecretStore::default()).expect("no NUL");
         let first = format!("PATH={}:/usr/local/sbin", self.path("shim"));
         let text = text.expose_secret().replace("PATH=/usr/local/sbin", &first);
-        parse(&compiled, &send_text(shell, &text), None).expect("well-formed")
+        parse_output(&compiled, &send_text(shell, &text), None).expect("well-formed")
     }
 
     fn wanted(&self, name: &str) -> Probe {
@@ -68,7 +68,7 @@ fn body(seen: &Observation, probe: &Probe) -> Option<String> {
 
 fn digest(body: &str) -> Option<String> {
     use sha2::Digest;
-    Some(crate::model::hex(&sha2::Sha256::digest(body.as_bytes())))
+    Some(crate::model::to_hex(&sha2::Sha256::digest(body.as_bytes())))
 }
 
 /// Each program that could read a file first replaces it, and then restores it.

@@ -10,30 +10,30 @@ const OTHER_PRINT: &str = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
 
 #[test]
 fn a_fingerprint_is_what_gpg_prints() {
-    assert_eq!(fingerprints(FLEET.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
-    let binary = dearmored(FLEET).unwrap();
+    assert_eq!(read_fingerprints(FLEET.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
+    let binary = decode_armor(FLEET).unwrap();
     assert!(!is_armored(&binary) && is_armored(FLEET.as_bytes()));
-    assert_eq!(fingerprints(&binary), Ok(vec![FLEET_PRINT.to_owned()]));
+    assert_eq!(read_fingerprints(&binary), Ok(vec![FLEET_PRINT.to_owned()]));
 }
 
 #[test]
 fn every_key_of_a_file_counts() {
     let both = format!("{FLEET}\n{OTHER}");
-    assert_eq!(fingerprints(both.as_bytes()), Ok(vec![OTHER_PRINT.to_owned(), FLEET_PRINT.to_owned()]));
+    assert_eq!(read_fingerprints(both.as_bytes()), Ok(vec![OTHER_PRINT.to_owned(), FLEET_PRINT.to_owned()]));
     let headed = FLEET.replacen("BLOCK-----\n", "BLOCK-----\nVersion: 1\nComment: x=y\n", 1);
-    assert_eq!(fingerprints(headed.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
+    assert_eq!(read_fingerprints(headed.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
 }
 
 #[test]
 fn what_is_no_key_or_cut_short_is_refused() {
     let cut = &FLEET[..FLEET.len() / 2];
-    assert_eq!(fingerprints(cut.as_bytes()), Err(OpenPgpKeyError::Broken));
-    assert_eq!(fingerprints(b"hello"), Err(OpenPgpKeyError::Broken));
-    assert_eq!(fingerprints(b""), Err(OpenPgpKeyError::None));
+    assert_eq!(read_fingerprints(cut.as_bytes()), Err(OpenPgpKeyError::Broken));
+    assert_eq!(read_fingerprints(b"hello"), Err(OpenPgpKeyError::Broken));
+    assert_eq!(read_fingerprints(b""), Err(OpenPgpKeyError::None));
     let private = "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ==\n-----END PGP PRIVATE KEY BLOCK-----\n";
-    assert_eq!(fingerprints(private.as_bytes()), Err(OpenPgpKeyError::Private));
-    let binary = dearmored(FLEET).unwrap();
-    assert_eq!(fingerprints(&binary[..binary.len() - 1]), Err(OpenPgpKeyError::Broken));
+    assert_eq!(read_fingerprints(private.as_bytes()), Err(OpenPgpKeyError::Private));
+    let binary = decode_armor(FLEET).unwrap();
+    assert_eq!(read_fingerprints(&binary[..binary.len() - 1]), Err(OpenPgpKeyError::Broken));
 }
 
 /// Old packet headers with one, two and four length bytes, new ones with one, two and five.
@@ -50,9 +50,14 @@ fn all_frames_of_a_packet() {
         framed(&[0xc6, 255, 0, 0, 1, 44], &body),
     ];
     for bytes in cases {
-        assert_eq!(packet(&bytes).map(|(tag, _, rest)| (tag, rest.len())), Some((PUBLIC_KEY, 0)), "{:?}", &bytes[..3]);
-        assert_eq!(fingerprints(&bytes), Err(OpenPgpKeyError::Version(3)));
+        assert_eq!(
+            split_packet(&bytes).map(|(tag, _, rest)| (tag, rest.len())),
+            Some((PUBLIC_KEY, 0)),
+            "{:?}",
+            &bytes[..3]
+        );
+        assert_eq!(read_fingerprints(&bytes), Err(OpenPgpKeyError::Version(3)));
     }
-    assert_eq!(packet(&[0x9b, 1, 2]), None, "a length that ends with the input");
-    assert_eq!(packet(&[0xc6, 224, 1]), None, "a partial length");
+    assert_eq!(split_packet(&[0x9b, 1, 2]), None, "a length that ends with the input");
+    assert_eq!(split_packet(&[0xc6, 224, 1]), None, "a partial length");
 }

@@ -4,26 +4,26 @@ use crate::view::escape;
 use std::fmt::Write as _;
 
 /// Escapes one line of text for content and quoted attributes.
-pub fn line(raw: &str) -> String {
-    entities(&escape::line(raw))
+pub fn html_line(raw: &str) -> String {
+    escape_entities(&escape::escape_line(raw))
 }
 
 /// Escapes one line of text, cut after `limit` characters, with the number of omitted characters.
-pub fn short(raw: &str, limit: usize) -> String {
-    entities(&escape::short(raw, limit))
+pub fn html_truncated(raw: &str, limit: usize) -> String {
+    escape_entities(&escape::escape_truncated(raw, limit))
 }
 
 /// Returns a value in `<code>`, cut like [`short`]. An empty value is shown as such.
-pub fn value(raw: &str, limit: usize) -> String {
+pub fn html_value(raw: &str, limit: usize) -> String {
     match raw.is_empty() {
-        true => format!("<em>{}</em>", escape::EMPTY),
-        false => format!("<code>{}</code>", short(raw, limit)),
+        true => format!("<em>{}</em>", escape::EMPTY_VALUE),
+        false => format!("<code>{}</code>", html_truncated(raw, limit)),
     }
 }
 
 /// Escapes a sentence, cut like [`short`]. Text between backticks becomes code.
-pub fn prose(raw: &str, limit: usize) -> String {
-    let text = short(raw, limit);
+pub fn html_prose(raw: &str, limit: usize) -> String {
+    let text = html_truncated(raw, limit);
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
         return text.replace('`', "&#96;");
@@ -36,7 +36,7 @@ pub fn prose(raw: &str, limit: usize) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-fn entities(text: &str) -> String {
+fn escape_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -52,7 +52,7 @@ fn entities(text: &str) -> String {
 }
 
 /// Percent-encodes text for a URL fragment in a quoted attribute: everything except ASCII letters, digits and `-._`.
-pub fn fragment(raw: &str) -> String {
+pub fn encode_fragment(raw: &str) -> String {
     let mut out = String::new();
     for byte in raw.bytes() {
         match byte {
@@ -71,7 +71,7 @@ mod tests {
     use crate::view::escape::tests::HOSTILE;
     use proptest::prelude::*;
 
-    fn decoded(text: &str) -> String {
+    fn decode_entities(text: &str) -> String {
         let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
         entities.iter().fold(text.to_owned(), |text, (entity, c)| text.replace(entity, c))
     }
@@ -79,28 +79,28 @@ mod tests {
     #[test]
     fn what_acts_on_a_terminal_acts_in_no_page() {
         for (raw, shown) in HOSTILE {
-            assert_eq!(decoded(&line(raw)), *shown);
+            assert_eq!(decode_entities(&html_line(raw)), *shown);
         }
     }
 
     proptest! {
         #[test]
         fn nothing_ends_an_element_or_an_attribute(raw in any::<String>()) {
-            let escaped = line(&raw);
+            let escaped = html_line(&raw);
             prop_assert!(!escaped.contains(['<', '>', '"', '\'', '\n', '\0']), "{escaped}");
-            prop_assert_eq!(decoded(&escaped), crate::view::escape::line(&raw).into_owned());
+            prop_assert_eq!(decode_entities(&escaped), crate::view::escape::escape_line(&raw).into_owned());
         }
 
         #[test]
         fn an_ampersand_begins_an_entity_of_ours(raw in "[&;a-z#0-9<]{0,20}") {
-            for rest in line(&raw).split('&').skip(1) {
+            for rest in html_line(&raw).split('&').skip(1) {
                 prop_assert!(["amp;", "lt;"].iter().any(|entity| rest.starts_with(entity)), "{rest}");
             }
         }
 
         #[test]
         fn a_fragment_is_plain(raw in any::<String>()) {
-            prop_assert!(fragment(&raw).chars().all(|c| c.is_ascii_alphanumeric() || "%-._".contains(c)));
+            prop_assert!(encode_fragment(&raw).chars().all(|c| c.is_ascii_alphanumeric() || "%-._".contains(c)));
         }
     }
 }

@@ -1,26 +1,26 @@
 //! The findings, worst first, each step once for all drifted hosts; then unknown steps, unreachable hosts and warnings.
 
-use super::escape::{line, prose, short, value};
+use super::escape::{html_line, html_prose, html_truncated, html_value};
 use super::island::PageData;
 use crate::drift::{DriftFinding, FindingNovelty};
 use crate::model::{HostName, UntrustedText};
-use crate::view::drift::{DriftReportInput, about, folded};
-use crate::view::text::drift::entry::{DriftEntry, entries};
-use crate::view::{count, escape, words};
+use crate::view::drift::{DriftReportInput, about, fold_hosts};
+use crate::view::text::drift::entry::{DriftEntry, group_entries};
+use crate::view::{escape, format_count, words};
 use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// Maximum characters of a name, of a value, and of a list of hosts.
-const NAME: usize = 200;
-const VALUE: usize = 600;
-const HOSTS: usize = 4_000;
+const MAX_NAME_CHARS: usize = 200;
+const MAX_VALUE_CHARS: usize = 600;
+const MAX_HOST_CHARS: usize = 4_000;
 /// Maximum lines of a diff, and characters of each line.
-const LINES: usize = 200;
-const LINE: usize = 400;
+const MAX_DIFF_LINES: usize = 200;
+const MAX_LINE_CHARS: usize = 400;
 
 /// Maximum bytes at the end of an element: the note about omitted details and the closing tag.
-const ENDING: usize = 100;
+const MAX_ENDING_BYTES: usize = 100;
 
 /// The list and the number of items that did not fit.
 struct FindingElementList {
@@ -35,9 +35,9 @@ struct FindingElementList {
 
 impl FindingElementList {
     /// Appends an element with as many details as fit. Reports whether its head fit.
-    fn push(&mut self, item: &FindingElement<'_>) -> bool {
-        self.heads -= item.head.len() + ENDING;
-        if self.text.len() + item.head.len() + ENDING >= self.room {
+    fn push_element(&mut self, item: &FindingElement<'_>) -> bool {
+        self.heads -= item.head.len() + MAX_ENDING_BYTES;
+        if self.text.len() + item.head.len() + MAX_ENDING_BYTES >= self.room {
             self.left_out += 1;
             return false;
         }
@@ -45,7 +45,7 @@ impl FindingElementList {
         let before = self.cut;
         for detail in &item.details {
             // Parts after an omitted one are omitted too, because the JSON data refers to parts by their order.
-            match self.cut == before && self.text.len() + detail.len() + ENDING + self.heads < self.room {
+            match self.cut == before && self.text.len() + detail.len() + MAX_ENDING_BYTES + self.heads < self.room {
                 true => self.text += detail,
                 false => self.cut += 1,
             }
@@ -71,13 +71,13 @@ struct FindingElement<'a> {
 }
 
 /// Returns all findings, unknown steps and unreachable hosts, in at most `room` bytes.
-pub fn findings<'a>(told: &DriftReportInput<'a>, island: &mut PageData<'a>, room: usize) -> String {
-    let items = items(told);
-    let heads = items.iter().map(|item| item.head.len() + ENDING).sum();
+pub fn render_findings<'a>(told: &DriftReportInput<'a>, island: &mut PageData<'a>, room: usize) -> String {
+    let items = collect_elements(told);
+    let heads = items.iter().map(|item| item.head.len() + MAX_ENDING_BYTES).sum();
     let text = String::from("<section id=\"findings\"><h2>findings</h2>\n");
     let mut list = FindingElementList { text, room, heads, cut: 0, left_out: 0 };
     for item in &items {
-        if list.push(item) {
+        if list.push_element(item) {
             island.push(&item.parts, item.recipe, item.severity, item.cause);
         }
     }
@@ -85,46 +85,49 @@ pub fn findings<'a>(told: &DriftReportInput<'a>, island: &mut PageData<'a>, room
         list.text += "<p>No findings.</p>\n";
     }
     if list.cut + list.left_out > 0 {
-        let cut = format!("{} omitted, {} not shown", count(list.cut, "detail"), list.left_out);
+        let cut = format!("{} omitted, {} not shown", format_count(list.cut, "detail"), list.left_out);
         list.text += &format!("<p class=\"notice\">The page is full: {cut}. The JSON report is complete.</p>\n");
     }
-    list.text + &past(told) + "</section>\n"
+    list.text + &render_resolved_and_ignored(told) + "</section>\n"
 }
 
 /// Returns all elements: findings, worst first, then the others.
-fn items<'a>(told: &DriftReportInput<'a>) -> Vec<FindingElement<'a>> {
+fn collect_elements<'a>(told: &DriftReportInput<'a>) -> Vec<FindingElement<'a>> {
     let drift = told.drift;
     let mut steps: IndexMap<_, Vec<DriftEntry<'a>>> = IndexMap::new();
-    for entry in entries(&drift.findings) {
+    for entry in group_entries(&drift.findings) {
         let first = entry.first();
         let what = (&first.recipe, &first.step, first.aspect, &first.kind, &first.title);
         steps.entry((what, first.cause, first.severity)).or_default().push(entry);
     }
     let mut steps: Vec<_> = steps.into_values().collect();
-    steps.sort_by_key(|entries| std::cmp::Reverse((entries[0].first().is_fault(), entries[0].first().severity)));
-    let found = steps.iter().map(|entries| found(entries, told));
-    let unknown = about::unknown(drift).into_iter().map(|(unsure, hosts)| {
-        let what = about::name(&unsure.recipe, &unsure.step);
-        let item = aside("unknown", &what, &unsure.reason, unsure.hint.as_deref(), hosts);
+    steps.sort_by_key(|entries| {
+        std::cmp::Reverse((entries[0].first().is_hardware_fault(), entries[0].first().severity))
+    });
+    let found = steps.iter().map(|entries| finding_element(entries, told));
+    let unknown = about::group_unknown(drift).into_iter().map(|(unsure, hosts)| {
+        let what = about::format_step_name(&unsure.recipe, &unsure.step);
+        let item = notice_element("unknown", &what, &unsure.reason, unsure.hint.as_deref(), hosts);
         FindingElement { recipe: unsure.recipe.raw(), ..item }
     });
-    let silent = about::unreachable(drift).into_iter().map(|(why, hosts)| {
-        aside("unreachable", "no reply", &why.why, why.hint.as_ref().map(UntrustedText::raw), hosts)
+    let silent = about::group_unreachable_hosts(drift).into_iter().map(|(why, hosts)| {
+        notice_element("unreachable", "no reply", &why.why, why.hint.as_ref().map(UntrustedText::raw), hosts)
     });
-    let doubts = about::warnings(drift).into_iter();
-    let doubts = doubts.map(|(warning, hosts)| aside("warning", "", &warning.why, warning.hint.as_deref(), hosts));
+    let doubts = about::group_warnings(drift).into_iter();
+    let doubts =
+        doubts.map(|(warning, hosts)| notice_element("warning", "", &warning.why, warning.hint.as_deref(), hosts));
     found.chain(unknown).chain(silent).chain(doubts).collect()
 }
 
 /// Returns one step for all hosts on which it drifted for the same cause, with the differences of each.
-fn found<'a>(entries: &[DriftEntry<'a>], told: &DriftReportInput<'a>) -> FindingElement<'a> {
+fn finding_element<'a>(entries: &[DriftEntry<'a>], told: &DriftReportInput<'a>) -> FindingElement<'a> {
     let first = entries[0].first();
     let mut hosts: Vec<&HostName> = entries.iter().flat_map(DriftEntry::hosts).collect();
     let mut seen = HashSet::new();
     hosts.retain(|host| seen.insert(*host));
     FindingElement {
-        head: head(entries, &hosts, told.drift.no_history.is_none()),
-        details: entries.iter().map(|entry| body(entry, &told.drift.time)).collect(),
+        head: render_element_head(entries, &hosts, told.drift.no_history.is_none()),
+        details: entries.iter().map(|entry| render_detail(entry, &told.drift.time)).collect(),
         parts: entries.iter().map(DriftEntry::hosts).collect(),
         recipe: first.recipe.raw(),
         severity: first.severity.name(),
@@ -133,22 +136,22 @@ fn found<'a>(entries: &[DriftEntry<'a>], told: &DriftReportInput<'a>) -> Finding
 }
 
 /// Returns the head of an element. Omits the standing without a history, because every finding would be new.
-fn head(entries: &[DriftEntry<'_>], hosts: &[&HostName], has_history: bool) -> String {
+fn render_element_head(entries: &[DriftEntry<'_>], hosts: &[&HostName], has_history: bool) -> String {
     let first = entries[0].first();
     let severity = first.severity.name();
-    let standing = if has_history { standing(entries) } else { "" };
+    let standing = if has_history { standing_mark(entries) } else { "" };
     format!(
         "<details class=\"e {severity}\"><summary><b>{severity}</b> <strong>{}</strong> <code>{}</code> {}{standing} <small>{}</small></summary>\n",
-        short(&about::what(first), NAME),
-        short(&about::name(&first.recipe, &first.step), NAME),
-        line(first.cause.meaning()),
-        on(hosts, 120),
+        html_truncated(&about::describe_subject(first), MAX_NAME_CHARS),
+        html_truncated(&about::format_step_name(&first.recipe, &first.step), MAX_NAME_CHARS),
+        html_line(first.cause.describe()),
+        format_hosts(hosts, 120),
     )
 }
 
 /// Returns whether an element is flapping, new or changed on at least one host.
-fn standing(entries: &[DriftEntry<'_>]) -> &'static str {
-    let all = || entries.iter().flat_map(DriftEntry::all);
+fn standing_mark(entries: &[DriftEntry<'_>]) -> &'static str {
+    let all = || entries.iter().flat_map(DriftEntry::iter_findings);
     let any = |standing| all().any(|finding| finding.standing == standing);
     match () {
         () if any(FindingNovelty::Again) || all().any(|finding| finding.times > 1) => " <i>flapping</i>",
@@ -158,85 +161,90 @@ fn standing(entries: &[DriftEntry<'_>]) -> &'static str {
     }
 }
 
-fn on(hosts: &[&HostName], limit: usize) -> String {
-    format!("{}: {}", words::places_of(hosts.iter().copied()), short(&folded(hosts), limit))
+fn format_hosts(hosts: &[&HostName], limit: usize) -> String {
+    format!("{}: {}", words::summarize_hosts(hosts.iter().copied()), html_truncated(&fold_hosts(hosts), limit))
 }
 
-fn body(entry: &DriftEntry<'_>, now: &str) -> String {
+fn render_detail(entry: &DriftEntry<'_>, now: &str) -> String {
     let firsts: Vec<&DriftFinding> = entry.attributes().iter().map(|findings| findings[0]).collect();
-    let mut out = format!("<div class=\"v\"><p>{}</p>\n", prose(&about::why(&firsts), VALUE));
-    firsts.iter().for_each(|finding| attribute(finding, &mut out));
+    let mut out = format!("<div class=\"v\"><p>{}</p>\n", html_prose(&about::explain_cause(&firsts), MAX_VALUE_CHARS));
+    firsts.iter().for_each(|finding| push_attribute(finding, &mut out));
     out += "<dl>";
-    let all: Vec<&DriftFinding> = entry.all().collect();
-    for (label, text) in about::rows(&all, now) {
-        out += &format!("<dt>{}</dt><dd>{}</dd>", line(label), prose(&text, VALUE));
+    let all: Vec<&DriftFinding> = entry.iter_findings().collect();
+    for (label, text) in about::list_details(&all, now) {
+        out += &format!("<dt>{}</dt><dd>{}</dd>", html_line(label), html_prose(&text, MAX_VALUE_CHARS));
     }
-    out + &format!("<dt>on</dt><dd class=\"on\">{}</dd></dl></div>\n", on(&entry.hosts(), HOSTS))
+    out + &format!("<dt>on</dt><dd class=\"on\">{}</dd></dl></div>\n", format_hosts(&entry.hosts(), MAX_HOST_CHARS))
 }
 
-fn attribute(finding: &DriftFinding, out: &mut String) {
-    let differs = about::value(finding);
+fn push_attribute(finding: &DriftFinding, out: &mut String) {
+    let differs = about::attribute_difference(finding);
     let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(differs, about::AttributeDifference::Said))
     else {
         return;
     };
     // Values are in `<code>`, the rest of the sentence is plain text.
-    let shown = about::pair(&differs, |text| value(text, VALUE));
-    *out += &format!("<p>{}: {shown}</p>\n", value(name, NAME));
+    let shown = about::describe_difference(&differs, |text| html_value(text, MAX_VALUE_CHARS));
+    *out += &format!("<p>{}: {shown}</p>\n", html_value(name, MAX_NAME_CHARS));
     if let about::AttributeDifference::Diff { diff: text, .. } = differs {
-        diff(text, out);
+        push_diff(text, out);
     }
 }
 
-fn diff(text: &str, out: &mut String) {
+fn push_diff(text: &str, out: &mut String) {
     *out += "<pre>";
     let lines: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
-    for text in lines.iter().take(LINES) {
+    for text in lines.iter().take(MAX_DIFF_LINES) {
         let element = match text.as_bytes().first() {
             Some(b'+') => "ins",
             Some(b'-') => "del",
             _ => "span",
         };
-        let shown = short(&text.replace('\t', "    "), LINE);
+        let shown = html_truncated(&text.replace('\t', "    "), MAX_LINE_CHARS);
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "<{element}>{shown}</{element}>");
     }
-    if lines.len() > LINES {
-        let _ = writeln!(out, "<span>({} more lines)</span>", lines.len() - LINES);
+    if lines.len() > MAX_DIFF_LINES {
+        let _ = writeln!(out, "<span>({} more lines)</span>", lines.len() - MAX_DIFF_LINES);
     }
     *out += "</pre>\n";
 }
 
 /// Returns an unknown step, unreachable hosts or a warning in the same form as a finding.
-fn aside<'a>(
+fn notice_element<'a>(
     class: &'static str,
     what: &str,
     why: &UntrustedText,
     hint: Option<&str>,
     hosts: Vec<&'a HostName>,
 ) -> FindingElement<'a> {
-    let hint = hint.map_or_else(String::new, |hint| format!("<dt>hint</dt><dd>{}</dd>", prose(hint, VALUE)));
+    let hint =
+        hint.map_or_else(String::new, |hint| format!("<dt>hint</dt><dd>{}</dd>", html_prose(hint, MAX_VALUE_CHARS)));
     let head = format!(
         "<details class=\"e {class}\"><summary><b>{class}</b> <strong>{}</strong> {} <small>{}</small></summary>\n<dl>{hint}<dt>on</dt><dd class=\"on\">{}</dd></dl>",
-        short(what, NAME),
-        prose(why.raw(), VALUE),
-        on(&hosts, 120),
-        on(&hosts, HOSTS),
+        html_truncated(what, MAX_NAME_CHARS),
+        html_prose(why.raw(), MAX_VALUE_CHARS),
+        format_hosts(&hosts, 120),
+        format_hosts(&hosts, MAX_HOST_CHARS),
     );
     FindingElement { head, details: Vec::new(), parts: vec![hosts], recipe: "", severity: class, cause: "" }
 }
 
 /// Returns the resolved and the ignored findings.
-fn past(told: &DriftReportInput<'_>) -> String {
+fn render_resolved_and_ignored(told: &DriftReportInput<'_>) -> String {
     let mut out = String::new();
     if !told.drift.resolved.is_empty() {
-        out += &format!("<h2>resolved</h2>\n<ul>{}</ul>\n", resolved(told));
+        out += &format!("<h2>resolved</h2>\n<ul>{}</ul>\n", list_resolved(told));
     }
     if !told.drift.ignored.is_empty() {
         out += "<h2>ignored</h2>\n<ul>";
         for entry in &told.drift.ignored {
-            let (what, why, until) = (short(&entry.what, NAME), prose(&entry.why, VALUE), line(&entry.until));
-            let (head, place) = (if entry.expired { "expired after" } else { "until" }, line(&entry.place));
+            let (what, why, until) = (
+                html_truncated(&entry.what, MAX_NAME_CHARS),
+                html_prose(&entry.why, MAX_VALUE_CHARS),
+                html_line(&entry.until),
+            );
+            let (head, place) = (if entry.expired { "expired after" } else { "until" }, html_line(&entry.place));
             out += &format!("<li><code>{what}</code> {head} {until}: {} ({why}; {place})</li>", entry.count);
         }
         out += "</ul>\n";
@@ -244,16 +252,17 @@ fn past(told: &DriftReportInput<'_>) -> String {
     out
 }
 
-fn resolved(told: &DriftReportInput<'_>) -> String {
+fn list_resolved(told: &DriftReportInput<'_>) -> String {
     let all = told.drift.resolved.iter().map(|known| (&known.host, known));
-    let groups = crate::view::text::group::equal(all, |known| (&known.recipe, &known.step, &known.attribute));
+    let groups = crate::view::text::group::group_equal(all, |known| (&known.recipe, &known.step, &known.attribute));
     let item = |(known, hosts): &(&crate::drift::KnownFinding, Vec<&HostName>)| {
-        let name = about::name(&known.recipe, &known.step);
-        let attribute = known.attribute.as_ref().map_or_else(String::new, |name| format!(": {}", escape::line(name)));
+        let name = about::format_step_name(&known.recipe, &known.step);
+        let attribute =
+            known.attribute.as_ref().map_or_else(String::new, |name| format!(": {}", escape::escape_line(name)));
         format!(
             "<li><code>{}</code> <small>{}</small></li>",
-            short(&format!("{name}{attribute}"), NAME),
-            on(hosts, 400)
+            html_truncated(&format!("{name}{attribute}"), MAX_NAME_CHARS),
+            format_hosts(hosts, 400)
         )
     };
     groups.values().map(item).collect()

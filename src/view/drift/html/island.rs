@@ -2,7 +2,7 @@
 
 use crate::drift::DriftReport;
 use crate::model::HostName;
-use crate::view::json::compact;
+use crate::view::json::to_compact_json;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
@@ -38,21 +38,21 @@ impl<'a> PageData<'a> {
     }
 
     /// Returns the index of a host.
-    pub fn place(&self, host: &HostName) -> Option<usize> {
+    pub fn host_index(&self, host: &HostName) -> Option<usize> {
         self.places.get(host).copied()
     }
 
     /// Sets the columns of the table.
-    pub fn columns(&mut self, recipes: impl IntoIterator<Item = &'a str>) {
+    pub fn set_columns(&mut self, recipes: impl IntoIterator<Item = &'a str>) {
         self.recipes = recipes.into_iter().collect();
     }
 
     /// Adds an entry with the hosts of each of its parts. `recipe` and `cause` are empty if there is none.
     pub fn push(&mut self, parts: &[Vec<&HostName>], recipe: &'a str, severity: &'a str, cause: &'a str) {
         let part = |hosts: &Vec<&HostName>| {
-            let mut places: Vec<usize> = hosts.iter().filter_map(|host| self.place(host)).collect();
+            let mut places: Vec<usize> = hosts.iter().filter_map(|host| self.host_index(host)).collect();
             places.sort_unstable();
-            runs(&places)
+            encode_runs(&places)
         };
         let parts = parts.iter().map(part).collect();
         self.entries.push(PageDataEntry { parts, recipe, severity, cause });
@@ -62,14 +62,14 @@ impl<'a> PageData<'a> {
     ///
     /// # Errors
     /// Never: text and numbers serialize.
-    pub fn json(&self) -> io::Result<String> {
+    pub fn to_json(&self) -> io::Result<String> {
         // `<` only occurs in strings, where the escape is equivalent.
-        Ok(compact(self)?.replace('<', "\\u003c"))
+        Ok(to_compact_json(self)?.replace('<', "\\u003c"))
     }
 }
 
 /// Returns the first and last number of each run of consecutive numbers. `places` is ascending.
-fn runs(places: &[usize]) -> Vec<usize> {
+fn encode_runs(places: &[usize]) -> Vec<usize> {
     let mut runs: Vec<usize> = Vec::new();
     for &place in places {
         match runs.last_mut() {
@@ -87,15 +87,15 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_run() {
-        assert_eq!(runs(&[0, 1, 2, 5, 7, 8]), [0, 2, 5, 5, 7, 8]);
-        assert_eq!(runs(&[]), [0; 0]);
+        assert_eq!(encode_runs(&[0, 1, 2, 5, 7, 8]), [0, 2, 5, 5, 7, 8]);
+        assert_eq!(encode_runs(&[]), [0; 0]);
     }
 
     #[test]
     fn nothing_ends_the_element() {
         let mut drift = sample::drift(&["a</script><!--"], Vec::new());
         drift.hosts[0].settled = 1;
-        let text = PageData::new(&drift).json().unwrap();
+        let text = PageData::new(&drift).to_json().unwrap();
         assert!(!text.contains('<'), "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["hosts"][0], "a</script><!--");

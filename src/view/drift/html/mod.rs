@@ -17,7 +17,7 @@ mod trend;
 use super::DriftReportInput;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use escape::line;
+use escape::html_line;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
@@ -27,26 +27,33 @@ const SCRIPT: &str = include_str!("page.js");
 /// Approximate maximum size of the page in bytes. Details that do not fit are counted in the page.
 ///
 /// A browser parses some megabytes in a tenth of a second, so a page of this size loads fast even on a slow machine.
-pub const LIMIT: usize = 2_000_000;
+pub const MAX_PAGE_BYTES: usize = 2_000_000;
 
 /// Writes the page.
-pub fn html(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_html(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut island = island::PageData::new(told.drift);
-    let heat = heat::heat(told.drift, &mut island);
+    let heat = heat::render_heatmap(told.drift, &mut island);
     // Space for the style, the script, the head and the JSON data, which takes some bytes per host and entry.
-    let room = LIMIT.saturating_sub(heat.len() + STYLE.len() + SCRIPT.len() + 200_000);
-    let odd = odd::section(told);
-    let findings = findings::findings(told, &mut island, room.saturating_sub(odd.len()));
-    let parts =
-        [summary::head(told), summary::tiles(told), trend::trend(told.runs), CONTROLS.to_owned(), heat, findings, odd];
-    write!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n{}</head>\n<body>\n", head(told))?;
+    let room = MAX_PAGE_BYTES.saturating_sub(heat.len() + STYLE.len() + SCRIPT.len() + 200_000);
+    let odd = odd::render_outliers(told);
+    let findings = findings::render_findings(told, &mut island, room.saturating_sub(odd.len()));
+    let parts = [
+        summary::render_header(told),
+        summary::render_tiles(told),
+        trend::render_trend(told.runs),
+        CONTROLS_HTML.to_owned(),
+        heat,
+        findings,
+        odd,
+    ];
+    write!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n{}</head>\n<body>\n", render_head(told))?;
     parts.iter().try_for_each(|part| out.write_all(part.as_bytes()))?;
-    writeln!(out, "<script type=\"application/json\" id=\"data\">{}</script>", island.json()?)?;
+    writeln!(out, "<script type=\"application/json\" id=\"data\">{}</script>", island.to_json()?)?;
     write!(out, "<script>{SCRIPT}</script>\n</body>\n</html>\n")
 }
 
 /// The controls. Hidden without the script, because they need it.
-const CONTROLS: &str = "<section id=\"controls\" hidden>
+const CONTROLS_HTML: &str = "<section id=\"controls\" hidden>
 <label>search <input id=\"q\" type=\"search\" placeholder=\"host, recipe, text\" autocomplete=\"off\" spellcheck=\"false\"></label>
 <label>severity <select id=\"severity\"><option value=\"\">all</option><option>critical</option><option>high</option><option>medium</option><option>low</option><option>unknown</option><option>unreachable</option></select></label>
 <label>cause <select id=\"cause\"><option value=\"\">all</option></select></label>
@@ -56,11 +63,11 @@ const CONTROLS: &str = "<section id=\"controls\" hidden>
 </section>
 ";
 
-fn head(told: &DriftReportInput<'_>) -> String {
+fn render_head(told: &DriftReportInput<'_>) -> String {
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
-        digest(STYLE),
-        digest(SCRIPT)
+        digest_base64(STYLE),
+        digest_base64(SCRIPT)
     );
     format!(
         "<meta charset=\"utf-8\">
@@ -72,11 +79,11 @@ fn head(told: &DriftReportInput<'_>) -> String {
 <title>forge drift: {}, {}</title>
 <style>{STYLE}</style>
 ",
-        line(&told.drift.cluster),
-        line(&told.drift.time),
+        html_line(&told.drift.cluster),
+        html_line(&told.drift.time),
     )
 }
 
-fn digest(text: &str) -> String {
+fn digest_base64(text: &str) -> String {
     STANDARD.encode(Sha256::digest(text.as_bytes()))
 }

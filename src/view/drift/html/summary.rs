@@ -1,41 +1,41 @@
 //! The top of the page: the run and the counts of findings.
 
-use super::escape::{line, short};
+use super::escape::{html_line, html_truncated};
 use crate::drift::FindingSeverity;
 use crate::model::HostName;
-use crate::view::drift::{DriftReportInput, folded, is_whole};
-use crate::view::{count, took, words};
+use crate::view::drift::{DriftReportInput, fold_hosts, is_conclusive};
+use crate::view::{format_count, format_duration, words};
 use std::fmt::Write as _;
 
 /// Returns the heading and the notices.
-pub fn head(told: &DriftReportInput<'_>) -> String {
+pub fn render_header(told: &DriftReportInput<'_>) -> String {
     let drift = told.drift;
     let mut out = format!(
         "<header><h1>forge drift: {}</h1><button id=\"theme\" type=\"button\" hidden>dark</button>\n<p>{} · {} · run {} · forge {} · took {}</p></header>\n",
-        line(&drift.cluster),
-        line(&drift.time),
-        line(&drift.inventory),
-        line(&drift.run),
-        line(&drift.forge),
-        took(drift.took)
+        html_line(&drift.cluster),
+        html_line(&drift.time),
+        html_line(&drift.inventory),
+        html_line(&drift.run),
+        html_line(&drift.forge),
+        format_duration(drift.took)
     );
     let mut notice = |text: String| out += &format!("<p class=\"notice\">{text}</p>\n");
     if !drift.simulated.is_empty() {
         let names: Vec<&HostName> = drift.simulated.iter().collect();
-        notice(format!("Simulated, no real hardware: {}", short(&folded(&names), 400)));
+        notice(format!("Simulated, no real hardware: {}", html_truncated(&fold_hosts(&names), 400)));
     }
-    if !is_whole(told.exit) {
+    if !is_conclusive(told.exit) {
         notice(format!("Incomplete result: {} (exit code {}).", told.exit.meaning(), told.exit.code()));
     }
     if let Some(why) = &drift.no_history {
-        notice(format!("No history, so all findings are reported as new: {}", line(why)));
+        notice(format!("No history, so all findings are reported as new: {}", html_line(why)));
     }
     out
 }
 
 /// Returns a tile for each count.
-pub fn tiles(told: &DriftReportInput<'_>) -> String {
-    let counts = told.drift.counts();
+pub fn render_tiles(told: &DriftReportInput<'_>) -> String {
+    let counts = told.drift.count_findings();
     let mut tiles = vec![("hosts", counts.hosts, "hosts"), ("drifted", counts.drifted, "drifted")];
     for severity in FindingSeverity::WORST_FIRST {
         tiles.push((severity.name(), counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()));
@@ -47,12 +47,12 @@ pub fn tiles(told: &DriftReportInput<'_>) -> String {
         ("resolved", counts.resolved, "resolved"),
         ("ignored", counts.ignored, "ignored"),
     ]);
-    let all = words::places_of(told.drift.hosts.iter().map(|host| &host.host));
+    let all = words::summarize_hosts(told.drift.hosts.iter().map(|host| &host.host));
     let mut out = String::from("<section id=\"summary\"><h2>");
     out += &match counts.findings {
-        0 if is_whole(told.exit) => format!("no drift on {all}"),
+        0 if is_conclusive(told.exit) => format!("no drift on {all}"),
         0 => format!("no findings on {all}"),
-        some => format!("{} on {}", count(some, "finding"), words::of_places(told.drift, &counts)),
+        some => format!("{} on {}", format_count(some, "finding"), words::format_drifted_hosts(told.drift, &counts)),
     };
     out += "</h2><dl>";
     for (class, number, word) in tiles {

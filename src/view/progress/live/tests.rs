@@ -17,7 +17,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn take(&mut self, c: char) {
+    fn feed_char(&mut self, c: char) {
         match (self.sequence.take(), c) {
             (None, '\u{1b}') => self.sequence = Some(String::new()),
             (None, '\r') => self.column = 0,
@@ -29,12 +29,12 @@ impl Screen {
                 line[self.column] = c;
                 self.column += 1;
             }
-            (Some(sequence), c) if c.is_ascii_alphabetic() => self.act(&sequence, c),
+            (Some(sequence), c) if c.is_ascii_alphabetic() => self.run_sequence(&sequence, c),
             (Some(sequence), c) => self.sequence = Some(sequence + &c.to_string()),
         }
     }
 
-    fn act(&mut self, sequence: &str, last: char) {
+    fn run_sequence(&mut self, sequence: &str, last: char) {
         match (sequence, last) {
             ("[", 'K' | 'J') => {
                 if let Some(line) = self.lines.get_mut(self.line) {
@@ -49,7 +49,7 @@ impl Screen {
         }
     }
 
-    fn text(&self) -> Vec<String> {
+    fn shown_lines(&self) -> Vec<String> {
         self.lines.iter().map(|line| line.iter().collect()).collect()
     }
 }
@@ -60,7 +60,7 @@ struct Terminal(Arc<Mutex<Screen>>);
 impl Write for Terminal {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut screen = self.0.lock().unwrap();
-        std::str::from_utf8(bytes).unwrap().chars().for_each(|c| screen.take(c));
+        std::str::from_utf8(bytes).unwrap().chars().for_each(|c| screen.feed_char(c));
         Ok(bytes.len())
     }
 
@@ -69,40 +69,40 @@ impl Write for Terminal {
     }
 }
 
-fn live(detail: ProgressDetail) -> (LiveProgress, Terminal) {
+fn new_live(detail: ProgressDetail) -> (LiveProgress, Terminal) {
     let terminal = Terminal::default();
     let size = || TerminalSize { columns: 60, lines: 24 };
     (LiveProgress::new(Box::new(terminal.clone()), Box::new(size), ProgressState::default(), detail, false), terminal)
 }
 
-fn finished(result: StepResult) -> Event {
+fn step_finished_event(result: StepResult) -> Event {
     let (step, title, took) = (StepId::new("base", "nginx"), "nginx".into(), Duration::from_secs(2));
     Event::StepFinished { host: sample::host("n1"), step, title, result, changes: vec![], took }
 }
 
-fn closed(name: &str, outcome: HostOutcome) -> Event {
+fn host_finished_event(name: &str, outcome: HostOutcome) -> Event {
     Event::HostFinished { host: sample::host(name), outcome, reason: "why".into() }
 }
 
 #[test]
 fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
-    let (mut live, terminal) = live(ProgressDetail::Normal);
-    let (began, shown) = (Instant::now(), || terminal.0.lock().unwrap().text());
+    let (mut live, terminal) = new_live(ProgressDetail::Normal);
+    let (began, shown) = (Instant::now(), || terminal.0.lock().unwrap().shown_lines());
     let second = Duration::from_secs(1);
     live.tick(began);
     assert_eq!(shown(), [""; 0], "nothing is running yet");
-    live.event(&Event::ExecStarted { hosts: 2 }, began);
-    ["n1", "n2"].iter().for_each(|name| live.event(&Event::Connecting { host: sample::host(name) }, began));
+    live.show_event(&Event::ExecStarted { hosts: 2 }, began);
+    ["n1", "n2"].iter().for_each(|name| live.show_event(&Event::Connecting { host: sample::host(name) }, began));
     assert_eq!(shown(), [""; 0], "an event alone draws nothing");
     live.tick(began);
     assert_eq!(shown(), ["     0s  n1  connecting", "     0s  n2  connecting", "0/2 hosts, 0s"]);
-    live.event(&finished(StepResult::Changed), began + second);
-    live.event(&closed("n1", HostOutcome::Failed), began + second);
+    live.show_event(&step_finished_event(StepResult::Changed), began + second);
+    live.show_event(&host_finished_event("n1", HostOutcome::Failed), began + second);
     live.tick(began + second);
     let lasting = "n1 changed base/nginx (nginx, 2.0 s)";
     assert_eq!(shown(), [lasting, "     1s  n2  connecting", "1/2 hosts, 1 failed, 1s"]);
-    live.event(&closed("n2", HostOutcome::Ok), began + second);
-    live.event(&finished(StepResult::Changed), began + second);
+    live.show_event(&host_finished_event("n2", HostOutcome::Ok), began + second);
+    live.show_event(&step_finished_event(StepResult::Changed), began + second);
     live.finish();
     assert_eq!(shown(), [lasting, lasting, ""], "the picture is gone, lasting lines stay");
 }
@@ -130,34 +130,34 @@ fn an_unchanged_picture_is_not_written_again() {
         false,
     );
     let began = Instant::now();
-    live.event(&Event::ExecStarted { hosts: 10_000 }, began);
+    live.show_event(&Event::ExecStarted { hosts: 10_000 }, began);
     for n in 0..10_000 {
-        live.event(&Event::Connecting { host: sample::host(&format!("n{n}")) }, began);
+        live.show_event(&Event::Connecting { host: sample::host(&format!("n{n}")) }, began);
     }
-    (0..8).for_each(|tick| live.tick(began + PERIOD * tick));
+    (0..8).for_each(|tick| live.tick(began + FRAME_INTERVAL * tick));
     assert_eq!(*writes.0.lock().unwrap(), 1);
-    live.tick(began + PERIOD * 8);
+    live.tick(began + FRAME_INTERVAL * 8);
     assert_eq!(*writes.0.lock().unwrap(), 2, "a second has passed");
 }
 
 #[test]
 fn a_terminal_that_became_narrower_is_drawn_over_as_a_whole() {
     let before = ["x".repeat(50), "y".to_owned()];
-    assert!(redraw(&before, &[], &[], 60).starts_with("\r\u{1b}[1A"));
-    assert!(redraw(&before, &[], &[], 20).starts_with("\r\u{1b}[3A"), "the first takes three lines");
-    assert_eq!(redraw(&[], &[], &[], 20), format!("\r{CLEAR_BELOW}"));
+    assert!(redraw_sequence(&before, &[], &[], 60).starts_with("\r\u{1b}[1A"));
+    assert!(redraw_sequence(&before, &[], &[], 20).starts_with("\r\u{1b}[3A"), "the first takes three lines");
+    assert_eq!(redraw_sequence(&[], &[], &[], 20), format!("\r{CLEAR_BELOW}"));
 }
 
 #[test]
 fn only_what_matters_afterwards_stays() {
-    let kept = |detail, event: &Event| live(detail).0.stays(event);
+    let kept = |detail, event: &Event| new_live(detail).0.lasting_line(event);
     let (host, step) = (sample::host("n1"), StepId::new("base", "nginx"));
     let output = Event::StepOutput { host: host.clone(), step: step.clone(), line: "x".into() };
     assert_eq!(kept(ProgressDetail::Verbose, &output), None);
     assert_eq!(kept(ProgressDetail::Normal, &Event::StepStarted { host, step, title: "".into(), long: true }), None);
-    assert_eq!(kept(ProgressDetail::Normal, &closed("n1", HostOutcome::Failed)), None);
+    assert_eq!(kept(ProgressDetail::Normal, &host_finished_event("n1", HostOutcome::Failed)), None);
     assert_eq!(
-        kept(ProgressDetail::Verbose, &closed("n1", HostOutcome::Failed)).as_deref(),
+        kept(ProgressDetail::Verbose, &host_finished_event("n1", HostOutcome::Failed)).as_deref(),
         Some("n1 done, failed: why")
     );
     let why = crate::plan::UnreachableReason::new("no route to host", None);

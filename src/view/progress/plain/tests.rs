@@ -6,7 +6,7 @@ use crate::engine::{NodeDrainEvent, StepResult, VerifyResult};
 use crate::model::{HostName, HostOutcome, StepId};
 use crate::plan::UnreachableReason;
 use crate::view::escape::{self, tests::HOSTILE};
-use crate::view::sample::{because, failure, host};
+use crate::view::sample::{failed_result, host, untrusted_text};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,22 +24,22 @@ impl Write for SharedBuffer {
     }
 }
 
-fn shown(detail: ProgressDetail, events: &[Event]) -> String {
+fn render_events(detail: ProgressDetail, events: &[Event]) -> String {
     let shared = SharedBuffer::default();
     let mut plain =
         PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), detail, || "12:01:33".into());
-    events.iter().for_each(|event| plain.event(event, Instant::now()));
+    events.iter().for_each(|event| plain.show_event(event, Instant::now()));
     plain.finish();
     let bytes = shared.0.lock().unwrap().clone();
     anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string()
 }
 
-fn finished(result: StepResult) -> Event {
-    let (step, title, took) = (StepId::new("base", "nginx"), because("nginx"), Duration::from_millis(2_100));
+fn step_finished_event(result: StepResult) -> Event {
+    let (step, title, took) = (StepId::new("base", "nginx"), untrusted_text("nginx"), Duration::from_millis(2_100));
     Event::StepFinished { host: host("node-01"), step, title, result, changes: vec![], took }
 }
 
-fn all() -> Vec<Event> {
+fn all_events() -> Vec<Event> {
     let step = || StepId::new("base", "nginx");
     let flight = || vec![(host("node-01"), step())];
     let node = || host("node-01");
@@ -53,59 +53,70 @@ fn all() -> Vec<Event> {
     vec![
         Event::ObserveStarted { hosts: 3 },
         Event::Connecting { host: node() },
-        Event::Retrying { host: node(), why: because("connection reset"), attempt: 2 },
+        Event::Retrying { host: node(), why: untrusted_text("connection reset"), attempt: 2 },
         Event::Observed { host: node(), trips: 2, took: Duration::from_millis(310) },
-        Event::Unreachable { host: host("node-02"), why: UnreachableReason::new(because("no route to host"), None) },
+        Event::Unreachable {
+            host: host("node-02"),
+            why: UnreachableReason::new(untrusted_text("no route to host"), None),
+        },
         Event::ApplyStarted { run: "20261121T093015-4f2a".into(), hosts: 2, steps: 5 },
         Event::HostStarted { host: node(), steps: 1 },
         Event::AwaitingCanaries { hosts: vec![host("node-02"), host("node-03")], canaries: vec![node()] },
         Event::Reattached {
             host: node(),
             step: Some(step()),
-            what: because("`base/nginx` of run 20261121T090000-1b2c"),
+            what: untrusted_text("`base/nginx` of run 20261121T090000-1b2c"),
         },
-        Event::Waiting { host: node(), step: step(), what: because("`base/key` on node-03") },
+        Event::Waiting { host: node(), step: step(), what: untrusted_text("`base/key` on node-03") },
         Event::AwaitingVerification {
             host: host("kubernetes"),
             recipe: "gpus".into(),
             name: "GPUs of every node".into(),
-            why: because("failed: a == b (n1 has 7)"),
+            why: untrusted_text("failed: a == b (n1 has 7)"),
         },
-        Event::StepStarted { host: node(), step: step(), title: because("nginx"), long: true },
-        Event::StepOutput { host: node(), step: step(), line: because("Unpacking nginx …") },
-        finished(StepResult::Changed),
-        finished(StepResult::AlreadyOk { reason: because("installed") }),
-        finished(failure()),
-        finished(StepResult::Skipped { reason: because("needs `base/repo`") }),
+        Event::StepStarted { host: node(), step: step(), title: untrusted_text("nginx"), long: true },
+        Event::StepOutput { host: node(), step: step(), line: untrusted_text("Unpacking nginx …") },
+        step_finished_event(StepResult::Changed),
+        step_finished_event(StepResult::AlreadyOk { reason: untrusted_text("installed") }),
+        step_finished_event(failed_result()),
+        step_finished_event(StepResult::Skipped { reason: untrusted_text("needs `base/repo`") }),
         because_verify(VerifyResult::Held),
-        because_verify(VerifyResult::Failed { reason: because("exit status 7") }),
-        Event::Fetching { what: because("https://h/x.run"), done: 12_000_000, total: Some(412_300_000) },
-        Event::Fetching { what: because("https://h/y.run"), done: 812, total: None },
-        Event::Fetched { what: because("https://h/x.run"), bytes: 412_300_000, took: Duration::from_millis(3210) },
+        because_verify(VerifyResult::Failed { reason: untrusted_text("exit status 7") }),
+        Event::Fetching { what: untrusted_text("https://h/x.run"), done: 12_000_000, total: Some(412_300_000) },
+        Event::Fetching { what: untrusted_text("https://h/y.run"), done: 812, total: None },
+        Event::Fetched {
+            what: untrusted_text("https://h/x.run"),
+            bytes: 412_300_000,
+            took: Duration::from_millis(3210),
+        },
         Event::Sending { host: node(), step: step(), done: 400_000, total: 412_300_000 },
         Event::Node {
             host: node(),
-            node: because("gpu-3"),
-            news: NodeDrainEvent::Waits { pods: vec![because("pod ml/a cannot be evicted")] },
+            node: untrusted_text("gpu-3"),
+            news: NodeDrainEvent::Waits { pods: vec![untrusted_text("pod ml/a cannot be evicted")] },
         },
         Event::Node {
             host: node(),
-            node: because("gpu-3"),
+            node: untrusted_text("gpu-3"),
             news: NodeDrainEvent::Lacks {
-                what: vec![because("nvidia.com/gpu (7 of 8)"), because("rdma/ib (0 of 63)")],
+                what: vec![untrusted_text("nvidia.com/gpu (7 of 8)"), untrusted_text("rdma/ib (0 of 63)")],
             },
         },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeDrainEvent::Drained { pods: 1, cordoned: true } },
         Event::Node {
             host: node(),
-            node: because("gpu-3"),
+            node: untrusted_text("gpu-3"),
+            news: NodeDrainEvent::Drained { pods: 1, cordoned: true },
+        },
+        Event::Node {
+            host: node(),
+            node: untrusted_text("gpu-3"),
             news: NodeDrainEvent::Drained { pods: 0, cordoned: false },
         },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeDrainEvent::Returned { cordoned: false } },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeDrainEvent::Returned { cordoned: true } },
-        Event::Node { host: node(), node: because(""), news: NodeDrainEvent::Absent },
-        Event::HostFinished { host: node(), outcome: HostOutcome::Changed, reason: because("") },
-        Event::HostFinished { host: node(), outcome: HostOutcome::Failed, reason: because("1 step failed") },
+        Event::Node { host: node(), node: untrusted_text("gpu-3"), news: NodeDrainEvent::Returned { cordoned: false } },
+        Event::Node { host: node(), node: untrusted_text("gpu-3"), news: NodeDrainEvent::Returned { cordoned: true } },
+        Event::Node { host: node(), node: untrusted_text(""), news: NodeDrainEvent::Absent },
+        Event::HostFinished { host: node(), outcome: HostOutcome::Changed, reason: untrusted_text("") },
+        Event::HostFinished { host: node(), outcome: HostOutcome::Failed, reason: untrusted_text("1 step failed") },
         Event::BudgetSpent { failed: 2, allowed: 1 },
         Event::Stopping { in_flight: flight() },
         Event::Stopping { in_flight: vec![] },
@@ -115,39 +126,39 @@ fn all() -> Vec<Event> {
 
 #[test]
 fn verbose_tells_everything() {
-    insta::assert_snapshot!(shown(ProgressDetail::Verbose, &all()));
+    insta::assert_snapshot!(render_events(ProgressDetail::Verbose, &all_events()));
 }
 
 #[test]
 fn normal_tells_what_changed_and_what_went_wrong() {
-    insta::assert_snapshot!(shown(ProgressDetail::Normal, &all()));
+    insta::assert_snapshot!(render_events(ProgressDetail::Normal, &all_events()));
 }
 
 #[test]
 fn quiet_tells_only_what_went_wrong() {
-    insta::assert_snapshot!(shown(ProgressDetail::Quiet, &all()));
+    insta::assert_snapshot!(render_events(ProgressDetail::Quiet, &all_events()));
 }
 
 #[test]
 fn a_line_of_a_host_is_one_harmless_line() {
     for (raw, harmless) in HOSTILE {
-        let event = Event::StepOutput { host: host("a"), step: StepId::new("r", "s"), line: because(raw) };
-        let line = shown(ProgressDetail::Verbose, &[event]);
+        let event = Event::StepOutput { host: host("a"), step: StepId::new("r", "s"), line: untrusted_text(raw) };
+        let line = render_events(ProgressDetail::Verbose, &[event]);
         assert_eq!(line, format!("12:01:33 a r/s | {harmless}\n"));
-        assert!(!line.chars().any(escape::hidden));
+        assert!(!line.chars().any(escape::is_hidden_char));
     }
 }
 
 #[test]
 fn a_download_is_no_silence() {
-    let fetching = Event::Fetching { what: because("driver.run"), done: 12_000_000, total: Some(412_300_000) };
+    let fetching = Event::Fetching { what: untrusted_text("driver.run"), done: 12_000_000, total: Some(412_300_000) };
     let shared = SharedBuffer::default();
     let mut plain =
         PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
             "12:01:33".into()
         });
     let began = Instant::now();
-    plain.event(&fetching, began);
+    plain.show_event(&fetching, began);
     (0..=31).for_each(|s| plain.tick(began + s * Duration::from_secs(1)));
     let bytes = shared.0.lock().unwrap().clone();
     assert_eq!(std::str::from_utf8(&bytes).unwrap(), "12:01:33 30s: driver.run 12.0 of 412.3 MB\n");
@@ -159,10 +170,10 @@ fn only_hosts_are_counted() {
     let mut state = ProgressState::default();
     let now = Instant::now();
     let observed = |host: HostName| Event::Observed { host, trips: 1, took: Duration::ZERO };
-    state.event(&Event::ObserveStarted { hosts: 1 }, now);
-    state.event(&observed(HostName::cluster()), now);
+    state.record_event(&Event::ObserveStarted { hosts: 1 }, now);
+    state.record_event(&observed(HostName::cluster_api()), now);
     assert!(matches!(state.phase(), ProgressPhase::Observing { done: 0, total: 1 }));
-    state.event(&observed(host("n1")), now);
+    state.record_event(&observed(host("n1")), now);
     assert!(matches!(state.phase(), ProgressPhase::Observing { done: 1, total: 1 }));
 }
 
@@ -175,11 +186,11 @@ fn a_long_silence_is_broken() {
         });
     let (began, second) = (Instant::now(), Duration::from_secs(1));
     plain.tick(began);
-    plain.event(&Event::ExecStarted { hosts: 2 }, began);
-    plain.event(&Event::Connecting { host: host("n1") }, began);
+    plain.show_event(&Event::ExecStarted { hosts: 2 }, began);
+    plain.show_event(&Event::Connecting { host: host("n1") }, began);
     (0..=61).for_each(|s| plain.tick(began + s * second));
-    plain.event(
-        &Event::HostFinished { host: host("n1"), outcome: HostOutcome::Ok, reason: because("") },
+    plain.show_event(
+        &Event::HostFinished { host: host("n1"), outcome: HostOutcome::Ok, reason: untrusted_text("") },
         began + 62 * second,
     );
     (62..=120).for_each(|s| plain.tick(began + s * second));

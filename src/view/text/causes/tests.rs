@@ -10,7 +10,7 @@ const CLASSES: [BlockClass; 5] =
     [BlockClass::Hardware, BlockClass::Rule, BlockClass::Busy, BlockClass::Host, BlockClass::Declaration];
 
 /// Returns a verdict for a number. Most are blocked or unknown.
-fn verdict(number: u8) -> StepVerdict {
+fn pick_verdict(number: u8) -> StepVerdict {
     match number {
         0..=4 => StepVerdict::Blocked(CLASSES[usize::from(number)]),
         5 => StepVerdict::Unknown,
@@ -23,23 +23,23 @@ fn verdict(number: u8) -> StepVerdict {
 /// Per step: its verdict, its reason, whether it waits for another step, and whether its title is host-specific.
 type GeneratedStep = (u8, u8, bool, bool);
 
-fn made_plan(hosts: &[Vec<GeneratedStep>]) -> Plan {
+fn build_plan(hosts: &[Vec<GeneratedStep>]) -> Plan {
     let step = |host: usize, at: usize, (kind, why, waits, own): GeneratedStep| {
         let title = if own { format!("/etc/{at}-{host}") } else { format!("/etc/{at}") };
-        let step = sample::step(&format!("s{at}"), "file", &title, verdict(kind), &format!("cause {why}"));
+        let step = sample::step(&format!("s{at}"), "file", &title, pick_verdict(kind), &format!("cause {why}"));
         let waits = waits && !step.verdict.is_settled();
         StepPlan { waits_for: waits.then(|| "base/s0".to_owned()), ..step }
     };
     let steps =
         |host: usize, made: &[GeneratedStep]| made.iter().enumerate().map(|(at, made)| step(host, at, *made)).collect();
     let all = hosts.iter().enumerate();
-    sample::plan(all.map(|(n, made)| sample::observed(&format!("gpu{n:02}"), steps(n, made))).collect())
+    sample::plan(all.map(|(n, made)| sample::observed_host(&format!("gpu{n:02}"), steps(n, made))).collect())
 }
 
-fn plans() -> impl Strategy<Value = Plan> {
+fn any_plan() -> impl Strategy<Value = Plan> {
     let step = (0u8..10, 0u8..3, any::<bool>(), prop::bool::weighted(0.2));
     let host = prop::collection::vec(step, 0..24);
-    prop::collection::vec(host, 1..6).prop_map(|hosts| made_plan(&hosts))
+    prop::collection::vec(host, 1..6).prop_map(|hosts| build_plan(&hosts))
 }
 
 /// Number of blocked and unknown steps (steps times hosts) in a document, and their ids.
@@ -51,9 +51,9 @@ struct NamedSteps {
 }
 
 /// Reads the JSON output.
-fn in_json(plan: &Plan) -> NamedSteps {
+fn names_in_json(plan: &Plan) -> NamedSteps {
     let mut out = Vec::new();
-    JsonWriter.plan(plan, ExitCode::Done, &mut out).unwrap();
+    JsonWriter.write_plan(plan, ExitCode::Done, &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let hosts = value["plan"]["hosts"].as_array().unwrap();
     let mut named = NamedSteps::default();
@@ -72,7 +72,7 @@ fn in_json(plan: &Plan) -> NamedSteps {
 }
 
 /// Reads the text output: entries of a section, steps times hosts.
-fn in_text(text: &str) -> NamedSteps {
+fn names_in_text(text: &str) -> NamedSteps {
     let mut named = NamedSteps::default();
     let (mut blocked, mut unknown, mut steps) = (false, false, 0);
     for line in text.lines() {
@@ -99,20 +99,20 @@ fn in_text(text: &str) -> NamedSteps {
     named
 }
 
-fn plain(plan: &Plan, verbose: u8) -> String {
+fn render_text(plan: &Plan, verbose: u8) -> String {
     let mut out = Vec::new();
-    TextWriter { verbose, target: None }.plan(plan, ExitCode::Done, &mut out).unwrap();
+    TextWriter { verbose, target: None }.write_plan(plan, ExitCode::Done, &mut out).unwrap();
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
-fn commented(plan: &Plan) -> String {
+fn render_markdown(plan: &Plan) -> String {
     let mut out = Vec::new();
-    markdown::plan(plan, None, &mut out).unwrap();
+    markdown::write_plan(plan, None, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 /// Returns the number before a word in the closing line.
-fn closing(text: &str, word: &str) -> usize {
+fn closing_count(text: &str, word: &str) -> usize {
     let line = text.lines().find(|line| line.starts_with("plan: ")).unwrap_or_default();
     let part = line.split([',', ';', ':']).find_map(|part| part.trim().strip_suffix(&format!(" {word}")));
     part.map_or(0, |number| number.parse().unwrap())
@@ -122,16 +122,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn text_and_markdown_account_for_every_blocked_and_unknown_step_of_json(plan in plans()) {
-        let expected = in_json(&plan);
-        let (short, long, page) = (plain(&plan, 0), plain(&plan, 1), commented(&plan));
+    fn text_and_markdown_account_for_every_blocked_and_unknown_step_of_json(plan in any_plan()) {
+        let expected = names_in_json(&plan);
+        let (short, long, page) = (render_text(&plan, 0), render_text(&plan, 1), render_markdown(&plan));
         for (name, text) in [("text", &short), ("-v", &long), ("Markdown", &page)] {
-            let named = in_text(text);
+            let named = names_in_text(text);
             // With -v a waiting step names its dependency, which may have another verdict.
             prop_assert_eq!((named.blocked, named.unknown), (expected.blocked, expected.unknown), "{}: {}", name, text);
             prop_assert!(expected.ids.is_subset(&named.ids), "{}: {}", name, text);
-            prop_assert_eq!(closing(text, "blocked"), expected.blocked, "{}: {}", name, text);
-            prop_assert_eq!(closing(text, "unknown"), expected.unknown, "{}: {}", name, text);
+            prop_assert_eq!(closing_count(text, "blocked"), expected.blocked, "{}: {}", name, text);
+            prop_assert_eq!(closing_count(text, "unknown"), expected.unknown, "{}: {}", name, text);
         }
     }
 }
@@ -140,14 +140,14 @@ proptest! {
 #[test]
 fn every_step_that_a_rule_blocks_is_named() {
     let blocked: Vec<GeneratedStep> = (0..13).map(|at| (1, 0, at > 0, false)).collect();
-    let plan = made_plan(&[blocked.clone(), blocked]);
-    let text = plain(&plan, 0);
+    let plan = build_plan(&[blocked.clone(), blocked]);
+    let text = render_text(&plan, 0);
     let entry = "blocked by a rule\nx 13 steps\n    base/s0, base/s1, base/s2, base/s3, base/s4, base/s5, base/s6, \
                  base/s7, base/s8, base/s9, base/s10,\n    base/s11, base/s12\n    cause 0\n    = same on 2 hosts: \
                  gpu[00:01]\n";
     assert!(text.contains(entry) && !text.contains("waiting"), "{text}");
     assert!(text.ends_with("plan: no changes; steps: 26 blocked\n"), "{text}");
-    let first = commented(&plan).lines().next().unwrap().to_owned();
+    let first = render_markdown(&plan).lines().next().unwrap().to_owned();
     assert_eq!(first, "### forge plan: no changes on 2 hosts, 26 blocked, nothing unknown");
     assert_eq!(plan.exit_code(false), ExitCode::HostsFailed);
 }
@@ -157,9 +157,9 @@ fn every_step_that_a_rule_blocks_is_named() {
 fn markdown_counts_what_it_has_no_room_to_name() {
     let own = |host: usize| (0..60).map(move |at| (1, (host * 60 + at) as u8 % 200, true, true)).collect();
     let hosts: Vec<Vec<GeneratedStep>> = (0..40).map(own).collect();
-    let mut plan = made_plan(&hosts);
-    plan.hosts[0].steps.push(sample::motd());
-    let page = commented(&plan);
+    let mut plan = build_plan(&hosts);
+    plan.hosts[0].steps.push(sample::motd_step());
+    let page = render_markdown(&plan);
     assert!(page.len() <= 65_000, "{}", page.len());
     assert!(page.contains("\nblocked by a rule: 2400 steps\n    = same on 40 hosts: gpu[00:39]\n"), "{page}");
     assert!(page.contains("run `forge show FILE` to list them"), "{page}");

@@ -1,12 +1,12 @@
 //! A drifted step, verification or hardware part, for all hosts on which it is equal.
 
-use super::{culprit, distinct, named};
+use super::{culprit, distinct_hosts, format_step_name};
 use crate::drift::{DriftCause, DriftFinding, FindingAspect};
 use crate::model::{DisruptionClass, HostName};
 use crate::view::drift::about;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
-use crate::view::text::{diff, on_hosts};
-use crate::view::{count, escape};
+use crate::view::text::{diff, format_hosts};
+use crate::view::{escape, format_count};
 use anstyle::Style;
 use indexmap::IndexMap;
 use std::hash::Hash;
@@ -33,18 +33,18 @@ impl<'a> DriftEntry<'a> {
     }
 
     /// Returns all findings.
-    pub fn all(&self) -> impl Iterator<Item = &'a DriftFinding> {
+    pub fn iter_findings(&self) -> impl Iterator<Item = &'a DriftFinding> {
         self.attributes.iter().flatten().copied()
     }
 
     /// Returns the hosts, in order of first appearance.
     pub fn hosts(&self) -> Vec<&'a HostName> {
-        distinct(self.attributes.iter().flatten().map(|finding| &finding.host))
+        distinct_hosts(self.attributes.iter().flatten().map(|finding| &finding.host))
     }
 }
 
 /// Groups the findings by step and host, then groups hosts with equal findings.
-pub fn entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
+pub fn group_entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
     let mut steps: IndexMap<_, Vec<&DriftFinding>> = IndexMap::new();
     for finding in findings {
         let key = (&finding.host, &finding.recipe, &finding.step, finding.aspect, finding.severity, finding.cause);
@@ -52,7 +52,7 @@ pub fn entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
     }
     let mut groups: IndexMap<Vec<_>, DriftEntry<'_>> = IndexMap::new();
     for found in steps.into_values() {
-        let key = found.iter().map(|finding| shown(finding)).collect();
+        let key = found.iter().map(|finding| shown_fields(finding)).collect();
         match groups.entry(key) {
             indexmap::map::Entry::Occupied(mut known) => {
                 known.get_mut().attributes.iter_mut().zip(found).for_each(|(list, finding)| list.push(finding));
@@ -66,7 +66,7 @@ pub fn entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
 }
 
 /// Returns the displayed fields that hosts of one entry share. Times are excluded: they are shown as a span.
-fn shown(finding: &DriftFinding) -> impl Hash + Eq + use<'_> {
+fn shown_fields(finding: &DriftFinding) -> impl Hash + Eq + use<'_> {
     let what = (&finding.recipe, &finding.step, finding.aspect, &finding.attribute, &finding.kind, &finding.title);
     let why = (finding.verdict, &finding.reason, &finding.hint, finding.cause, finding.severity, finding.action);
     let last = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
@@ -78,28 +78,28 @@ fn shown(finding: &DriftFinding) -> impl Hash + Eq + use<'_> {
 }
 
 /// Writes one entry. `now` is the start time of the run.
-pub fn write(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_entry(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -> io::Result<()> {
     let first = entry.first();
-    let (style, symbol) = symbol(first.cause);
-    writeln!(out, "{} {}", paint(style, symbol), head(first))?;
-    writeln!(out, "    {}{}", why(entry), since(entry, now))?;
+    let (style, symbol) = cause_symbol(first.cause);
+    writeln!(out, "{} {}", paint(style, symbol), format_entry_head(first))?;
+    writeln!(out, "    {}{}", describe_cause(entry), format_since(entry, now))?;
     let mut hints = first.hint.iter().filter(|hint| !hint.is_empty());
-    hints.try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
+    hints.try_for_each(|hint| writeln!(out, "    hint: {}", escape::escape_line(hint)))?;
     first.action.iter().try_for_each(|action| {
-        writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::line(action.meaning()))
+        writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::escape_line(action.describe()))
     })?;
-    entry.attributes.iter().try_for_each(|findings| attribute(findings[0], out))?;
-    culprit::write(entry.all(), verbose, out)?;
+    entry.attributes.iter().try_for_each(|findings| write_attribute(findings[0], out))?;
+    culprit::write_sources(entry.iter_findings(), verbose, out)?;
     if first.disruption > DisruptionClass::D0 {
         writeln!(out, "    {} {}: {}", paint(DISRUPT, "!"), first.disruption, first.disruption.meaning())?;
     }
     if verbose {
-        details(entry, out)?;
+        write_details(entry, out)?;
     }
-    writeln!(out, "    {}", paint(DIM, on_hosts(&entry.hosts())))
+    writeln!(out, "    {}", paint(DIM, format_hosts(&entry.hosts())))
 }
 
-fn symbol(cause: DriftCause) -> (Style, &'static str) {
+fn cause_symbol(cause: DriftCause) -> (Style, &'static str) {
     match cause {
         DriftCause::HardwareFault => (BAD, "x"),
         DriftCause::MachineChanged | DriftCause::Both => (CHANGE, "~"),
@@ -111,89 +111,97 @@ fn symbol(cause: DriftCause) -> (Style, &'static str) {
 }
 
 /// Returns `file /etc/motd  base/banner`, or `base: page answers` for a verification.
-fn head(finding: &DriftFinding) -> String {
-    let name = named(&finding.recipe, &finding.step);
+fn format_entry_head(finding: &DriftFinding) -> String {
+    let name = format_step_name(&finding.recipe, &finding.step);
     match finding.aspect {
-        FindingAspect::Verification => {
-            paint(HEAD, format!("{}: {}", escape::text(&finding.recipe), escape::text(&finding.step))).to_string()
+        FindingAspect::Verification => paint(
+            HEAD,
+            format!("{}: {}", escape::escape_untrusted(&finding.recipe), escape::escape_untrusted(&finding.step)),
+        )
+        .to_string(),
+        FindingAspect::Health | FindingAspect::Node => {
+            paint(HEAD, escape::escape_untrusted(&finding.title)).to_string()
         }
-        FindingAspect::Health | FindingAspect::Node => paint(HEAD, escape::text(&finding.title)).to_string(),
         FindingAspect::Step | FindingAspect::Undeclared => {
-            format!("{}  {name}", paint(HEAD, escape::line(&about::what(finding))))
+            format!("{}  {name}", paint(HEAD, escape::escape_line(&about::describe_subject(finding))))
         }
     }
 }
 
 /// Returns the cause and the reason.
-fn why(entry: &DriftEntry<'_>) -> String {
+fn describe_cause(entry: &DriftEntry<'_>) -> String {
     let firsts: Vec<&DriftFinding> = entry.attributes.iter().map(|findings| findings[0]).collect();
     let more = match entry.first().also {
         0 => String::new(),
-        some => format!(" (and {} of the recipe)", count(some, "more step")),
+        some => format!(" (and {} of the recipe)", format_count(some, "more step")),
     };
-    format!("{}{more}", escape::line(&about::why(&firsts)))
+    format!("{}{more}", escape::escape_line(&about::explain_cause(&firsts)))
 }
 
 /// Returns since when the finding exists and how often it occurred. Returns nothing if it is new in this run.
-fn since(entry: &DriftEntry<'_>, now: &str) -> String {
-    let first = entry.all().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
-    let times = entry.all().map(|finding| finding.times).max().unwrap_or(1);
+fn format_since(entry: &DriftEntry<'_>, now: &str) -> String {
+    let first = entry.iter_findings().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
+    let times = entry.iter_findings().map(|finding| finding.times).max().unwrap_or(1);
     let flapping = if times > 1 { format!(", occurred {times} times within a day") } else { String::new() };
     match first == now {
         true => flapping,
-        false => format!(", since {}{flapping}", escape::line(first)),
+        false => format!(", since {}{flapping}", escape::escape_line(first)),
     }
 }
 
 /// Reports whether the head and the reason already show the whole attribute. This is the case for commands.
-fn is_said(finding: &DriftFinding, attribute: &str) -> bool {
+fn is_redundant(finding: &DriftFinding, attribute: &str) -> bool {
     attribute == finding.kind.raw() && !finding.secret && finding.desired.as_ref() == Some(&finding.title)
 }
 
-fn attribute(finding: &DriftFinding, out: &mut dyn Write) -> io::Result<()> {
+fn write_attribute(finding: &DriftFinding, out: &mut dyn Write) -> io::Result<()> {
     let Some(name) = finding.attribute.as_deref().filter(|_| finding.aspect == FindingAspect::Step) else {
         return Ok(());
     };
-    if is_said(finding, name) {
+    if is_redundant(finding, name) {
         return Ok(());
     }
-    let (name, value) = (escape::line(name), about::value(finding));
-    match about::pair(&value, |text| escape::value(text, VALUE_CHARS)).as_str() {
+    let (name, value) = (escape::escape_line(name), about::attribute_difference(finding));
+    match about::describe_difference(&value, |text| escape::escape_value(text, VALUE_CHARS)).as_str() {
         // The kind has no values: its reason is complete.
         "" => writeln!(out, "    {name}")?,
         shown => writeln!(out, "    {name}: {shown}")?,
     }
     match value {
-        about::AttributeDifference::Diff { diff, .. } => diff::write_lines(diff, "      ", out),
+        about::AttributeDifference::Diff { diff, .. } => diff::write_diff_lines(diff, "      ", out),
         _ => Ok(()),
     }
 }
 
 /// Returns a time of a record without fractions of a second.
-fn seconds(time: &str) -> String {
+fn trim_subseconds(time: &str) -> String {
     match time.split_once('.') {
-        Some((whole, fraction)) if fraction.ends_with('Z') => format!("{}Z", escape::line(whole)),
-        _ => escape::line(time).into_owned(),
+        Some((whole, fraction)) if fraction.ends_with('Z') => format!("{}Z", escape::escape_line(whole)),
+        _ => escape::escape_line(time).into_owned(),
     }
 }
 
 /// Writes who applied the step last, and its source location.
-fn details(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut applied: Vec<_> = entry.all().filter_map(|finding| finding.last_applied.as_ref()).collect();
+fn write_details(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut applied: Vec<_> = entry.iter_findings().filter_map(|finding| finding.last_applied.as_ref()).collect();
     applied.sort_by(|a, b| a.time.cmp(&b.time));
     if let (Some(first), Some(last)) = (applied.first(), applied.last()) {
         let who = |last: &crate::drift::LastApplied| {
-            let (time, user) = (seconds(last.time.raw()), escape::text(&last.user));
-            format!("{time} by {user} on {} (run {})", escape::text(&last.controller), escape::text(&last.run))
+            let (time, user) = (trim_subseconds(last.time.raw()), escape::escape_untrusted(&last.user));
+            format!(
+                "{time} by {user} on {} (run {})",
+                escape::escape_untrusted(&last.controller),
+                escape::escape_untrusted(&last.run)
+            )
         };
         let earlier = match first == last {
             true => String::new(),
-            false => format!(", earliest of these hosts {}", seconds(first.time.raw())),
+            false => format!(", earliest of these hosts {}", trim_subseconds(first.time.raw())),
         };
         writeln!(out, "    {}", paint(DIM, format!("last applied {}{earlier}", who(last))))?;
     }
     match entry.first().place.as_str() {
         "" => Ok(()),
-        place => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::line(place)))),
+        place => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::escape_line(place)))),
     }
 }

@@ -8,32 +8,32 @@ use crate::view::sample;
 use crate::view::text::group;
 use proptest::prelude::*;
 
-fn step(title: &str, diff: &str) -> StepPlan {
+fn diff_step(title: &str, diff: &str) -> StepPlan {
     let change = AttributeChange { diff: Some(diff.into()), ..AttributeChange::new("content", None, None) };
     StepPlan { changes: vec![change], ..sample::step("x", "file", title, StepVerdict::Change, "content differs") }
 }
 
-fn plan_of(steps: Vec<StepPlan>) -> Plan {
+fn plan_from_steps(steps: Vec<StepPlan>) -> Plan {
     let hosts = steps.into_iter().enumerate();
-    sample::plan(hosts.map(|(at, step)| sample::observed(&format!("gpu{:02}", at + 1), vec![step])).collect())
+    sample::plan(hosts.map(|(at, step)| sample::observed_host(&format!("gpu{:02}", at + 1), vec![step])).collect())
 }
 
-fn folded(plan: &Plan) -> Vec<FoldedStep<'_>> {
-    fold_host_values(group::steps(plan, StepPlan::acts))
+fn fold_plan(plan: &Plan) -> Vec<FoldedStep<'_>> {
+    fold_host_values(group::group_steps(plan, StepPlan::will_run))
 }
 
-fn described(steps: Vec<StepPlan>, verbose: bool) -> Vec<Vec<String>> {
-    let plan = plan_of(steps);
-    folded(&plan).iter().map(|step| step.describe_values(verbose)).collect()
+fn describe_steps(steps: Vec<StepPlan>, verbose: bool) -> Vec<Vec<String>> {
+    let plan = plan_from_steps(steps);
+    fold_plan(&plan).iter().map(|step| step.describe_values(verbose)).collect()
 }
 
 /// Returns the whole text of a step.
-fn text(step: &StepPlan) -> String {
-    words(step).map(|word| word.text).collect()
+fn step_text(step: &StepPlan) -> String {
+    split_words(step).map(|word| word.text).collect()
 }
 
 /// Reconstructs the text of a host like a reader does: from the shown text and the differing words.
-fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
+fn rebuild_host_text(folded: &FoldedStep<'_>, host: &HostName) -> String {
     let own = |word: &TextWord<'_>| {
         let numbered = format!("{}, word {}", word.place, word.number);
         let meant = |value: &&HostValue<'_>| {
@@ -47,14 +47,14 @@ fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
             .map_or(word.text, |(_, own)| *own)
             .to_owned()
     };
-    words(folded.group.step).map(|word| own(&word)).collect()
+    split_words(folded.group.step).map(|word| own(&word)).collect()
 }
 
 #[test]
 fn what_differs_by_values_of_hosts_is_shown_once() {
-    let own = |n: usize| step("/etc/x", &format!("@@ -0,0 +1,2 @@\n+name = gpu{n:02}\n+address = 10.0.0.{n}\n"));
+    let own = |n: usize| diff_step("/etc/x", &format!("@@ -0,0 +1,2 @@\n+name = gpu{n:02}\n+address = 10.0.0.{n}\n"));
     let steps: Vec<StepPlan> = (1..=16).map(own).collect();
-    let shown = described(steps.clone(), false);
+    let shown = describe_steps(steps.clone(), false);
     assert_eq!(
         shown,
         [[
@@ -63,16 +63,16 @@ fn what_differs_by_values_of_hosts_is_shown_once() {
             "  content line 3: 10.0.0.1 on gpu01, 10.0.0.2 on gpu02, 10.0.0.3 on gpu03 and 13 more values; -v shows all",
         ]]
     );
-    assert!(described(steps, true)[0][2].ends_with("10.0.0.15 on gpu15, 10.0.0.16 on gpu16"));
+    assert!(describe_steps(steps, true)[0][2].ends_with("10.0.0.15 on gpu15, 10.0.0.16 on gpu16"));
 }
 
 #[test]
 fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
-    let line = |text: &str| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{text}\n"));
-    let texts = |steps| described(steps, false).len();
+    let line = |text: &str| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{text}\n"));
+    let texts = |steps| describe_steps(steps, false).len();
     assert_eq!(texts(vec![line("a 1"), line("a 2")]), 2, "two texts are as short as a fold");
     assert_eq!(texts(vec![line("a 1"), line("a 2"), line("a = 3"), line("a 4")]), 2, "the text between words differs");
-    let removed = |n: usize| step("/etc/x", &format!("@@ -1 +0,0 @@\n-a {n}\n"));
+    let removed = |n: usize| diff_step("/etc/x", &format!("@@ -1 +0,0 @@\n-a {n}\n"));
     assert_eq!(texts(vec![line("a 1"), removed(2), removed(3), removed(4)]), 2, "a removed line is not an added line");
     let many = |n: usize| line(&(0..9).map(|at| format!("w{n}{at}")).collect::<Vec<_>>().join(" "));
     assert_eq!(texts((1..=3).map(many).collect()), 3, "nothing in common");
@@ -86,8 +86,8 @@ fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
 /// `1` occurs twice, and only one of the two is host-specific.
 #[test]
 fn a_word_that_stands_twice_is_told_by_its_number() {
-    let own = |n: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
-    let shown = described((1..=3).map(own).collect(), false);
+    let own = |n: usize| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
+    let shown = describe_steps((1..=3).map(own).collect(), false);
     assert_eq!(shown[0][1], "  content line 2, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
 }
 
@@ -96,10 +96,10 @@ fn a_word_that_stands_twice_is_told_by_its_number() {
 fn many_long_texts_are_folded_without_a_copy_of_their_words() {
     let own = |host: usize| {
         let lines = (0..200).map(|at| format!("+gpu{host:04} {at}\n")).collect::<String>();
-        step("/etc/x", &format!("@@ -0,0 +1,200 @@\n{lines}"))
+        diff_step("/etc/x", &format!("@@ -0,0 +1,200 @@\n{lines}"))
     };
-    let plan = sample::plan((0..2000).map(|at| sample::observed(&format!("gpu{at:04}"), vec![own(at)])).collect());
-    let groups = group::steps(&plan, StepPlan::acts);
+    let plan = sample::plan((0..2000).map(|at| sample::observed_host(&format!("gpu{at:04}"), vec![own(at)])).collect());
+    let groups = group::group_steps(&plan, StepPlan::will_run);
     let mut folded = Vec::new();
     let used = allocation_counter::measure(|| folded = fold_host_values(groups));
     assert_eq!(folded.len(), 1);
@@ -113,14 +113,15 @@ fn many_long_texts_are_folded_without_a_copy_of_their_words() {
 /// A text is only compared with texts of the same shape.
 #[test]
 fn many_texts_of_which_none_is_like_another_cost_little_each() {
-    let own = |host: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{}=\n", "+".repeat(host)));
+    let own = |host: usize| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{}=\n", "+".repeat(host)));
     let other = |host: usize| {
         let words = (0..20).map(|at| format!(" w{host}x{at}")).collect::<String>();
-        step("/etc/x", &format!("@@ -0,0 +1 @@\n+{words}\n"))
+        diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{words}\n"))
     };
     for make in [&own as &dyn Fn(usize) -> StepPlan, &other] {
-        let plan = sample::plan((0..2000).map(|at| sample::observed(&format!("gpu{at:04}"), vec![make(at)])).collect());
-        let groups = group::steps(&plan, StepPlan::acts);
+        let plan =
+            sample::plan((0..2000).map(|at| sample::observed_host(&format!("gpu{at:04}"), vec![make(at)])).collect());
+        let groups = group::group_steps(&plan, StepPlan::will_run);
         let mut folded = Vec::new();
         let used = allocation_counter::measure(|| folded = fold_host_values(groups));
         assert_eq!(folded.len(), 2000, "all are shown in full");
@@ -132,7 +133,10 @@ fn many_texts_of_which_none_is_like_another_cost_little_each() {
 
 #[test]
 fn equal_texts_have_no_values() {
-    let shown = described(vec![step("/etc/x", "+a\n"), step("/etc/x", "+a\n"), step("/etc/x", "+a\n")], false);
+    let shown = describe_steps(
+        vec![diff_step("/etc/x", "+a\n"), diff_step("/etc/x", "+a\n"), diff_step("/etc/x", "+a\n")],
+        false,
+    );
     assert_eq!(shown, [[""; 0]]);
 }
 
@@ -146,16 +150,16 @@ proptest! {
     ) {
         let own = |(first, second): &(String, String)| {
             let text = lines.join("\n").replace('{', first).replace('}', second);
-            step(&format!("/etc/{first}"), &format!("{text}\n"))
+            diff_step(&format!("/etc/{first}"), &format!("{text}\n"))
         };
-        let plan = plan_of(values.iter().map(own).collect());
-        let folded = folded(&plan);
+        let plan = plan_from_steps(values.iter().map(own).collect());
+        let folded = fold_plan(&plan);
         let hosts: usize = folded.iter().map(|step| step.group.hosts.len()).sum();
         prop_assert_eq!(hosts, plan.hosts.len(), "no host is left out");
         for step in &folded {
             for host in &step.group.hosts {
                 let own = plan.hosts.iter().find(|plan| plan.host == **host).unwrap();
-                prop_assert_eq!(made_again(step, host), text(&own.steps[0]));
+                prop_assert_eq!(rebuild_host_text(step, host), step_text(&own.steps[0]));
             }
         }
     }
