@@ -170,13 +170,13 @@ fn every_built_in_recipe_has_its_page() {
         "# Built-in recipes\n\nEvery inventory can apply them. A recipe of the same name in the inventory's own `recipes/` \
          overrides the built-in one. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
     );
-    for (name, _) in config::shipped::BUILTIN_RECIPES {
+    for (name, _) in config::builtin_data::BUILTIN_RECIPES {
         let page = config::find_recipe_details(None, name).expect("a built-in recipe can be read");
         index += &format!("- [`{name}`]({name}.md): {}\n", page.line.summary);
         holds(&format!("docs/reference/recipes/{name}.md"), &(recipe::render_recipe(&page) + &recipe_proof(name)));
     }
     index += "\n## Tables\n\nRules read them: `table(\"driver-branches\")`.\n\n| table | content | source | date |\n|---|---|---|---|\n";
-    for table in config::shipped::builtin_tables() {
+    for table in config::builtin_data::builtin_tables() {
         index += &format!("| `{}` | {} | {} | {} |\n", table.name, table.about, table.source, table.date);
     }
     holds("docs/reference/recipes/README.md", &index);

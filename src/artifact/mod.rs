@@ -5,25 +5,25 @@
 //! leaves https, and credentials are never sent to another origin. Of a redirect target, scheme, host and path are
 //! stored and printed, never the query: a signature in it gives anyone access to the file.
 
-mod address;
 mod cache;
-mod depot;
 mod error;
-mod file;
+mod fetcher;
 mod http;
-mod lock;
+mod http_url;
+mod local_file;
+mod lock_file;
 #[cfg(test)]
 #[path = "../../tests/common/server.rs"]
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
-pub use address::HttpUrl;
 pub use cache::{ArtifactCache, VerifiedFile};
-pub use depot::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
 pub use error::FetchError;
+pub use fetcher::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
 pub use http::{ArtifactHttpClient, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
-pub use lock::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};
+pub use http_url::HttpUrl;
+pub use lock_file::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};
 
 use camino::Utf8PathBuf;
 use std::fmt;
@@ -100,7 +100,7 @@ impl ArtifactSource {
 
     /// Returns its name in the lock file. Files are named relative to the inventory's tree, which may move.
     pub fn lock_entry_name(&self, root: &camino::Utf8Path) -> String {
-        lock::lock_entry_name(self, root)
+        lock_file::lock_entry_name(self, root)
     }
 }
 

@@ -8,10 +8,10 @@ use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
 use super::plan;
-use super::recorded::RecordingArgs;
-use super::run::{LoadedProject, VerbContext, VerbResult, block_on};
-use super::saved::PlanOutputArgs;
-use super::{carry, saved};
+use super::recording_args::RecordingArgs;
+use super::saved_plan::PlanOutputArgs;
+use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
+use super::{apply_saved, saved_plan};
 use crate::engine::{ArtifactFetchState, ArtifactReport, PlanWorkload, RunReport};
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
@@ -75,8 +75,8 @@ fn parse_reason(text: &str) -> Result<String, String> {
 
 pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
     let given = args.given.as_deref();
-    if let Some((path, text)) = given.zip(saved::read_given_plan(given)) {
-        return carry::run_saved_plan(cx, args, path, &text);
+    if let Some((path, text)) = given.zip(saved_plan::read_given_plan(given)) {
+        return apply_saved::run_saved_plan(cx, args, path, &text);
     }
     let flags = [(args.replay, "--replay"), (args.require_signature.is_some(), "--require-signature")];
     if let Some((_, flag)) = flags.iter().find(|(given, _)| *given) {
@@ -131,7 +131,7 @@ async fn plan_and_apply<B: Backend>(
     let seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
-    carry::check_no_unknown(&plan, args.no_unknown)?;
+    apply_saved::check_no_unknown(&plan, args.no_unknown)?;
     if plan.hosts.iter().any(HostPlan::will_run) {
         confirm_apply(cx, args, &mut stop, &plan).await?;
     }

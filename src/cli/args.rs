@@ -23,7 +23,7 @@ pub struct Cli {
     pub global: GlobalArgs,
 }
 
-/// One verb per file in this directory; the doc comment of its `Args` is its help text.
+/// One verb per file in this directory; the doc comment of its arguments type is its help text.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Init(init::InitArgs),

@@ -225,7 +225,7 @@ pub trait Backend {
         events: VerbEvents,
     ) -> impl Future<Output = DoctorReport>;
 
-    /// Like [`load`](Self::load), but accepts artifacts without a declared digest, to compute it.
+    /// Like [`load_project`](Self::load_project), but accepts artifacts without a declared digest, to compute it.
     fn load_for_digests(&self, path: &Utf8Path, settings: &CliSettings)
     -> (Option<Self::Project>, DiagList, SourceMap);
 

@@ -3,8 +3,8 @@
 use super::args::InventoryArg;
 use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
-use super::recorded::RecordingArgs;
-use super::run::{VerbContext, VerbResult, block_on};
+use super::recording_args::RecordingArgs;
+use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::engine;
 use crate::model::ExitCode;
 use crate::plan::ObservedHost;

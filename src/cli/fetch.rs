@@ -4,7 +4,7 @@ use super::args::InventoryArg;
 use super::backend::Backend;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
-use super::run::{VerbContext, VerbResult, block_on};
+use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Fetch the declared artifacts and charts into the cache; no host is contacted
 ///

@@ -2,7 +2,7 @@
 
 use super::args::{InventoryArg, OutputFormat};
 use super::backend::Backend;
-use super::run::{VerbContext, VerbResult};
+use super::verb_context::{VerbContext, VerbResult};
 use crate::config;
 use crate::model::ExitCode;
 use crate::view;

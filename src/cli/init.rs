@@ -1,13 +1,13 @@
 //! `forge init`.
 
+use super::atomic_file;
 use super::backend::Backend;
 use super::error::CliError;
-use super::file;
 use super::output::VerbOutput;
-use super::run::{VerbContext, VerbResult};
+use super::verb_context::{VerbContext, VerbResult};
 use crate::config::{self, AnsibleConversion, AnsibleDifference, StarterHost, StarterInventory};
 use crate::model::{ExitCode, Value};
-use crate::view::{self, InitResult, RecipeFile, starting};
+use crate::view::{self, InitResult, RecipeFile, starter_inventory};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Create a starter inventory and an example recipe
@@ -38,12 +38,12 @@ pub struct InitArgs {
 }
 
 pub fn run_init<B: Backend>(cx: &VerbContext<'_, B>, args: &InitArgs) -> VerbResult {
-    cx.settings.json_into.iter().try_for_each(|path| file::check_writable(path))?;
+    cx.settings.json_into.iter().try_for_each(|path| atomic_file::check_writable(path))?;
     reject_existing_file(&args.into)?;
     let output =
         VerbOutput { console: cx.console, settings: cx.settings, target: Some(inventory_arguments(&args.into)) };
     let (starting, differences) = build_starting_inventory(args, &output)?;
-    let text = starting::render_inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
+    let text = starter_inventory::render_inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
     let recipe = write_starting_files(&args.into, &text)?;
     let (_, diags, sources) = cx.backend.load_project(&args.into, cx.settings);
     output.write_diags(&diags, &sources)?;
@@ -135,8 +135,8 @@ fn write_starting_files(path: &Utf8Path, text: &str) -> Result<RecipeFile, CliEr
     fs_err::create_dir_all(&recipes).map_err(|error| CliError::unexpected(error.to_string()))?;
     let recipe = recipes.join("hello.yaml");
     let path_shown = recipe.strip_prefix("./").unwrap_or(&recipe).to_string();
-    let is_new = file::create_file(&recipe, starting::STARTER_RECIPE)?;
-    match file::create_file(path, text)? {
+    let is_new = atomic_file::create_file(&recipe, starter_inventory::STARTER_RECIPE)?;
+    match atomic_file::create_file(path, text)? {
         true => Ok(RecipeFile { path: path_shown, is_new }),
         false => Err(file_exists_error(path)),
     }

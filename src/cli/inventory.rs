@@ -37,7 +37,7 @@ pub fn resolve_inventory(
     Ok(InventoryTarget { path, arguments: join_quoted(&arguments) })
 }
 
-/// Reports whether [`resolve`] finds an inventory, or an error in how it is given.
+/// Reports whether [`resolve_inventory`] finds an inventory, or an error in how it is given.
 pub fn is_inventory_given(
     argument: &InventoryArg,
     typed: &GlobalArgs,

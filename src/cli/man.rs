@@ -2,8 +2,8 @@
 
 use super::error::CliError;
 use super::output::VerbOutput;
-use super::run::{VerbContext, VerbResult};
-use super::{build_cli_command, file};
+use super::verb_context::{VerbContext, VerbResult};
+use super::{atomic_file, build_cli_command};
 use crate::model::ExitCode;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
@@ -42,7 +42,7 @@ fn write_man_pages(folder: &Utf8Path) -> Result<(), CliError> {
     let all = build_cli_command();
     let write = |name: &str, command: &clap::Command| {
         let page = render_man_page(command)?;
-        file::replace_file(&folder.join(format!("{name}.1")), |out| out.write_all(&page))
+        atomic_file::replace_file(&folder.join(format!("{name}.1")), |out| out.write_all(&page))
     };
     write("forge", &all)?;
     for verb in all.get_subcommands() {

@@ -1,9 +1,10 @@
 //! The command line: one file per verb, each a thin layer over the library.
 
 mod apply;
+mod apply_saved;
 mod args;
+mod atomic_file;
 mod backend;
-mod carry;
 mod completions;
 mod confirm;
 mod console;
@@ -16,28 +17,26 @@ mod exec;
 mod explain;
 mod facts;
 mod fetch;
-mod file;
-mod foreign;
+mod foreign_flags;
 mod graph;
 mod help;
 mod init;
 mod interrupt;
 mod inventory;
-mod library;
+mod library_backend;
 mod logs;
 mod man;
 mod notify;
 mod output;
-mod past;
+mod past_runs;
 mod plan;
 mod recipes;
-mod recorded;
+mod recording_args;
 pub mod reference;
-mod report;
-mod run;
+mod report_files;
 mod runs;
 mod sandbox;
-mod saved;
+mod saved_plan;
 mod schema;
 mod settings;
 mod show;
@@ -46,6 +45,7 @@ mod sign;
 mod tests;
 mod timer;
 mod validate;
+mod verb_context;
 mod verify;
 
 use crate::model::ExitCode;
@@ -55,9 +55,9 @@ use clap::{CommandFactory, FromArgMatches};
 use console::Console;
 use env::CliEnvironment;
 use error::CliError;
-use run::{VerbContext, VerbResult};
 use settings::CliSettings;
 use std::ffi::OsString;
+use verb_context::{VerbContext, VerbResult};
 
 /// Parses argv and runs a verb. Only verbs that need the async runtime build it.
 pub fn main() -> std::process::ExitCode {
@@ -77,10 +77,10 @@ fn build_cli_command() -> clap::Command {
 /// Parses argv. Prints help, versions and errors, and returns their exit code as the error.
 fn parse_arguments(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let argv: Vec<OsString> = argv.into_iter().collect();
-    let known = foreign::reject_terraform_flags(&argv, &build_cli_command());
+    let known = foreign_flags::reject_terraform_flags(&argv, &build_cli_command());
     let parsed = known.and_then(|()| build_cli_command().try_get_matches_from(argv));
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|error| foreign::add_foreign_flag_hint(error, &build_cli_command())).map_err(|error| {
+    parsed.map_err(|error| foreign_flags::add_foreign_flag_hint(error, &build_cli_command())).map_err(|error| {
         // Ignore a closed output: no other stream could report it.
         let _ = error.print();
         match error.use_stderr() {
@@ -96,7 +96,7 @@ fn start_verb(cli: &Cli) -> ExitCode {
     let console = Console::new(settings.color);
     logs::start_logging(&settings, console.live_colour);
     let cx = VerbContext {
-        backend: &library::LibraryBackend::new(),
+        backend: &library_backend::LibraryBackend::new(),
         console: &console,
         typed: &cli.global,
         environment: &environment,

@@ -2,7 +2,7 @@
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::run::VerbContext;
+use super::verb_context::VerbContext;
 use crate::config::{DeferredSecret, NotifyRecipient, NotifyService};
 use crate::drift::{DriftNotification, DriftReport, NotificationState};
 use crate::engine::{QueuedNotice, build_delivery};

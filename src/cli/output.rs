@@ -101,7 +101,7 @@ impl VerbOutput<'_> {
     pub fn write_json_file(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
-            Some(path) => super::file::replace_file(path, |out| render(&JsonWriter, out)),
+            Some(path) => super::atomic_file::replace_file(path, |out| render(&JsonWriter, out)),
         }
     }
 

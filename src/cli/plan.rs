@@ -5,9 +5,9 @@ use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
-use super::recorded::RecordingArgs;
-use super::run::{VerbContext, VerbResult, block_on};
-use super::saved::PlanOutputArgs;
+use super::recording_args::RecordingArgs;
+use super::saved_plan::PlanOutputArgs;
+use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Show the changes that apply would make (read-only)
 ///

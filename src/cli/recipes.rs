@@ -3,7 +3,7 @@
 use super::args::InventoryArg;
 use super::backend::Backend;
 use super::output::VerbOutput;
-use super::run::{LoadedProject, VerbContext, VerbResult};
+use super::verb_context::{LoadedProject, VerbContext, VerbResult};
 use crate::config::{self, Project};
 use crate::diag::{Code, Diag, SourceMap};
 use crate::model::ExitCode;

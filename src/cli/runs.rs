@@ -1,8 +1,8 @@
 //! `forge runs`.
 
 use super::output::VerbOutput;
-use super::past;
-use super::run::{VerbContext, VerbResult};
+use super::past_runs;
+use super::verb_context::{VerbContext, VerbResult};
 use crate::engine;
 use crate::model::ExitCode;
 
@@ -26,15 +26,15 @@ pub struct RunsArgs {
 
 pub fn run_runs<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
-    let folders = past::list_run_folders(cx)?;
+    let folders = past_runs::list_run_folders(cx)?;
     if let [from, to] = args.compare.as_slice() {
-        let (from, to) = (past::find_run(cx, &folders, from)?, past::find_run(cx, &folders, to)?);
+        let (from, to) = (past_runs::find_run(cx, &folders, from)?, past_runs::find_run(cx, &folders, to)?);
         let comparison = engine::compare_runs(&from, &to);
         output.write_result(&|writer, out| writer.write_comparison(&comparison, out))?;
         return Ok(ExitCode::Done);
     }
     let shown = folders.iter().take(args.last.unwrap_or(usize::MAX));
-    let runs: Vec<_> = shown.map(past::read_listed_run).collect();
+    let runs: Vec<_> = shown.map(past_runs::read_listed_run).collect();
     output.write_result(&|writer, out| writer.write_runs(&runs, out))?;
     Ok(ExitCode::Done)
 }

@@ -3,7 +3,7 @@
 use super::args::InventoryArg;
 use super::backend::{Backend, ProjectSandboxes};
 use super::error::CliError;
-use super::run::{VerbContext, VerbResult, block_on};
+use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::model::{ExitCode, HostName};
 use crate::transport::{self, HardwareBoard, Sandbox};
 use crate::view::SandboxList;

@@ -2,7 +2,7 @@
 
 use super::error::CliError;
 use super::output::VerbOutput;
-use super::run::{VerbContext, VerbResult};
+use super::verb_context::{VerbContext, VerbResult};
 use crate::diag::did_you_mean;
 use crate::model::ExitCode;
 use crate::view::schemas;

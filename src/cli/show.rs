@@ -1,12 +1,12 @@
 //! `forge show`.
 
 use super::args::OutputFormat;
+use super::atomic_file::read_text;
 use super::error::CliError;
-use super::file::read_text;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
-use super::past;
-use super::run::{VerbContext, VerbResult};
+use super::past_runs;
+use super::verb_context::{VerbContext, VerbResult};
 use crate::engine::{self, RunReport, SAVED_PLAN_RESULT, SavedPlan};
 use crate::model::{ExitCode, Value};
 use crate::plan::Plan;
@@ -57,12 +57,12 @@ pub fn run_show<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
         return Err(plans_only_error("`--images`"));
     }
     if path.is_dir() {
-        let run = past::read_run(&to_run_folder(path))?;
+        let run = past_runs::read_run(&to_run_folder(path))?;
         output.write_result(&|writer, out| writer.write_run(&run, out))?;
     } else if is_file {
         show_file(&output, path, args.images)?;
     } else {
-        let run = past::find_run(cx, &past::list_run_folders(cx)?, named)?;
+        let run = past_runs::find_run(cx, &past_runs::list_run_folders(cx)?, named)?;
         output.write_result(&|writer, out| writer.write_run(&run, out))?;
     }
     Ok(ExitCode::Done)

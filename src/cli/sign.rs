@@ -1,10 +1,10 @@
 //! `forge sign`.
 
+use super::atomic_file;
 use super::error::CliError;
-use super::file;
 use super::interrupt::InterruptSignals;
-use super::run::{VerbContext, VerbResult, block_on};
-use super::saved;
+use super::saved_plan;
+use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::model::ExitCode;
 use crate::transport;
 use crate::view::progress::ProgressDetail;
@@ -30,11 +30,11 @@ pub struct SignArgs {
 }
 
 pub fn run_sign<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
-    let text =
-        file::read_text(&args.plan).map_err(|error| CliError::input(format!("cannot read the plan: {error}")))?;
-    saved::parse_saved_plan(&args.plan, &text)?;
+    let text = atomic_file::read_text(&args.plan)
+        .map_err(|error| CliError::input(format!("cannot read the plan: {error}")))?;
+    saved_plan::parse_saved_plan(&args.plan, &text)?;
     let place = signature_path(&args.plan);
-    file::check_writable(&place)?;
+    atomic_file::check_writable(&place)?;
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
         let signed = tokio::select! {
@@ -42,7 +42,7 @@ pub fn run_sign<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
             () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted; nothing was signed")),
         };
         let signature = signed.map_err(|error| CliError::unexpected(error.why).hint(error.hint))?;
-        file::replace_file(&place, |out| out.write_all(&signature))?;
+        atomic_file::replace_file(&place, |out| out.write_all(&signature))?;
         if cx.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((cx.console.err)(), "signature written to {place}");

@@ -1,8 +1,8 @@
 //! `--install-timer`: a systemd service and timer on this machine that check for drift periodically.
 
+use super::atomic_file;
 use super::error::CliError;
-use super::file;
-use super::run::VerbContext;
+use super::verb_context::VerbContext;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -113,7 +113,9 @@ pub fn install_units<B>(
     let units = render_units(&TimerSpec { cluster, command, every: args.every });
     fs_err::create_dir_all(&folder).map_err(|error| CliError::unexpected(error.to_string()))?;
     for (ending, text) in [("service", &units.service), ("timer", &units.timer)] {
-        file::replace_file(&folder.join(format!("{}.{ending}", units.name)), |out| out.write_all(text.as_bytes()))?;
+        atomic_file::replace_file(&folder.join(format!("{}.{ending}", units.name)), |out| {
+            out.write_all(text.as_bytes())
+        })?;
     }
     Ok(format_instructions(&units.name, &folder, is_root))
 }

@@ -3,8 +3,8 @@
 use super::args::InventoryArg;
 use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
-use super::recorded::ReplayArgs;
-use super::run::{VerbContext, VerbResult, block_on};
+use super::recording_args::ReplayArgs;
+use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Verify the declared state (read-only)
 ///

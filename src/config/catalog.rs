@@ -1,7 +1,7 @@
 //! Recipes as values for output: the list of available recipes, and all declarations of one recipe.
 
-use super::shelf::builtin_project;
-use super::shipped::BUILTIN_RECIPES;
+use super::builtin_data::BUILTIN_RECIPES;
+use super::builtin_recipes::builtin_project;
 use super::{
     ParamType, Project, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep, RecipeVerification, StepExport,
 };

@@ -1,13 +1,13 @@
 //! Turns entries of `apply:` into recipes on hosts: expands stacks, resolves parameters and shares equal instances.
 
-use super::cx::LoadContext;
 use super::inventory::{ApplyEntry, HostVar, ResolvedInventory};
+use super::load_context::LoadContext;
 use super::recipe::params::parse_param_value;
-use super::render::TreeRenderer;
-use super::statics::collect_templates;
 use super::template::{
     EvalOutcome, ProgramCache, TemplateBindings, TemplateForm, TemplateProgram, TemplateRoot, build_map, build_tree,
 };
+use super::template_check::collect_templates;
+use super::tree_render::TreeRenderer;
 use super::{Recipe, RecipeInstance, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};

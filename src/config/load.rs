@@ -1,19 +1,19 @@
 //! Loads a project: takes the path of an inventory, and returns a checked project or all errors.
 
 use super::catalog::BUILTIN_PATH;
-use super::claims::ConflictFinder;
-use super::cx::{LoadContext, build_unreadable_diag, confine_path, describe_io_error};
-use super::digests::LockedDigests;
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
-use super::files::LocalFileStore;
 use super::instances::{self, AppliedRecipes, RecipeLibrary};
 use super::inventory::{self, RawInventory, ResolvedInventory};
-use super::statics::{self, TemplateChecker, TemplateLocation};
+use super::load_context::{LoadContext, build_unreadable_diag, confine_path, describe_io_error};
+use super::local_files::LocalFileStore;
+use super::locked_digests::LockedDigests;
+use super::step_conflicts::ConflictFinder;
 use super::template::ProgramCache;
-use super::written::WrittenValues;
+use super::template_check::{self, TemplateChecker, TemplateLocation};
+use super::written_values::WrittenValues;
 use super::{
-    ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, links,
-    member, recipe,
+    ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep,
+    cluster_member, graph_links, recipe,
 };
 use crate::diag::{Code, Diag, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
@@ -39,8 +39,8 @@ pub fn load_project(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Proje
     load_with_context(path, LoadContext::new(options, find_inventory_root(path)))
 }
 
-/// Like [`load`], to compute digests: artifacts without a digest have
-/// [`Sha256::unknown`](crate::artifact::Sha256::unknown).
+/// Like [`load_project`], to compute digests: artifacts without a digest have
+/// [`Sha256Digest::unknown`](crate::artifact::Sha256Digest::unknown).
 pub fn load_to_learn_digests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
     load_with_context(path, LoadContext { learn: true, ..LoadContext::new(options, find_inventory_root(path)) })
 }
@@ -275,9 +275,9 @@ pub(super) fn check_recipes(
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
         world.check_tree(node, TemplateLocation::Entry, &mut diags);
     }
-    statics::check_recipe_cycles(library, &mut diags);
-    statics::check_step_bodies(library, &mut diags);
-    links::check_targets(library, &mut diags);
+    template_check::check_recipe_cycles(library, &mut diags);
+    template_check::check_step_bodies(library, &mut diags);
+    graph_links::check_targets(library, &mut diags);
     let broken = world.broken.take();
     cx.diags.0.append(&mut diags.0);
     broken
@@ -309,21 +309,27 @@ fn connect_recipes(
 ) {
     project.recipes = applied.recipes.clone();
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
-    links::check_applied(&applied, known, links::list_host_requirements, diags);
-    links::check_applied(&applied, known, |recipe| statics::find_read_parameters(recipe, &project.programs), diags);
-    links::check_exports(&applied, known, project, diags);
-    member::check_cluster_needs(&applied.recipes, library, diags);
-    project.graph = links::build_graph(&applied, project, diags);
-    let ties =
-        |recipe: &Arc<Recipe>| (recipe.name.clone(), statics::find_read_versions(recipe, library, &project.programs));
+    graph_links::check_applied(&applied, known, graph_links::list_host_requirements, diags);
+    graph_links::check_applied(
+        &applied,
+        known,
+        |recipe| template_check::find_read_parameters(recipe, &project.programs),
+        diags,
+    );
+    graph_links::check_exports(&applied, known, project, diags);
+    cluster_member::check_cluster_needs(&applied.recipes, library, diags);
+    project.graph = graph_links::build_graph(&applied, project, diags);
+    let ties = |recipe: &Arc<Recipe>| {
+        (recipe.name.clone(), template_check::find_read_versions(recipe, library, &project.programs))
+    };
     project.ties = applied.recipes.values().map(ties).filter(|(_, of)| !of.is_empty()).collect();
-    project.removals = links::build_removal_graphs(&applied, &project.graph);
+    project.removals = graph_links::build_removal_graphs(&applied, &project.graph);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {
         position.entry(project.graph.step_id(*index).recipe.to_string()).or_insert(at);
     }
     project.instances = applied.instances;
-    member::add_cluster_member(project, named_api, diags);
+    cluster_member::add_cluster_member(project, named_api, diags);
     for own in project.instances.values_mut() {
         own.sort_by_key(|instance| position.get(&instance.recipe.name).copied().unwrap_or(usize::MAX));
     }

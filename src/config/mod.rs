@@ -1,43 +1,44 @@
 //! Configuration: reads inventories and recipes into typed values with their places in the files.
 
 mod ansible;
+pub mod builtin_data;
+mod builtin_recipes;
 mod catalog;
 mod chart;
-mod check;
-mod claims;
-mod cx;
-mod digests;
-mod documents;
+mod cluster_member;
 mod drift;
 mod expand;
 mod explain;
-mod files;
+mod field_check;
 mod filter;
+mod graph_links;
 mod inputs;
 mod instances;
 mod inventory;
-mod links;
 mod load;
-mod member;
-mod names;
+mod load_context;
+mod local_files;
+mod locked_digests;
+mod name_completion;
 mod notify;
 mod project;
 mod recipe;
-mod render;
 mod rollout;
 mod scalar;
 mod schema;
-mod shelf;
-pub mod shipped;
-mod starting;
-mod statics;
-mod table;
+mod starter_inventory;
+mod step_conflicts;
 mod template;
-mod unknown;
-mod written;
+mod template_check;
+mod tree_render;
+mod unknown_keys;
+mod written_values;
 mod yaml;
+mod yaml_documents;
+mod yaml_table;
 
 pub use ansible::{AnsibleConversion, AnsibleDifference, convert_ansible_inventory};
+pub use builtin_recipes::builtin_project;
 pub use catalog::{
     ParamDetails, RecipeDetails, RecipeSummary, RuleDetails, StepDetails, VerifyDetails, find_recipe_details,
     list_recipes,
@@ -56,15 +57,14 @@ pub use filter::StepFilter;
 pub use inputs::{InputFile, describe_changed_inputs};
 use instances::RecipeLibrary;
 pub use load::{LoadOptions, load_project, load_to_learn_digests};
-pub use names::{DeclaredNames, DeclaredRecipe, read_declared_names};
+pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
 pub use notify::{DeferredSecret, NotifyRecipient, NotifyService};
 pub use project::*;
 pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};
-pub use shelf::builtin_project;
-pub use starting::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
+pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
-pub use written::WrittenValues;
+pub use written_values::WrittenValues;
 
 /// Returns the hosts that `selector` selects, in inventory order.
 ///

@@ -42,9 +42,9 @@ pub struct Project {
     /// Compiled templates.
     pub(super) programs: super::template::ProgramCache,
     /// Local files that recipes refer to.
-    pub(super) files: super::files::LocalFileStore,
+    pub(super) files: super::local_files::LocalFileStore,
     /// Digests in the lock file, for steps that declare none.
-    pub(super) digests: super::digests::LockedDigests,
+    pub(super) digests: super::locked_digests::LockedDigests,
 }
 
 impl Project {

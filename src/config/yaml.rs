@@ -1,4 +1,4 @@
-//! Parses YAML text into a [`Node`] tree with places. No other module calls a YAML parser.
+//! Parses YAML text into a [`YamlNode`] tree with places. No other module calls a YAML parser.
 //!
 //! It reads the events of serde-saphyr's parser instead of using its deserializer, for three reasons: plain scalars
 //! keep their text as typed (`560.10`), quoted scalars are distinguished from plain ones, and every duplicate key of a

@@ -1,9 +1,9 @@
 //! Differences of a step by attribute, and their cause.
 
+use super::applied_record::{AppliedRecordView, to_comparable_value};
 use super::cause::{
     self, AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, rate_severity,
 };
-use super::last::{AppliedRecordView, to_comparable_value};
 use super::model::{DriftFinding, LastApplied};
 use crate::config::ExpansionState;
 use crate::model::UntrustedText;

@@ -3,7 +3,7 @@
 //! A history is a list of entries, one for each run. An entry has only what is new, changed or resolved in its run;
 //! some entries start with a snapshot of all open findings, so that older entries are not needed.
 
-use super::find::EVERY_STEP;
+use super::detect::EVERY_STEP;
 use super::model::{DriftFinding, DriftReport, FindingNovelty, FindingSeverity};
 use super::{DetectedDrift, DriftCause};
 use crate::model::{ExitCode, HostName, UntrustedText};

@@ -5,19 +5,19 @@
 //! Architecture Invariant: drift is a pure function of the plan's inputs, the plan, the history and the time: no I/O,
 //! no clock, deterministic order.
 
+mod applied_record;
 mod cause;
 mod counters;
 mod culprit;
+mod detect;
 mod explain;
-mod find;
 pub mod health;
 mod history;
-mod kept;
-mod last;
+mod host_findings;
+mod ignore_rules;
 mod model;
-mod news;
-mod notified;
-mod passing;
+mod notice;
+mod notification;
 
 pub use cause::{
     AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, classify_cause, rate_severity,
@@ -27,15 +27,15 @@ pub use culprit::{
     AttributionCertainty, ChangeSource, EvidenceAnswer, attribute_host_changes, build_evidence_probe,
     list_changed_hosts,
 };
-pub use find::{DetectedDrift, DetectionContext, compute_drift};
+pub use detect::{DetectedDrift, DetectionContext, compute_drift};
 pub use history::{
     DetectionScope, DriftHistory, DriftHistoryEntry, DriftHistorySnapshot, DriftRunSummary, ENTRY_VERSION,
     FindingCount, FindingHistory, KnownFinding, compare_with_history, parse_history_entries, summarize_history,
 };
-pub use kept::HostFindingsFile;
+pub use host_findings::HostFindingsFile;
 pub use model::{
     DRIFT_VERSION, DriftCounts, DriftFinding, DriftReport, FindingAspect, FindingNovelty, FindingSeverity, HostDrift,
     IgnoreRuleResult, LastApplied, RepairAction, UndecidedItem,
 };
-pub use news::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, build_notice};
-pub use notified::{DriftNotification, NotificationState};
+pub use notice::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, build_notice};
+pub use notification::{DriftNotification, NotificationState};

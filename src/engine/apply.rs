@@ -1,17 +1,17 @@
 //! Apply: carries out a plan on its hosts in parallel, within the window and the failure budget.
 
-use super::board::{SharedRunState, SharedValues};
 use super::cancel::{CancelSignal, StopLevel};
 use super::detach::report_detached_host;
 use super::event::Event;
-use super::host::run_host;
-use super::link::HostSession;
+use super::final_proof::list_facts_used;
+use super::host_run::run_host;
+use super::host_session::HostSession;
 use super::observe::ObservedHosts;
-use super::prove::list_facts_used;
 use super::report::{HostReport, RunReport};
-use super::restarts::RestartLimiter;
-use super::run::{ApplyContext, EventSender, FinishedSteps, InFlightSteps, RunOptions};
-use super::times::WorkTimes;
+use super::restart_limiter::RestartLimiter;
+use super::run_context::{ApplyContext, EventSender, FinishedSteps, InFlightSteps, RunOptions};
+use super::run_state::{SharedRunState, SharedValues};
+use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
 use crate::model::{HostName, StepPhase};
 use crate::plan::{CrossHostEdges, HostPlan, ObservedHost, Plan, StepTable};

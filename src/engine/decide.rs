@@ -1,7 +1,7 @@
 //! Decides whether a step may run: compares the state seen just before the change with the plan.
 
 use super::event::StepResult;
-use super::host::HostRun;
+use super::host_run::HostRun;
 use super::report::StepReport;
 use crate::config::{ExpansionState, PendingInput};
 use crate::model::{StepId, StepScope, StepVerdict};
@@ -47,7 +47,7 @@ impl HostRun<'_> {
             return stale(format!("the plan does not contain this step; it would change {now}"));
         };
         match &planned.envelope {
-            _ if planned.waits_for.is_some() => StepDecision::Leave(super::host::report_as_planned(planned).result),
+            _ if planned.waits_for.is_some() => StepDecision::Leave(super::host_run::report_as_planned(planned).result),
             Some(envelope) if planned.verdict == StepVerdict::Change => {
                 match describe_envelope_breach(planned, envelope, turn, ruling) {
                     Some(why) => stale(format!("{why} ({now})")),
@@ -56,7 +56,7 @@ impl HostRun<'_> {
             }
             // The cause may be on other hosts: only the plan, which sees all of them, can evaluate it.
             _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
-                StepDecision::Leave(super::host::report_as_planned(planned).result)
+                StepDecision::Leave(super::host_run::report_as_planned(planned).result)
             }
             _ if !planned.will_run() => {
                 stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))

@@ -4,12 +4,12 @@
 //! Changes nothing and evaluates no declared step. A check that could not be evaluated is a finding of its own.
 
 mod cluster;
-mod here;
-mod judge;
+mod controller;
+mod host_checks;
 
+use super::final_proof::list_facts_used;
 use super::observe::observe_probes;
-use super::prove::list_facts_used;
-use super::run::{EventSender, RunOptions};
+use super::run_context::{EventSender, RunOptions};
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, UntrustedText};
 use crate::plan::{HostReachability, UnreachableReason};
@@ -119,18 +119,19 @@ pub async fn doctor(
     events: &EventSender,
 ) -> DoctorReport {
     let began = Instant::now();
-    let here = here::check_controller(project, hosts, options, state, can_ask).await;
+    let here = controller::check_controller(project, hosts, options, state, can_ask).await;
     let cluster = match &project.kubernetes {
         Some(access) => cluster::check_cluster(project, access, options).await,
         None => Vec::new(),
     };
     let seen =
-        observe_probes(project, hosts, &judge::list_doctor_probes(&list_facts_used(project)), options, events).await;
+        observe_probes(project, hosts, &host_checks::list_doctor_probes(&list_facts_used(project)), options, events)
+            .await;
     let simulated = hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect();
     let hosts = seen.seen.iter().map(|seen| HostHealth {
         host: seen.host.clone(),
         reach: add_connect_hint(&seen.reach),
-        findings: if seen.is_observed() { judge::check_host(seen) } else { Vec::new() },
+        findings: if seen.is_observed() { host_checks::check_host(seen) } else { Vec::new() },
     });
     DoctorReport { here, cluster, hosts: hosts.collect(), simulated, took: began.elapsed() }
 }

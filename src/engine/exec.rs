@@ -5,9 +5,9 @@
 
 use super::cancel::{CancelSignal, StopLevel};
 use super::event::Event;
-use super::glance::ObservationSession;
-use super::link::{HostScriptOutput, HostSession, describe_transport_error};
-use super::run::{EventSender, RunOptions};
+use super::host_session::{HostScriptOutput, HostSession, describe_transport_error};
+use super::read_only_session::ObservationSession;
+use super::run_context::{EventSender, RunOptions};
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, HostOutcome, SecretStore, UntrustedText};
 use crate::script::ShellFragment;

@@ -1,7 +1,7 @@
 //! Publishes the exports of steps during a run.
 
-use super::group::HostStepGroup;
-use super::host::HostRun;
+use super::host_run::HostRun;
+use super::step_groups::HostStepGroup;
 use crate::model::{HostName, StepId};
 use crate::plan::{StepInstance, read_step_exports, to_exported_value};
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub(super) fn publish_exports(
     });
 }
 
-fn publish_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut super::board::SharedValues) {
+fn publish_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut super::run_state::SharedValues) {
     for (name, export) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
         let value = to_exported_value(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
         shared.published.set_value(turn, name, host, Some(value));

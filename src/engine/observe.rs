@@ -1,11 +1,11 @@
 //! Observes many hosts in parallel: in one round trip if no probe depends on facts, otherwise in two.
 
+use super::cluster_nodes::{LazyClusterApi, NodeListing};
 use super::event::Event;
-use super::glance::{ObservationSession, ReadOnlySession};
-use super::link::{HostSession, describe_transport_error};
-use super::nodes::{LazyClusterApi, NodeListing};
-use super::prove::list_facts_used;
-use super::run::{EventSender, RunOptions};
+use super::final_proof::list_facts_used;
+use super::host_session::{HostSession, describe_transport_error};
+use super::read_only_session::{ObservationSession, ReadOnlySession};
+use super::run_context::{EventSender, RunOptions};
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::plan::{self, ChosenHosts, HostContext, HostExports, ObservedHost, PlanContext, UnreachableReason};
@@ -229,7 +229,7 @@ pub(super) async fn observe_probes(
         let own: BTreeSet<Probe> =
             probes.iter().filter(|probe| probe.is_api_probe() == host.is_cluster()).cloned().collect();
         let opened = match own.is_empty() {
-            true => Err(super::api::no_commands_error()),
+            true => Err(super::cluster_session::no_commands_error()),
             false => ReadOnlySession::open(project, options, &host, &project.secrets).await,
         };
         let seen = match opened {

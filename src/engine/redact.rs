@@ -127,7 +127,7 @@ struct IdentifierPatterns {
 }
 
 impl IdentifierPatterns {
-    /// Returns the words and UUIDs of texts that must be kept, as spelled by [`plain`].
+    /// Returns the words and UUIDs of texts that must be kept, as spelled by [`normalize_identifier`].
     fn collect_known_words(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
         let mut known = BTreeSet::new();
         for text in texts {

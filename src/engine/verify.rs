@@ -2,10 +2,10 @@
 
 use super::apply::REPORT_VERSION;
 use super::event::{Event, VerifyResult};
+use super::final_proof::report_planned_verification;
 use super::observe::ObservedHosts;
-use super::prove::report_planned_verification;
 use super::report::{HostReport, RunReport, VerifyReport};
-use super::run::{EventSender, RunOptions};
+use super::run_context::{EventSender, RunOptions};
 use crate::config::Project;
 use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, Plan, StepPlan};
@@ -69,7 +69,7 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
     let undeclared = plan.undeclared.clone();
     let mut report =
-        HostReport { verify, hint, undeclared, took, ..super::host::empty_report(&plan.host, outcome, reason) };
+        HostReport { verify, hint, undeclared, took, ..super::host_run::empty_report(&plan.host, outcome, reason) };
     if report.outcome == HostOutcome::Ok {
         report.outcome = HostReport::compute_outcome(&[], &report.verify);
     }

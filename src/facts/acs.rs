@@ -1,8 +1,8 @@
 //! `acs`: PCI bridges that redirect traffic between devices to the root complex.
 
-use super::alike::{compare_each, compare_value};
 use super::command::lspci_acs::{self, AcsBridge};
-use super::read::{command_failure, find_guarded_output, guarded, require_success, split_sections};
+use super::comparison_rules::{compare_each, compare_value};
+use super::snippet_output::{command_failure, find_guarded_output, guarded, require_success, split_sections};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -45,7 +45,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn bridges_that_redirect_are_listed() {

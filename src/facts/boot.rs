@@ -1,6 +1,6 @@
 //! `boot`: the current boot of the host.
 
-use super::read::{find_field, require_success, unparsed_answer};
+use super::snippet_output::{find_field, require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -38,7 +38,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn id_and_time_are_read() {

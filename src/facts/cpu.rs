@@ -1,7 +1,7 @@
 //! `cpu`: processors.
 
-use super::alike::compare_value;
-use super::read::{find_field, require_success, text_or_null, unparsed_answer};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{find_field, require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -49,7 +49,7 @@ fn count_processors(list: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn lists_of_processors_are_counted() {

@@ -1,7 +1,7 @@
 //! `disk`: free space on the filesystems that provisioning fills.
 
-use super::alike::compare_each;
-use super::read::unparsed_answer;
+use super::comparison_rules::compare_each;
+use super::snippet_output::unparsed_answer;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -45,7 +45,7 @@ fn parse_row(line: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn room_is_read_per_path() {

@@ -1,8 +1,8 @@
 //! `dkms`: modules that are built on the host.
 
-use super::alike::compare_counts;
 use super::command::dkms;
-use super::read::require_success;
+use super::comparison_rules::compare_counts;
+use super::snippet_output::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -48,7 +48,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn entries_are_listed() {

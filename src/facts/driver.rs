@@ -1,9 +1,9 @@
 //! `driver`: the NVIDIA driver: loaded, on disk, in userspace and as a package.
 
-use super::alike::{compare_entries, compare_value};
 use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::nvidia_version::{self, is_version};
-use super::read::{
+use super::comparison_rules::{compare_entries, compare_value};
+use super::snippet_output::{
     OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
 };
 use super::{Fact, FactShape};
@@ -103,8 +103,8 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = split_sections(require_success(output)?);
-    let host =
-        find_section(&parts, "host").ok_or_else(|| super::read::unparsed_answer("the kernel's release", output))?;
+    let host = find_section(&parts, "host")
+        .ok_or_else(|| super::snippet_output::unparsed_answer("the kernel's release", output))?;
     let mut driver = loaded_fields(&parts);
     driver.extend(disk_fields(&parts, host.field_at(2)));
     let library = find_section(&parts, "library").map(|part| part.field_at(1));
@@ -189,7 +189,7 @@ fn upstream_version(version: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     const LOADED: &str = include_str!("../../tests/samples/version-proprietary.txt");
 

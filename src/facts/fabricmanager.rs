@@ -1,8 +1,8 @@
 //! `fabricmanager`: the version of the fabric manager's program.
 
-use super::alike::compare_value;
 use super::command::nvidia_version::is_version;
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -38,7 +38,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn its_version_is_read_in_any_wording() {

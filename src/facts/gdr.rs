@@ -1,10 +1,12 @@
 //! `gdr`: how adapters access the memory of GPUs.
 
-use super::alike::compare_value;
 use super::command::modinfo;
 use super::command::nvidia_version;
-use super::read::{find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer};
-use super::table;
+use super::comparison_rules::compare_value;
+use super::gpu_table;
+use super::snippet_output::{
+    find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -76,8 +78,11 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let told = find_section(&parts, "version")
         .map(|part| nvidia_version::parse_driver_version(part.body).map(|loaded| loaded.open));
     let loaded = |name: &str| parts.iter().any(|part| part.name() == "loaded" && part.field_at(1) == name);
-    let gpus: Vec<_> =
-        parts.iter().filter(|part| part.name() == "gpu").map(|part| table::find_gpu_model(part.field_at(1))).collect();
+    let gpus: Vec<_> = parts
+        .iter()
+        .filter(|part| part.name() == "gpu")
+        .map(|part| gpu_table::find_gpu_model(part.field_at(1)))
+        .collect();
     let able = !gpus.is_empty() && gpus.iter().all(|gpu| gpu.is_none_or(|gpu| gpu.has_gsp));
     let flavor = || unknown_part("the loaded driver does not report its flavor");
     let dmabuf = match told {
@@ -104,7 +109,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     }))
 }
 
-fn disk_values(parts: &[super::read::OutputSection<'_>]) -> (Value, Value) {
+fn disk_values(parts: &[super::snippet_output::OutputSection<'_>]) -> (Value, Value) {
     if find_section(parts, "lacks").is_some() {
         return (unknown_part("`modinfo` is missing"), unknown_part("`modinfo` is missing"));
     }
@@ -125,7 +130,7 @@ fn is_at_least(release: &str, version: (u64, u64)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     fn parse_text(text: &str) -> Value {
         parse_stdout(&FACT, &expand_separators(text)).expect("is known")

@@ -1,8 +1,8 @@
 //! `governor`: the policies for processor clocks and memory placement.
 
-use super::alike::{self, compare_normalized, compare_value};
-use super::read::{find_field, require_success};
+use super::comparison_rules::{self, compare_normalized, compare_value};
 use super::secure_boot::bracketed_word;
+use super::snippet_output::{find_field, require_success};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -36,7 +36,7 @@ pub(super) const FACT: Fact = Fact {
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ],
     alike: &[
-        compare_normalized("governors", alike::sorted_keys),
+        compare_normalized("governors", comparison_rules::sorted_keys),
         compare_value("numa_balancing"),
         compare_value("thp"),
     ],
@@ -60,7 +60,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parse_stdout;
+    use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
     fn every_processor_counts() {

@@ -1,8 +1,8 @@
 //! `gpu_state`: the state of each GPU as reported by `nvidia-smi -q`.
 
-use super::alike::compare_each;
 use super::command::nvidia_smi::{self, SmiCell, SmiGpu};
-use super::read::{
+use super::comparison_rules::compare_each;
+use super::snippet_output::{
     command_failure, find_guarded_output, guarded, require_success, split_sections, unknown_part, unparsed_answer,
 };
 use super::{Fact, FactShape};
@@ -199,7 +199,7 @@ fn sum_uncorrected(gpu: &SmiGpu, path: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout, run_snippet};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout, run_snippet};
 
     fn guarded_answer(body: &str, status: &str) -> String {
         expand_separators(&format!("\n@@nvidia-smi\trun\t30\n{body}\n@@status\t{status}\n"))

@@ -1,8 +1,10 @@
 //! `gpus`: the GPUs of a host, from the PCI bus and the driver's files.
 
-use super::alike::compare_each;
-use super::read::{find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown};
-use super::table;
+use super::comparison_rules::compare_each;
+use super::gpu_table;
+use super::snippet_output::{
+    find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
+};
 use super::{Fact, FactShape};
 use crate::facts::command::nvidia_information::{self, GpuInformation};
 use crate::model::Value;
@@ -101,7 +103,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         .map(|part| (part.field_at(1), nvidia_information::parse_gpu_information(part.body)))
         .collect();
     let gpus = parts.iter().filter(|part| part.name() == "gpu");
-    let one = |part: &super::read::OutputSection<'_>| {
+    let one = |part: &super::snippet_output::OutputSection<'_>| {
         let row: Vec<&str> = (1..9).map(|at| part.field_at(at)).collect();
         build_gpu(&row, known.get(row[0]), open)
     };
@@ -146,12 +148,12 @@ fn bus_fields(row: &[&str]) -> Map<String, Value> {
 
 /// Returns the table's fields for a device id.
 fn model_fields(device: &str) -> Map<String, Value> {
-    let gpu = table::find_gpu_model(device);
-    let told = |value: &dyn Fn(&table::GpuModel) -> Value| {
+    let gpu = gpu_table::find_gpu_model(device);
+    let told = |value: &dyn Fn(&gpu_table::GpuModel) -> Value| {
         gpu.map_or_else(|| unknown_part(format!("forge's table has no GPU with the device id `{device}`")), value)
     };
-    let gsp_optional = |gpu: &table::GpuModel| gpu.has_gsp.then(|| gpu.is_gsp_optional()).into();
-    let fabric = |gpu: &table::GpuModel| match gpu.fabric {
+    let gsp_optional = |gpu: &gpu_table::GpuModel| gpu.has_gsp.then(|| gpu.is_gsp_optional()).into();
+    let fabric = |gpu: &gpu_table::GpuModel| match gpu.fabric {
         Some("depends") => unknown_part("it depends on the server"),
         fabric => fabric.into(),
     };
@@ -170,7 +172,7 @@ fn model_fields(device: &str) -> Map<String, Value> {
 /// Returns state and version of one GPU's firmware. A version means on; `N/A` means off if the driver has initialized
 /// the GPU and its flavor can run without firmware.
 fn gsp_values(device: &str, information: Option<&GpuInformation>, open: Option<bool>) -> (Value, Value) {
-    if table::find_gpu_model(device).is_some_and(|gpu| !gpu.has_gsp) {
+    if gpu_table::find_gpu_model(device).is_some_and(|gpu| !gpu.has_gsp) {
         return (Value::Null, Value::Null);
     }
     let both = |why: &str| (unknown_part(why), unknown_part(why));
@@ -203,7 +205,7 @@ fn gsp_values(device: &str, information: Option<&GpuInformation>, open: Option<b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     const BUS: &str = "@@gpu\t0000:18:00.0\tnvidia\t de 10\t0x2330\t0\t16\t16\t32.0 GT/s PCIe\n";
     // origin: domain, a field node with 560.35.03

@@ -1,6 +1,6 @@
 //! `hardware_errors`: hardware faults in the kernel log of this boot.
 
-use super::read::text_or_null;
+use super::snippet_output::text_or_null;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -88,7 +88,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
             "the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it",
         )
     };
-    let (text, end) = super::read::require_success(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
+    let (text, end) = super::snippet_output::require_success(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
     let mut fields = end.lines().next().unwrap_or_default().split('\t').skip(1);
     if fields.next() != Some("0")
         || fields.next().and_then(|count| count.parse::<u64>().ok()).is_none_or(|lines| lines == 0)
@@ -202,7 +202,7 @@ fn parse_edac(line: &str) -> Option<HardwareEvent<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     fn parse_lines(lines: &[&str]) -> Vec<Value> {
         let text = expand_separators(&format!("{}\n@@log\t0\t{}\n", lines.join("\n"), lines.len() + 1));

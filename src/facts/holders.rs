@@ -1,7 +1,7 @@
 //! `holders`: processes that have GPU or RDMA devices open.
 
 use super::cgroup;
-use super::read::{OutputSection, split_sections, text_or_null};
+use super::snippet_output::{OutputSection, split_sections, text_or_null};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -130,7 +130,7 @@ fn pod_name(uid: &str, folders: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     #[test]
     fn holders_are_named_with_whose_they_are() {

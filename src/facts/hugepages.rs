@@ -1,7 +1,7 @@
 //! `hugepages`: memory in large pages.
 
-use super::alike::compare_value;
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -55,7 +55,7 @@ fn parse_node(line: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn pages_are_read_in_total_and_by_node() {

@@ -1,6 +1,6 @@
 //! `identity`: the values that identify a host.
 
-use super::read::{find_field, require_success, text_or_null, unparsed_answer};
+use super::snippet_output::{find_field, require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -39,7 +39,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn what_is_not_readable_is_null() {

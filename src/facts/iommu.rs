@@ -1,7 +1,7 @@
 //! `iommu`: whether the IOMMU translates device addresses.
 
-use super::alike::compare_value;
-use super::read::require_success;
+use super::comparison_rules::compare_value;
+use super::snippet_output::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -48,7 +48,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parse_stdout;
+    use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
     fn the_types_of_all_groups_make_the_mode() {

@@ -1,7 +1,7 @@
 //! `kernel`: the running kernel.
 
-use super::alike::{self, compare_normalized, compare_value};
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::{self, compare_normalized, compare_value};
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -17,7 +17,11 @@ pub(super) const FACT: Fact = Fact {
         ("cmdline", "its boot command line, as text"),
     ],
     reads: &["uname -r -m", "/proc/cmdline"],
-    alike: &[compare_value("release"), compare_value("arch"), compare_normalized("cmdline", alike::normalize_cmdline)],
+    alike: &[
+        compare_value("release"),
+        compare_value("arch"),
+        compare_normalized("cmdline", comparison_rules::normalize_cmdline),
+    ],
     snippet: FactSnippet {
         name: "kernel",
         snippet: "uname -r -m && read -r c </proc/cmdline && printf '%s\\n' \"$c\"",
@@ -37,7 +41,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn release_architecture_and_command_line_are_read() {

@@ -1,7 +1,7 @@
 //! `kernels`: the installed kernels, and for which of them modules can be built.
 
-use super::alike::{compare_counts, compare_value};
-use super::read::{find_field, require_success, unparsed_answer};
+use super::comparison_rules::{compare_counts, compare_value};
+use super::snippet_output::{find_field, require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -57,7 +57,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn each_kernel_has_headers_or_not() {

@@ -1,7 +1,7 @@
 //! `limits`: the amount of memory that processes may lock.
 
-use super::alike::{compare_each, compare_value};
-use super::read::{require_success, split_sections, unparsed_answer};
+use super::comparison_rules::{compare_each, compare_value};
+use super::snippet_output::{require_success, split_sections, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -63,7 +63,7 @@ fn parse_memlock(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn limits_are_bytes_or_unlimited() {

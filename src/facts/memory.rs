@@ -1,7 +1,7 @@
 //! `memory`: main memory.
 
-use super::alike::{self, compare_normalized};
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::{self, compare_normalized};
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -13,7 +13,7 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Map,
     fields: &[("total", "bytes that the kernel can use, slightly less than the installed memory")],
     reads: &["/proc/meminfo"],
-    alike: &[compare_normalized("total", alike::round_bytes)],
+    alike: &[compare_normalized("total", comparison_rules::round_bytes)],
     snippet: FactSnippet {
         name: "memory",
         snippet: "while read -r k v u; do [ \"$k\" != MemTotal: ] || { printf '%s %s\\n' \"$v\" \"$u\"; break; }; done </proc/meminfo",
@@ -33,7 +33,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_total_is_bytes() {

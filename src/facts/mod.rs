@@ -7,11 +7,11 @@
 //! format makes the fact unknown, with the reason. Null inside a fact means that the host does not have that item.
 
 mod acs;
-pub mod alike;
 mod boot;
 mod cgroup;
 mod cluster;
 pub mod command;
+pub mod comparison_rules;
 mod cpu;
 mod disk;
 mod dkms;
@@ -20,6 +20,7 @@ mod fabricmanager;
 mod gdr;
 mod governor;
 mod gpu_state;
+mod gpu_table;
 mod gpus;
 mod hardware_errors;
 mod holders;
@@ -42,14 +43,13 @@ mod pci;
 mod rdma;
 mod rdma_counters;
 mod rdma_netns;
-mod read;
 mod reboot;
 mod roce;
 mod secure_boot;
 mod services;
 mod simulated;
 mod sm;
-mod table;
+mod snippet_output;
 mod time;
 mod tools;
 mod topology;
@@ -61,7 +61,7 @@ pub use cluster::{ClusterFact, cluster_facts, fact_probe, is_cluster_fact, parse
 
 use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Probe, ProbeOutput, UnansweredReason};
-use alike::ComparisonRule;
+use comparison_rules::ComparisonRule;
 use std::collections::BTreeMap;
 
 /// The part of a fact that has the `fields`.
@@ -162,7 +162,7 @@ pub fn unknown_reason(value: &Value) -> Option<&str> {
     map.get("unknown")?.as_str()
 }
 
-/// Returns the snippets of all facts, for [`compile`](crate::probe::compile).
+/// Returns the snippets of all facts, for [`compile_probes`](crate::probe::compile_probes).
 pub fn fact_snippets() -> Vec<FactSnippet> {
     ALL.iter().map(|fact| fact.snippet).collect()
 }
@@ -199,7 +199,7 @@ impl Facts {
 }
 
 #[cfg(test)]
-mod trees;
+mod sysfs_tests;
 
 #[cfg(test)]
 mod tests;

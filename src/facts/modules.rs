@@ -1,7 +1,7 @@
 //! `modules`: loaded kernel modules and their users.
 
-use super::alike::compare_names;
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::compare_names;
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -43,7 +43,7 @@ fn parse_row(line: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn uses_and_users_are_read() {

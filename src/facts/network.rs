@@ -1,7 +1,7 @@
 //! `network`: interfaces and their addresses.
 
-use super::alike::compare_by_key;
-use super::read::{require_success, text_or_null, unparsed_answer};
+use super::comparison_rules::compare_by_key;
+use super::snippet_output::{require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -65,7 +65,7 @@ fn format_address(info: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn interfaces_are_read_with_driver_and_addresses() {

@@ -1,8 +1,8 @@
 //! `nvswitch`: whether switches connect the GPUs, and what must manage them.
 
-use super::alike::compare_value;
-use super::read::{find_field, require_success, unknown_part};
-use super::table;
+use super::comparison_rules::compare_value;
+use super::gpu_table;
+use super::snippet_output::{find_field, require_success, unknown_part};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -68,7 +68,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let (switches, bridges) = (all("switch"), all("bridge"));
     let driver: u64 = find_field(text, "devices").and_then(|n| n.parse().ok()).unwrap_or(0);
     let joined =
-        |by: &str| all("gpu").iter().any(|id| table::find_gpu_model(id).is_some_and(|gpu| gpu.fabric == Some(by)));
+        |by: &str| all("gpu").iter().any(|id| gpu_table::find_gpu_model(id).is_some_and(|gpu| gpu.fabric == Some(by)));
     let imex = joined("imex");
     let any = !switches.is_empty() || driver > 0 || !bridges.is_empty();
     let hidden = (joined("nvlink5") && !any).then(|| all("hidden").first().copied()).flatten();
@@ -83,7 +83,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parse_stdout;
+    use crate::facts::snippet_output::testing::parse_stdout;
 
     fn parse_text(text: &str) -> (Value, Value, Value) {
         let fact = parse_stdout(&FACT, text).expect("is known");

@@ -1,9 +1,11 @@
 //! `ofed`: the RDMA stack: installed version, modules on disk for each kernel, and the loaded module.
 
-use super::alike::compare_value;
 use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::ofed_info;
-use super::read::{find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{
+    find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -113,14 +115,14 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     }))
 }
 
-fn info_status<'a>(parts: &[super::read::OutputSection<'a>]) -> &'a str {
+fn info_status<'a>(parts: &[super::snippet_output::OutputSection<'a>]) -> &'a str {
     find_section(parts, "infostatus").map_or("unknown", |part| part.field_at(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     #[test]
     fn a_kernel_without_the_stack_is_seen_while_it_is_installed() {

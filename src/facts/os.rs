@@ -1,7 +1,7 @@
 //! `os`: the distribution.
 
-use super::alike::compare_value;
-use super::read::{require_success, text_or_null, unparsed_answer};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -50,7 +50,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn debian_and_its_relatives_are_read() {

@@ -1,7 +1,7 @@
 //! `packages`: the package manager and the installed packages.
 
-use super::alike::{compare_entries, compare_value};
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::{compare_entries, compare_value};
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -70,7 +70,7 @@ fn parse_row(line: &str) -> Option<PackageRow<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn installed_packages_are_read_and_others_are_left_out() {

@@ -1,7 +1,7 @@
 //! `pci`: devices on the PCI bus.
 
-use super::alike::compare_counts;
-use super::read::{require_success, text_or_null};
+use super::comparison_rules::compare_counts;
+use super::snippet_output::{require_success, text_or_null};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -55,7 +55,7 @@ fn parse_device(line: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn devices_are_read_with_driver_and_node() {

@@ -1,8 +1,8 @@
 //! `rdma`: RDMA devices, their ports and addresses.
 
-use super::alike::{compare_by_key, compare_each};
-use super::command::rate::{self, PortRate};
-use super::read::{
+use super::command::port_rate::{self, PortRate};
+use super::comparison_rules::{compare_by_key, compare_each};
+use super::snippet_output::{
     OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
 };
 use super::{Fact, FactShape};
@@ -220,7 +220,7 @@ fn build_port(name: &str, port: u64, netdevs: &DeviceInterfaces<'_>, files: &Sys
     let hex = |leaf: &str| value_or_unknown(file(leaf).and_then(super::command::parse_number), || missing(leaf));
     let layer = file("link_layer");
     let class = layer.and_then(port_class);
-    let rate = file("rate").and_then(rate::parse_port_rate);
+    let rate = file("rate").and_then(port_rate::parse_port_rate);
     let linked = file("phys_state").is_some_and(|state| state.ends_with("LinkUp"));
     // The name of a rate and its width are meaningful only on InfiniBand, and only on a port with a link.
     let lane = rate.as_ref().filter(|_| class == Some("infiniband") && linked);
@@ -279,7 +279,7 @@ fn find_roce_index(gids: &[Json], netdevs: &DeviceInterfaces<'_>) -> Option<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     fn parse_host(port: &str) -> Json {
         let text = format!(

@@ -1,6 +1,6 @@
 //! `rdma_counters`: the error counters of RDMA ports.
 
-use super::read::require_success;
+use super::snippet_output::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -49,7 +49,7 @@ fn parse_counter(line: &str) -> Option<((&str, u64), &str, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parse_stdout;
+    use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
     fn counters_are_read_by_port() {

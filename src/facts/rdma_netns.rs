@@ -1,7 +1,7 @@
 //! `rdma_netns`: whether RDMA devices are shared between network namespaces.
 
-use super::alike::compare_value;
-use super::read::{require_success, unparsed_answer};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{require_success, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -35,7 +35,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_mode_is_a_word() {

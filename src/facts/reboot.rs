@@ -1,7 +1,7 @@
 //! `reboot`: whether packages require a reboot.
 
-use super::alike::compare_value;
-use super::read::require_success;
+use super::comparison_rules::compare_value;
+use super::snippet_output::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -52,7 +52,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_mark_names_its_packages_once() {

@@ -1,8 +1,8 @@
 //! `roce`: the settings that prevent drops of RDMA traffic over Ethernet.
 
-use super::alike::compare_each;
 use super::command::mlnx_qos;
-use super::read::{
+use super::comparison_rules::compare_each;
+use super::snippet_output::{
     OutputSection, find_guarded_output, guarded, require_success, split_sections, text_or_null, unknown_part,
 };
 use super::{Fact, FactShape};
@@ -96,7 +96,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 /// Parses one port: its own part, then those of the two commands.
 fn build_port(parts: &[OutputSection<'_>]) -> Value {
     let own = parts[0];
-    let file = |key: &str| super::read::find_field(own.body, key);
+    let file = |key: &str| super::snippet_output::find_field(own.body, key);
     let number = |key: &str| file(key).and_then(|text| text.trim().parse::<u64>().ok());
     let flags = |side: &str| -> Option<Vec<bool>> {
         (0..8).map(|q| Some(file(&format!("{side}{q}"))?.trim() == "1")).collect()
@@ -154,7 +154,7 @@ fn pause_value(parts: &[OutputSection<'_>]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     #[test]
     fn a_port_tells_its_settings() {

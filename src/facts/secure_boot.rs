@@ -1,7 +1,7 @@
 //! `secure_boot`: whether unsigned kernel modules can be loaded.
 
-use super::alike::compare_value;
-use super::read::{find_field, require_success, unknown_part};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{find_field, require_success, unknown_part};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -62,7 +62,7 @@ pub(super) fn bracketed_word(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::parse_stdout;
+    use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
     fn the_state_is_told_by_what_can_be_read() {

@@ -1,7 +1,7 @@
 //! `services`: the units of the GPU and RDMA stacks.
 
-use super::alike::compare_each;
-use super::read::{require_success, text_or_null, unparsed_answer};
+use super::comparison_rules::compare_each;
+use super::snippet_output::{require_success, text_or_null, unparsed_answer};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -67,7 +67,7 @@ fn parse_unit(block: &str) -> Option<Vec<(String, Value)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn units_are_read_by_name() {

@@ -1,7 +1,7 @@
 //! `simulated`: whether a host's hardware is simulated.
 
-use super::alike::compare_value;
-use super::read::{require_success, text_or_null};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{require_success, text_or_null};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -27,7 +27,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_profile_is_named_and_most_hosts_have_none() {

@@ -1,8 +1,8 @@
 //! `sm`: the subnet manager that this host uses.
 
-use super::alike::compare_value;
 use super::command::sminfo;
-use super::read::{command_failure, find_guarded_output, guarded, require_success, split_sections};
+use super::comparison_rules::compare_value;
+use super::snippet_output::{command_failure, find_guarded_output, guarded, require_success, split_sections};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -48,7 +48,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn the_manager_is_told() {

@@ -1,7 +1,7 @@
 //! `time`: whether the clock is synchronized.
 
-use super::alike::compare_value;
-use super::read::find_field;
+use super::comparison_rules::compare_value;
+use super::snippet_output::find_field;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -54,7 +54,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn the_kernel_s_estimate_decides() {

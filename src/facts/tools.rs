@@ -1,7 +1,7 @@
 //! `tools`: the available programs.
 
-use super::alike::compare_entries;
-use super::read::require_success;
+use super::comparison_rules::compare_entries;
+use super::snippet_output::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -38,7 +38,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
     use serde_json::json;
 
     #[test]

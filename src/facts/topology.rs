@@ -1,8 +1,10 @@
 //! `topology`: how GPUs and adapters are connected.
 
-use super::alike::compare_entries;
 use super::command::nvidia_topo;
-use super::read::{command_failure, find_guarded_output, guarded, require_success, split_sections, unparsed_answer};
+use super::comparison_rules::compare_entries;
+use super::snippet_output::{
+    command_failure, find_guarded_output, guarded, require_success, split_sections, unparsed_answer,
+};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -46,7 +48,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn links_are_told_by_row_and_column() {

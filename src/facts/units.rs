@@ -1,7 +1,7 @@
 //! `units`: failed units and unit counts.
 
-use super::alike::compare_value;
-use super::read::require_success;
+use super::comparison_rules::compare_value;
+use super::snippet_output::require_success;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -49,7 +49,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn failed_units_are_named_and_all_are_counted() {

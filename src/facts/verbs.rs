@@ -1,8 +1,8 @@
 //! `verbs`: the RDMA devices visible to programs.
 
-use super::alike::compare_each;
 use super::command::ibv_devinfo::{self, VerbsDevice, VerbsPort};
-use super::read::{command_failure, find_guarded_output, guarded, require_success, split_sections};
+use super::comparison_rules::compare_each;
+use super::snippet_output::{command_failure, find_guarded_output, guarded, require_success, split_sections};
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -52,7 +52,7 @@ fn build_device(device: &VerbsDevice) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expand_separators, expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
     fn devices_are_listed() {

@@ -1,7 +1,7 @@
 //! `virtualization`: the virtual machine or container in which the host runs.
 
-use super::alike::compare_value;
-use super::read::unparsed_answer;
+use super::comparison_rules::compare_value;
+use super::snippet_output::unparsed_answer;
 use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
@@ -36,7 +36,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::read::testing::{expect_unknown, parse_stdout};
+    use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
     fn none_is_an_answer_whatever_the_status() {

@@ -32,7 +32,7 @@ impl ClusterAccess {
     /// Reads the file on this machine and returns the client configuration.
     ///
     /// # Errors
-    /// The file does not exist, and as [`Access::of_text`].
+    /// The file does not exist, and as [`ClusterAccess::parse_config`].
     pub async fn load_config(&self) -> Result<Config, KubeError> {
         let text = fs_err::read_to_string(&self.kubeconfig).map_err(|error| self.unreadable_error(&error))?;
         self.parse_config(&text).await

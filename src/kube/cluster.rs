@@ -78,7 +78,7 @@ impl ClusterApi {
     /// Opens a client through a host: reads the host's kubeconfig, and connects from that host.
     ///
     /// # Errors
-    /// The kubeconfig on the host cannot be read, and as [`Cluster::open`].
+    /// The kubeconfig on the host cannot be read, and as [`ClusterApi::open`].
     pub async fn open_through_host(access: &ClusterAccess, session: TransportSession) -> Result<Self, KubeError> {
         let text = read_remote_kubeconfig(access, &session).await?;
         let mut config = access.parse_config(&text).await?;
@@ -119,7 +119,7 @@ impl ClusterApi {
         self.found.helm.get_or_try_init(|| HelmProgram::open(&self.options.program, self.login.clone())).await
     }
 
-    /// Returns the kinds that the API serves, cached until [`forget`](Self::forget).
+    /// Returns the kinds that the API serves, cached until [`clear_discovery`](Self::clear_discovery).
     pub(super) async fn discover_api(&self) -> Result<Arc<ApiDiscovery>, KubeError> {
         let mut served = self.found.served.lock().await;
         match &*served {

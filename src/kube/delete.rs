@@ -1,7 +1,7 @@
 //! Deletes an object by its uid, waits until it is gone, and reports what blocks the deletion.
 
 use super::api::{ApiKindCache, ApiRequestError};
-use super::call::POLL_INTERVAL;
+use super::cluster_call::POLL_INTERVAL;
 use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::Value;
 use crate::probe::ObjectId;

@@ -6,26 +6,26 @@
 //! Each request has a time limit. Nothing here prints.
 
 mod access;
-mod answer;
 mod api;
-mod call;
-mod claim;
-mod clean;
 mod cluster;
-mod contents;
-mod defined;
+mod cluster_call;
+mod cluster_reader;
+mod cordon;
+mod custom_kinds;
 mod delete;
 mod error;
+mod error_status;
 mod evict;
 mod fact;
-mod fields;
 mod helm;
 mod images;
 mod job;
 mod lock;
-mod look;
-mod mark;
+mod managed_fields;
+mod namespace_contents;
 mod node;
+mod node_marks;
+mod object_cleanup;
 mod objects;
 mod pod;
 mod records;
@@ -34,9 +34,10 @@ mod tests;
 mod yaml;
 
 pub use access::ClusterAccess;
-pub use call::{ClusterCall, ClusterProgressFn};
-pub use claim::{CordonRecord, OPERANDS_LABEL};
 pub use cluster::{ApiPermission, ClusterApi};
+pub use cluster_call::{ClusterCall, ClusterProgressFn};
+pub use cluster_reader::{AnsweredProbe, ClusterReader};
+pub use cordon::{CordonRecord, OPERANDS_LABEL};
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{
@@ -46,8 +47,7 @@ pub use helm::{
 pub use images::collect_images;
 pub use job::{JobCall, JobEndPredicates, JobGoal, JobLogRules, JobStopFn, StatusPredicate};
 pub use lock::{ClusterLockError, ClusterWriter};
-pub use look::{AnsweredProbe, ClusterReader};
-pub use mark::{NodeMark, NodeMarkChanges};
 pub use node::{ClusterNode, NodePatchOutcome, find_host_node};
+pub use node_marks::{NodeMark, NodeMarkChanges};
 pub use pod::{DrainAllowedLosses, Pod, PodBudget, PodDrainAction};
 pub use records::DEFAULT_NAMESPACE;

@@ -2,7 +2,7 @@
 
 use super::ClusterApi;
 use super::api::{ApiKindCache, ApiRequestError};
-use super::clean::redact_object;
+use super::object_cleanup::redact_object;
 use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, ObjectsQuery};
 

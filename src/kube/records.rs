@@ -63,7 +63,7 @@ fn has_records_only(map: &Value) -> bool {
     map["data"].as_object().is_some_and(|data| !data.is_empty() && data.keys().all(|key| is_record_key(key)))
 }
 
-/// Reports whether [`key_of`] builds such keys: `NAME.0123456789ab.json`.
+/// Reports whether [`record_map_key`] builds such keys: `NAME.0123456789ab.json`.
 fn is_record_key(key: &str) -> bool {
     let digest = key.strip_suffix(".json").and_then(|rest| rest.rsplit_once('.')).map(|(_, digest)| digest);
     digest.is_some_and(|digest| digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()))

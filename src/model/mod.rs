@@ -2,7 +2,7 @@
 
 mod disruption;
 mod duration;
-mod exit;
+mod exit_code;
 mod hex;
 mod name;
 mod phase;
@@ -12,7 +12,7 @@ mod verdict;
 
 pub use disruption::DisruptionClass;
 pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};
-pub use exit::ExitCode;
+pub use exit_code::ExitCode;
 pub use hex::{push_hex, to_hex};
 pub use name::{HostName, StepId, findings_file_name};
 pub use phase::{StepPhase, StepScope, VerifyLevel};

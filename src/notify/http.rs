@@ -1,6 +1,6 @@
 //! One POST of a small message. Redirects are not followed, and error messages do not contain the address.
 
-use super::answer::{ResponseFormat, excerpt_body};
+use super::response::{ResponseFormat, excerpt_body};
 use super::{DeliveryAttemptError, RetryAdvice};
 use crate::artifact::{HttpUrl, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
 use secrecy::{ExposeSecret, SecretString};

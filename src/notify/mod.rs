@@ -3,17 +3,17 @@
 //! Architecture Invariants: addresses and request contents are secrets and never appear in program arguments or error
 //! messages. Redirects are not followed. Attempts are limited in number and time.
 
-mod answer;
 mod http;
 mod mail;
-mod sign;
+mod response;
+mod signature;
 #[cfg(test)]
 mod tests;
 
-pub use answer::ResponseFormat;
 pub use http::HttpMessage;
 pub use mail::MailMessage;
-pub use sign::{sign_dingtalk_url, sign_feishu_body};
+pub use response::ResponseFormat;
+pub use signature::{sign_dingtalk_url, sign_feishu_body};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;

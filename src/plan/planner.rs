@@ -1,17 +1,17 @@
 //! Makes a plan from the observed state of hosts.
 
-use super::advice::collect_rule_warnings;
-use super::case::{ChosenHosts, HostContext, PlanContext};
+use super::cross_host::{CrossHostStatus, CrossHostView};
+use super::cross_host_edges::{CrossHostEdges, StepTable};
+use super::host_context::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
 use super::model::{HostPlan, Plan, PlanPolicy, StepPlan};
-use super::outside::{CrossHostStatus, CrossHostView};
-use super::span::{CrossHostEdges, StepTable};
-use super::spread::map_parallel;
+use super::parallel::map_parallel;
+use super::rule_warnings::collect_rule_warnings;
+use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
 use super::verify::assess_verifications;
-use super::walk::StepPlanner;
 use super::window::{self, WindowScope};
-use super::{ObservedHost, StepInstance, basis, fabric, rollout};
+use super::{ObservedHost, StepInstance, canonical_json, infiniband, rollout};
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ pub fn plan(inputs: &PlanInputs<'_>) -> Plan {
         hosts: plan_hosts(ground, spans, inputs.seen),
         rollout: Default::default(),
     };
-    fabric::add_port_warnings(inputs.seen, &mut plan.hosts);
+    infiniband::add_port_warnings(inputs.seen, &mut plan.hosts);
     plan.rollout = rollout::build_rollout(inputs.project, &plan.hosts);
     plan.id = digest_plan(&plan);
     plan
@@ -106,8 +106,8 @@ fn plan_hosts(ground: PlanContext<'_>, spans: CrossHostEdges<'_>, seen: &[Observ
 
 /// Returns the plan's identity: a digest over its contents, in which each host is digested separately.
 fn digest_plan(plan: &Plan) -> String {
-    let hosts = map_parallel(&plan.hosts, basis::digest_json);
-    basis::digest_json(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
+    let hosts = map_parallel(&plan.hosts, canonical_json::digest_json);
+    canonical_json::digest_json(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
 }
 
 fn plan_host(

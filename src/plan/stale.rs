@@ -2,7 +2,7 @@
 
 use super::RolloutPlan;
 use super::model::{HostPlan, Plan, StepPlan};
-use super::relied::describe_changed_preconditions;
+use super::preconditions::describe_changed_preconditions;
 use super::window::step_disruption;
 use crate::model::{HostName, StepId, StepVerdict};
 use std::collections::{BTreeMap, BTreeSet};

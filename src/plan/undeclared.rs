@@ -1,9 +1,9 @@
 //! Resources that a host's records list for its cluster and that no step declares any more: the step is gone, or it is
 //! about another resource now. forge only reports them: a removal must be declared.
 
-use super::case::{HostContext, StepInstance};
-use super::memory::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
+use super::host_context::{HostContext, StepInstance};
 use super::model::UndeclaredResource;
+use super::recorded_resources::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
 use crate::config::{ExpandedStep, ExpansionState};
 use crate::model::Value;
 use crate::probe::Probe;
@@ -48,7 +48,7 @@ pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]
 
 /// Returns the probes that show whether resources that are not declared any more still exist.
 pub(super) fn list_undeclared_probes(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> BTreeSet<Probe> {
-    memory::list_claim_probes(list_orphaned_resources(case, turns).iter())
+    recorded_resources::list_claim_probes(list_orphaned_resources(case, turns).iter())
 }
 
 fn list_orphaned_resources(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<RecordedResource> {

@@ -1,9 +1,9 @@
 //! Evaluates the `verify` entries of a host's recipes against the observed state.
 
-use super::case::HostContext;
-use super::demand::{build_check_probe, verify_probe_id};
-use super::judge::read_check_status;
+use super::assessment::read_check_status;
+use super::host_context::HostContext;
 use super::model::{CheckRun, StepPlan, VerifyPlan};
+use super::required_probes::{build_check_probe, verify_probe_id};
 use crate::config::{ConditionOutcome, RecipeInstance, RecipeVerification, VerifyTarget};
 use crate::model::{SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{ObjectsQuery, Probe, ProbeReading};

@@ -2,7 +2,7 @@
 //! answered.
 
 use super::section::{ProbeSection, SectionEnd, SectionOutput};
-use super::{FactSnippet, Observation, Probe, ProbeReading, UnansweredReason, sections};
+use super::{FactSnippet, Observation, Probe, ProbeReading, UnansweredReason, section_sorting};
 use base64::Engine as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -255,7 +255,7 @@ pub fn replay_exchanges(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> O
 /// Finds the section that parses an answer: the one that would send the same query today.
 fn find_section(exchange: &ProbeExchange, facts: &[FactSnippet]) -> Option<ProbeSection> {
     let probes: BTreeSet<Probe> = exchange.probes.iter().cloned().collect();
-    let mut sections = sections::build_ungrouped_sections(&probes, facts).0;
+    let mut sections = section_sorting::build_ungrouped_sections(&probes, facts).0;
     let at = sections.iter().position(|section| section.name == exchange.asked && section.probes == exchange.probes)?;
     let mut section = sections.swap_remove(at);
     section.timeout_s = exchange.limit_s;

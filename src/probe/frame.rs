@@ -1,9 +1,9 @@
 //! Frames: separate the sections of a script's output, and detect lost links.
 
 use super::check::ProbeCheckOptions;
-use super::group::truncate_bytes;
 use super::section::{ProbeSection, STDERR_CAP, SectionEnd, SectionOutput};
-use super::{FactSnippet, Observation, Probe, UnansweredReason, sections, shell};
+use super::section_group::truncate_bytes;
+use super::{FactSnippet, Observation, Probe, UnansweredReason, section_sorting, shell};
 use crate::script::{ScriptToken, ShellScript};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,14 +39,14 @@ pub enum FrameError {
 }
 
 /// Merges `probes` into a script. Never fails: for a probe that cannot be sent (a NUL byte in a path, an invalid
-/// package name), [`parse`] answers with the reason.
+/// package name), [`parse_output`] answers with the reason.
 pub fn compile_probes(
     probes: &BTreeSet<Probe>,
     facts: &[FactSnippet],
     token: ScriptToken,
     checks: impl Into<ProbeCheckOptions>,
 ) -> CompiledProbes {
-    let sorted = sections::sort_probes(probes, facts, token.as_str(), checks.into());
+    let sorted = section_sorting::sort_probes(probes, facts, token.as_str(), checks.into());
     let device = (!sorted.device.is_empty()).then(|| shell::build_script(&sorted.device, token.clone()));
     CompiledProbes {
         script: shell::build_script(&sorted.quick, token),

@@ -7,6 +7,7 @@
 
 mod apt;
 mod apt_source;
+mod authorized_keys;
 mod boot;
 mod check;
 mod cmdline;
@@ -15,27 +16,26 @@ mod evidence;
 mod exchange;
 mod fact;
 mod frame;
-mod group;
 mod initramfs;
-mod key;
-mod keys;
-mod manager;
-mod module;
+mod kernel_module;
+mod key_file;
 mod mount;
 mod object;
-mod objects;
+mod objects_query;
 mod observation;
 mod package;
 mod package_file;
+mod package_manager;
 mod path;
 mod proof;
 mod reading;
-mod recall;
+mod recorded_answers;
 mod records;
 mod release;
 mod rpm;
 mod section;
-mod sections;
+mod section_group;
+mod section_sorting;
 mod shell;
 mod sysctl;
 mod unit;
@@ -54,11 +54,11 @@ pub use object::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId,
     ObjectInfo, ObjectState,
 };
-pub use objects::ObjectsQuery;
+pub use objects_query::ObjectsQuery;
 pub use observation::{Observation, UnansweredReason};
 pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub use reading::*;
-pub use recall::{recall_answers, with_script_digest};
+pub use recorded_answers::{recall_answers, with_script_digest};
 pub use release::*;
 pub use rpm::compare_rpm_versions as compare_rpm;
 
@@ -154,7 +154,7 @@ pub const CHECK_LIMIT_S: u64 = 60;
 /// Maximum size in bytes of bodies that are sent with an observation for a diff.
 pub const BODY_CAP: u64 = 65_536;
 
-/// The snippet of a fact, passed to [`compile`] by the caller, since facts are a layer above probes.
+/// The snippet of a fact, passed to [`compile_probes`] by the caller, since facts are a layer above probes.
 #[derive(Clone, Copy, Debug)]
 pub struct FactSnippet {
     pub name: &'static str,

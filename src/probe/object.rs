@@ -44,7 +44,7 @@ impl ObjectId {
         format!("{group}/{}/{}/{}", self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 
-    /// Parses the output of [`claim`](Self::claim).
+    /// Parses the output of [`to_claim`](Self::to_claim).
     pub fn from_claim(claim: &str) -> Option<Self> {
         let [group, kind, namespace, name] = claim.split('/').collect::<Vec<_>>()[..] else { return None };
         let api_version = if group == "core" { "v1".to_owned() } else { format!("{group}/*") };

@@ -1,6 +1,6 @@
 //! `absent`: removes whatever exists at a path.
 
-use super::body::{describe_type, path_probe};
+use super::file_target::{describe_type, path_probe};
 use super::shell;
 use super::support::{bad_value, path_state};
 use super::{

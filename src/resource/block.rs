@@ -1,8 +1,8 @@
 //! `block`: managed lines between two markers, in a file that also has other content.
 
-use super::edit::{BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD};
-use super::lines::{AFTER_FIELD, BEFORE_FIELD, InsertAnchor, TextLines, format_line_numbers, reject_secret_edit};
+use super::edited_file::{BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD};
 use super::support::{bad_value, required_text, sha256_hex};
+use super::text_lines::{AFTER_FIELD, BEFORE_FIELD, InsertAnchor, TextLines, format_line_numbers, reject_secret_edit};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };

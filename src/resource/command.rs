@@ -1,6 +1,6 @@
 //! `command`: a check, and a command that runs if the check fails.
 
-use super::body::path_probe;
+use super::file_target::path_probe;
 use super::support::{bad_value, check_account_name, output, path_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,

@@ -1,6 +1,6 @@
 //! `directory`: a directory with its owner and mode.
 
-use super::body::{
+use super::file_target::{
     self, ParentState, add_ownership_basis, check_parent, describe_type, ownership_changes, path_probe, type_basis,
 };
 use super::support::{
@@ -140,7 +140,9 @@ impl DirectoryResource {
                 );
                 Assessment::blocked(BlockClass::Host, reason, basis).hint(self.ownership_hint(seen))
             }
-            false => Assessment::change(body::describe_differences(&changes), changes, DisruptionClass::D0, basis),
+            false => {
+                Assessment::change(file_target::describe_differences(&changes), changes, DisruptionClass::D0, basis)
+            }
         }
     }
 

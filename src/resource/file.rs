@@ -1,6 +1,6 @@
 //! `file`: a regular file with content, owner and mode.
 
-use super::body::{FileBody, FileTarget, is_only_ownership, path_probe};
+use super::file_target::{FileBody, FileTarget, is_only_ownership, path_probe};
 use super::shell;
 use super::support::{GROUP_FIELD, OWNER_FIELD, format_mode, parse_owner_and_group, require_file_path};
 use super::{

@@ -140,7 +140,12 @@ impl GroupResource {
         let renumbered = changes.iter().any(|c| c.attribute == "gid");
         let more = if renumbered { "; files and running processes keep the old gid" } else { "" };
         let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        Assessment::change(format!("{}{more}", super::body::describe_differences(&changes)), changes, disruption, basis)
+        Assessment::change(
+            format!("{}{more}", super::file_target::describe_differences(&changes)),
+            changes,
+            disruption,
+            basis,
+        )
     }
 
     /// Returns the desired members, given the current ones.

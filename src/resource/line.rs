@@ -1,10 +1,10 @@
 //! `line`: one line of a file that also has other owners.
 
-use super::edit::{BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD};
-use super::lines::{
+use super::edited_file::{BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD};
+use super::support::bad_value;
+use super::text_lines::{
     AFTER_FIELD, BEFORE_FIELD, InsertAnchor, LinePattern, TextLines, format_line_numbers, reject_secret_edit,
 };
-use super::support::bad_value;
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };

@@ -1,6 +1,6 @@
 //! `link`: a symbolic link.
 
-use super::body::{ParentState, check_parent, describe_type, path_probe, type_basis};
+use super::file_target::{ParentState, check_parent, describe_type, path_probe, type_basis};
 use super::shell::{self, SymlinkSpec};
 use super::support::{bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided};
 use super::{
@@ -156,7 +156,7 @@ impl LinkResource {
         match changes.is_empty() {
             true => Assessment::ok(format!("the link points to `{}`{dangling}", self.target), basis),
             false => {
-                let reason = format!("{}{dangling}", super::body::describe_differences(&changes));
+                let reason = format!("{}{dangling}", super::file_target::describe_differences(&changes));
                 Assessment::change(reason, changes, DisruptionClass::D0, basis)
             }
         }

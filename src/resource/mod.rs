@@ -5,31 +5,29 @@
 //! verification after it, and drift.
 
 mod absent;
+pub mod apply_trace;
 mod apt_repository;
 mod archive;
 mod artifact;
+mod assessment;
 mod block;
-mod body;
-#[cfg(test)]
-mod cases;
 mod command;
+mod composite;
 mod cron;
 mod diff;
 mod directory;
-mod edit;
+mod edited_file;
 pub mod field;
 mod file;
+mod file_target;
 mod group;
 mod helm_release;
 mod initramfs;
 mod installer;
 mod job;
-mod judgement;
 mod kernel_cmdline;
 mod line;
-mod lines;
 mod link;
-mod lock;
 mod manifest;
 mod module;
 mod mount;
@@ -39,8 +37,10 @@ mod node;
 mod object;
 mod package;
 mod package_file;
-mod parts;
+mod package_lock;
 mod reboot;
+#[cfg(test)]
+mod recorded_cases;
 pub mod reference;
 pub mod schema;
 mod secret;
@@ -51,19 +51,19 @@ mod ssh_authorized_key;
 mod stubs;
 mod support;
 mod sysctl;
+mod text_lines;
 mod timer;
-pub mod trace;
 #[cfg(test)]
 mod trial;
 mod unit;
 mod user;
 mod wait_for;
 
-pub use field::{FieldSpec, FieldType, FieldValues};
-pub use judgement::{
+pub use assessment::{
     Action, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, FileEdit,
     RestartInput,
 };
+pub use field::{FieldSpec, FieldType, FieldValues};
 pub(crate) use support::unit_name;
 
 use crate::diag::Diag;
@@ -77,7 +77,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     /// Returns the subject of the resource, for output and for conflict checks: `/etc/motd`, `nginx`.
     fn title(&self) -> String;
 
-    /// Returns the probes whose results [`judge`](Self::judge) reads.
+    /// Returns the probes whose results [`assess`](Self::assess) reads.
     fn probes(&self) -> Vec<Probe>;
 
     /// Compares the desired state with the observed state. Pure; a no-op gives its reason in `reason`.
@@ -129,7 +129,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns the part of [`desired`](Self::desired) that a process can notice. Restarts are derived from its digest,
+    /// Returns the part of [`desired_value`](Self::desired_value) that a process can notice. Restarts are derived from its digest,
     /// so a hold or a backup does not cause a restart.
     fn restart_input_value(&self) -> crate::model::Value {
         self.desired_value()
@@ -146,7 +146,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
         vec![(self.kind(), self.title())]
     }
 
-    /// Returns the declared value of the [`claims`](Self::claims): if there are several, the value of each.
+    /// Returns the declared value of the [`exclusive_claims`](Self::exclusive_claims): if there are several, the value of each.
     fn claimed_value(&self) -> crate::model::Value {
         self.desired_value()
     }

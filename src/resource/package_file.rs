@@ -1,11 +1,11 @@
 //! `package_file`: a package from a `.deb` or `.rpm` file.
 
-mod act;
-mod judge;
+mod action_script;
+mod assessment;
 
-use super::body::{FileBody, path_probe};
-use super::lock;
+use super::file_target::{FileBody, path_probe};
 use super::package::{check_package_name, file_list_paths, version};
+use super::package_lock;
 use super::support::{bad_value, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -54,7 +54,7 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Bool,
         "Allow replacing a higher installed version. Default `false`.",
     ),
-    lock::LOCK_TIMEOUT_FIELD,
+    package_lock::LOCK_TIMEOUT_FIELD,
 ];
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         version: package_version,
         sha256,
         allow_downgrade: fields.get_bool("allow_downgrade").unwrap_or(false),
-        lock_timeout: lock::parse_lock_timeout(fields),
+        lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
     }))
 }
@@ -186,11 +186,11 @@ impl Resource for PackageFileResource {
     }
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        judge::assess_package_file(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        assessment::assess_package_file(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        act::render_action(self, judgement)
+        action_script::render_action(self, judgement)
     }
 
     fn desired_value(&self) -> Value {

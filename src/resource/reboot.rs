@@ -1,6 +1,6 @@
 //! `reboot`: whether the host has booted since a change, and into which kernel.
 
-use super::body::path_probe;
+use super::file_target::path_probe;
 use super::support::{output, path_state, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,

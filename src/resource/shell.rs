@@ -17,7 +17,7 @@ pub(super) const UNSAFE_PATH_HINT: &str =
 /// Explanation with the same hint for the output of an action.
 pub(super) const EXPLAIN_UNSAFE_PATH: (&str, &str) = ("forge does not follow it", UNSAFE_PATH_HINT);
 
-/// Begins a private action; the caller appends the words, then code, and [`close`]s it.
+/// Begins a private action; the caller appends the words, then code, and [`close_action`]s it.
 pub(super) fn open_private_action() -> ShellFragment {
     ShellFragment::new().code(OPEN_PRIVATE).code(FAIL_FUNCTION)
 }
@@ -253,7 +253,7 @@ else
 fi
 "#;
 
-/// Parameters of [`relink`].
+/// Parameters of [`replace_symlink`].
 pub(super) struct SymlinkSpec<'a> {
     pub path: &'a str,
     pub target: &'a str,

@@ -7,7 +7,7 @@ mod boot;
 mod files;
 mod rpm;
 
-use super::cases::{RUN, checked_fields};
+use super::recorded_cases::{RUN, checked_fields};
 use super::{Assessment, AssessmentContext, AttributeChange, find_kind};
 use crate::model::{DisruptionClass, SecretStore, Value};
 use secrecy::ExposeSecret;

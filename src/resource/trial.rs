@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "tests run programs and read their own files")]
 
-use super::cases::{RUN, checked_fields};
+use super::recorded_cases::{RUN, checked_fields};
 use super::{Assessment, AssessmentContext, Resource, find_kind};
 use crate::model::{SecretStore, StepVerdict, Value};
 use crate::probe::{Observation, Probe, compile_probes, parse_output};

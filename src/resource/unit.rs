@@ -1,6 +1,6 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
-use super::body::{FileBody, FileTarget, path_probe};
+use super::file_target::{FileBody, FileTarget, path_probe};
 use super::shell;
 use super::support::{bad_value, reject_secrets, required_text, unit_name, unit_state};
 use super::{

@@ -267,7 +267,7 @@ impl UserComparison {
         if self.changes.is_empty() {
             return Assessment::ok(describe_unchanged(&self.names), basis);
         }
-        let mut reason = super::body::describe_differences(&self.changes);
+        let mut reason = super::file_target::describe_differences(&self.changes);
         let renumbered = self.changes.iter().any(|c| c.attribute == "uid");
         if renumbered {
             reason.push_str("; running processes and files outside home keep the old uid");

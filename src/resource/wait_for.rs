@@ -1,6 +1,6 @@
 //! `wait_for`: waits for a condition that the run itself does not cause.
 
-use super::body::path_probe;
+use super::file_target::path_probe;
 use super::support::{bad_value, join_quoted, output, path_state, unit_name, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,

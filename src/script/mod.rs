@@ -1,6 +1,6 @@
 //! Shell scripts for hosts: the only module that assembles them.
 //!
-//! Architecture Invariant: every value is quoted by type. A [`Fragment`] takes code only as `&'static str`;
+//! Architecture Invariant: every value is quoted by type. A [`ShellFragment`] takes code only as `&'static str`;
 //! everything else is inserted as a quoted word or as encoded data.
 
 mod assemble;

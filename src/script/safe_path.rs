@@ -105,7 +105,7 @@ holders() {
 }
 "#;
 
-/// Requires [`ENTER`], and `path`, `dir`, `name` and `run` of an entry in the entered directory. `stage` creates the
+/// Requires [`ENTER_DIRECTORY`], and `path`, `dir`, `name` and `run` of an entry in the entered directory. `stage` creates the
 /// box and enters it: the future content of the path is then `./$name`, the path itself `../$name`. No other user can
 /// move the box to another directory, since that requires write access to the box.
 pub const STAGE_IN_BOX: &str = r#"
@@ -150,7 +150,7 @@ pin() {
 }
 "#;
 
-/// Requires [`ENTER`]. `trusted FILE` enters the directory of a file that root is about to run or install, and fails if
+/// Requires [`ENTER_DIRECTORY`]. `trusted FILE` enters the directory of a file that root is about to run or install, and fails if
 /// another user could change or replace the file between the check of its digest and its use.
 pub const REQUIRE_TRUSTED_FILE: &str = r#"
 trusted() {
@@ -170,7 +170,7 @@ trusted() {
 }
 "#;
 
-/// Requires [`ENTER`], whose `barred` reports refusals.
+/// Requires [`ENTER_DIRECTORY`], whose `barred` reports refusals.
 /// - `require_fixed_name PATH` enters the directory of a path, and fails if other users can replace a part of the path
 ///   or the entry itself. Sets `last` to its name in that directory. It does not stat a mounted entry, whose server may
 ///   not respond, unless the directory is sticky.

@@ -1,11 +1,11 @@
 //! State: records on hosts, and runs next to the inventory.
 
-mod drift;
+mod drift_log;
 mod history;
 mod record;
 mod store;
 
-pub use drift::{DriftLog, DriftLogLock, NotifyLock};
+pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
 pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
 pub use record::{
     APPLIED_DIR, FormerIdentity, RecordIdentity, RecordedStart, STATE_DIR, StepRecord, build_prepare_script,

@@ -1,10 +1,10 @@
 //! The writer lock of a host: taken and held by a channel of the session, released with it.
 
-use super::boot::{LEASE_S, ShellWrapper};
-use super::kept::OutputLimit;
-use super::long::UnitName;
-use super::process::ProcessMark;
-use super::talk::{ConversationEnd, ScriptOutput, ShellConversation};
+use super::conversation::{ConversationEnd, ScriptOutput, ShellConversation};
+use super::long_step::UnitName;
+use super::output_buffer::OutputLimit;
+use super::process_mark::ProcessMark;
+use super::shell_wrapper::{LEASE_S, ShellWrapper};
 use super::{ConnectionTarget, TransportError, TransportErrorKind, TransportSession, random};
 use crate::model::UntrustedText;
 use crate::script::ScriptToken;
@@ -48,7 +48,7 @@ impl LockOwner {
         mark.has_ended().then_some(mark)
     }
 
-    /// Formats the output of [`text`](Self::text) as one line for people; other text is joined into one line unchanged.
+    /// Formats the output of [`to_text`](Self::to_text) as one line for people; other text is joined into one line unchanged.
     pub fn describe_owner(text: &UntrustedText) -> UntrustedText {
         let of = |key: &str| text.raw().lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
         match (of("run"), of("by"), of("since"), of("what")) {
@@ -65,7 +65,7 @@ impl LockOwner {
 /// Why the writer lock could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Another run holds it. The text is [`Owner::text`] as the other run wrote it.
+    /// Another run holds it. The text is [`LockOwner::to_text`] as the other run wrote it.
     #[error("another run holds the writer lock")]
     Held { owner: UntrustedText },
     /// The lock is free, but a script of an earlier run is still running.

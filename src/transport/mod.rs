@@ -2,56 +2,56 @@
 //!
 //! Architecture Invariants: each round trip sends one script on the stdin of `sh`. Markers of random text separate the
 //! script's bytes from the output of login shells, and distinguish a script that ended from a lost link. A sudo
-//! password is written only in answer to a prompt that contains a random token. [`Onlooker`] accepts only probes;
-//! acting scripts need a [`Writer`], which holds the host's writer lock. Nothing in this module prints.
+//! password is written only in answer to a prompt that contains a random token. [`ProbeSession`] accepts only probes;
+//! acting scripts need a [`HostWriter`], which holds the host's writer lock. Nothing in this module prints.
 
-mod arguments;
-mod boot;
 mod channel;
-mod control;
-mod diagnose;
+mod control_sockets;
+mod conversation;
 mod error;
-mod follow;
-mod kept;
+mod follow_long_step;
 mod lock;
-mod long;
+mod long_step;
 mod marker;
-mod outbox;
+mod output_buffer;
 mod payload;
-mod process;
+mod process_mark;
+mod program_environment;
 mod random;
 mod reader;
 mod sandbox;
 mod session;
+mod shell_wrapper;
 mod signature;
 mod ssh;
+mod ssh_arguments;
+mod ssh_diagnosis;
+mod ssh_user_config;
+mod stdin_queue;
 mod sudo;
-mod surroundings;
-mod talk;
 mod target;
-mod user_config;
 mod writer;
 
 #[cfg(test)]
-mod races;
+mod long_step_races;
 #[cfg(test)]
 mod tests;
 
-pub use boot::is_own_shell;
-pub use control::{check_control_dir, control_dir};
+pub use control_sockets::{check_control_dir, control_dir};
+pub use conversation::{OutputChunk, OutputSink, ScriptOutput};
 pub use error::{TransportError, TransportErrorKind};
-pub use follow::{LogSink, LongStepEnd};
+pub use follow_long_step::{LogSink, LongStepEnd};
 pub use lock::{LockError, LockOwner};
-pub use long::{LongStep, LongStepStart, UnitName};
+pub use long_step::{LongStep, LongStepStart, UnitName};
 pub use payload::{FilePayload, PayloadProgress};
-pub use process::ProcessMark;
+pub use process_mark::ProcessMark;
+pub use program_environment::{ProgramEnvironment, SSH_VARIABLES};
 pub use random::random_token;
 pub use reader::{HostReader, ProbeSession};
 pub use sandbox::{BOARDS, HardwareBoard, Sandbox, enter_sandbox, list_sandboxes, reset_sandbox, sandbox_folder};
 pub use session::{TransportSession, open_session};
+pub use shell_wrapper::is_own_shell;
 pub use signature::{NAMESPACE, SignatureError, sign_bytes, verify_signature};
 pub use ssh::ssh_version;
-pub use surroundings::{ProgramEnvironment, SSH_VARIABLES};
-pub use talk::{OutputChunk, OutputSink, ScriptOutput};
 pub use target::{ConnectionKind, ConnectionSudo, ConnectionTarget, HostKeyCheck, HostPaths};
 pub use writer::HostWriter;

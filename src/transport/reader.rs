@@ -1,9 +1,9 @@
 //! The reading half: accepts only scripts made of probes, and may therefore retry.
 
-use super::boot::ShellWrapper;
-use super::kept::OutputLimit;
+use super::conversation::OutputChunk;
+use super::output_buffer::OutputLimit;
 use super::session::ScriptRequest;
-use super::talk::OutputChunk;
+use super::shell_wrapper::ShellWrapper;
 use super::{TransportError, TransportErrorKind, TransportSession, session};
 use crate::model::SecretStore;
 use crate::probe::{self, CompiledProbes, FrameError, Observation};
@@ -26,10 +26,10 @@ impl ProbeSession {
         Self(HostReader::new(session))
     }
 
-    /// Runs the compiled probes on the host, like [`Reader::observe`].
+    /// Runs the compiled probes on the host, like [`HostReader::observe_host`].
     ///
     /// # Errors
-    /// Those of [`Reader::observe`].
+    /// Those of [`HostReader::observe_host`].
     pub async fn observe_host(
         &self,
         asked: &CompiledProbes,
@@ -110,7 +110,7 @@ impl HostReader {
     }
 }
 
-/// Returns delays like [`backoff`], for a total of `total`.
+/// Returns delays like [`retry_backoff`], for a total of `total`.
 pub(super) fn backoff_within(total: Duration) -> ExponentialBuilder {
     retry_backoff(usize::MAX).with_total_delay(Some(total))
 }

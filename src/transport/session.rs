@@ -1,14 +1,14 @@
 //! A session: one host, one connection, a few concurrent channels, scripts on the stdin of `sh`.
 
-use super::boot::{RootAccess, ShellWrapper};
 use super::channel::CommandChannel;
-use super::kept::OutputLimit;
-use super::payload::FilePayload;
-use super::sandbox::SandboxProcess;
-use super::ssh::SshConnection;
-use super::talk::{
+use super::conversation::{
     BrokenConversation, ConversationEnd, OutputSink, PromptAnswer, START_LIMIT, ScriptOutput, ShellConversation,
 };
+use super::output_buffer::OutputLimit;
+use super::payload::FilePayload;
+use super::sandbox::SandboxProcess;
+use super::shell_wrapper::{RootAccess, ShellWrapper};
+use super::ssh::SshConnection;
 use super::{ConnectionKind, ConnectionSudo, ConnectionTarget, TransportError, TransportErrorKind, random, sudo};
 use crate::model::{HostName, SecretStore};
 use crate::script::ShellScript;
@@ -64,7 +64,7 @@ pub(super) struct ScriptRequest<'a> {
 /// nothing yet.
 ///
 /// # Errors
-/// Every way in which a login fails, distinguished by [`ErrorKind`]. Nothing was run on the host.
+/// Every way in which a login fails, distinguished by [`TransportErrorKind`]. Nothing was run on the host.
 pub async fn open_session(
     host: &HostName,
     target: &ConnectionTarget,
@@ -286,7 +286,7 @@ impl TransportSession {
     /// Reconnects if the connection is lost.
     ///
     /// # Errors
-    /// As [`open`].
+    /// As [`open_session`].
     pub async fn reconnect(&self) -> Result<(), TransportError> {
         match &self.0.carrier {
             SessionCarrier::Ssh(link) => link.reconnect(&self.0.host, &self.0.target).await,

@@ -1,11 +1,11 @@
 //! The ssh carrier: one master process per host; channels go through its control socket.
 
-use super::arguments::{self, MasterFiles};
 use super::channel::CommandChannel;
-use super::diagnose::{SshFailureLogs, connect_timeout_error, diagnose_failure};
 use super::reader::retry_backoff;
-use super::user_config::find_timeouts;
-use super::{ConnectionTarget, TransportError, TransportErrorKind, control};
+use super::ssh_arguments::{self, MasterFiles};
+use super::ssh_diagnosis::{SshFailureLogs, connect_timeout_error, diagnose_failure};
+use super::ssh_user_config::find_timeouts;
+use super::{ConnectionTarget, TransportError, TransportErrorKind, control_sockets};
 use crate::model::HostName;
 use backon::Retryable;
 use camino::Utf8Path;
@@ -42,8 +42,8 @@ pub(super) struct SshConnection {
 impl SshConnection {
     /// Logs in, or reuses a persistent connection.
     pub(super) async fn connect(host: &HostName, target: &ConnectionTarget) -> Result<Self, TransportError> {
-        control::prepare_control_dir(&target.socket_folder())?;
-        control::clean_leftovers_once(&target.socket_folder());
+        control_sockets::prepare_control_dir(&target.socket_folder())?;
+        control_sockets::clean_leftovers_once(&target.socket_folder());
         let link = Self { master: Mutex::new(None), generation: AtomicU64::new(0) };
         link.ensure_master(host, target).await?;
         Ok(link)
@@ -187,7 +187,7 @@ async fn connect_master(target: &ConnectionTarget) -> Result<SshMaster, Transpor
         let folder = launch_master(target, IDLE_S).await?;
         return Ok(Arc::new(openssh::Session::new_native_mux(folder)));
     }
-    let kept = control::kept_socket_path(target);
+    let kept = control_sockets::kept_socket_path(target);
     let resumed = resume_master(&kept);
     if is_master_alive(&resumed).await {
         return Ok(resumed);
@@ -206,13 +206,13 @@ fn resume_master(socket: &Utf8Path) -> SshMaster {
 
 /// Starts a master. When this returns, the master has logged in and runs in the background.
 async fn launch_master(target: &ConnectionTarget, idle_s: u64) -> Result<TempDir, TransportError> {
-    let folder = control::create_connection_dir(&target.socket_folder())?;
+    let folder = control_sockets::create_connection_dir(&target.socket_folder())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let files = MasterFiles { socket: at("master"), log: at("log"), jump_log: at("jump") };
     let timeouts = find_timeouts(target).await;
     let mut ssh = ssh_command("ssh", target);
     // Its own process group: Ctrl-C in forge's terminal must not cut connections.
-    ssh.args(arguments::master_arguments(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
+    ssh.args(ssh_arguments::master_arguments(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
     // ssh writes some errors to stderr instead of its log: both go to the same file.
     let log = File::options()
         .append(true)

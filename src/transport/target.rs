@@ -23,7 +23,7 @@ pub struct ConnectionTarget {
     pub host_key: HostKeyCheck,
     pub sudo: ConnectionSudo,
     /// Timeout of connecting, from the first packet to the login. Zero if none is declared: then the user's ssh
-    /// configuration decides, or else [`Target::CONNECT_TIMEOUT`].
+    /// configuration decides, or else [`ConnectionTarget::CONNECT_TIMEOUT`].
     pub timeout: Duration,
     /// How long an idle connection is kept for the next run; zero to close it. Whole seconds.
     pub keep: Duration,

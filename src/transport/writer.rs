@@ -1,11 +1,11 @@
 //! The acting half: a session that holds the host's writer lock.
 
-use super::boot::ShellWrapper;
-use super::kept::OutputLimit;
+use super::conversation::{OutputSink, ScriptOutput};
 use super::lock::{HeldLock, LockError, LockOwner};
-use super::long::UnitName;
+use super::long_step::UnitName;
+use super::output_buffer::OutputLimit;
 use super::session::ScriptRequest;
-use super::talk::{OutputSink, ScriptOutput};
+use super::shell_wrapper::ShellWrapper;
 use super::{FilePayload, HostReader, TransportError, TransportSession};
 use crate::model::SecretStore;
 use crate::probe::{CompiledProbes, Observation};
@@ -14,7 +14,7 @@ use crate::script::ShellScript;
 /// Bytes kept of each output stream of an acting script.
 const OUTPUT_TAIL: usize = 1024 * 1024;
 
-/// A [`Reader`] that took the host's writer lock. Only it runs acting scripts.
+/// A [`HostReader`] that took the host's writer lock. Only it runs acting scripts.
 pub struct HostWriter {
     reader: HostReader,
     owner: LockOwner,
@@ -42,10 +42,10 @@ impl HostWriter {
         self.reader.session()
     }
 
-    /// Like [`Reader::observe`].
+    /// Like [`HostReader::observe_host`].
     ///
     /// # Errors
-    /// Those of [`Reader::observe`].
+    /// Those of [`HostReader::observe_host`].
     pub async fn observe_host(
         &self,
         asked: &CompiledProbes,
@@ -58,8 +58,8 @@ impl HostWriter {
     /// acts; otherwise nothing is run. Keeps the last MiB of each output stream; `sink` receives everything.
     ///
     /// # Errors
-    /// Those of [`Session::run`], [`LockLost`](super::ErrorKind::LockLost) and
-    /// [`StillActing`](super::ErrorKind::StillActing). It is never retried: after an error whose `sent_anything` is
+    /// Those of [`TransportSession::run_script`], [`LockLost`](super::TransportErrorKind::LockLost) and
+    /// [`StillActing`](super::TransportErrorKind::StillActing). It is never retried: after an error whose `sent_anything` is
     /// set, only a new observation shows how far the script got.
     pub async fn run_acting_script(
         &self,
@@ -72,10 +72,10 @@ impl HostWriter {
         self.session().run_request(ask, script, secrets, sink).await
     }
 
-    /// Like [`act`](Self::act), with a file after the script, which reads it as its descriptor 7.
+    /// Like [`run_acting_script`](Self::run_acting_script), with a file after the script, which reads it as its descriptor 7.
     ///
     /// # Errors
-    /// Those of [`act`](Self::act).
+    /// Those of [`run_acting_script`](Self::run_acting_script).
     pub async fn run_with_payload(
         &self,
         script: &ShellScript,
@@ -87,7 +87,7 @@ impl HostWriter {
         self.session().run_request_with_payload(ask, script, payload, secrets).await
     }
 
-    /// Reports whether the channel that holds the lock is known to be gone; if so, call [`relock`](Self::relock).
+    /// Reports whether the channel that holds the lock is known to be gone; if so, call [`reacquire_lock`](Self::reacquire_lock).
     pub fn is_lock_lost(&self) -> bool {
         self.hold.is_lost()
     }
@@ -95,7 +95,7 @@ impl HostWriter {
     /// Retakes the lock after its connection was lost; ends a hold of this run that the host has not released yet.
     ///
     /// # Errors
-    /// Those of [`Reader::lock`]. Changes on the host in the meantime must be observed.
+    /// Those of [`HostReader::acquire_lock`]. Changes on the host in the meantime must be observed.
     pub async fn reacquire_lock(&mut self, ours: Option<&UnitName>) -> Result<(), LockError> {
         self.hold = HeldLock::acquire_lock(self.session(), &self.owner, ours, Some(&self.hold.token)).await?;
         Ok(())

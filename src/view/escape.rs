@@ -34,7 +34,7 @@ pub fn escape_truncated(text: &str, limit: usize) -> String {
     }
 }
 
-/// Escapes a value for a single line, cut like [`short`]. An empty value is shown as [`EMPTY`], so that sentences have
+/// Escapes a value for a single line, cut like [`escape_truncated`]. An empty value is shown as [`EMPTY_VALUE`], so that sentences have
 /// no gaps.
 pub fn escape_value(text: &str, limit: usize) -> String {
     match text.is_empty() {

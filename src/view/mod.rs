@@ -3,34 +3,34 @@
 //! Architecture Invariant: only `view` and `cli` print, and no text of a host reaches an output unescaped: it has no
 //! `Display`, and each writer escapes it for its own grammar.
 
-mod drawing;
 pub mod drift;
 pub mod escape;
 pub mod fold;
+mod formatting;
+mod graph_export;
 mod init;
 mod json;
 mod manual;
 pub mod markdown;
 pub mod notify;
-mod odd;
+mod outlier_text;
 pub mod progress;
 pub mod recipe;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schemas;
-pub mod starting;
+pub mod starter_inventory;
 mod style;
 mod text;
 mod validation;
-mod words;
 
-pub use drawing::{write_dot, write_mermaid};
+pub use formatting::{format_count, format_duration, format_host_count, format_size};
+pub use graph_export::{write_dot, write_mermaid};
 pub use init::{InitResult, RecipeFile};
 pub use json::{JsonWriter, drift_messages, write_saved_plan};
 pub use manual::{ManualPage, find_manual_page, list_manual_topics};
 pub use text::TextWriter;
 pub use validation::{CheckedInventory, InventorySize, ValidationResult};
-pub use words::{format_count, format_duration, format_host_count, format_size};
 
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::Code;

@@ -37,7 +37,7 @@ fn every_page_that_forge_speaks_of_is_built_in() {
     let schemas = place.forge(&["schema"]);
     let verbs = place.forge(&["--help"]);
     let mut texts =
-        vec![schemas, verbs.clone(), std::fs::read_to_string(source("src/view/starting/hello.yaml")).unwrap()];
+        vec![schemas, verbs.clone(), std::fs::read_to_string(source("src/view/starter_inventory/hello.yaml")).unwrap()];
     let names = verbs.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
     let names = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase()));
     texts.extend(names.map(|verb| place.forge(&[verb, "--help"])));

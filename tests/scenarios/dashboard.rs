@@ -1,11 +1,11 @@
 //! The dashboard of the recipe dcgm-monitoring: valid JSON for Grafana, with names of metrics that exporters have.
 
-use forge::config::shipped;
+use forge::config::builtin_data;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 fn dashboard() -> Value {
-    let (_, recipe) = shipped::BUILTIN_RECIPES.iter().find(|(name, _)| *name == "dcgm-monitoring").unwrap();
+    let (_, recipe) = builtin_data::BUILTIN_RECIPES.iter().find(|(name, _)| *name == "dcgm-monitoring").unwrap();
     let text = recipe.split("{%- raw %}").nth(1).and_then(|rest| rest.split("{%- endraw %}").next()).unwrap();
     serde_json::from_str(text).unwrap()
 }

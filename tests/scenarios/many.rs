@@ -23,7 +23,7 @@ pub enum Kind {
     Bare,
     /// Like `Bare`, and each recipe waits for the previous one on 90 % of the hosts.
     Barrier,
-    /// Like `Barrier`, and one host in fifty cannot be evaluated completely, so plans are made again with that result.
+    /// Like `HostBarrier`, and one host in fifty cannot be evaluated completely, so plans are made again with that result.
     Lossy,
 }
 

@@ -27,7 +27,7 @@
 
 use super::{Case, Look, look, plan_of};
 use camino::{Utf8Path, Utf8PathBuf};
-use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, shipped};
+use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, builtin_data};
 use forge::diag::{Code, DiagSeverity, render_diag};
 use forge::plan::{self, Plan, PlanContext};
 use forge::probe::ProbeOutput;
@@ -108,7 +108,7 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     }
     // JSON is YAML.
     std::fs::write(&path, serde_json::to_string_pretty(&inventory(recipe, case)).unwrap()).unwrap();
-    let options = LoadOptions { trust: false, embedded: shipped::BUILTIN_RECIPES, env: &|_| None };
+    let options = LoadOptions { trust: false, embedded: builtin_data::BUILTIN_RECIPES, env: &|_| None };
     let (project, diags, sources) = config::load_project(&path, &options);
     let said: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect();
     let said = said.join("\n");
@@ -658,7 +658,7 @@ pub fn cases(recipe: &str) -> Vec<Value> {
 /// Each case loads all recipes again: run as many in parallel as there are cores.
 #[test]
 fn every_recipe_has_its_proof() {
-    let (left, wrong) = (Mutex::new(shipped::BUILTIN_RECIPES.iter()), Mutex::new(Vec::new()));
+    let (left, wrong) = (Mutex::new(builtin_data::BUILTIN_RECIPES.iter()), Mutex::new(Vec::new()));
     let next = || left.lock().unwrap().next();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -728,7 +728,7 @@ fn a_built_in_recipe_that_is_only_mentioned_is_nobodys_mistake() {
         std::fs::write(&path, text).unwrap();
         let (_, diags, sources) = config::load_project(
             &path,
-            &LoadOptions { trust: false, embedded: shipped::BUILTIN_RECIPES, env: &|_| None },
+            &LoadOptions { trust: false, embedded: builtin_data::BUILTIN_RECIPES, env: &|_| None },
         );
         diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect::<String>()
     };

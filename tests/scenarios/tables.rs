@@ -4,7 +4,7 @@
 
 use super::recipes::{again, cases, mistakes, read, root, yaml};
 use camino::Utf8Path;
-use forge::config::shipped;
+use forge::config::builtin_data;
 use serde_json::Value;
 
 fn rows(file: &str, key: &str) -> Vec<Value> {
@@ -170,7 +170,7 @@ const BARE: [&str; 3] = ["debian", "h100-bare", "rhel"];
 #[test]
 fn every_recipe_is_planned_on_a_bare_and_on_a_converged_host() {
     let mut wrong = Vec::new();
-    for (recipe, _) in shipped::BUILTIN_RECIPES {
+    for (recipe, _) in builtin_data::BUILTIN_RECIPES {
         let cases = cases(recipe);
         let changes = |case: &Value| verdicts(case).contains(&"change") && case["settled"] != true;
         let bare = |case: &&Value| BARE.iter().any(|host| case["host"] == **host) && changes(case);

@@ -1,13 +1,13 @@
 //! `forge completions`: the shell scripts, which run forge to get the candidates at the cursor.
 
-mod line;
-mod values;
+mod candidates;
+mod command_line;
 
 use super::output::VerbOutput;
-use super::run::{VerbContext, VerbResult};
+use super::verb_context::{VerbContext, VerbResult};
 use crate::model::ExitCode;
 use clap_complete::Shell;
-use line::CommandLine;
+use command_line::CommandLine;
 use std::ffi::OsString;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn print_candidates<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs, at: usiz
     let environment = cx.environment.clone();
     let (send, receive) = mpsc::channel();
     // The thread is not joined; it ends with the process.
-    std::thread::spawn(move || send.send(values::complete_line(&line, &environment)));
+    std::thread::spawn(move || send.send(candidates::complete_line(&line, &environment)));
     let found = receive.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default();
     found.iter().map(|text| format!("{text}\n")).collect()
 }

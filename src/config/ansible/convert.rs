@@ -5,7 +5,7 @@ use super::layers::{AnsibleLayer, AnsibleLayers, collect_outer_groups};
 use super::settings::SettingSlot;
 use super::{AnsibleImportLog, AnsibleInventory};
 use crate::config::inventory::{is_address, is_label};
-use crate::config::starting::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
+use crate::config::starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
 use crate::model::Value;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

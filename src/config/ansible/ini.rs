@@ -1,7 +1,9 @@
 //! Parses INI inventories line by line, as Ansible's `ini` plugin does.
 
 use super::files::AnsibleFile;
-use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, address, literal, shlex};
+use super::{
+    AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, host_patterns, python_literal, shlex,
+};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 
@@ -67,7 +69,7 @@ impl IniReader<'_> {
         }
     }
 
-    /// Like [`Self::wrong`], without a hint.
+    /// Like [`Self::report_with_hint`], without a hint.
     fn report_error(&mut self, span: Span, why: impl Into<String>) {
         self.report_with_hint(span, why);
     }
@@ -124,7 +126,7 @@ impl IniReader<'_> {
             Err(why) => return self.report_error(span, why),
         };
         let Some((pattern, rest)) = words.split_first() else { return };
-        let (names, port) = match address::expand_pattern(pattern) {
+        let (names, port) = match host_patterns::expand_pattern(pattern) {
             Ok(found) => found,
             Err(why) => {
                 self.reading.push_diag(Diag::error(Code::BadRange, format!("host `{pattern}`: {why}")).with_span(span));
@@ -176,7 +178,7 @@ impl IniReader<'_> {
     }
 
     fn parse_var(&mut self, key: &str, text: &str, span: Span) -> AnsibleVar {
-        let (value, note) = literal::parse_literal(text);
+        let (value, note) = python_literal::parse_literal(text);
         if let Some(note) = note {
             let place = self.reading.format_location(span);
             self.reading.record_difference(format!("`{key}`: {note}"), place);

@@ -4,13 +4,12 @@
 //! of each host are computed first; their distribution over groups and hosts follows from them. A value that cannot be
 //! converted is listed, never dropped silently. Only `files` reads files; every other module maps text to values.
 
-mod address;
 mod convert;
 mod files;
+mod host_patterns;
 mod ini;
 mod layers;
-mod literal;
-mod resolve11;
+mod python_literal;
 mod settings;
 mod shlex;
 mod sources;
@@ -18,8 +17,9 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod yaml;
+mod yaml11_scalar;
 
-use super::starting::StarterInventory;
+use super::starter_inventory::StarterInventory;
 use crate::diag::{Diag, DiagList, FileId, SourceMap, Span};
 use crate::model::Value;
 use camino::Utf8Path;

@@ -1,7 +1,7 @@
 //! Tests of whole inventories: the conversion and the listed differences.
 
 use super::*;
-use crate::config::starting::StarterHost;
+use crate::config::starter_inventory::StarterHost;
 use serde_json::json;
 
 fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, camino::Utf8PathBuf) {

@@ -1,7 +1,9 @@
 //! Parses YAML inventories and variables files, as Ansible's `yaml` plugin does.
 
 use super::files::AnsibleFile;
-use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, address, resolve11, template};
+use super::{
+    AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, host_patterns, template, yaml11_scalar,
+};
 use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::model::Value;
@@ -145,7 +147,7 @@ impl YamlInventoryReader<'_> {
             YamlData::Map(entries) => convert_vars(entries, self.document, self.reading),
             _ => return self.report_error(node.span, format!("host `{}` must be a map of its variables", key.text)),
         };
-        match address::expand_pattern(&key.text) {
+        match host_patterns::expand_pattern(&key.text) {
             Ok((names, port)) => self.inventory.add_hosts(&names, port, &vars, group, key.span),
             Err(why) => {
                 let message = format!("host `{}`: {why}", key.text);
@@ -202,7 +204,7 @@ fn convert_untagged(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<
         YamlData::Null | YamlData::Unknown(_) => Ok(Value::Null),
         YamlData::Scalar { text, quoted: true } => Ok(Value::from(text.as_str())),
         YamlData::Scalar { text, quoted: false } => {
-            let (value, note) = resolve11::resolve_plain_scalar(text);
+            let (value, note) = yaml11_scalar::resolve_plain_scalar(text);
             notes.extend(note);
             Ok(value)
         }

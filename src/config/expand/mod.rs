@@ -1,14 +1,14 @@
 //! Expands a declared step into resources on one host: evaluates `when` and `each`, renders templates, checks types.
 
-mod info;
-mod judged;
-mod local;
-mod names;
-mod turn;
+mod bindings;
+mod conditions;
+mod recipe_files;
+mod step_expansion;
+mod template_reads;
 
-use super::render::TreeRenderer;
-use super::statics;
 use super::template::{EvalOutcome, TemplateBindings, TemplateForm};
+use super::template_check;
+use super::tree_render::TreeRenderer;
 use super::{
     FactSource, Host, PendingInput, Project, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification, SourceExpr,
     scalar,
@@ -17,12 +17,12 @@ use crate::diag::Diag;
 use crate::model::{StepId, Value};
 use crate::probe::ObjectsQuery;
 use crate::resource::Resource;
-use info::{StepTemplateCache, StepTemplateInfo};
-use names::BindingsBuilder;
+use bindings::BindingsBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, RwLock};
+use template_reads::{StepTemplateCache, StepTemplateInfo};
 
-pub(super) use local::read_template_file;
+pub(super) use recipe_files::read_template_file;
 
 /// Exported values by recipe and name; `None` until the value exists.
 pub type ExportedValues = BTreeMap<String, BTreeMap<String, Option<Value>>>;
@@ -183,7 +183,7 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> Arc<[ExpandedStep]> {
         let bindings = self.names.build_bindings(host, instance, &info.reads, known);
-        turn::expand_step(self.names.project, instance, step, info, &bindings).into()
+        step_expansion::expand_step(self.names.project, instance, step, info, &bindings).into()
     }
 
     /// Evaluates a rule of the instance's recipe on `host`.
@@ -207,13 +207,13 @@ impl<'p> StepExpander<'p> {
     ) -> (ConditionOutcome, Vec<Diag>) {
         let exprs =
             || rule.when.iter().chain([&rule.require]).map(|expr| (expr.source.as_str(), TemplateForm::Expression));
-        let reads = self.infos.get_or_build_reads(rule, || info::collect_reads(self.names.project, exprs()));
+        let reads = self.infos.get_or_build_reads(rule, || template_reads::collect_reads(self.names.project, exprs()));
         let bindings = self.names.build_bindings(host, instance, &reads, known);
-        judged::evaluate_rule(self.names.project, rule, &bindings)
+        conditions::evaluate_rule(self.names.project, rule, &bindings)
     }
 
     /// Evaluates a `verify` entry. Returns a `check` rendered, for the caller to run. An entry that reads objects is
-    /// evaluated by [`verify_found`](Self::verify_found).
+    /// evaluated by [`evaluate_verify_with_objects`](Self::evaluate_verify_with_objects).
     pub fn evaluate_verify(
         &self,
         host: &Host,
@@ -224,7 +224,11 @@ impl<'p> StepExpander<'p> {
         if instance.absent {
             return ConditionOutcome::NotApplicable;
         }
-        judged::evaluate_verify(self.names.project, verify, &self.build_verify_bindings(host, instance, verify, known))
+        conditions::evaluate_verify(
+            self.names.project,
+            verify,
+            &self.build_verify_bindings(host, instance, verify, known),
+        )
     }
 
     /// Returns the query for the objects that a `verify` entry reads, if it reads any.
@@ -243,7 +247,7 @@ impl<'p> StepExpander<'p> {
             return Some(Err(ConditionOutcome::NotApplicable));
         }
         let bindings = self.build_verify_bindings(host, instance, verify, known);
-        Some(judged::resolve_asked_objects(self.names.project, &verify.when, about, &bindings))
+        Some(conditions::resolve_asked_objects(self.names.project, &verify.when, about, &bindings))
     }
 
     /// Evaluates a `verify` entry on the objects that were found.
@@ -256,7 +260,7 @@ impl<'p> StepExpander<'p> {
         found: &[Value],
     ) -> ConditionOutcome {
         let bindings = self.build_verify_bindings(host, instance, verify, known);
-        judged::evaluate_found_objects(self.names.project, verify, bindings, found)
+        conditions::evaluate_found_objects(self.names.project, verify, bindings, found)
     }
 
     fn build_verify_bindings(
@@ -267,8 +271,8 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> TemplateBindings {
         let reads = self.infos.get_or_build_reads(verify, || {
-            let texts = statics::list_verify_templates(verify);
-            info::collect_reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
+            let texts = template_check::list_verify_templates(verify);
+            template_reads::collect_reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
         });
         self.names.build_bindings(host, instance, &reads, known)
     }
@@ -287,8 +291,8 @@ impl<'p> StepExpander<'p> {
         };
         let info = self.infos.get_step_info(self.names.project, &instance.recipe, step);
         let bindings = self.names.build_bindings(host, instance, &info.reads, known);
-        let bindings = turn::bind_item_by_key(self.names.project, step, turn, bindings);
-        judged::evaluate_condition(self.names.project, &None, &effective.expect, &effective.check, &bindings)
+        let bindings = step_expansion::bind_item_by_key(self.names.project, step, turn, bindings);
+        conditions::evaluate_condition(self.names.project, &None, &effective.expect, &effective.check, &bindings)
     }
 
     /// Renders the declared fields of an instance of a step for display. Values that are not known yet are null.
@@ -303,7 +307,7 @@ impl<'p> StepExpander<'p> {
         let project = self.names.project;
         let info = self.infos.get_step_info(project, &instance.recipe, step);
         let bindings = self.names.build_bindings(host, instance, &info.reads, known);
-        let bindings = turn::bind_item_by_key(project, step, turn, bindings);
+        let bindings = step_expansion::bind_item_by_key(project, step, turn, bindings);
         scalar::node_to_value(
             &TreeRenderer::new(&project.programs, &project.sources, &bindings).render_tree(&step.body),
         )
@@ -318,7 +322,7 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> Option<Value> {
         let project = self.names.project;
-        let reads = info::collect_reads(project, [(value.source.as_str(), TemplateForm::Expression)]);
+        let reads = template_reads::collect_reads(project, [(value.source.as_str(), TemplateForm::Expression)]);
         let bindings = self.names.build_bindings(host, instance, &reads, known);
         match TreeRenderer::new(&project.programs, &project.sources, &bindings).evaluate_value(value)? {
             EvalOutcome::Known { value, .. } => Some(value),
@@ -337,8 +341,8 @@ impl<'p> StepExpander<'p> {
         read: &str,
         known: &ExpansionInputs<'_>,
     ) -> Result<String, PendingInput> {
-        let reads = info::collect_reads(self.names.project, [(read, TemplateForm::Template)]);
+        let reads = template_reads::collect_reads(self.names.project, [(read, TemplateForm::Template)]);
         let bindings = self.names.build_bindings(host, instance, &reads, known);
-        judged::render_text(self.names.project, read, &bindings)
+        conditions::render_text(self.names.project, read, &bindings)
     }
 }

@@ -3,8 +3,8 @@
 use super::value::HostExplainer;
 use super::{SharedByHosts, ValueExplanation, group_equal_hosts};
 use crate::config::chart::{ChartEdge, ChartEndpoint, build_chart};
-use crate::config::statics::list_step_templates;
 use crate::config::template::{TemplateRead, TemplateRoot};
+use crate::config::template_check::list_step_templates;
 use crate::config::{
     ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, Recipe, RecipeInstance,
     RecipeStep, StepExpander,

@@ -1,8 +1,8 @@
 //! Parses `apply:`, the list of recipes and the hosts that they apply to.
 
 use super::selector::SelectorUniverse;
-use crate::config::cx::LoadContext;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 
@@ -27,10 +27,10 @@ pub(super) fn read_apply(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec
 fn read_apply_entry(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawApplyEntry> {
     let table = YamlTable::open(node, "an entry of `apply`", &["recipe", "on", "with", "ensure"], &mut cx.diags)?;
     let on = table.require_value("on", &mut cx.diags).and_then(|node| Some((read_selector(node, cx)?, node.span)));
-    let with = table::expect_entries(table.get("with"), "with", &mut cx.diags).to_vec();
+    let with = yaml_table::expect_entries(table.get("with"), "with", &mut cx.diags).to_vec();
     let absent = read_absent(&table, cx);
     let recipe = table.require_value("recipe", &mut cx.diags)?;
-    let name = table::expect_text(recipe, "recipe", &mut cx.diags)?;
+    let name = yaml_table::expect_text(recipe, "recipe", &mut cx.diags)?;
     Some(RawApplyEntry { recipe: (name, recipe.span), on, with, absent })
 }
 
@@ -39,16 +39,16 @@ fn read_selector(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     match &node.data {
         crate::config::YamlData::Seq(items) => {
             let texts: Vec<String> =
-                items.iter().filter_map(|item| table::expect_text(item, "on", &mut cx.diags)).collect();
+                items.iter().filter_map(|item| yaml_table::expect_text(item, "on", &mut cx.diags)).collect();
             Some(texts.join(","))
         }
-        _ => table::expect_text(node, "on", &mut cx.diags),
+        _ => yaml_table::expect_text(node, "on", &mut cx.diags),
     }
 }
 
 fn read_absent(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
     let Some(node) = table.get("ensure") else { return false };
-    match table::expect_text(node, "ensure", &mut cx.diags).as_deref() {
+    match yaml_table::expect_text(node, "ensure", &mut cx.diags).as_deref() {
         Some("absent") => true,
         Some("present") | None => false,
         Some(other) => {

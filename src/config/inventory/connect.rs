@@ -1,8 +1,8 @@
 //! Parses `connect:` of the inventory, a group or a host. Layers are merged key by key.
 
 use super::hosts::is_address;
-use crate::config::cx::LoadContext;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind, YamlData, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::transport::{BOARDS, HardwareBoard};
@@ -109,22 +109,22 @@ fn read_setting(
         "identity" => ConnectSetting::Identity(read_path(node, key, cx)?),
         "known_hosts" => ConnectSetting::KnownHosts(read_path(node, key, cx)?),
         "config" => ConnectSetting::Config(read_ssh_config(node, cx)?),
-        "port" => ConnectSetting::Port(table::expect_int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
+        "port" => ConnectSetting::Port(yaml_table::expect_int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
         "jump" => ConnectSetting::Jump(read_jump_hosts(node, cx)?),
         "host_key" => ConnectSetting::HostKey(read_host_key_policy(node, cx)?),
         "sudo" => ConnectSetting::Sudo(read_sudo(node, cx)?),
         "transport" => ConnectSetting::Transport(read_transport(node, cx)?),
         "command" => return Some(("transport", ConnectSetting::Transport(read_command(node, cx)?))),
         "hardware" => ConnectSetting::Hardware(read_hardware(node, cx)?),
-        "timeout" => ConnectSetting::Timeout(table::expect_limit(node, key, &mut cx.diags)?),
-        "keep" => ConnectSetting::Keep(table::expect_duration(node, key, &mut cx.diags)?),
+        "timeout" => ConnectSetting::Timeout(yaml_table::expect_limit(node, key, &mut cx.diags)?),
+        "keep" => ConnectSetting::Keep(yaml_table::expect_duration(node, key, &mut cx.diags)?),
         _ => return None,
     };
     Some((key, setting))
 }
 
 fn read_user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let user = table::expect_text(node, "user", &mut cx.diags)?;
+    let user = yaml_table::expect_text(node, "user", &mut cx.diags)?;
     match crate::config::scalar::is_name(&user) {
         true => Some(user),
         false => {
@@ -138,7 +138,7 @@ fn read_user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
 
 /// Parses a path on the controller: absolute, under `~`, or relative to the inventory's folder.
 fn read_path(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let text = table::expect_text(node, key, &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, key, &mut cx.diags)?;
     if text.is_empty() || text.chars().any(char::is_control) || text.starts_with('-') {
         cx.push_diag(Diag::error(Code::BadConnect, format!("`{key}` is not a valid path")).with_span(node.span));
         return None;
@@ -170,9 +170,11 @@ fn build_trust_diag(message: &str, span: Span) -> Diag {
 fn read_jump_hosts(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
     let hops: Vec<String> = match &node.data {
         YamlData::Seq(items) => {
-            items.iter().filter_map(|item| table::expect_text(item, "jump", &mut cx.diags)).collect()
+            items.iter().filter_map(|item| yaml_table::expect_text(item, "jump", &mut cx.diags)).collect()
         }
-        _ => table::expect_text(node, "jump", &mut cx.diags)?.split(',').map(|hop| hop.trim().to_owned()).collect(),
+        _ => {
+            yaml_table::expect_text(node, "jump", &mut cx.diags)?.split(',').map(|hop| hop.trim().to_owned()).collect()
+        }
     };
     let usable = |hop: &String| match hop.split_once('@') {
         Some((user, host)) => crate::config::scalar::is_name(user) && is_address(host),
@@ -192,7 +194,7 @@ fn read_jump_hosts(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<Stri
 }
 
 fn read_host_key_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HostKeyPolicy> {
-    let text = table::expect_text(node, "host_key", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "host_key", &mut cx.diags)?;
     match text.as_str() {
         "strict" => Some(HostKeyPolicy::Strict),
         "accept_new" => Some(HostKeyPolicy::AcceptNew),
@@ -210,7 +212,7 @@ fn build_choice_diag(text: &str, key: &str, known: &[&str], span: Span) -> Diag 
 
 fn read_sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
     if !matches!(node.data, YamlData::Map(_)) {
-        let on = table::expect_bool(node, "sudo", &mut cx.diags)?;
+        let on = yaml_table::expect_bool(node, "sudo", &mut cx.diags)?;
         return Some(if on { SudoMode::NoPassword } else { SudoMode::None });
     }
     let table = YamlTable::open(node, "`sudo`", &["password"], &mut cx.diags)?;
@@ -219,7 +221,7 @@ fn read_sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
 }
 
 fn read_transport(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
-    let text = table::expect_text(node, "transport", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "transport", &mut cx.diags)?;
     match text.as_str() {
         "ssh" => Some(TransportKind::Ssh),
         "local" => Some(TransportKind::Local),
@@ -233,7 +235,7 @@ fn read_transport(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Transport
 
 /// Parses the board whose cards a sandbox simulates.
 fn read_hardware(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HardwareBoard> {
-    let name = table::expect_text(node, "hardware", &mut cx.diags)?;
+    let name = yaml_table::expect_text(node, "hardware", &mut cx.diags)?;
     let board = BOARDS.into_iter().find(|board| board.name == name);
     if board.is_none() {
         cx.push_diag(build_choice_diag(&name, "hardware", &BOARDS.map(|board| board.name), node.span));
@@ -242,9 +244,9 @@ fn read_hardware(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HardwareBo
 }
 
 fn read_command(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
-    let items = table::expect_items(node, "command", &mut cx.diags);
+    let items = yaml_table::expect_items(node, "command", &mut cx.diags);
     let words: Vec<String> =
-        items.into_iter().filter_map(|item| table::expect_text(item, "command", &mut cx.diags)).collect();
+        items.into_iter().filter_map(|item| yaml_table::expect_text(item, "command", &mut cx.diags)).collect();
     if words.is_empty() {
         cx.push_diag(Diag::error(Code::BadConnect, "`command` needs a program").with_span(node.span));
         return None;

@@ -2,11 +2,11 @@
 
 use super::notify;
 use crate::config::YamlNode;
-use crate::config::cx::LoadContext;
 use crate::config::drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, KEEP_DAYS, OutlierMode};
 use crate::config::filter::NamePattern;
+use crate::config::load_context::LoadContext;
 use crate::config::scalar;
-use crate::config::table::{self, YamlTable};
+use crate::config::yaml_table::{self, YamlTable};
 use crate::diag::{Code, Diag};
 use jiff::civil::Date;
 
@@ -31,7 +31,7 @@ pub(super) fn read_drift_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Op
 }
 
 fn read_first_seen_on_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> bool {
-    let text = table::expect_text(node, "first_seen", &mut cx.diags);
+    let text = yaml_table::expect_text(node, "first_seen", &mut cx.diags);
     if let Some(text) = text.as_ref().filter(|text| !matches!(text.as_str(), "host" | "controller")) {
         let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten_text(text));
         let hint =
@@ -42,7 +42,7 @@ fn read_first_seen_on_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> bool {
 }
 
 fn read_outlier_mode(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<OutlierMode> {
-    let text = table::expect_text(node, "outliers", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "outliers", &mut cx.diags)?;
     let mode = text.parse().ok();
     if mode.is_none() {
         let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten_text(&text));
@@ -87,7 +87,7 @@ fn read_ignore_target(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option
 }
 
 fn read_reason(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let text = table::expect_text(node, "why", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "why", &mut cx.diags)?;
     if text.trim().is_empty() {
         let diag = Diag::error(Code::BadValue, "`why` is empty").with_span(node.span);
         cx.push_diag(diag.hint("state why drift ignores this: the report shows the reason"));
@@ -97,7 +97,7 @@ fn read_reason(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
 }
 
 fn read_expiry_date(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Date> {
-    let text = table::expect_text(node, "until", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "until", &mut cx.diags)?;
     let date = text.parse::<Date>().ok();
     if date.is_none() {
         let diag =

@@ -3,8 +3,8 @@
 use super::connect::{self, SpannedConnectSettings};
 use super::selector::SelectorUniverse;
 use super::{RawVars, is_label, read_vars};
-use crate::config::cx::LoadContext;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
@@ -23,7 +23,7 @@ pub(in crate::config) struct RawGroup {
 }
 
 pub(super) fn read_groups(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawGroup> {
-    let entries = table::expect_entries(node, "groups", &mut cx.diags);
+    let entries = yaml_table::expect_entries(node, "groups", &mut cx.diags);
     entries.iter().filter_map(|(key, node)| Some((key.text.clone(), read_group(key, node, cx)?))).collect()
 }
 
@@ -48,7 +48,7 @@ fn read_group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Optio
 
 fn read_names(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.get_items(key, &mut cx.diags);
-    items.into_iter().filter_map(|node| Some((table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
+    items.into_iter().filter_map(|node| Some((yaml_table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
 /// Groups with their members and ancestors.

@@ -3,8 +3,8 @@
 use super::connect::{self, SpannedConnectSettings};
 use super::range::RangePattern;
 use super::{RawVars, read_vars};
-use crate::config::cx::LoadContext;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
@@ -28,14 +28,14 @@ pub(super) fn read_hosts(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> I
         // Parsing stops at the host limit: one pattern may expand to thousands of hosts.
         YamlData::Map(entries) => _ = entries.iter().all(|(key, node)| add_entry(key, node, &mut hosts, cx)),
         YamlData::Seq(items) => _ = items.iter().all(|item| add_name(item, &mut hosts, cx)),
-        _ => cx.push_diag(table::build_wrong_type_diag(node, "`hosts`", "a map or a list of names")),
+        _ => cx.push_diag(yaml_table::build_wrong_type_diag(node, "`hosts`", "a map or a list of names")),
     }
     hosts
 }
 
 /// Adds one item of a plain list of names.
 fn add_name(item: &YamlNode, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> bool {
-    let Some(text) = table::expect_text(item, "hosts", &mut cx.diags) else { return true };
+    let Some(text) = yaml_table::expect_text(item, "hosts", &mut cx.diags) else { return true };
     let nothing = YamlNode { span: item.span, data: YamlData::Null };
     add_entry(&YamlKey { text, span: item.span }, &nothing, hosts, cx)
 }

@@ -2,8 +2,8 @@
 
 use super::hosts::RawHost;
 use crate::config::YamlNode;
-use crate::config::cx::LoadContext;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::diag::{Code, Diag};
 use crate::kube::{ClusterAccess, DEFAULT_NAMESPACE};
 use crate::model::HostName;
@@ -42,7 +42,7 @@ pub(super) fn read_kubernetes_access(
 }
 
 fn read_via_host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> Option<HostName> {
-    let name = table::expect_text(node, "via", &mut cx.diags)?;
+    let name = yaml_table::expect_text(node, "via", &mut cx.diags)?;
     if !hosts.contains_key(&name) {
         let diag = Diag::error(Code::BadConnect, format!("host `{name}` not found")).with_span(node.span);
         cx.push_diag(diag.suggest_name(&name, hosts.keys().map(String::as_str)));
@@ -52,7 +52,7 @@ fn read_via_host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut Lo
 
 /// Parses a path on the host of `via`.
 fn read_remote_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let text = table::expect_text(node, "kubeconfig", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "kubeconfig", &mut cx.diags)?;
     if text.starts_with('/') && !text.chars().any(char::is_control) {
         return Some(Utf8PathBuf::from(text));
     }
@@ -62,7 +62,7 @@ fn read_remote_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<U
 }
 
 fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
-    let text = table::expect_text(node, "kubeconfig", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "kubeconfig", &mut cx.diags)?;
     let home = text.strip_prefix("~/").map(|rest| (rest, (cx.options.env)("HOME").unwrap_or_default()));
     let problem = match &home {
         _ if text.is_empty() || text.chars().any(char::is_control) => "`kubeconfig` is not a valid path",
@@ -78,7 +78,7 @@ fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Ut
 }
 
 fn read_namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let name = table::expect_text(node, "namespace", &mut cx.diags)?;
+    let name = yaml_table::expect_text(node, "namespace", &mut cx.diags)?;
     if is_dns_label(&name) {
         return Some(name);
     }
@@ -95,7 +95,7 @@ fn is_dns_label(name: &str) -> bool {
 }
 
 fn read_context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let name = table::expect_text(node, "context", &mut cx.diags)?;
+    let name = yaml_table::expect_text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
         let diag = Diag::error(Code::BadConnect, "`context` is empty").with_span(node.span);
         cx.push_diag(diag.hint("name a context of the kubeconfig; forge does not use its current context"));

@@ -20,8 +20,8 @@ pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{HostVar, ResolvedInventory, resolve_inventory};
 pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unknown_groups as check_rollout};
 
-use super::cx::LoadContext;
-use super::table::{self, YamlTable};
+use super::load_context::LoadContext;
+use super::yaml_table::{self, YamlTable};
 use super::{DriftPolicy, HostShare, RolloutPolicy, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::kube::ClusterAccess;
@@ -117,7 +117,7 @@ fn read_cluster_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> String 
     let Some(node) = table.require_value("cluster", &mut cx.diags) else {
         return String::new();
     };
-    let name = table::expect_text(node, "cluster", &mut cx.diags).unwrap_or_default();
+    let name = yaml_table::expect_text(node, "cluster", &mut cx.diags).unwrap_or_default();
     if !name.is_empty() && !is_label(&name) {
         let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid cluster name"));
         cx.push_diag(
@@ -134,15 +134,15 @@ pub(super) fn is_label(name: &str) -> bool {
 }
 
 fn read_recipe_folders(node: &YamlNode, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
-    let folders = table::expect_items(node, "recipes", &mut cx.diags);
+    let folders = yaml_table::expect_items(node, "recipes", &mut cx.diags);
     folders
         .into_iter()
-        .filter_map(|node| Some((table::expect_text(node, "recipes", &mut cx.diags)?, node.span)))
+        .filter_map(|node| Some((yaml_table::expect_text(node, "recipes", &mut cx.diags)?, node.span)))
         .collect()
 }
 
 fn read_vars(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<RawVars> {
-    let entries = table::expect_entries(node, "vars", &mut cx.diags);
+    let entries = yaml_table::expect_entries(node, "vars", &mut cx.diags);
     Rc::new(entries.iter().filter_map(|(key, node)| read_var(key, node, cx)).collect())
 }
 
@@ -179,7 +179,7 @@ pub(super) fn check_literal(node: &YamlNode, what: &str, cx: &mut LoadContext<'_
 
 /// Parses a count or a percentage.
 pub(super) fn read_share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<HostShare> {
-    let text = table::expect_text(node, key, &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, key, &mut cx.diags)?;
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(HostShare::Percent),
         None => text.parse().ok().map(HostShare::Count),

@@ -1,10 +1,10 @@
 //! Parses `drift.notify`: a list of entries with exactly one service each.
 
 use crate::config::YamlNode;
-use crate::config::cx::LoadContext;
+use crate::config::load_context::LoadContext;
 use crate::config::notify::{DeferredSecret, NotifyRecipient, NotifyService, SENDMAIL};
 use crate::config::scalar;
-use crate::config::table::{self, YamlTable};
+use crate::config::yaml_table::{self, YamlTable};
 use crate::diag::{Code, Diag};
 use camino::Utf8PathBuf;
 
@@ -55,7 +55,7 @@ fn read_recipient(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyRec
 }
 
 fn read_recipient_name(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
-    let text = table::expect_text(node, "name", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "name", &mut cx.diags)?;
     let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !fits {
         let message = format!(
@@ -108,7 +108,7 @@ fn read_url(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DeferredS
 fn read_optional_secret(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<Option<DeferredSecret>> {
     match table.get(key) {
         None => Some(None),
-        Some(node) => cx.read_deferred_secret(node, &table::quote_key(key)).map(Some),
+        Some(node) => cx.read_deferred_secret(node, &yaml_table::quote_key(key)).map(Some),
     }
 }
 
@@ -132,13 +132,13 @@ fn read_email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService
 /// Parses an email address. It is written verbatim into a message header, so characters that end or split a header are
 /// rejected.
 fn read_mail_address(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
-    let text = table::expect_text(node, key, &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, key, &mut cx.diags)?;
     let plain = |c: char| c.is_ascii_graphic() && !"<>,;:\"()[]\\".contains(c);
     let fits = text.chars().all(plain)
         && text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty() && !host.contains('@'));
     if !fits {
         let message =
-            format!("{} must be an email address, found `{}`", table::quote_key(key), scalar::shorten_text(&text));
+            format!("{} must be an email address, found `{}`", yaml_table::quote_key(key), scalar::shorten_text(&text));
         let hint = "write it like `ops@example.com`, without a display name";
         cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
     }
@@ -148,7 +148,7 @@ fn read_mail_address(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Op
 /// Parses `sendmail`. The program runs on this machine, so any path but the default requires trust.
 fn read_sendmail_path(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let Some(node) = table.get("sendmail") else { return Some(SENDMAIL.into()) };
-    let text = table::expect_text(node, "sendmail", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "sendmail", &mut cx.diags)?;
     if !text.starts_with('/') {
         let message = format!("`sendmail` must be an absolute path, found `{}`", scalar::shorten_text(&text));
         cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span));

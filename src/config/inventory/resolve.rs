@@ -4,7 +4,7 @@ use super::groups::{self, GroupTree, RawGroup};
 use super::selector::SelectorUniverse;
 use super::{RawInventory, connect};
 use super::{apply, apply::ApplyEntry};
-use crate::config::cx::LoadContext;
+use crate::config::load_context::LoadContext;
 use crate::config::{ConnectSettings, GroupVars, Host, SourcedValue, TransportKind, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::HostName;

@@ -1,12 +1,12 @@
 //! Parses `rollout:`.
 
 use super::read_share;
-use crate::config::cx::LoadContext;
+use crate::config::load_context::LoadContext;
 use crate::config::rollout::{
     DRAIN_LIMIT_S, NodeDrain, NodeReturnCondition, RETURN_LIMIT_S, RebootPolicy, ResourceOffer, RolloutHours,
     RolloutPolicy,
 };
-use crate::config::table::{self, YamlTable};
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::kube::DrainAllowedLosses;
@@ -71,11 +71,14 @@ fn build_zero_limit_diag(key: &str, span: Span) -> Diag {
 
 fn read_quorum_groups(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.get_items("quorum", &mut cx.diags);
-    items.into_iter().filter_map(|node| Some((table::expect_text(node, "quorum", &mut cx.diags)?, node.span))).collect()
+    items
+        .into_iter()
+        .filter_map(|node| Some((yaml_table::expect_text(node, "quorum", &mut cx.diags)?, node.span)))
+        .collect()
 }
 
 fn read_reboot_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RebootPolicy> {
-    let text = table::expect_text(node, "reboot", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "reboot", &mut cx.diags)?;
     let policy = RebootPolicy::parse(&text);
     if policy.is_none() {
         let diag =
@@ -86,7 +89,7 @@ fn read_reboot_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Reboo
 }
 
 fn read_hours(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutHours> {
-    let text = table::expect_text(node, "hours", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "hours", &mut cx.diags)?;
     let hours = RolloutHours::parse(&text);
     if hours.is_none() {
         let found = scalar::shorten_text(&text);
@@ -108,7 +111,7 @@ fn read_busy_wait(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<u64> {
 fn read_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(Option<SpannedGroupName>, Option<NodeDrain>)> {
     let table = YamlTable::open(node, "`drain`", &DRAIN_KEYS, &mut cx.diags)?;
     let slurm =
-        table.get("slurm").and_then(|node| Some((table::expect_text(node, "slurm", &mut cx.diags)?, node.span)));
+        table.get("slurm").and_then(|node| Some((yaml_table::expect_text(node, "slurm", &mut cx.diags)?, node.span)));
     let kubernetes = table.get("kubernetes").and_then(|node| read_node_drain(node, cx));
     if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
         let diag = Diag::error(Code::MissingKey, "`drain` names no nodes to drain").with_span(node.span);
@@ -127,11 +130,11 @@ fn read_node_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrai
         returns: None,
     };
     if !matches!(node.data, crate::config::YamlData::Map(_)) {
-        return Some(plain((table::expect_text(node, "kubernetes", &mut cx.diags)?, node.span)));
+        return Some(plain((yaml_table::expect_text(node, "kubernetes", &mut cx.diags)?, node.span)));
     }
     let table = YamlTable::open(node, "`kubernetes`", &NODE_KEYS, &mut cx.diags)?;
     let group = table.require_value("group", &mut cx.diags);
-    let group = group.and_then(|node| Some((table::expect_text(node, "group", &mut cx.diags)?, node.span)));
+    let group = group.and_then(|node| Some((yaml_table::expect_text(node, "group", &mut cx.diags)?, node.span)));
     let mut may = |key| table.get_bool(key, &mut cx.diags).unwrap_or(false);
     let manner = DrainAllowedLosses { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
     let timeout_s = table.get_limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
@@ -150,13 +153,13 @@ fn read_returns(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<NodeR
         }
         return None;
     };
-    let entries = table::expect_entries(Some(node), "returns", &mut cx.diags);
+    let entries = yaml_table::expect_entries(Some(node), "returns", &mut cx.diags);
     let offers = entries.iter().filter_map(|(key, node)| Some((key.text.clone(), read_offer(&key.text, node, cx)?)));
     Some(NodeReturnCondition { offers: offers.collect(), within_s: within.unwrap_or(RETURN_LIMIT_S) })
 }
 
 fn read_offer(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<ResourceOffer> {
-    let text = table::expect_text(node, name, &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, name, &mut cx.diags)?;
     let found = match text.as_str() {
         "capacity" => Some(ResourceOffer::Capacity),
         text => crate::facts::parse_whole_quantity(text).ok().filter(|count| *count > 0).map(ResourceOffer::Count),

@@ -1,15 +1,15 @@
 //! Reads `during`: requirements of a recipe on its host while another recipe changes there.
 
-use crate::config::cx::LoadContext;
+use crate::config::load_context::LoadContext;
 use crate::config::scalar;
-use crate::config::table::{self, YamlTable};
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{DuringRequirement, YamlKey, YamlNode};
 use crate::diag::{Code, Diag};
 use crate::resource::unit_name;
 
 /// Parses `{ nvidia-driver: { stopped: [nvidia-fabricmanager], unloaded: [nvidia_peermem] } }`.
 pub(super) fn read_during(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<DuringRequirement> {
-    let entries = table::expect_entries(table.get("during"), "during", &mut cx.diags);
+    let entries = yaml_table::expect_entries(table.get("during"), "during", &mut cx.diags);
     entries.iter().filter_map(|(key, node)| read_during_entry(key, node, cx)).collect()
 }
 
@@ -27,7 +27,7 @@ fn read_during_entry(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -
 fn read_names(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<String> {
     let mut names = Vec::new();
     for node in table.get_items(key, &mut cx.diags) {
-        match table::expect_text(node, key, &mut cx.diags) {
+        match yaml_table::expect_text(node, key, &mut cx.diags) {
             Some(name) if scalar::is_name(&name) => names.push(name),
             Some(name) => {
                 let diag = Diag::error(Code::BadValue, format!("`{key}` must contain only names, found `{name}`"));

@@ -1,8 +1,8 @@
 //! Reads `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
 
-use crate::config::cx::LoadContext;
 use crate::config::inventory::read_share;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{HostBarrier, HostShare, RecipeEdge, YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::model::StepPhase;
@@ -26,7 +26,7 @@ impl EdgeReader<'_> {
             }
             YamlData::Scalar { text, .. } => self.parse_edge(text, node.span, cx).into_iter().collect(),
             _ => {
-                cx.push_diag(table::build_wrong_type_diag(node, "edges", "a list"));
+                cx.push_diag(yaml_table::build_wrong_type_diag(node, "edges", "a list"));
                 Vec::new()
             }
         }
@@ -106,7 +106,7 @@ impl EdgeReader<'_> {
 fn read_phase(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
     match table.get("phase") {
         Some(node) => {
-            let text = table::expect_text(node, "phase", &mut cx.diags)?;
+            let text = yaml_table::expect_text(node, "phase", &mut cx.diags)?;
             parse_phase(&text, node.span, cx)
         }
         None => Some(StepPhase::Effective),
@@ -131,7 +131,7 @@ fn read_barrier(table: &YamlTable<'_>, allowed: bool, cx: &mut LoadContext<'_>) 
         return None;
     }
     if let Some(of) = table.get("of")
-        && table::expect_text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
+        && yaml_table::expect_text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
     {
         cx.push_diag(Diag::error(Code::BadValue, "`of` must be `selected`").with_span(of.span));
     }

@@ -2,17 +2,17 @@
 
 mod during;
 mod edges;
-mod judged;
 pub(super) mod params;
 mod step;
+mod verification;
 
-pub(super) use judged::{OBJECT_KEYS, OBJECT_LIST_KEYS, VERIFY_KEYS};
 pub(super) use params::{KEY_TYPES, PARAM_TYPES};
 pub(super) use step::STEP_KEYS;
+pub(super) use verification::{OBJECT_KEYS, OBJECT_LIST_KEYS, VERIFY_KEYS};
 
-use super::cx::LoadContext;
 use super::inventory::{is_identifier, is_label};
-use super::table::{self, YamlTable};
+use super::load_context::LoadContext;
+use super::yaml_table::{self, YamlTable};
 use super::{FailurePattern, Recipe, RecipeRule, RecipeStep, SourceExpr, StackUse, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::model::BlockClass;
@@ -49,7 +49,7 @@ pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext
         verify: table
             .get_items("verify", &mut cx.diags)
             .into_iter()
-            .filter_map(|node| judged::read_verify(node, cx))
+            .filter_map(|node| verification::read_verify(node, cx))
             .collect(),
         uses: table.get_items("uses", &mut cx.diags).into_iter().filter_map(|node| read_stack_use(node, cx)).collect(),
         fails_as: table
@@ -66,7 +66,7 @@ pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext
 
 fn read_recipe_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
     let node = table.require_value("recipe", &mut cx.diags)?;
-    let name = table::expect_text(node, "recipe", &mut cx.diags)?;
+    let name = yaml_table::expect_text(node, "recipe", &mut cx.diags)?;
     match is_label(&name) {
         true => Some((name, node.span)),
         false => {
@@ -138,10 +138,11 @@ fn read_steps(
 
 fn read_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
     let table = YamlTable::open(node, "a rule", &RULE_KEYS, &mut cx.diags)?;
-    let of_cluster = judged::read_cluster_scope(&table, "a rule", cx).unwrap_or(false);
+    let of_cluster = verification::read_cluster_scope(&table, "a rule", cx).unwrap_or(false);
     let when = read_expr(&table, "when", cx);
-    let otherwise =
-        table.require_value("else", &mut cx.diags).and_then(|node| table::expect_text(node, "else", &mut cx.diags));
+    let otherwise = table
+        .require_value("else", &mut cx.diags)
+        .and_then(|node| yaml_table::expect_text(node, "else", &mut cx.diags));
     if let (Some(text), Some(node)) = (&otherwise, table.get("else"))
         && crate::config::scalar::is_template(text)
     {
@@ -162,7 +163,7 @@ const WARNING_CLASS: &str = "warning";
 fn read_rule_class(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<BlockClass> {
     const CLASSES: [BlockClass; 3] = [BlockClass::Rule, BlockClass::Hardware, BlockClass::Host];
     let Some(node) = table.get("class") else { return Some(BlockClass::Rule) };
-    let text = table::expect_text(node, "class", &mut cx.diags).unwrap_or_default();
+    let text = yaml_table::expect_text(node, "class", &mut cx.diags).unwrap_or_default();
     if text == WARNING_CLASS {
         return None;
     }
@@ -177,8 +178,10 @@ fn read_rule_class(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Bl
 fn read_fails_as(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<FailurePattern> {
     let table = YamlTable::open(node, "an entry of `fails_as`", &["text", "cause"], &mut cx.diags)?;
     let (text, cause) = (table.require_value("text", &mut cx.diags), table.require_value("cause", &mut cx.diags));
-    let (text, cause) =
-        (table::expect_text(text?, "text", &mut cx.diags)?, table::expect_text(cause?, "cause", &mut cx.diags)?);
+    let (text, cause) = (
+        yaml_table::expect_text(text?, "text", &mut cx.diags)?,
+        yaml_table::expect_text(cause?, "cause", &mut cx.diags)?,
+    );
     if text.split('…').all(|part| part.trim().is_empty()) || text.contains('\n') {
         cx.push_diag(Diag::error(Code::BadValue, "`text` must be a part of one line").with_span(node.span));
         return None;
@@ -189,16 +192,16 @@ fn read_fails_as(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<FailurePat
 fn read_stack_use(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<StackUse> {
     let table = YamlTable::open(node, "an entry of `uses`", &["recipe", "when", "with"], &mut cx.diags)?;
     let when = read_expr(&table, "when", cx);
-    let with = table::expect_entries(table.get("with"), "with", &mut cx.diags);
+    let with = yaml_table::expect_entries(table.get("with"), "with", &mut cx.diags);
     let with = with.iter().map(|(key, node)| (key.text.clone(), (node.clone(), key.span))).collect();
     let recipe = table.require_value("recipe", &mut cx.diags)?;
-    Some(StackUse { recipe: table::expect_text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
+    Some(StackUse { recipe: yaml_table::expect_text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
 }
 
 /// Reads an expression. It is compiled together with all others, once every name is known.
 fn read_expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<SourceExpr> {
     let node = table.get(key)?;
-    let source = table::expect_text(node, key, &mut cx.diags)?;
+    let source = yaml_table::expect_text(node, key, &mut cx.diags)?;
     if source.trim_start().starts_with("{{") {
         let diag = Diag::error(Code::BadTemplate, format!("`{key}` is already an expression")).with_span(node.span);
         cx.push_diag(diag.hint("remove `{{` and `}}`"));

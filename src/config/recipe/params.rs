@@ -1,10 +1,10 @@
 //! Reads declarations of parameters and checks values against them.
 
 use super::check_identifier;
-use crate::config::check::{describe_found, is_version};
-use crate::config::cx::LoadContext;
+use crate::config::field_check::{describe_found, is_version};
 use crate::config::inventory::check_literal;
-use crate::config::table::{self, YamlTable};
+use crate::config::load_context::LoadContext;
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ParamType, RecipeParam, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
@@ -19,7 +19,7 @@ pub(in crate::config) const KEY_TYPES: [&str; 2] = ["text", "pci-address"];
 
 /// Reads `params:`.
 pub(super) fn read_params(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RecipeParam> {
-    let entries = table::expect_entries(node, "params", &mut cx.diags);
+    let entries = yaml_table::expect_entries(node, "params", &mut cx.diags);
     entries.iter().filter_map(|(key, node)| Some((key.text.clone(), read_param(key, node, cx)?))).collect()
 }
 
@@ -59,7 +59,7 @@ fn read_default(param: &RecipeParam, node: &YamlNode, cx: &mut LoadContext<'_>) 
 
 fn read_param_type(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<ParamType> {
     let node = table.require_value("type", &mut cx.diags)?;
-    let text = table::expect_text(node, "type", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "type", &mut cx.diags)?;
     let ty = match text.as_str() {
         "enum" => Some(ParamType::Enum(read_enum_values(table, cx))),
         "list" => Some(ParamType::List(Box::new(read_element_type(table, cx)))),
@@ -102,13 +102,13 @@ fn read_enum_values(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<Stri
         return Vec::new();
     }
     let items = table.get_items("values", &mut cx.diags);
-    items.into_iter().filter_map(|node| table::expect_text(node, "values", &mut cx.diags)).collect()
+    items.into_iter().filter_map(|node| yaml_table::expect_text(node, "values", &mut cx.diags)).collect()
 }
 
 /// Reads the type of the elements; defaults to text.
 fn read_element_type(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> ParamType {
     let Some(node) = table.get("of") else { return ParamType::Text };
-    let text = table::expect_text(node, "of", &mut cx.diags).unwrap_or_default();
+    let text = yaml_table::expect_text(node, "of", &mut cx.diags).unwrap_or_default();
     match text.as_str() {
         // The inner list or map holds text: deeper types cannot be declared.
         "list" => ParamType::List(Box::new(ParamType::Text)),
@@ -133,7 +133,7 @@ fn read_map_type(table: &YamlTable<'_>, values: ParamType, cx: &mut LoadContext<
 }
 
 fn read_key_type(node: &YamlNode, cx: &mut LoadContext<'_>) -> ParamType {
-    let text = table::expect_text(node, "keys", &mut cx.diags).unwrap_or_default();
+    let text = yaml_table::expect_text(node, "keys", &mut cx.diags).unwrap_or_default();
     match text.as_str() {
         known if KEY_TYPES.contains(&known) => parse_simple_type(known).unwrap_or(ParamType::Text),
         other => {

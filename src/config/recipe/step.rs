@@ -1,10 +1,10 @@
 //! Reads a step: common keys, and exactly one resource.
 
 use super::edges::EdgeReader;
-use super::{during, judged, read_expr};
-use crate::config::cx::LoadContext;
+use super::{during, read_expr, verification};
+use crate::config::load_context::LoadContext;
 use crate::config::scalar;
-use crate::config::table::{self, YamlTable};
+use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{DisruptionClass, StepScope};
@@ -55,14 +55,14 @@ pub(super) fn read_step(
         key: read_expr(&table, "key", cx),
         needs: edges.read_edges(table.get("needs"), true, cx),
         after: edges.read_edges(table.get("after"), false, cx),
-        effective: judged::read_effective(&table, cx),
+        effective: verification::read_effective(&table, cx),
         during: during::read_during(&table, cx),
         restart_on: read_texts(&table, "restart_on", cx),
         provides: read_provides(&table, cx),
-        exports: judged::read_exports(&table, cx),
+        exports: verification::read_exports(&table, cx),
         disruption: read_disruption(&table, cx),
         scope: read_scope(&table, kind, cx),
-        level: judged::read_level(&table, cx),
+        level: verification::read_level(&table, cx),
         timeout_s: table.get_limit("timeout", &mut cx.diags),
         retries: table.get_int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
         long: table.get_bool("long", &mut cx.diags).unwrap_or(false),
@@ -77,7 +77,7 @@ pub(super) fn read_step(
 
 fn read_step_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
     let node = table.require_value("name", &mut cx.diags)?;
-    let name = table::expect_text(node, "name", &mut cx.diags)?;
+    let name = yaml_table::expect_text(node, "name", &mut cx.diags)?;
     let fits = !name.trim().is_empty()
         && name.len() <= 100
         && name.trim() == name
@@ -164,7 +164,7 @@ fn read_resource(
 
 fn read_otherwise(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
     let Some(node) = table.get("otherwise") else { return false };
-    match table::expect_text(node, "otherwise", &mut cx.diags).as_deref() {
+    match yaml_table::expect_text(node, "otherwise", &mut cx.diags).as_deref() {
         Some("absent") | None => {}
         Some(other) => cx.push_diag(
             Diag::error(Code::BadValue, format!("`otherwise` must be `absent`, found `{other}`")).with_span(node.span),
@@ -178,7 +178,7 @@ fn read_otherwise(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
 
 fn read_texts(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.get_items(key, &mut cx.diags);
-    items.into_iter().filter_map(|node| Some((table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
+    items.into_iter().filter_map(|node| Some((yaml_table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
 fn read_provides(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<ProvidedItem> {
@@ -213,7 +213,7 @@ fn read_provides(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<Provide
 
 fn read_disruption(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DisruptionClass> {
     let node = table.get("disruption")?;
-    let text = table::expect_text(node, "disruption", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "disruption", &mut cx.diags)?;
     let class = DisruptionClass::parse(&text);
     if class.is_none() {
         let diag =
@@ -227,7 +227,7 @@ fn read_disruption(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Di
 fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> StepScope {
     let own = if resource::is_cluster_kind(kind) { StepScope::Cluster } else { StepScope::Host };
     let Some(node) = table.get("scope") else { return own };
-    let text = table::expect_text(node, "scope", &mut cx.diags).unwrap_or_default();
+    let text = yaml_table::expect_text(node, "scope", &mut cx.diags).unwrap_or_default();
     match (StepScope::parse(&text), own) {
         (None, _) => {
             let diag = Diag::error(Code::BadScope, format!("`{text}` is not a valid scope")).with_span(node.span);

@@ -1,11 +1,11 @@
 //! Compiles and runs templates. Each text is compiled once and runs within limits.
 
-use super::allowance::{self, ExceededLimit, ProjectUsage};
-use super::metered::meter_code;
-use super::names::{self, TemplateRead, TemplateScan};
+use super::eval_budget::{self, ExceededLimit, ProjectUsage};
+use super::eval_record::{EvalRecord, run_recorded};
+use super::metered_code::meter_code;
 use super::nesting::find_deep_nesting;
-use super::record::{EvalRecord, run_recorded};
-use super::tree::{TemplateBindings, has_whole_placeholders};
+use super::template_scan::{self, TemplateRead, TemplateScan};
+use super::value_tree::{TemplateBindings, has_whole_placeholders};
 use super::{EvalOutcome, ExpectOutcome, TemplateError, filters};
 use crate::model::Value as Json;
 use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse, parse_expr};
@@ -31,7 +31,7 @@ fn build_environment() -> Environment<'static> {
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_syntax(build_syntax());
     env.set_formatter(|out, state, value| {
-        allowance::pay_for_emitted(value)?;
+        eval_budget::pay_for_emitted(value)?;
         minijinja::escape_formatter(out, state, value)
     });
     filters::install_filters(&mut env);
@@ -83,7 +83,7 @@ impl TemplateProgram {
     ///
     /// # Errors
     /// Invalid syntax, or a text that is too long or nested too deep. Unknown names are not errors here: see
-    /// [`Program::mistakes`].
+    /// [`TemplateProgram::name_errors`].
     pub fn compile(source: &str, form: TemplateForm) -> Result<Self, TemplateError> {
         Self::compile_with_usage(source, form, &Arc::default())
     }
@@ -109,18 +109,18 @@ impl TemplateProgram {
 
     fn compile_expression(source: &str, offset: usize, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
         let ast = parse_expr(source).map_err(|error| build_syntax_error(&error, offset))?;
-        let look = names::scan_expression(&ast);
+        let look = template_scan::scan_expression(&ast);
         Self::generate_code(TemplateForm::Expression, look, offset, usage, |generator| generator.compile_expr(&ast))
     }
 
     fn compile_template(source: &str, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
         let ast = parse(source, TEMPLATE_NAME, build_syntax()).map_err(|error| build_syntax_error(&error, 0))?;
-        if names::sole_expression(&ast).is_some()
+        if template_scan::sole_expression(&ast).is_some()
             && let Some((range, inner)) = find_inner_expression(source)
         {
             return Self::compile_expression(inner, range.start, usage);
         }
-        let look = names::scan_template(&ast);
+        let look = template_scan::scan_template(&ast);
         Self::generate_code(TemplateForm::Template, look, 0, usage, |generator| generator.compile_stmt(&ast))
     }
 
@@ -163,7 +163,7 @@ impl TemplateProgram {
     /// Runs the program as a condition.
     ///
     /// # Errors
-    /// The same as [`Program::run`], and a result that is neither true nor false.
+    /// The same as [`TemplateProgram::run`], and a result that is neither true nor false.
     pub fn run_condition(&self, bindings: &TemplateBindings) -> Result<EvalOutcome<bool>, TemplateError> {
         match self.run(bindings)? {
             EvalOutcome::Known { value: Json::Bool(value), reads } => Ok(EvalOutcome::Known { value, reads }),
@@ -177,7 +177,7 @@ impl TemplateProgram {
     /// expectations unknown that read the part.
     ///
     /// # Errors
-    /// The same as [`Program::test`].
+    /// The same as [`TemplateProgram::run_condition`].
     pub fn run_expectation(&self, bindings: &TemplateBindings) -> Result<ExpectOutcome, TemplateError> {
         let (result, record) = self.run_raw(bindings)?;
         let unknown = match (&record.need, &record.empty) {
@@ -201,7 +201,7 @@ impl TemplateProgram {
     }
 
     fn run_raw(&self, bindings: &TemplateBindings) -> Result<RawEvaluation, TemplateError> {
-        let (run, record) = run_recorded(|| allowance::run_limited(&self.usage, || self.evaluate_code(bindings)));
+        let (run, record) = run_recorded(|| eval_budget::run_limited(&self.usage, || self.evaluate_code(bindings)));
         let (result, excess) = run;
         match excess {
             Some(excess) => Err(excess.to_template_error(result.err().and_then(|error| self.locate_error(&error)))),
@@ -216,7 +216,7 @@ impl TemplateProgram {
             eval(&TEMPLATE_ENV, &self.code, bindings.to_context(), &NO_BLOCKS, &mut output, AutoEscape::None)?;
         match self.form {
             TemplateForm::Expression => value.map_or(Ok(Json::Null), |value| to_json(&value)),
-            TemplateForm::Template => allowance::pay_for_new(text.len() as u64).map(|()| Json::from(text)),
+            TemplateForm::Template => eval_budget::pay_for_new(text.len() as u64).map(|()| Json::from(text)),
         }
     }
 
@@ -273,7 +273,7 @@ impl TemplateProgram {
         })
     }
 
-    fn build_missing_name_error(&self, missing: &super::record::MissingName) -> TemplateError {
+    fn build_missing_name_error(&self, missing: &super::eval_record::MissingName) -> TemplateError {
         let near = crate::diag::did_you_mean(&missing.name, missing.known.iter().map(String::as_str));
         let range =
             self.look.reads.iter().find(|read| read.path.contains(&missing.name)).map(|read| read.range.clone());

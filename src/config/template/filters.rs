@@ -1,6 +1,6 @@
 //! forge's own filters, and the allowed names of filters, tests and functions.
 
-use super::nodes::{find_host_nodes, is_in_network, select_labelled, select_offering};
+use super::node_filters::{find_host_nodes, is_in_network, select_labelled, select_offering};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -149,7 +149,7 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
         env.remove_filter(name);
     }
     env.remove_global("debug");
-    super::guarded::install_metered_filters(env);
+    super::metered_filters::install_metered_filters(env);
     let own = [
         ("b64encode", Value::from_function(encode_base64)),
         ("sha256", Value::from_function(|text: &str| refuse_secrets(text).map(hash_sha256))),
@@ -168,7 +168,7 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
             }),
         ),
     ];
-    own.into_iter().for_each(|(name, filter)| super::guarded::add_metered_filter(env, name, filter));
+    own.into_iter().for_each(|(name, filter)| super::metered_filters::add_metered_filter(env, name, filter));
     env.add_function("table", lookup_table);
 }
 
@@ -228,7 +228,7 @@ fn merge_maps(under: &Value, over: &Value) -> Result<Value, Error> {
 /// Returns the rows of a built-in table.
 fn lookup_table(name: &str) -> Result<Value, Error> {
     let none = || Error::new(ErrorKind::InvalidOperation, format!("unknown table `{name}`"));
-    crate::config::shipped::find_table_rows(name).ok_or_else(none)
+    crate::config::builtin_data::find_table_rows(name).ok_or_else(none)
 }
 
 /// Compares versions by Debian's rules: -1, 0 or 1.

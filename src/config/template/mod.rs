@@ -3,20 +3,20 @@
 //! Templates are deterministic: they do not depend on a clock, random numbers, the environment or files. Reading a name
 //! that does not exist is always an error, even if it is only compared.
 
-mod allowance;
 mod engine;
+mod eval_budget;
+mod eval_record;
 mod filters;
-mod guarded;
-mod metered;
-mod names;
+mod metered_code;
+mod metered_filters;
 mod nesting;
-mod nodes;
-mod record;
-mod tree;
+mod node_filters;
+mod template_scan;
+mod value_tree;
 
 pub(super) use engine::{ProgramCache, TemplateForm, TemplateProgram};
-pub(super) use names::{TemplateRead, TemplateRoot};
-pub(super) use tree::{TemplateBindings, build_exports, build_facts, build_map, build_tree};
+pub(super) use template_scan::{TemplateRead, TemplateRoot};
+pub(super) use value_tree::{TemplateBindings, build_exports, build_facts, build_map, build_tree};
 
 use crate::facts::Facts;
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! Attributes a reboot, from the last journal entries of the previous boot.
 
+use super::attribution::{AttributionContext, JOURNAL_SOURCE, is_single_user};
 use super::clock;
 use super::journal::SystemJournalEntry;
-use super::judge::{AttributionContext, JOURNAL_SOURCE, is_single_user};
 use super::model::{AttributionCertainty, ChangeSource};
 use super::sudo::SudoCommand;
 use jiff::Timestamp;

@@ -1,8 +1,8 @@
 //! Attributes changes of files, from sudo commands at the file's own timestamps.
 
+use super::attribution::{AttributionContext, is_single_user};
 use super::clock;
 use super::evidence::FileTimestamps;
-use super::judge::{AttributionContext, is_single_user};
 use super::model::{AttributionCertainty, ChangeSource};
 use super::sudo::SudoCommand;
 use jiff::Timestamp;

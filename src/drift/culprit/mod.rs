@@ -4,6 +4,7 @@
 //! user; an event at the same time is reported as *near*; unreadable evidence means unknown, which differs from nobody.
 
 mod apt;
+mod attribution;
 mod boots;
 mod clock;
 mod dnf;
@@ -11,7 +12,6 @@ mod dpkg;
 mod evidence;
 mod files;
 mod journal;
-mod judge;
 mod model;
 mod packages;
 mod subject;
@@ -24,9 +24,9 @@ use super::cause::DriftCause;
 use super::model::{DriftFinding, FindingAspect};
 use crate::model::{HostName, SecretStore};
 use crate::probe::{EvidenceState, Probe};
+use attribution::AttributionContext;
 use evidence::HostEvidence;
 use jiff::{SignedDuration, Timestamp};
-use judge::AttributionContext;
 use std::collections::BTreeSet;
 use subject::FindingSubject;
 
@@ -74,7 +74,7 @@ fn subtract_one_hour(first: Timestamp) -> u64 {
     u64::try_from(first.as_second() - 3600).unwrap_or(0)
 }
 
-/// The result of the probe from [`question`].
+/// The result of the probe from [`build_evidence_probe`].
 pub enum EvidenceAnswer<'a> {
     Evidence(&'a EvidenceState),
     /// Why there is no evidence.
@@ -119,7 +119,7 @@ fn attribute_one_finding(
     let since = clock::add_seconds(since, skew);
     // Logs have whole seconds.
     let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
-    judge::attribute_finding(&AttributionContext { finding, seen, since })
+    attribution::attribute_finding(&AttributionContext { finding, seen, since })
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl ChangeSource {
             program: Some("sudo".into()),
             command: Some(sudo.command_line().into()),
             time: Some(clock::format_time(time)),
-            source: Some(super::judge::JOURNAL_SOURCE.into()),
+            source: Some(super::attribution::JOURNAL_SOURCE.into()),
             ..Self::with_certainty(sure)
         }
     }

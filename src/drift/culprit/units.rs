@@ -1,9 +1,9 @@
 //! Attributes changes of units, from systemd's entries and sudo commands at that time.
 
+use super::attribution::{AttributionContext, JOURNAL_SOURCE, is_single_user};
 use super::boots;
 use super::clock;
 use super::journal::SystemJournalEntry;
-use super::judge::{AttributionContext, JOURNAL_SOURCE, is_single_user};
 use super::model::{AttributionCertainty, ChangeSource};
 use super::sudo::SudoCommand;
 use jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! Checks the connection to the cluster's API and the permissions there.
 
-use super::super::api::open_cluster;
-use super::super::run::RunOptions;
+use super::super::cluster_session::open_cluster;
+use super::super::run_context::RunOptions;
 use super::{DoctorFinding, DoctorSeverity};
 use crate::config::Project;
 use crate::kube::{ApiPermission, ClusterAccess, KubeError, query_helm_version};

@@ -18,7 +18,7 @@ fn timestamp_at(second: i64) -> jiff::Timestamp {
 /// A healthy host that printed `text`.
 fn healthy_observation(text: &str) -> Observation {
     let mut seen = Observation::default();
-    for probe in judge::list_doctor_probes(&std::collections::BTreeSet::new()) {
+    for probe in host_checks::list_doctor_probes(&std::collections::BTreeSet::new()) {
         let answer = match &probe {
             Probe::Account => Ok(ProbeReading::Account(ScriptAccount::Root)),
             Probe::PackageManager => Ok(ProbeReading::PackageManager(PackageManagerState::default())),
@@ -43,7 +43,7 @@ fn healthy_observation(text: &str) -> Observation {
 
 fn list_problems(observation: Observation) -> Vec<String> {
     let seen = ObservedHost::from_observation(&HostName::new("a"), observation, 1);
-    let told = judge::check_host(&seen).into_iter().filter(|finding| finding.weight != DoctorSeverity::Ok);
+    let told = host_checks::check_host(&seen).into_iter().filter(|finding| finding.weight != DoctorSeverity::Ok);
     told.map(|f| {
         let hint = f.hint.map_or_else(String::new, |hint| format!(" -> {}", hint.raw()));
         format!("{:?} {}: {}{hint}", f.weight, f.check, f.what.raw())
@@ -59,7 +59,7 @@ fn list_printed_problems(text: &str) -> Vec<String> {
 fn a_host_in_order_has_nothing_but_what_is_in_order() {
     assert_eq!(list_printed_problems(FINE), Vec::<String>::new());
     let seen = ObservedHost::from_observation(&HostName::new("a"), healthy_observation(FINE), 1);
-    let checks: Vec<_> = judge::check_host(&seen).iter().map(|f| f.check).collect();
+    let checks: Vec<_> = host_checks::check_host(&seen).iter().map(|f| f.check).collect();
     assert_eq!(checks, ["root", "login", "tools", "room", "clock", "lock", "leftovers", "packages"]);
 }
 
@@ -99,7 +99,7 @@ fn a_filesystem_is_named_once_with_all_that_is_on_it() {
 #[test]
 fn clocks_are_compared_with_the_time_before_and_after_the_question() {
     let of = |now| {
-        let finding = judge::assess_clock_skew(now, 1000, 1010);
+        let finding = host_checks::assess_clock_skew(now, 1000, 1010);
         (finding.weight, finding.what.raw().to_owned())
     };
     for now in [998, 1000, 1005, 1010, 1012] {
@@ -136,7 +136,7 @@ fn a_lock_is_told_with_its_holder_or_its_owner() {
 
 #[test]
 fn only_facts_that_are_judged_or_read_are_asked_for() {
-    let probes = judge::list_doctor_probes(&["sm".to_owned()].into());
+    let probes = host_checks::list_doctor_probes(&["sm".to_owned()].into());
     let name = |probe: Probe| match probe {
         Probe::Fact { name } => Some(name),
         _ => None,
@@ -152,7 +152,7 @@ fn what_did_not_answer_is_unknown_and_never_in_order() {
         ["Unknown host: could not be evaluated: the host's answer is truncated"]
     );
     let mut silent = Observation::default();
-    for probe in judge::list_doctor_probes(&std::collections::BTreeSet::new()) {
+    for probe in host_checks::list_doctor_probes(&std::collections::BTreeSet::new()) {
         let is_fact = matches!(probe, Probe::Fact { .. });
         if !is_fact {
             silent.insert(probe, Err(UnansweredReason::new("timed out after 20 s")));
@@ -253,11 +253,11 @@ fn a_state_folder_that_cannot_be_written_is_a_note() {
     use camino::Utf8Path;
     let folder = tempfile::tempdir().unwrap();
     let state = Utf8Path::from_path(folder.path()).unwrap().join("a/b/.forge");
-    assert_eq!(here::check_history_folder(&state).weight, DoctorSeverity::Ok);
+    assert_eq!(controller::check_history_folder(&state).weight, DoctorSeverity::Ok);
     let file = Utf8Path::from_path(folder.path()).unwrap().join("file");
     fs_err::write(&file, "").unwrap();
-    let finding = here::check_history_folder(&file.join(".forge"));
+    let finding = controller::check_history_folder(&file.join(".forge"));
     assert_eq!(finding.weight, DoctorSeverity::Note);
     assert!(finding.what.raw().ends_with("/file/.forge` is not writable: no history is kept"));
-    assert_eq!(here::check_history_folder(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
+    assert_eq!(controller::check_history_folder(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
 }

@@ -101,7 +101,7 @@ fn being_stopped_has_no_status_and_a_hint() {
 
 #[test]
 fn what_may_have_run_is_said() {
-    let mut error = super::super::link::host_side_error("the connection was lost".to_owned());
+    let mut error = super::super::host_session::host_side_error("the connection was lost".to_owned());
     assert_eq!(
         build_failed_result(&HostName::new("a"), &error).reason.raw(),
         "the connection was lost; the command may have run"

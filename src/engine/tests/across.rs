@@ -1,6 +1,6 @@
 //! Barriers, `one` steps, exported values, verified edges.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 
 const ALL: &str = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";

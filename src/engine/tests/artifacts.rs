@@ -1,6 +1,6 @@
 //! Artifacts on simulated hosts: sending, resuming, and reporting those that are not available.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 use sha2::Digest;
 

@@ -1,6 +1,6 @@
 //! Reboots required by a kind itself: the host's window makes its change effective, and dependents run afterwards.
 
-use super::stage::{SimulatedProject, SimulatedRun};
+use super::simulated_project::{SimulatedProject, SimulatedRun};
 use crate::model::{DisruptionClass, HostOutcome, StepVerdict};
 use crate::plan::{PlanPolicy, StepStage as When};
 

@@ -1,6 +1,6 @@
 //! Drift on hosts that were changed without forge, with the reported sources of the changes.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::drift::{
     AttributionCertainty, ChangeSource, DriftCause, DriftFinding, DriftReport, FindingAspect, FindingNovelty,
     FindingSeverity,

@@ -1,7 +1,7 @@
 //! Lost connections, locks, full disks, failing steps, and the results reported for them.
 
 use super::super::Event;
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 
 const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";

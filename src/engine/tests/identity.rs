@@ -1,6 +1,6 @@
 //! Hosts whose identity differs from the inventory.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 
 const APPLY: &str = "apply:\n  - { recipe: r, on: all }\n";

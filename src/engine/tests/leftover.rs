@@ -1,6 +1,6 @@
 //! Former identities of a step are remembered after its declaration was changed to another object.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 
 const APPLY: &str = "apply:\n  - { recipe: base, on: all }\n";
 const GONE: &str = "apply:\n  - { recipe: base, on: all, ensure: absent }\n";

@@ -14,5 +14,5 @@ mod removal;
 mod renewal;
 mod rollout;
 mod saved;
-mod stage;
+mod simulated_project;
 mod window;

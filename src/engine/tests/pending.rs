@@ -1,6 +1,6 @@
 //! Steps that are configured but not effective yet, and the other results next to them.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::engine::VerifyResult;
 use crate::model::HostOutcome;
 

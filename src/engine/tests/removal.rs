@@ -1,6 +1,6 @@
 //! Removal: `ensure: absent` removes recipes in the reverse order of installation.
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::engine::Event;
 
 const BASE: &str = "steps:

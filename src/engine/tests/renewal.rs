@@ -3,7 +3,7 @@
 //! read.
 
 use super::edges::programs;
-use super::stage::{SimulatedProject, SimulatedRun};
+use super::simulated_project::{SimulatedProject, SimulatedRun};
 
 const HOST: &str = "n1";
 const APPLY: &str = "apply:\n  - { recipe: demo, on: all }\n";

@@ -1,7 +1,7 @@
 //! Canaries, the failure budget, and stopping.
 
 use super::super::{CancelSignal, Event};
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 use std::time::Duration;
 

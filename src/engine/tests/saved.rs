@@ -4,7 +4,7 @@ use super::super::{
     CancelSignal, Recording, ReplayOptions, RunOptions, SavedPlan, apply, bind_saved_plan, observe_for_change,
     observe_hosts, plan,
 };
-use super::stage::{SimulatedProject, SimulatedRun};
+use super::simulated_project::{SimulatedProject, SimulatedRun};
 use crate::model::{HostName, HostOutcome};
 use crate::plan::PlanPolicy;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! units as files.
 
 use super::super::{Event, StepResult};
-use super::stage::{SimulatedProject, SimulatedRun};
+use super::simulated_project::{SimulatedProject, SimulatedRun};
 use crate::model::{DisruptionClass, HostOutcome, StepVerdict};
 use crate::plan::{PlanPolicy, StepStage as When};
 

@@ -1,9 +1,9 @@
 //! Closes a window: brings the host back into service if everything succeeded.
 
-use super::{STOP_UNITS_LIMIT, WindowRefusal, script};
+use super::{STOP_UNITS_LIMIT, WindowRefusal, window_scripts};
 use crate::engine::event::{Event, StepFailure, StepResult};
-use crate::engine::host::HostRun;
-use crate::engine::link::SHORT_SCRIPT_LIMIT;
+use crate::engine::host_run::HostRun;
+use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
 use crate::engine::report::StepReport;
 use crate::plan::{HostWindow, StepStage};
 use std::collections::BTreeSet;
@@ -25,12 +25,12 @@ impl HostRun<'_> {
             return Err(WindowRefusal::Stopped);
         }
         if !self.passage.stopped.is_empty() {
-            self.run_own_script(script::build_start_script(&self.passage.stopped), STOP_UNITS_LIMIT).await?;
+            self.run_own_script(window_scripts::build_start_script(&self.passage.stopped), STOP_UNITS_LIMIT).await?;
         }
         self.await_node_ready(window).await?;
         self.release_kubernetes_node(window).await?;
         self.resume_slurm_node(window).await?;
-        self.run_own_script(script::build_close_script(), SHORT_SCRIPT_LIMIT).await?;
+        self.run_own_script(window_scripts::build_close_script(), SHORT_SCRIPT_LIMIT).await?;
         self.passage.open = false;
         self.run.board.leave_window(self.host());
         self.run.emit_event(Event::WindowClosed { host: self.host().clone() });

@@ -4,27 +4,27 @@
 //! not reboot more often than its plan declares. The next run detects the leftovers of a killed run: stopped services
 //! by their state, an open window by its mark.
 
-mod bar;
-mod busy;
 mod close;
-mod kubernetes;
-mod node;
+mod device_holders;
+mod kubernetes_drain;
+mod node_readiness;
 mod open;
 mod reboot;
-mod returns;
-mod script;
+mod refused_steps;
 mod slurm;
-mod turn;
+mod slurm_drain;
+mod window_scripts;
+mod window_turn;
 
-pub(super) use script::BOOT_ID_PATH;
+pub(super) use window_scripts::BOOT_ID_PATH;
 #[cfg(test)]
-pub(super) use script::REBOOT_COMMAND;
+pub(super) use window_scripts::REBOOT_COMMAND;
 
 use super::cancel::StopLevel;
 use super::event::{CompletedReboot, DrainedNode};
-use super::group::HostStepGroup;
-use super::host::HostRun;
-use super::link::{HostScriptOutput, SHORT_SCRIPT_LIMIT, summarize_stderr};
+use super::host_run::HostRun;
+use super::host_session::{HostScriptOutput, SHORT_SCRIPT_LIMIT, summarize_stderr};
+use super::step_groups::HostStepGroup;
 use crate::graph::StepIndex;
 use crate::model::UntrustedText;
 use crate::plan::{HostWindow, StepStage};
@@ -85,7 +85,7 @@ impl HostRun<'_> {
     }
 
     /// Advances the host to a stage: takes it out of service, reboots it, brings it back, as the plan declares. If that
-    /// stops, [`Passage::shut`] contains the reason.
+    /// stops, [`WindowRefusal`](super::WindowRefusal) contains the reason.
     pub(super) async fn advance_to_stage(&mut self, stage: StepStage) {
         let Some(window) = self.plan.window.as_ref() else { return };
         while self.passage.stage < stage && self.passage.shut.is_none() {

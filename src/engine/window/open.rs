@@ -1,8 +1,8 @@
 //! Opens a window: takes the host out of service.
 
-use super::{STOP_UNITS_LIMIT, WindowRefusal, script};
+use super::{STOP_UNITS_LIMIT, WindowRefusal, window_scripts};
 use crate::engine::event::{Event, StepResult};
-use crate::engine::host::HostRun;
+use crate::engine::host_run::HostRun;
 use crate::engine::report::StepReport;
 use crate::model::{StepId, StepScope};
 use crate::plan::{self, HostWindow, WindowStop};
@@ -90,7 +90,7 @@ impl HostRun<'_> {
             "time": (options.clock)().to_string(),
             "slurm": slurm,
         });
-        let script = script::build_open_script(
+        let script = window_scripts::build_open_script(
             &mark.to_string(),
             &collect_stop_names(&window.stops),
             &collect_stop_names(&window.unloads),

@@ -1,12 +1,12 @@
 //! A reboot: triggered on the host and proven by another boot id over a new session.
 
-use super::{BOOT_ID_PATH, WindowRefusal, script};
+use super::{BOOT_ID_PATH, WindowRefusal, window_scripts};
 use crate::engine::event::{CompletedReboot, Event, StepResult};
-use crate::engine::glance::ObservationSession;
-use crate::engine::host::HostRun;
-use crate::engine::link::{
+use crate::engine::host_run::HostRun;
+use crate::engine::host_session::{
     HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, describe_transport_error, host_side_error,
 };
+use crate::engine::read_only_session::ObservationSession;
 use crate::facts::Facts;
 use crate::graph::StepIndex;
 use crate::model::{StepId, StepVerdict};
@@ -52,7 +52,7 @@ impl HostRun<'_> {
     /// Checks that the next kernel can boot. Without its initramfs the host would not come up and could not be repaired
     /// remotely.
     async fn check_next_kernel(&mut self) -> Result<(), WindowRefusal> {
-        let probe = script::build_initramfs_probe();
+        let probe = window_scripts::build_initramfs_probe();
         self.observe_probes(&BTreeSet::from([probe.clone()])).await?;
         match self.seen.observation.get(&probe) {
             Ok(ProbeReading::Output(output)) if output.status == 0 => match output.stdout.raw().trim() {
@@ -81,7 +81,7 @@ impl HostRun<'_> {
         }
         let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.known_boot_id().as_deref() == Some(own));
         match own {
-            true => Err(WindowRefusal::Refused(format!("not rebooted: {}", script::OWN_MACHINE_REASON))),
+            true => Err(WindowRefusal::Refused(format!("not rebooted: {}", window_scripts::OWN_MACHINE_REASON))),
             false => Ok(()),
         }
     }
@@ -169,8 +169,11 @@ impl HostRun<'_> {
         // From here on the host may be down, whatever the result is.
         self.changed.extend(steps.iter().cloned());
         let said = match (
-            self.run_own_script(script::build_reboot_script(self.run.options.boot_id.as_deref()), SHORT_SCRIPT_LIMIT)
-                .await,
+            self.run_own_script(
+                window_scripts::build_reboot_script(self.run.options.boot_id.as_deref()),
+                SHORT_SCRIPT_LIMIT,
+            )
+            .await,
             known,
         ) {
             (Ok(said), _) => said,
@@ -240,7 +243,7 @@ impl HostRun<'_> {
     }
 
     async fn retake_lock(&mut self) -> Result<(), TransportError> {
-        let owner = crate::engine::host::build_lock_owner(self.run);
+        let owner = crate::engine::host_run::build_lock_owner(self.run);
         match self.link.take_lock(&owner).await? {
             HostLockAttempt::Ours => Ok(()),
             HostLockAttempt::Held(other) => {
@@ -269,7 +272,7 @@ impl HostRun<'_> {
     fn publish_reboot_phases(&self, steps: &[StepId]) {
         let mut reached = BTreeMap::new();
         for (index, _, verdict) in self.assess_steps(steps) {
-            let own = crate::engine::host::phase_from_verdict(verdict);
+            let own = crate::engine::host_run::phase_from_verdict(verdict);
             let least = reached.entry(index).or_insert(own);
             *least = own.min(*least);
         }

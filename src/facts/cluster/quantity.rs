@@ -1,6 +1,6 @@
 //! Quantities in the format of the API: `8`, `1k`, `263856Mi`, `3920m`.
 
-use crate::facts::read::unknown_part;
+use crate::facts::snippet_output::unknown_part;
 use crate::model::Value;
 
 /// Parses a quantity as a whole number.

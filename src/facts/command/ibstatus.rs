@@ -1,6 +1,6 @@
 //! `ibstatus`: the state of each port of each adapter.
 
-use super::rate::{self, PortRate};
+use super::port_rate::{self, PortRate};
 use super::{parse_number, split_key_value};
 
 /// One port.
@@ -55,7 +55,7 @@ impl IbstatusPort {
             "sm lid" => self.sm_lid = parse_number(value),
             "state" => self.state = word(),
             "phys state" => self.physical = word(),
-            "rate" => self.rate = rate::parse_port_rate(value),
+            "rate" => self.rate = port_rate::parse_port_rate(value),
             "link_layer" => self.link_layer = Some(value.to_owned()),
             _ => {}
         }

@@ -19,7 +19,7 @@ pub mod nvidia_version;
 pub mod ofed_info;
 pub mod perfquery;
 pub mod perftest;
-pub mod rate;
+pub mod port_rate;
 pub mod sminfo;
 
 /// Returns the key and the value of a line `KEY: VALUE`, both trimmed.

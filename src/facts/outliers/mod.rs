@@ -5,8 +5,8 @@
 //! including hosts whose value is unknown, and a class has at least three hosts. Unknown values are counted but are
 //! never outliers.
 
-mod class;
-mod vote;
+mod host_classes;
+mod majority_vote;
 
 use super::Facts;
 use crate::model::{HostName, UntrustedText, Value};
@@ -123,12 +123,12 @@ pub fn compared_facts() -> impl Iterator<Item = &'static str> {
 
 /// Compares hosts, given in inventory order, with the majority of their class.
 pub fn find_outliers(hosts: &[OutlierCandidate<'_>]) -> OutlierReport {
-    let sorted = class::classify_hosts(hosts);
+    let sorted = host_classes::classify_hosts(hosts);
     let mut outliers = OutlierReport { alone: sorted.alone, unknown: sorted.unknown, ..OutlierReport::default() };
     for (class, members) in sorted.classes {
         let index = outliers.classes.len();
         outliers.classes.push(class);
-        vote::compare_class(index, &members, &mut outliers);
+        majority_vote::compare_class(index, &members, &mut outliers);
     }
     let OutlierReport { classes, odd, .. } = &mut outliers;
     // Compares ratios by cross-multiplication: few of many come before few of few. Equal ratios keep the order of class

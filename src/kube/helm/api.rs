@@ -1,6 +1,6 @@
 //! Objects of a manifest in the cluster's API: their paths, live state, and the results of an apply.
 
-use super::super::look::parse_conflict_manager;
+use super::super::cluster_reader::parse_conflict_manager;
 use super::super::{ClusterApi, KubeError};
 use super::manifest::HelmObject;
 use crate::model::Value;

@@ -1,10 +1,10 @@
 //! Charts: fetched once and cached, with their metadata.
 
 use super::super::{ClusterAccess, KubeError};
+use super::builtin_charts::unpack_chart;
 use super::flags;
+use super::output::ChartFile;
 use super::program::{HelmProgram, HelmTarget};
-use super::read::ChartFile;
-use super::shipped::unpack_chart;
 use crate::model::to_hex;
 use crate::probe::{ChartQuery, ChartQuerySource};
 use camino::{Utf8Path, Utf8PathBuf};

@@ -1,9 +1,9 @@
 //! Differences between a live object and its manifest, and the repaired object. Pure.
 
-use super::fields::{HelmFieldDifference, HelmFieldPath, find_differences};
-use super::managed::{self, AddedLiveField};
+use super::field_owners::{self, AddedLiveField};
 use super::manifest::HelmObject;
-use super::secrets::Redactor;
+use super::redactor::Redactor;
+use super::value_diff::{HelmFieldDifference, HelmFieldPath, find_differences};
 use crate::model::Value;
 use crate::probe::{LiveObject, ObjectChange, ObjectChangeKind};
 
@@ -29,7 +29,7 @@ impl HelmObjectDrift {
         let kept = |path: &HelmFieldPath| IGNORED_FIELDS.iter().any(|keys| path.is_below(keys));
         let changed =
             find_differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
-        Self { changed, added: managed::find_manual_additions(live, &object.value) }
+        Self { changed, added: field_owners::find_manual_additions(live, &object.value) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -57,7 +57,7 @@ impl HelmObjectDrift {
         teller: &Redactor<'_>,
     ) -> Option<LiveObject> {
         let changed = self.changed.iter().map(|difference| {
-            teller.redact_difference(object.kind(), difference, managed::find_last_owner(live, &difference.path))
+            teller.redact_difference(object.kind(), difference, field_owners::find_last_owner(live, &difference.path))
         });
         let added = self.added.iter().map(|added| {
             let difference =

@@ -4,27 +4,27 @@
 //! stdout is parsed. A helm that changes something is never killed: it has a time limit of its own, and its output goes
 //! to files, so that it can finish after forge itself has exited.
 
-mod act;
 mod api;
+mod builtin_charts;
 mod chart;
 mod drift;
-mod fields;
+mod field_owners;
 mod flags;
-mod managed;
 mod manifest;
 mod observe;
+mod output;
 mod program;
-mod read;
-mod secrets;
-mod shipped;
+mod redactor;
+mod release_call;
 #[cfg(test)]
 mod tests;
+mod value_diff;
 mod version;
 
-pub use act::{ReleaseAction, ReleaseCall};
 pub(super) use api::ApiDiscovery;
+pub use builtin_charts::{BuiltinChart, list_builtin_charts};
 pub use chart::{FetchedChart, HelmOptions};
 pub use program::helm_variables;
 pub(super) use program::{HelmProgram, HelmTarget};
-pub use shipped::{BuiltinChart, list_builtin_charts};
+pub use release_call::{ReleaseAction, ReleaseCall};
 pub use version::{HelmVersion, query_helm_version};

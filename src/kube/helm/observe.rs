@@ -1,16 +1,16 @@
 //! The state of a release, and its differences from the declaration. Nothing is written, and no revision is created.
 
-use super::super::clean::reveal_value;
+use super::super::object_cleanup::reveal_value;
 use super::super::{ClusterApi, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
 use super::chart::LocalHelmChart;
 use super::drift::{self, HelmObjectDrift};
-use super::fields::find_differences;
 use super::flags::{self, HelmTemplateOptions, HelmUpgradeOptions};
 use super::manifest::{HelmObject, parse_manifest};
+use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::HelmProgram;
-use super::read::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
-use super::secrets::Redactor;
+use super::redactor::Redactor;
+use super::value_diff::find_differences;
 use crate::kube::images::collect_images;
 use crate::model::{SecretStore, Value};
 use crate::probe::{
@@ -103,7 +103,7 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     async fn list_releases(&self, ours: bool) -> Result<Vec<ListedRelease>, KubeError> {
-        read::parse_json("list", &self.query_helm("list", &flags::list_args(self.helm.major(), ours)).await?)
+        output::parse_json("list", &self.query_helm("list", &flags::list_args(self.helm.major(), ours)).await?)
     }
 
     fn is_this_release(&self, listed: &ListedRelease) -> bool {
@@ -114,13 +114,13 @@ impl<'c> ReleaseObserver<'c> {
     pub async fn read_stored_release(&self, ours: bool) -> Result<Option<StoredRelease>, KubeError> {
         let (name, namespace) = (&self.asked.name, &self.asked.namespace);
         let said = self.helm.run_query(&flags::history_args(name, namespace), None).await?;
-        if !said.ok && read::is_release_not_found(&said.error) {
+        if !said.ok && output::is_release_not_found(&said.error) {
             return Ok(None);
         }
         if !said.ok {
             return Err(KubeError::new(format!("`helm history`: {}", said.error)));
         }
-        let revisions: Vec<HelmRevision> = read::parse_json("history", &said.stdout)?;
+        let revisions: Vec<HelmRevision> = output::parse_json("history", &said.stdout)?;
         let [metadata, values, manifest] =
             ["metadata", "values", "manifest"].map(|what| (what, flags::get_args(what, name, namespace)));
         let (metadata, values, manifest) = tokio::try_join!(
@@ -128,11 +128,11 @@ impl<'c> ReleaseObserver<'c> {
             self.query_helm("get values", &values.1),
             self.query_helm("get manifest", &manifest.1)
         )?;
-        let metadata: HelmReleaseMetadata = read::parse_json("get metadata", &metadata)?;
+        let metadata: HelmReleaseMetadata = output::parse_json("get metadata", &metadata)?;
         Ok(Some(StoredRelease {
             info: build_release_info(&metadata, &revisions, ours),
             manifest: parse_manifest(&manifest)?,
-            values: read::parse_values(&values)?,
+            values: output::parse_values(&values)?,
         }))
     }
 
@@ -187,7 +187,7 @@ impl<'c> ReleaseObserver<'c> {
         if !said.ok {
             return Ok(None);
         }
-        let rehearsed: HelmUpgradeDryRun = read::parse_json("upgrade --dry-run", &said.stdout)?;
+        let rehearsed: HelmUpgradeDryRun = output::parse_json("upgrade --dry-run", &said.stdout)?;
         parse_manifest(&rehearsed.manifest).map(Some)
     }
 

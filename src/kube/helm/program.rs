@@ -89,7 +89,7 @@ impl HelmProgram {
     /// Finds helm and its version. No cluster is contacted.
     ///
     /// # Errors
-    /// As [`helm_version`], and if its folders cannot be created.
+    /// As [`query_helm_version`], and if its folders cannot be created.
     pub async fn open(program: &Utf8Path, login: HelmTarget) -> Result<Self, KubeError> {
         let version = query_helm_version(program, &login.withheld).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();

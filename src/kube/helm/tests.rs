@@ -4,9 +4,9 @@ use super::super::KubeError;
 use super::drift::diff_manifests;
 use super::flags::{self, HelmUpgradeOptions};
 use super::manifest::parse_manifest;
+use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::{HelmProgram, HelmTarget};
-use super::read::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
-use super::secrets::Redactor;
+use super::redactor::Redactor;
 use crate::model::SecretStore;
 use crate::probe::{ObjectChangeKind, ReleaseStatus};
 use camino::Utf8PathBuf;
@@ -40,15 +40,15 @@ fn both_majors_are_read() {
             "ssa",
         ),
     ] {
-        let list: Vec<ListedRelease> = read::parse_json("list", list).unwrap();
+        let list: Vec<ListedRelease> = output::parse_json("list", list).unwrap();
         assert_eq!((list[0].name.as_str(), list[0].revision.as_str()), ("tiny", "2"));
         assert_eq!(list[0].chart_version("tiny"), Some("0.1.0"));
         assert_eq!(list[0].chart_version("ti"), None);
-        let metadata: HelmReleaseMetadata = read::parse_json("get metadata", metadata).unwrap();
+        let metadata: HelmReleaseMetadata = output::parse_json("get metadata", metadata).unwrap();
         assert_eq!((metadata.chart.as_str(), metadata.version.as_str(), metadata.revision), ("tiny", "0.1.0", 2));
         assert_eq!(metadata.apply_method, ssa);
-        assert_eq!(read::parse_values(values).unwrap(), json!({ "replicas": 2 }));
-        let history: Vec<HelmRevision> = read::parse_json("history", history).unwrap();
+        assert_eq!(output::parse_values(values).unwrap(), json!({ "replicas": 2 }));
+        let history: Vec<HelmRevision> = output::parse_json("history", history).unwrap();
         let statuses: Vec<_> = history.iter().map(HelmRevision::status).collect();
         assert_eq!(statuses, [ReleaseStatus::Superseded, ReleaseStatus::Deployed]);
     }
@@ -69,15 +69,15 @@ fn charts_with_dashes_and_a_v_are_told_apart() {
 
 #[test]
 fn no_values_are_null_for_helm() {
-    assert_eq!(read::parse_values("null\n").unwrap(), json!({}));
+    assert_eq!(output::parse_values("null\n").unwrap(), json!({}));
 }
 
 #[test]
 fn an_absent_release_is_told_from_a_cluster_that_is_away() {
     for said in [sample!("helm3-notfound.stderr"), sample!("helm4-notfound.stderr")] {
-        assert!(read::is_release_not_found(said));
+        assert!(output::is_release_not_found(said));
     }
-    assert!(!read::is_release_not_found("Error: kubernetes cluster unreachable: Get \"https://a\""));
+    assert!(!output::is_release_not_found("Error: kubernetes cluster unreachable: Get \"https://a\""));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_rehearsal_holds_the_manifest_that_would_be_applied() {
         (sample!("helm3-dryrun-server.json"), sample!("helm3-manifest.yaml")),
         (sample!("helm4-dryrun-server.json"), sample!("helm4-manifest.yaml")),
     ] {
-        let rehearsed: HelmUpgradeDryRun = read::parse_json("upgrade", said).unwrap();
+        let rehearsed: HelmUpgradeDryRun = output::parse_json("upgrade", said).unwrap();
         let found = diff_manifests(
             &parse_manifest(manifest).unwrap(),
             &parse_manifest(&rehearsed.manifest).unwrap(),

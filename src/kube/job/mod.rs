@@ -1,16 +1,16 @@
 //! Workloads as proofs: each is created under a name of its own, watched until it ends, and always deleted.
 
+mod end_predicates;
 mod logs;
+mod proofs;
+mod reasons;
 mod run;
-mod shape;
-mod sign;
-mod store;
+mod run_object;
 #[cfg(test)]
 mod tests;
-mod why;
 
+pub use end_predicates::{JobEndPredicates, StatusPredicate};
 pub use run::JobStopFn;
-pub use sign::{JobEndPredicates, StatusPredicate};
 
 use crate::model::Value;
 use crate::probe::ObjectId;

@@ -1,12 +1,12 @@
 //! One run of a workload: created, watched, reported, and deleted whatever the outcome.
 
-use super::shape::{RUN_LABEL, build_run_object, job_label_value};
-use super::store::pod_collection;
-use super::why::WorkloadSnapshot;
+use super::proofs::pod_collection;
+use super::reasons::WorkloadSnapshot;
+use super::run_object::{RUN_LABEL, build_run_object, job_label_value};
 use super::{JobCall, JobGoal, logs};
 use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
-use crate::kube::call::local_request_error;
-use crate::kube::clean::reveal_object;
+use crate::kube::cluster_call::local_request_error;
+use crate::kube::object_cleanup::reveal_object;
 use crate::kube::{ClusterProgressFn, ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, ProvenRun};
@@ -96,7 +96,7 @@ impl ClusterWriter {
             selector: format!(
                 "{RUN_LABEL}={},{}={}",
                 self.run_id(),
-                super::shape::JOB_LABEL,
+                super::run_object::JOB_LABEL,
                 job_label_value(&self.looker.name, &call.id)
             ),
             id,

@@ -3,14 +3,14 @@
 //! Architecture Invariant: this module alone decides which host may be taken out of service when, by a pure function of
 //! the plan and the progress of the run. The engine queries it and waits; it makes no such decision itself.
 
+mod admission;
 mod build;
 #[cfg(test)]
 mod tests;
-mod turn;
 mod waves;
 
+pub use admission::{RolloutProgress, WindowDecision, WindowWaiters};
 pub(super) use build::build_rollout;
-pub use turn::{RolloutProgress, WindowDecision, WindowWaiters};
 
 use crate::model::HostName;
 use schemars::JsonSchema;

@@ -171,7 +171,7 @@ fn part(user: &str, code: &'static str) -> ProbeSection {
 fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
     let parts: Vec<ProbeSection> = parts.iter().map(|(user, code)| part(user, code)).collect();
     let users: Vec<Probe> = parts.iter().flat_map(|part| part.probes.clone()).collect();
-    let sections = super::super::group::group_sections(parts, TOKEN);
+    let sections = super::super::section_group::group_sections(parts, TOKEN);
     let script = shell::build_script(&sections, ScriptToken::new(TOKEN));
     let compiled =
         CompiledProbes { script, device: None, sections, device_sections: vec![], unasked: vec![], keep: false };

@@ -1,12 +1,12 @@
 //! `apt_repository`: an apt source with its key and index.
 
-mod act;
-mod judge;
-mod lists;
+mod action_script;
+mod apt_lists;
+mod assessment;
 mod openpgp;
 
-use super::body::{FileBody, FileTarget};
-use super::lock;
+use super::file_target::{FileBody, FileTarget};
+use super::package_lock;
 use super::support::{bad_value, join_quoted, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -86,7 +86,7 @@ const FIELDS: &[FieldSpec] = &[
     ),
     FieldSpec::optional("fingerprint", FieldType::Line, "Full fingerprints of the primary keys, separated by commas."),
     FieldSpec::optional("trusted", FieldType::Bool, "Skip signature checks. Default `false`."),
-    lock::LOCK_TIMEOUT_FIELD,
+    package_lock::LOCK_TIMEOUT_FIELD,
 ];
 
 #[derive(Debug)]
@@ -143,7 +143,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         keyring,
         key_path,
         fingerprints,
-        lock_timeout: lock::parse_lock_timeout(fields),
+        lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
     }))
 }
@@ -306,25 +306,27 @@ impl Resource for AptRepositoryResource {
 
     fn probes(&self) -> Vec<Probe> {
         if self.absent {
-            return self.removal_targets().iter().map(|target| super::body::path_probe(&target.path)).collect();
+            return self.removal_targets().iter().map(|target| super::file_target::path_probe(&target.path)).collect();
         }
         let mut probes = vec![self.sources.probe(), Probe::AptSources];
         probes.extend(self.keyring.as_ref().map(FileTarget::probe));
         probes.extend(self.key_probe());
-        probes.extend(lists::index_paths(&self.what).into_iter().flatten().map(|path| super::body::path_probe(&path)));
+        probes.extend(
+            apt_lists::index_paths(&self.what).into_iter().flatten().map(|path| super::file_target::path_probe(&path)),
+        );
         probes
     }
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
-            true => judge::assess_removal(self, seen),
-            false => judge::assess_presence(self, seen, cx),
+            true => assessment::assess_removal(self, seen),
+            false => assessment::assess_presence(self, seen, cx),
         }
         .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::render_script(self), long: true, explain: act::EXPLAIN }
+        Action { body: action_script::render_script(self), long: true, explain: action_script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {

@@ -1,10 +1,10 @@
 //! `archive`: a tar archive, unpacked into a dedicated directory.
 
-mod judge;
+mod assessment;
 mod script;
 
 use super::absent::check_removable;
-use super::body::{FileBody, path_probe};
+use super::file_target::{FileBody, path_probe};
 use super::support::{bad_value, parse_owner_and_group, required_text, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,

@@ -53,7 +53,7 @@ pub(in crate::resource) fn content_probe(path: &str, digest: bool) -> Probe {
     }
 }
 
-/// Returns the result of [`probe`].
+/// Returns the result of [`content_probe`].
 ///
 /// # Errors
 /// The host could not read the path.

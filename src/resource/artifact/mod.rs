@@ -1,14 +1,14 @@
 //! `artifact`: a large file with a known digest, sent by the controller or fetched by the host.
 
+mod assessment;
 pub(super) mod content;
-mod judge;
 mod script;
 
-use super::body::path_probe;
+use super::file_target::path_probe;
 use super::support::{GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parse_owner_and_group, require_file_path};
 use super::{
     Action, ArtifactDelivery, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind, body,
+    ResourceKind, file_target,
 };
 use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, Sha256Digest};
 use crate::diag::{Code, Diag};
@@ -164,7 +164,7 @@ impl Resource for ArtifactResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![content::content_probe(&self.path, true), body::resolved_parent_probe(&self.path)];
+        let mut probes = vec![content::content_probe(&self.path, true), file_target::resolved_parent_probe(&self.path)];
         if self.source.is_some() {
             probes.extend(super::support::parent_path(&self.path).map(path_probe));
         }
@@ -172,7 +172,7 @@ impl Resource for ArtifactResource {
     }
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = body::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
+        let judged = file_target::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
             Some(source) => self.assess_present(source, seen, cx),
             None => self.assess_absent(seen),
         });
@@ -180,7 +180,7 @@ impl Resource for ArtifactResource {
     }
 
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let ownership = body::is_only_ownership(&judgement.changes);
+        let ownership = file_target::is_only_ownership(&judgement.changes);
         let body = match &self.source {
             None => self.render_removal(cx.run),
             Some(source) if ownership => self.render_ownership_change(source, cx.run),
@@ -200,7 +200,7 @@ impl Resource for ArtifactResource {
     }
 
     fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
-        let source = self.source.as_ref().filter(|_| !body::is_only_ownership(&judgement.changes))?;
+        let source = self.source.as_ref().filter(|_| !file_target::is_only_ownership(&judgement.changes))?;
         Some(ArtifactDelivery {
             artifact: source.clone(),
             part: self.render_progress_query(source),

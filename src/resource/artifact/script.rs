@@ -7,7 +7,7 @@ use crate::script::{ShellFragment, safe_path};
 
 /// Enters the directory of the file. A partial file is stored in a private directory named after the digest until it is
 /// complete; partial files with another digest are removed. `lacking` reports an unavailable artifact with exit code
-/// [`LACKING`].
+/// [`UNAVAILABLE_STATUS`].
 const PLACE: &str = r#"
 lacking() { printf 'forge: %s\n' "$*" >&2; exit 69; }
 dir=${path%/*} name=${path##*/} box=.${path##*/}.forge-$(printf %.16s "$wanted").part

@@ -2,8 +2,8 @@
 
 mod schedule;
 
-use super::body::{FileBody, FileTarget, path_probe};
-use super::parts::PartAssessments;
+use super::composite::PartAssessments;
+use super::file_target::{FileBody, FileTarget, path_probe};
 use super::shell;
 use super::support::{bad_value, required_text, unit_state, will_be_provided};
 use super::{

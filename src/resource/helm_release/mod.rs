@@ -1,7 +1,7 @@
 //! `helm_release`: a Helm chart installed in a cluster.
 
-mod judge;
-mod tell;
+mod assessment;
+mod release_changes;
 
 use super::support::{bad_value, release_state};
 use super::{
@@ -229,8 +229,8 @@ impl HelmReleaseResource {
     fn try_assess(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         let state = release_state(seen, &self.probe())?;
         Ok(match self.absent {
-            true => judge::assess_absent(self, state),
-            false => judge::assess_present(self, state),
+            true => assessment::assess_absent(self, state),
+            false => assessment::assess_present(self, state),
         })
     }
 

@@ -1,7 +1,7 @@
 //! `initramfs`: required and forbidden content of the initramfs images.
 
-mod act;
-mod judge;
+mod action_script;
+mod assessment;
 
 use super::support::{bad_value, initramfs_state};
 use super::{
@@ -182,13 +182,13 @@ impl Resource for InitramfsResource {
             return Assessment::ok(reason, json!({ "absent": true }));
         }
         match initramfs_state(seen, &self.probe()) {
-            Ok(state) => judge::assess_images(self, state, cx),
+            Ok(state) => assessment::assess_images(self, state, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::render_script(judgement, cx.run), long: true, explain: act::EXPLAIN }
+        Action { body: action_script::render_script(judgement, cx.run), long: true, explain: action_script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {

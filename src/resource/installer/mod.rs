@@ -1,6 +1,6 @@
 //! `installer`: a program that runs once per version, and a probe that prints the installed version.
 
-mod judge;
+mod assessment;
 mod script;
 
 use super::artifact::content;

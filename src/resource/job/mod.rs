@@ -1,7 +1,7 @@
 //! `job`: a limited workload that proves a property of the cluster.
 
+mod assessment;
 mod bounds;
-mod judge;
 
 use super::manifest::check_workload;
 use super::object::{DeclaredObject, object_claim};
@@ -250,7 +250,7 @@ impl Resource for JobResource {
     }
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        judge::assess_job(self, seen, cx)
+        assessment::assess_job(self, seen, cx)
     }
 
     fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {

@@ -1,6 +1,6 @@
 //! The step's own GRUB settings file, and the effect of files that are read after it.
 
-use super::words::{DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
+use super::kernel_arguments::{DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
 use crate::probe::ConfLine;
 
 pub(super) const FOLDER: &str = "/etc/default/grub.d";

@@ -1,12 +1,12 @@
 //! `kernel_cmdline`: kernel arguments. Those of the running kernel and those of the next boot are compared separately.
 
+mod assessment;
 mod grub;
-mod judge;
-mod words;
+mod kernel_arguments;
 
-use self::words::DeclaredArguments;
-use super::body::{FileBody, FileTarget};
-use super::parts::extract_part;
+use self::kernel_arguments::DeclaredArguments;
+use super::composite::extract_part;
+use super::file_target::{FileBody, FileTarget};
 use super::shell;
 use super::support::{bad_value, cmdline_state, reject_secrets};
 use super::{
@@ -124,7 +124,7 @@ impl KernelCmdlineResource {
 
     fn render_grubby(&self, judgement: &Assessment) -> ShellFragment {
         let add = if self.absent { String::new() } else { self.wanted.args.join(" ") };
-        let words = shell::open_action().word(judge::arguments_to_remove(&judgement.basis).join(" ")).word(add);
+        let words = shell::open_action().word(assessment::arguments_to_remove(&judgement.basis).join(" ")).word(add);
         shell::close_action(words.code(GRUBBY))
     }
 }
@@ -164,14 +164,17 @@ impl Resource for KernelCmdlineResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![Probe::Cmdline, if self.absent { super::body::path_probe(&self.target.path) } else { self.target.probe() }]
+        vec![
+            Probe::Cmdline,
+            if self.absent { super::file_target::path_probe(&self.target.path) } else { self.target.probe() },
+        ]
     }
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match cmdline_state(seen, &Probe::Cmdline) {
             Err(unknown) => Assessment::unknown(&unknown),
-            Ok(state) if self.absent => judge::assess_removal(self, state, seen),
-            Ok(state) => judge::assess_declared(self, state, seen, cx),
+            Ok(state) if self.absent => assessment::assess_removal(self, state, seen),
+            Ok(state) => assessment::assess_declared(self, state, seen, cx),
         }
     }
 

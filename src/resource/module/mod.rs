@@ -1,10 +1,10 @@
 //! `kernel_module`: whether a module is loaded, and its configuration: options, loading at boot, and blacklisting.
 
+mod assessment;
 mod config;
-mod judge;
 
-use super::body::{FileBody, FileTarget, path_probe};
-use super::parts::{PartAssessments, extract_part};
+use super::composite::{PartAssessments, extract_part};
+use super::file_target::{FileBody, FileTarget, path_probe};
 use super::shell;
 use super::support::{bad_value, module_state, reject_secrets, required_text};
 use super::{
@@ -235,13 +235,13 @@ impl Resource for KernelModuleResource {
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let mut parts = PartAssessments::default();
         for (name, target, wanted) in self.conf_files() {
-            parts = parts.with_part(name, judge::assess_file(name, target, wanted, seen, cx));
+            parts = parts.with_part(name, assessment::assess_file(name, target, wanted, seen, cx));
         }
         if self.absent {
             return parts.combine();
         }
         match module_state(seen, &self.probe()) {
-            Ok(state) => judge::add_module_parts(self, state, parts, cx).combine(),
+            Ok(state) => assessment::add_module_parts(self, state, parts, cx).combine(),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }

@@ -1,11 +1,11 @@
 //! `mount`: an entry of fstab and the current mount, compared separately.
 
-mod act;
+mod action_script;
+mod assessment;
 mod fstab;
-mod judge;
 mod options;
 
-use super::parts::PartAssessments;
+use super::composite::PartAssessments;
 use super::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -187,7 +187,7 @@ impl MountResource {
     fn holders_probe(&self) -> Probe {
         Probe::Check {
             id: format!("holders of `{}`", self.path),
-            script: act::HOLDERS.to_owned(),
+            script: action_script::HOLDERS.to_owned(),
             user: None,
             cwd: None,
             env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
@@ -216,12 +216,14 @@ impl Resource for MountResource {
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
-            Err(unknown) if unknown.barred => return Assessment::unknown(&unknown).hint(act::UNSAFE_MOUNT_HINT),
+            Err(unknown) if unknown.barred => {
+                return Assessment::unknown(&unknown).hint(action_script::UNSAFE_MOUNT_HINT);
+            }
             Err(unknown) => return Assessment::unknown(&unknown),
         };
         let entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
         let parts = PartAssessments::default().with_part("fstab", entry);
-        match judge::assess_current(self, state, seen, cx) {
+        match assessment::assess_current(self, state, seen, cx) {
             Some(now) => parts.with_part("mounted", now),
             None => parts,
         }
@@ -229,7 +231,7 @@ impl Resource for MountResource {
     }
 
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::render_script(self, judgement, cx), long: false, explain: act::EXPLAIN }
+        Action { body: action_script::render_script(self, judgement, cx), long: false, explain: action_script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {

@@ -4,8 +4,8 @@ mod listing;
 mod rules;
 
 use self::listing::TableListings;
-use super::body::{FileBody, FileTarget, path_probe};
-use super::parts::{PartAssessments, extract_part};
+use super::composite::{PartAssessments, extract_part};
+use super::file_target::{FileBody, FileTarget, path_probe};
 use super::support::{bad_value, output, required_text, unit_state};
 use super::unit::UnitResource;
 use super::{

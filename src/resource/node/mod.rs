@@ -1,7 +1,7 @@
 //! `node`: labels, annotations and taints of a node of the cluster.
 
-mod judge;
-mod names;
+mod assessment;
+mod validation;
 
 use super::support::{bad_value, required_text};
 use super::{
@@ -65,20 +65,22 @@ struct NodeResource {
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required_text(fields, "name")?.to_owned();
-    names::check_node_name(&name)?;
+    validation::check_node_name(&name)?;
     let mut marks = BTreeMap::new();
     for (key, value) in fields.get_text_map("labels").unwrap_or_default() {
-        names::check_label(&key, &value)?;
+        validation::check_label(&key, &value)?;
         marks.insert(NodeMark::Label(key), value);
     }
     for (key, value) in fields.get_text_map("annotations").unwrap_or_default() {
-        names::check_annotation(&key, &value)?;
+        validation::check_annotation(&key, &value)?;
         marks.insert(NodeMark::Annotation(key), value);
     }
     for (key, value) in fields.get_table("taints").into_iter().flatten() {
-        names::parse_taints(key, value)?.into_iter().try_for_each(|(mark, value)| match marks.insert(mark, value) {
-            Some(_) => Err(bad_value(format!("taint `{key}` has a duplicate effect"))),
-            None => Ok(()),
+        validation::parse_taints(key, value)?.into_iter().try_for_each(|(mark, value)| {
+            match marks.insert(mark, value) {
+                Some(_) => Err(bad_value(format!("taint `{key}` has a duplicate effect"))),
+                None => Ok(()),
+            }
         })?;
     }
     if marks.is_empty() {
@@ -113,12 +115,13 @@ impl Resource for NodeResource {
     }
 
     fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
-        let nodes: BTreeSet<String> = judge::obsolete_marks(self, record).into_iter().map(|(node, _)| node).collect();
+        let nodes: BTreeSet<String> =
+            assessment::obsolete_marks(self, record).into_iter().map(|(node, _)| node).collect();
         nodes.iter().map(|node| node_probe(node)).collect()
     }
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        judge::assess_node(self, seen, cx)
+        assessment::assess_node(self, seen, cx)
     }
 
     fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {

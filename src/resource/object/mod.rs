@@ -1,14 +1,14 @@
 //! Objects of the cluster's API as declared by kinds. They are compared with the result of a dry-run apply, so that
 //! quantities, defaults and fields that a webhook adds are not differences.
 
-mod differ;
-mod former;
-mod judge;
-mod text;
+mod assessment;
+mod field_diff;
+mod obsolete;
+mod yaml_text;
 
-pub(super) use differ::creation_change;
-pub(super) use former::{obsolete_probes, recorded_claims};
-pub(super) use judge::{DesiredObjects, assess_objects};
+pub(super) use assessment::{DesiredObjects, assess_objects};
+pub(super) use field_diff::creation_change;
+pub(super) use obsolete::{obsolete_probes, recorded_claims};
 
 use super::ProvidedItem;
 use super::support::sha256_hex;

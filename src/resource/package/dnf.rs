@@ -1,8 +1,8 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
 use super::PackageResource;
-use super::act::{WAITING, is_attribute};
-use crate::resource::{Assessment, lock, shell};
+use super::action_script::{WAITING, is_attribute};
+use crate::resource::{Assessment, package_lock, shell};
 use crate::script::ShellFragment;
 
 /// dnf 4 writes its pid to its own lock files; rpm locks with `fcntl`, so `/proc/locks` lists the holder.
@@ -83,7 +83,7 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
         "dnf fails without the list file that `versionlock.conf` names: create it",
     ),
     ("GPG check FAILED", "the key of the repository is missing on the host, or is not the right one"),
-    lock::EXPLAIN,
+    package_lock::EXPLAIN,
     ("No space left on device", "the disk is full"),
     ("not found", "`dnf` is not installed on the host"),
 ];

@@ -1,11 +1,11 @@
 //! `package`: packages of dpkg and apt, or of rpm and dnf.
 
-pub(in crate::resource) mod act;
+pub(in crate::resource) mod action_script;
+mod assessment;
 pub(in crate::resource) mod dnf;
-mod judge;
 pub(in crate::resource) mod version;
 
-use super::lock;
+use super::package_lock;
 use super::support::{bad_value, package_state};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -77,7 +77,7 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Enum(&["if-missing", "never"]),
         "Whether to update apt's lists if they do not contain the package or version. Default `if-missing`.",
     ),
-    lock::LOCK_TIMEOUT_FIELD,
+    package_lock::LOCK_TIMEOUT_FIELD,
 ];
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         hold: fields.get_bool("hold"),
         purge: fields.get_bool("purge").unwrap_or(false),
         update: fields.get_text("update") != Some("never"),
-        lock_timeout: lock::parse_lock_timeout(fields),
+        lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
     }))
 }
@@ -171,16 +171,18 @@ impl Resource for PackageResource {
         let states: Result<Vec<_>, _> =
             self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
         match states {
-            Ok(states) => judge::assess_packages(self, &states, seen, cx),
+            Ok(states) => assessment::assess_packages(self, &states, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
     fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        match judge::assessed_manager(judgement) {
-            PackageManagerKind::Dpkg => {
-                Action { body: act::render_script(self, judgement), long: true, explain: act::EXPLAIN }
-            }
+        match assessment::assessed_manager(judgement) {
+            PackageManagerKind::Dpkg => Action {
+                body: action_script::render_script(self, judgement),
+                long: true,
+                explain: action_script::EXPLAIN,
+            },
             PackageManagerKind::Rpm => {
                 Action { body: dnf::render_script(self, judgement), long: true, explain: dnf::EXPLAIN }
             }

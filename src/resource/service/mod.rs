@@ -1,12 +1,12 @@
 //! `service`: whether a systemd unit runs, is enabled, and runs with the current inputs.
 
-mod act;
-mod judge;
-mod loaded;
-mod renew;
+mod action_script;
+mod assessment;
+mod loaded_inputs;
+mod renewal;
 
-use self::renew::{ReloadMark, RunningService};
-use super::body::path_probe;
+use self::renewal::{ReloadMark, RunningService};
+use super::file_target::path_probe;
 use super::support::{path_state, required_text, unit_name, unit_state};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -104,7 +104,7 @@ impl ServiceResource {
     /// Evaluates a unit whose files change in the same step.
     pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match unit_state(seen, &self.probe()) {
-            Ok(unit) if unit.load == "not-found" => judge::assess_new_unit(self),
+            Ok(unit) if unit.load == "not-found" => assessment::assess_new_unit(self),
             Ok(_) => self.assess(seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
@@ -165,13 +165,13 @@ impl Resource for ServiceResource {
 
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match unit_state(seen, &self.probe()) {
-            Ok(unit) => judge::assess_service(self, unit, seen, cx),
+            Ok(unit) => assessment::assess_service(self, unit, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: act::render_script(self, judgement, cx), long: false, explain: act::EXPLAIN }
+        Action { body: action_script::render_script(self, judgement, cx), long: false, explain: action_script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -190,7 +190,7 @@ impl Resource for ServiceResource {
         }
         let running = self.running_service(unit, seen, cx);
         let has = |input: &&RestartInput| matches!(running.has_current_input(input), Ok(true));
-        let inputs = loaded::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
+        let inputs = loaded_inputs::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
         Some(RecordedStart { invocation: unit.invocation.clone(), inputs })
     }
 

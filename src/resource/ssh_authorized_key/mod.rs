@@ -1,6 +1,6 @@
 //! `ssh_authorized_key`: public keys that may log in to an account.
 
-mod judge;
+mod assessment;
 mod key;
 
 use super::shell;

@@ -4,8 +4,8 @@ mod config;
 mod value;
 
 use self::config::{SysctlOverride, format_key, key_path};
-use super::body::{FileBody, FileTarget, path_probe};
-use super::parts::{PartAssessments, extract_part};
+use super::composite::{PartAssessments, extract_part};
+use super::file_target::{FileBody, FileTarget, path_probe};
 use super::shell;
 use super::support::{bad_value, reject_secrets, required_text, sysctl_state};
 use super::{

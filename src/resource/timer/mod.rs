@@ -1,8 +1,8 @@
 //! `timer`: a systemd timer with its service, built on the kinds `unit` and `service`.
 
-mod text;
+mod unit_text;
 
-use super::parts::{PartAssessments, extract_part};
+use super::composite::{PartAssessments, extract_part};
 use super::service::ServiceResource;
 use super::support::{bad_value, reject_secrets, required_text, sha256_hex, unit_state};
 use super::unit::{SECRET_HINT, UnitResource};
@@ -75,7 +75,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let (service, timer) = if absent {
         Default::default()
     } else {
-        (text::render_service_unit(fields)?, text::render_timer_unit(fields)?)
+        (unit_text::render_service_unit(fields)?, unit_text::render_timer_unit(fields)?)
     };
     if !absent && fields.contains("calendar") == fields.contains("every") {
         return Err(Diag::error(Code::Exclusive, "exactly one of `calendar` and `every` is required"));
@@ -143,7 +143,7 @@ impl TimerResource {
             return Assessment::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
                 .hint("its time is in the past: run `systemctl list-timers --all` on the host");
         }
-        let next = match text::format_time(unit.next_elapse) {
+        let next = match unit_text::format_time(unit.next_elapse) {
             Some(at) => format!("; next run at {at}"),
             // A calendar timer always has a next run, except in a sandbox with a simulated systemd.
             None if self.calendar.is_some() => "; next run not reported".to_owned(),
@@ -222,7 +222,7 @@ impl Resource for TimerResource {
         let mut probes: Vec<Probe> = [&self.service, &self.timer].iter().flat_map(|unit| unit.probes()).collect();
         probes.extend(self.state.probes());
         // Provides the time at which its unit last changed.
-        probes.push(super::body::path_probe(self.timer.path()));
+        probes.push(super::file_target::path_probe(self.timer.path()));
         probes
     }
 

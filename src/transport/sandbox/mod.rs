@@ -5,12 +5,12 @@
 //! boundary.
 
 mod hardware;
-mod stand_ins;
+mod sandbox_files;
 
 pub use hardware::{BOARDS, HardwareBoard};
 
 use super::channel::CommandChannel;
-use super::process::read_start_time;
+use super::process_mark::read_start_time;
 use super::{TransportError, TransportErrorKind};
 use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -56,7 +56,7 @@ impl SandboxProcess {
     ) -> Result<Self, TransportError> {
         let mut start = clean_command("/bin/sh");
         start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD_SCRIPT, DROPPED_CAPABILITIES]);
-        start.args([board.map_or("", |board| board.name), &stand_ins::render_write_script(board)]);
+        start.args([board.map_or("", |board| board.name), &sandbox_files::render_write_script(board)]);
         let output = tokio::time::timeout(SANDBOX_START_LIMIT, start.output()).await;
         let output = output.map_err(|_| sandbox_error("timed out after three minutes"))?;
         let output = output.map_err(|error| sandbox_error(&format!("cannot run `/bin/sh`: {error}")))?;

@@ -1,11 +1,11 @@
 //! Drift as JUnit XML: a host is a suite, a finding is a failed test, an unknown step is a test with an error.
 
-use super::{DriftReportInput, about};
+use super::{DriftReportInput, finding_details};
 use crate::drift::{DriftFinding, HostDrift, UndecidedItem};
 use crate::model::HostName;
 use crate::plan::{HostReachability, UnreachableReason};
 use crate::view::escape;
-use crate::view::words::matching;
+use crate::view::formatting::matching;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 use quick_xml::writer::Writer;
 use std::collections::HashMap;
@@ -105,19 +105,19 @@ fn write_reachability_test(host: &HostDrift, xml: &mut XmlWriter<'_>) -> io::Res
 }
 
 fn write_failed_test(finding: &DriftFinding, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let (recipe, name) = (escape::escape_line(finding.recipe.raw()), about::format_finding_name(finding));
+    let (recipe, name) = (escape::escape_line(finding.recipe.raw()), finding_details::format_finding_name(finding));
     xml.create_element("testcase")
         .with_attribute(("classname", &*recipe))
         .with_attribute(("name", &*escape::escape_line(&name)))
         .write_inner_content(|xml| {
-            let why = about::explain_cause(&[finding]);
+            let why = finding_details::explain_cause(&[finding]);
             write_test_problem("failure", finding.cause.name(), &why, &describe_finding(finding, &told.drift.time), xml)
         })?;
     Ok(())
 }
 
 fn write_unknown_test(unsure: &UndecidedItem, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let name = about::format_step_name(&unsure.recipe, &unsure.step);
+    let name = finding_details::format_step_name(&unsure.recipe, &unsure.step);
     let hint = unsure.hint.as_ref().map_or_else(String::new, |hint| format!("hint: {hint}\n"));
     xml.create_element("testcase")
         .with_attribute(("classname", &*escape::escape_line(unsure.recipe.raw())))
@@ -152,16 +152,17 @@ fn write_text_element(xml: &mut XmlWriter<'_>, element: &str, text: &str) -> io:
 
 /// Returns the texts about a finding, one per line, with the diff unchanged.
 fn describe_finding(finding: &DriftFinding, now: &str) -> String {
-    let mut lines = vec![format!("{} (severity {})", about::describe_subject(finding), finding.severity.name())];
-    let value = about::attribute_difference(finding);
-    let shown = about::describe_difference(&value, |text| escape::escape_value(text, MAX_VALUE_CHARS));
+    let mut lines =
+        vec![format!("{} (severity {})", finding_details::describe_subject(finding), finding.severity.name())];
+    let value = finding_details::attribute_difference(finding);
+    let shown = finding_details::describe_difference(&value, |text| escape::escape_value(text, MAX_VALUE_CHARS));
     lines.extend((!shown.is_empty()).then(|| format!("{}: {shown}", finding.attribute.as_deref().unwrap_or_default())));
-    if let about::AttributeDifference::Diff { diff, .. } = value {
+    if let finding_details::AttributeDifference::Diff { diff, .. } = value {
         let all: Vec<&str> = diff.trim_end_matches('\n').split('\n').collect();
         lines.extend(all.iter().take(MAX_DIFF_LINES).map(|line| (*line).to_owned()));
         lines.extend((all.len() > MAX_DIFF_LINES).then(|| format!("({} more lines)", all.len() - MAX_DIFF_LINES)));
     }
-    let rows = about::list_details(&[finding], now)
+    let rows = finding_details::list_details(&[finding], now)
         .into_iter()
         .map(|(label, text)| format!("{label}: {}", escape::escape_line(&text)));
     lines.extend(rows);

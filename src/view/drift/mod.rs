@@ -3,9 +3,9 @@
 //! Architecture Invariant: the texts about a finding are collected once, in `about`; a format only lays them out. A
 //! text that is added there appears in every format.
 
-pub(in crate::view) mod about;
 #[cfg(test)]
-pub(in crate::view) mod holes;
+pub(in crate::view) mod empty_fields;
+pub(in crate::view) mod finding_details;
 mod html;
 mod junit;
 mod markdown;

@@ -3,7 +3,7 @@
 //! `logicalLocations` names the host. Steps that could not be evaluated are not results but notifications of the run,
 //! which then counts as unsuccessful, so that "not observed" is not mistaken for "no drift".
 
-use super::{DriftReportInput, about, is_conclusive};
+use super::{DriftReportInput, finding_details, is_conclusive};
 use crate::drift::{DriftFinding, DriftReport, FindingNovelty, FindingSeverity, KnownFinding};
 use crate::model::{HostName, UntrustedText, to_hex};
 use crate::view::escape;
@@ -39,14 +39,16 @@ pub fn write_sarif(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Resu
 
 /// Returns the id of a rule: the step without the key of an instance.
 fn format_rule_id(recipe: &UntrustedText, step: &UntrustedText) -> String {
-    let name = about::format_step_name(recipe, step);
+    let name = finding_details::format_step_name(recipe, step);
     name.split('[').next().unwrap_or(&name).to_owned()
 }
 
 fn collect_rules(drift: &DriftReport) -> SarifRules {
     let mut rules = SarifRules::new();
     for finding in &drift.findings {
-        rules.entry(format_rule_id(&finding.recipe, &finding.step)).or_insert_with(|| about::describe_subject(finding));
+        rules
+            .entry(format_rule_id(&finding.recipe, &finding.step))
+            .or_insert_with(|| finding_details::describe_subject(finding));
     }
     for known in &drift.resolved {
         let id = format_rule_id(&known.recipe, &known.step);
@@ -113,10 +115,14 @@ fn escape_message(text: &str) -> String {
 }
 
 fn finding_message(finding: &DriftFinding) -> String {
-    let what =
-        format!("{} on {}: {}", about::describe_subject(finding), finding.host, about::explain_cause(&[finding]));
-    let value = about::attribute_difference(finding);
-    let shown = about::describe_difference(&value, |text| escape::escape_value(text, MAX_VALUE_CHARS));
+    let what = format!(
+        "{} on {}: {}",
+        finding_details::describe_subject(finding),
+        finding.host,
+        finding_details::explain_cause(&[finding])
+    );
+    let value = finding_details::attribute_difference(finding);
+    let shown = finding_details::describe_difference(&value, |text| escape::escape_value(text, MAX_VALUE_CHARS));
     match (&finding.attribute, shown.is_empty()) {
         (Some(attribute), false) => escape_message(&format!("{what}; {attribute}: {shown}")),
         _ => escape_message(&what),
@@ -172,11 +178,13 @@ fn property_bag(finding: &DriftFinding, now: &str) -> Value {
     bag.insert("host".into(), finding.host.as_str().into());
     bag.insert("severity".into(), finding.severity.name().into());
     bag.insert("firstSeen".into(), finding.first_seen.as_str().into());
-    if let about::AttributeDifference::Diff { diff, .. } = about::attribute_difference(finding) {
+    if let finding_details::AttributeDifference::Diff { diff, .. } = finding_details::attribute_difference(finding) {
         bag.insert("diff".into(), diff.into());
     }
     bag.extend(
-        about::list_details(&[finding], now).into_iter().map(|(label, text)| (label.replace(' ', "-"), text.into())),
+        finding_details::list_details(&[finding], now)
+            .into_iter()
+            .map(|(label, text)| (label.replace(' ', "-"), text.into())),
     );
     bag.into()
 }
@@ -185,7 +193,7 @@ fn property_bag(finding: &DriftFinding, now: &str) -> Value {
 fn build_invocation(told: &DriftReportInput<'_>) -> Value {
     let note = |level: &str, text: String, location: Value| json!({ "level": level, "message": { "text": text }, "locations": [location] });
     let unknown = told.drift.unknown.iter().map(|unsure| {
-        let name = about::format_step_name(&unsure.recipe, &unsure.step);
+        let name = finding_details::format_step_name(&unsure.recipe, &unsure.step);
         note(
             "warning",
             escape_message(&format!("unknown: {name}: {}", unsure.reason.raw())),

@@ -1,15 +1,15 @@
 //! The JSON writer: one document per result of a verb, with the format version first.
 
 mod drift;
-mod envelope;
 mod formatter;
 mod offline;
-mod save;
+mod saved_plan;
+mod schema;
 mod validation;
 
 pub use drift::{DriftMessage, write_drift_messages as drift_messages};
-pub use envelope::document_schema;
-pub use save::write_saved_plan;
+pub use saved_plan::write_saved_plan;
+pub use schema::document_schema;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};

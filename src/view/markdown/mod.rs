@@ -5,8 +5,8 @@
 pub(super) mod page;
 
 use super::text::host_values::{self, FoldedStep};
-use super::text::{closing, group, sections, step, windows};
-use super::{fold::fold_names, format_count, words};
+use super::text::{group, plan_sections, plan_summary, step, windows};
+use super::{fold::fold_names, format_count, formatting};
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::{ChangeCertainty, Plan, StepPlan};
 use crate::resource::AttributeChange;
@@ -41,12 +41,12 @@ pub fn write_plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io:
 /// Lists waiting, blocked, unknown and unreachable items. Diffs are cut before this section is. A section that would
 /// fill half of the page is replaced by counts.
 fn render_remaining_sections(plan: &Plan) -> io::Result<String> {
-    let whole = render_plain(|out| sections::write_sections(plan, &plan.count_steps(), false, out))?;
+    let whole = render_plain(|out| plan_sections::write_sections(plan, &plan.count_steps(), false, out))?;
     let head = "Waiting, blocked, unknown and unreachable";
     let form = |text: &str| details_block(head, text);
     Some(form(&whole))
         .filter(|whole| whole.len() <= page::MAX_PAGE_BYTES / 2)
-        .map_or_else(|| Ok(form(&sections::summarize_sections(plan))), Ok)
+        .map_or_else(|| Ok(form(&plan_sections::summarize_sections(plan))), Ok)
 }
 
 /// Returns the first line: the counts, and the names of everything unknown.
@@ -58,7 +58,7 @@ fn render_heading(plan: &Plan) -> String {
             "### forge plan: {}, {} unknown (?): {}\n\n",
             summarize_changes(plan),
             plan.list_unknowns().len(),
-            words::list_names(&unknown)
+            formatting::list_names(&unknown)
         ),
     }
 }
@@ -69,11 +69,11 @@ fn render_short_heading(plan: &Plan) -> String {
 
 fn summarize_changes(plan: &Plan) -> String {
     let counts = plan.count_steps();
-    let all = words::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
+    let all = formatting::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
     let blocked = if counts.blocked > 0 { format!(", {} blocked", counts.blocked) } else { String::new() };
     match counts.change {
         0 => format!("no changes on {all}{blocked}"),
-        some => format!("{} on {}{blocked}", format_count(some, "change"), words::format_changing_hosts(&counts)),
+        some => format!("{} on {}{blocked}", format_count(some, "change"), formatting::format_changing_hosts(&counts)),
     }
 }
 
@@ -113,7 +113,7 @@ fn render_summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
         let names: Vec<&HostName> = plan.simulated.iter().collect();
         lines += &format!("> **Simulated, no real hardware:** {}\n\n", code_span_of_hosts(&names));
     }
-    let sums = render_plain(|out| closing::write_summary(plan, &plan.count_steps(), out))?;
+    let sums = render_plain(|out| plan_summary::write_summary(plan, &plan.count_steps(), out))?;
     lines += &format!("{}\n\n", sums.trim());
     let most = plan.hosts.iter().map(crate::plan::HostPlan::worst_case_disruption).max().unwrap_or_default();
     if most > DisruptionClass::D0 {
@@ -172,8 +172,11 @@ fn render_change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> St
         class => format!(" {}{class}{}", strong[0], strong[1]),
     };
     let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
-    let on =
-        format!("{}: {}", words::summarize_hosts(group.hosts.iter().copied()), quote(&fold_hosts(&group.hosts), NAME));
+    let on = format!(
+        "{}: {}",
+        formatting::summarize_hosts(group.hosts.iter().copied()),
+        quote(&fold_hosts(&group.hosts), NAME)
+    );
     let values = if folded.values.is_empty() { "" } else { ", with host-specific values" };
     format!("{} {what}{class} on {on}{values}", quote(sign, NAME))
 }

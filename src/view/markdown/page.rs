@@ -74,7 +74,7 @@ pub fn code_span(raw: &str, limit: usize) -> String {
     }
 }
 
-/// Returns a sentence as [`span`], with its backticks around names replaced by quotes.
+/// Returns a sentence as [`code_span`], with its backticks around names replaced by quotes.
 pub fn prose_span(raw: &str, limit: usize) -> String {
     code_span(&raw.replace('`', "'"), limit)
 }

@@ -12,7 +12,7 @@ mod tests;
 mod webhook;
 mod wecom;
 
-use super::{escape, fold, format_count, words};
+use super::{escape, fold, format_count, formatting};
 use crate::config::NotifyService;
 use crate::drift::{DriftNotice, DriftNoticeItem};
 use crate::model::HostName;
@@ -65,7 +65,7 @@ impl NotifyMessage {
 /// Returns the counts: `2 new, 1 resolved; 7 open`.
 pub fn summarize_notice(notice: &DriftNotice) -> String {
     let what = [(notice.new.len(), "new"), (notice.changed.len(), "changed"), (notice.resolved.len(), "resolved")];
-    format!("{}; {} open", words::join_counts(&what), notice.open)
+    format!("{}; {} open", formatting::join_counts(&what), notice.open)
 }
 
 /// Returns the first line of every message.

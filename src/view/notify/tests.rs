@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::DeferredSecret;
 use crate::drift::{DriftCause, FindingSeverity, KnownFinding};
-use crate::view::drift::holes::{assert_no_gaps, optional_text};
+use crate::view::drift::empty_fields::{assert_no_gaps, optional_text};
 use crate::view::escape::tests::HOSTILE;
 use proptest::prelude::*;
 use serde_json::Value;

@@ -1,11 +1,11 @@
 //! A status line for logs in which no other line was written for a while.
 
+use super::event_lines;
 use super::frame;
 use super::state::{ActivityKind, HostActivity, ProgressState};
-use super::words;
 use crate::view::escape;
 use crate::view::fold::fold_names;
-use crate::view::words::list_names;
+use crate::view::formatting::list_names;
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
 
@@ -26,14 +26,14 @@ pub fn format_heartbeat(state: &mut ProgressState, now: Instant) -> Option<Strin
     let transfers = state
         .transfers
         .iter()
-        .map(|(what, how)| format!("{} {}", escape::escape_line(what), words::format_untrusted(how)));
+        .map(|(what, how)| format!("{} {}", escape::escape_line(what), event_lines::format_untrusted(how)));
     let each: Vec<String> = each.chain(transfers).collect();
     (!each.is_empty()).then(|| format!("{sums}: {}", list_names(&each)))
 }
 
 fn describe_doing(own: &HostActivity) -> String {
     match &own.doing {
-        ActivityKind::Steps(step, _) => words::format_step_id(step),
-        ActivityKind::Other(what) | ActivityKind::Waiting(what) => words::format_untrusted(what),
+        ActivityKind::Steps(step, _) => event_lines::format_step_id(step),
+        ActivityKind::Other(what) | ActivityKind::Waiting(what) => event_lines::format_untrusted(what),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::frame::{self, TerminalSize};
 use super::state::ProgressState;
-use super::{ProgressDetail, ProgressDisplay, words};
+use super::{ProgressDetail, ProgressDisplay, event_lines};
 use crate::engine::Event;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -42,7 +42,7 @@ impl LiveProgress {
     /// Returns the lasting line for an event, if it has one.
     fn lasting_line(&self, event: &Event) -> Option<String> {
         let line =
-            words::event_line(event).filter(|line| self.detail >= line.from && is_lasting(event, self.detail))?;
+            event_lines::event_line(event).filter(|line| self.detail >= line.from && is_lasting(event, self.detail))?;
         Some(self.apply_colour(line.text))
     }
 

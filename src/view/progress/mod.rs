@@ -1,12 +1,12 @@
 //! Progress of a run: a live display on a terminal, timestamped lines elsewhere.
 
+mod event_lines;
 mod frame;
 mod heartbeat;
 mod live;
 mod plain;
 mod state;
 mod windows;
-mod words;
 
 pub use frame::TerminalSize;
 pub use live::LiveProgress;
@@ -22,7 +22,7 @@ use tokio::time::MissedTickBehavior;
 pub trait ProgressDisplay {
     /// Shows one event that happened at `now`.
     fn show_event(&mut self, event: &Event, now: Instant);
-    /// Updates elapsed times. Called once every [`period`](Self::period).
+    /// Updates elapsed times. Called once every [`tick_interval`](Self::tick_interval).
     fn tick(&mut self, now: Instant);
     /// Returns the interval between calls of [`tick`](Self::tick).
     fn tick_interval(&self) -> Duration;

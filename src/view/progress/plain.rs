@@ -1,7 +1,7 @@
 //! Progress as timestamped lines, for logs and pipes.
 
 use super::heartbeat::format_heartbeat;
-use super::{ProgressDetail, ProgressDisplay, ProgressState, words};
+use super::{ProgressDetail, ProgressDisplay, ProgressState, event_lines};
 use crate::engine::Event;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl PlainProgress {
 impl ProgressDisplay for PlainProgress {
     fn show_event(&mut self, event: &Event, now: Instant) {
         self.state.record_event(event, now);
-        if let Some(line) = words::event_line(event).filter(|line| self.detail >= line.from) {
+        if let Some(line) = event_lines::event_line(event).filter(|line| self.detail >= line.from) {
             self.write_line(&line.text, now);
         }
     }

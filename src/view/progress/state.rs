@@ -1,6 +1,6 @@
 //! The state of a run, computed from its events. Callers pass in the time.
 
-use super::words;
+use super::event_lines;
 use crate::engine::{Event, NodeDrainEvent, PlanWorkload, StepResult, VerifyResult};
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use indexmap::IndexMap;
@@ -193,13 +193,15 @@ impl ProgressState {
             }
             Event::StepStarted { host, step, .. } => self.start_step(host, step, now),
             Event::StepOutput { host, line, .. } => self.set_note(host, line.clone()),
-            Event::Sending { host, done, total, .. } => self.set_note(host, words::format_sent(*done, *total).into()),
+            Event::Sending { host, done, total, .. } => {
+                self.set_note(host, event_lines::format_sent(*done, *total).into())
+            }
             Event::StepFinished { host, .. } => self.mark_checking(host, now),
             Event::Rebooting { host, .. } => self.set_other_activity(host, "rebooting", now),
             Event::Rebooted { host, .. } => self.set_other_activity(host, "checking", now),
             Event::Stopping { .. } => self.stopping = true,
             Event::Fetching { what, done, total } => {
-                self.transfers.insert(what.raw().to_owned(), words::format_fetched(*done, *total).into());
+                self.transfers.insert(what.raw().to_owned(), event_lines::format_fetched(*done, *total).into());
             }
             Event::Fetched { what, .. } => {
                 self.transfers.shift_remove(what.raw());

@@ -51,7 +51,7 @@ fn step_labels<'a>(steps: &[&'a StepPlan]) -> Vec<StepLabel<'a>> {
     steps.iter().map(|step| (&step.id, alone.then_some((&*step.kind, step.title.raw())))).collect()
 }
 
-/// Returns the ids of steps as lines of at most [`WIDTH`] columns. A longer id has a line of its own.
+/// Returns the ids of steps as lines of at most [`MAX_LINE_COLUMNS`] columns. A longer id has a line of its own.
 pub fn wrap_step_ids(steps: &[&StepPlan]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (at, step) in steps.iter().enumerate() {

@@ -5,7 +5,7 @@ use crate::engine::{DoctorFinding, DoctorReport, DoctorSeverity};
 use crate::model::{ExitCode, HostName, UntrustedText};
 use crate::plan::HostReachability;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::{escape, fold, format_duration, words};
+use crate::view::{escape, fold, format_duration, formatting};
 use std::io::{self, Write};
 
 /// Writes the findings, then the hosts that are ready.
@@ -97,11 +97,11 @@ fn write_closing(checkup: &DoctorReport, out: &mut dyn Write) -> io::Result<()> 
         writeln!(out, "{} {}", paint(GOOD, "ready:"), escape::escape_line(&fold::fold_names(ready.iter().copied())))?;
     }
     let not = checkup.hosts.len() - ready.len() - away;
-    let counts = words::join_counts(&[(ready.len(), "ready"), (not, "not ready"), (away, "unreachable")]);
+    let counts = formatting::join_counts(&[(ready.len(), "ready"), (not, "not ready"), (away, "unreachable")]);
     writeln!(
         out,
         "doctor: {}: {counts} ({})",
-        words::summarize_hosts(checkup.hosts.iter().map(|host| &host.host)),
+        formatting::summarize_hosts(checkup.hosts.iter().map(|host| &host.host)),
         format_duration(checkup.took)
     )
 }

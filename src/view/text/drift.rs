@@ -1,18 +1,18 @@
 //! Drift: findings, worst first and equal ones once. One line if there are none.
 
-pub(in crate::view) mod culprit;
+pub(in crate::view) mod change_source;
 pub(in crate::view) mod entry;
-mod past;
+mod history;
 
-use super::{TextWriter, sections};
+use super::{TextWriter, plan_sections};
 use crate::drift::{DriftCounts, DriftReport, FindingSeverity, UndecidedItem};
 use crate::model::{HostName, UntrustedText};
 use crate::plan::HostReachability;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::text::{format_hosts, group, outliers};
-use crate::view::{escape, format_count, format_duration, words};
+use crate::view::{escape, format_count, format_duration, formatting};
 use entry::DriftEntry;
-pub use past::write_history;
+pub use history::write_history;
 use std::io::{self, Write};
 
 /// Writes the whole result.
@@ -29,8 +29,8 @@ pub fn write_drift(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) 
     write_unknown(&drift.unknown, out)?;
     write_unreachable(drift, out)?;
     write_warnings(drift, out)?;
-    past::write_resolved(&drift.resolved, text.verbose > 0, out)?;
-    past::write_ignored(&drift.ignored, text.verbose > 0, out)?;
+    history::write_resolved(&drift.resolved, text.verbose > 0, out)?;
+    history::write_ignored(&drift.ignored, text.verbose > 0, out)?;
     write_no_history(drift, out)?;
     write_outliers(text, drift, out)?;
     writeln!(out, "{}", closing_line(drift))?;
@@ -90,7 +90,7 @@ fn write_unreachable(drift: &DriftReport, out: &mut dyn Write) -> io::Result<()>
     }
     writeln!(out, "{}", paint(HEAD, "unreachable"))?;
     for (why, hosts) in &groups {
-        sections::write_unreachable_group(why, hosts, out)?;
+        plan_sections::write_unreachable_group(why, hosts, out)?;
     }
     writeln!(out)
 }
@@ -103,7 +103,7 @@ fn write_warnings(drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "{}", paint(HEAD, "warnings"))?;
     for (warning, hosts) in groups.values() {
-        sections::write_warning_group(warning, hosts, out)?;
+        plan_sections::write_warning_group(warning, hosts, out)?;
     }
     writeln!(out)
 }
@@ -126,9 +126,9 @@ fn write_outliers(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) -
 fn closing_line(drift: &DriftReport) -> String {
     let counts = drift.count_findings();
     let time = format_duration(drift.took);
-    let hosts = words::summarize_hosts(drift.hosts.iter().map(|host| &host.host));
+    let hosts = formatting::summarize_hosts(drift.hosts.iter().map(|host| &host.host));
     if counts.findings + counts.unknown + counts.unreachable == 0 {
-        let settled = words::matching(counts.settled, "check");
+        let settled = formatting::matching(counts.settled, "check");
         let aside = format_aside(&counts);
         return format!("{} {hosts}, {settled}{aside} ({time})", paint(GOOD, "no drift:"));
     }
@@ -141,11 +141,11 @@ fn closing_line(drift: &DriftReport) -> String {
         some => format!(
             "{} on {}: {}",
             format_count(some, "finding"),
-            words::format_drifted_hosts(drift, &counts),
-            words::join_counts(&severities)
+            formatting::format_drifted_hosts(drift, &counts),
+            formatting::join_counts(&severities)
         ),
     };
-    let open = words::join_counts(&[(counts.unknown, "unknown"), (counts.unreachable, "unreachable")]);
+    let open = formatting::join_counts(&[(counts.unknown, "unknown"), (counts.unreachable, "unreachable")]);
     let mut parts = vec![found];
     parts.extend((!open.is_empty()).then_some(open));
     let style = if counts.findings == 0 { UNKNOWN } else { BAD };
@@ -154,7 +154,7 @@ fn closing_line(drift: &DriftReport) -> String {
 
 /// Returns the counts of ignored and resolved findings.
 fn format_aside(counts: &DriftCounts) -> String {
-    match words::join_counts(&[(counts.ignored, "ignored"), (counts.resolved, "resolved")]) {
+    match formatting::join_counts(&[(counts.ignored, "ignored"), (counts.resolved, "resolved")]) {
         some if some.is_empty() => some,
         some => format!("; {some}"),
     }

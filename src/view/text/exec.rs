@@ -4,7 +4,7 @@ use super::group;
 use crate::engine::{ExecHostResult, ExecReport};
 use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, GOOD, HEAD, paint};
-use crate::view::{escape, fold, format_count, format_duration, words};
+use crate::view::{escape, fold, format_count, format_duration, formatting};
 use std::io::{self, Write};
 
 /// Writes each output, then the number of hosts per outcome.
@@ -93,7 +93,7 @@ fn write_closing(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
         false => paint(BAD, "not all done:"),
     };
     let hosts = format_count(report.hosts.len(), "host");
-    writeln!(out, "\n{word} {hosts}: {} ({})", words::join_counts(&counts), format_duration(report.took))
+    writeln!(out, "\n{word} {hosts}: {} ({})", formatting::join_counts(&counts), format_duration(report.took))
 }
 
 #[cfg(test)]

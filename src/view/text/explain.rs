@@ -1,11 +1,11 @@
 //! Output of `explain`: origins of values, steps, error codes and manual pages.
 
-use super::chart::fold_hosts;
+use super::graph::fold_hosts;
 use crate::config::{RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueOrigin};
 use crate::diag::Code;
 use crate::model::Value;
 use crate::view::style::{DIM, GOOD, HEAD, paint};
-use crate::view::{escape, words};
+use crate::view::{escape, formatting};
 use std::io::{self, Write};
 
 /// Longer values are cut. The JSON output has the complete value.
@@ -66,8 +66,8 @@ pub fn write_step(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()>
         paint(DIM, escape::escape_line(&page.place))
     )?;
     write_traits(page, out)?;
-    write_edges("depends on", page.waits_for.iter().map(words::describe_dependency), out)?;
-    write_edges("required by", page.waited_for_by.iter().map(words::describe_dependent), out)?;
+    write_edges("depends on", page.waits_for.iter().map(formatting::describe_dependency), out)?;
+    write_edges("required by", page.waited_for_by.iter().map(formatting::describe_dependent), out)?;
     page.rendered.iter().try_for_each(|rendered| self::write_rendered(rendered, out))
 }
 
@@ -83,7 +83,7 @@ fn write_traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
             "effective",
             page.effective_seen_by.map(|by| match page.effective_by.is_empty() {
                 true => format!("detected by its {by}"),
-                false => format!("by {}, detected by its {by}", words::join_with_or(&page.effective_by)),
+                false => format!("by {}, detected by its {by}", formatting::join_with_or(&page.effective_by)),
             }),
         ),
         ("provides", Some(page.provides.join(", ")).filter(|text| !text.is_empty())),

@@ -1,11 +1,11 @@
 //! Facts as a table: one line per value, hosts that share it folded.
 
-use super::sections::write_unreachable_group;
+use super::plan_sections::write_unreachable_group;
 use super::{TextWriter, group};
 use crate::model::{HostName, Value};
 use crate::plan::{HostReachability, ObservedHost, UnreachableReason};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
-use crate::view::{escape, fold, format_count, words};
+use crate::view::{escape, fold, format_count, formatting};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -176,7 +176,7 @@ fn write_closing(seen: &[ObservedHost], out: &mut dyn Write) -> io::Result<()> {
     let facts = || seen.iter().flat_map(|host| host.facts.0.values());
     let missing = facts().filter(|fact| fact.is_err()).count();
     let partly = facts().filter_map(|fact| fact.as_ref().ok()).filter(|value| count_unknown(value) > 0).count();
-    let mut line = format!("facts: {}", words::summarize_hosts(seen.iter().map(|seen| &seen.host)));
+    let mut line = format!("facts: {}", formatting::summarize_hosts(seen.iter().map(|seen| &seen.host)));
     if silent > 0 {
         line.push_str(&format!(", {} unreachable", paint(BAD, silent)));
     }

@@ -3,7 +3,7 @@
 use super::TextWriter;
 use crate::engine::{ArtifactFetchState, ArtifactReport, ComputedDigest, FetchReport};
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, UNKNOWN, paint};
-use crate::view::{escape, format_count, format_size, words};
+use crate::view::{escape, format_count, format_size, formatting};
 use std::io::{self, Write};
 
 /// Writes one line per artifact, then the unresolved steps and the path of the cache.
@@ -14,8 +14,10 @@ pub fn write_fetch_report(text: &TextWriter, report: &FetchReport, out: &mut dyn
         let steps: Vec<String> =
             report.open.iter().map(|step| format!("`{}`", escape::escape_line(&step.to_string()))).collect();
         let verb = if steps.len() == 1 { "depends" } else { "depend" };
-        let what =
-            format!("{} {verb} on facts of the hosts; `forge apply` fetches the artifacts", words::list_names(&steps));
+        let what = format!(
+            "{} {verb} on facts of the hosts; `forge apply` fetches the artifacts",
+            formatting::list_names(&steps)
+        );
         writeln!(out, "{} {what}", paint(UNKNOWN, "not resolved:"))?;
     }
     if let Some(lock) = &report.lock {
@@ -50,7 +52,8 @@ fn write_artifact(text: &TextWriter, artifact: &ArtifactReport, locked: bool, ou
     if text.verbose > 0 || matches!(artifact.had, ArtifactFetchState::Failed { .. }) {
         let steps: Vec<String> =
             artifact.steps.iter().map(|step| escape::escape_line(&step.to_string()).into_owned()).collect();
-        let users = format!("for {} on {}", words::list_names(&steps), words::summarize_hosts(artifact.hosts.iter()));
+        let users =
+            format!("for {} on {}", formatting::list_names(&steps), formatting::summarize_hosts(artifact.hosts.iter()));
         writeln!(out, "  {}", paint(DIM, users))?;
     }
     Ok(())

@@ -83,7 +83,7 @@ fn unfolded_step(group: StepGroup<'_>) -> FoldedStep<'_> {
 }
 
 /// Returns the words that differ between texts of one shape. Places that differ in the same way are one value. Returns
-/// none if there are more than [`VALUES`].
+/// none if there are more than [`MAX_DIFFERING_VALUES`].
 fn collect_differing_values<'a>(bucket: &[StepGroup<'a>]) -> Vec<HostValue<'a>> {
     let [first, others @ ..] = bucket else { return Vec::new() };
     let shown: Vec<TextWord<'a>> = split_words(first.step).collect();
@@ -129,7 +129,7 @@ struct WordColumns {
     constant: usize,
 }
 
-/// Compares texts of one shape with the first of them. Returns `None` if they differ in more than [`VALUES`] ways.
+/// Compares texts of one shape with the first of them. Returns `None` if they differ in more than [`MAX_DIFFERING_VALUES`] ways.
 fn compare_texts<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordColumns> {
     let mut texts: HashMap<&str, usize> = HashMap::new();
     let mut of_words: Vec<usize> = Vec::with_capacity(shown.len());
@@ -314,7 +314,7 @@ impl FoldedStep<'_> {
 
 impl HostValue<'_> {
     fn describe_value(&self, verbose: bool) -> String {
-        let mut text = format!("{}: ", escape::escape_line(&crate::view::words::list_names(&self.places)));
+        let mut text = format!("{}: ", escape::escape_line(&crate::view::formatting::list_names(&self.places)));
         if self.words.iter().all(|(host, word)| host.as_str() == *word) {
             return text + "the host name";
         }

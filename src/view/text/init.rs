@@ -3,7 +3,7 @@
 use super::TextWriter;
 use crate::config::AnsibleDifference;
 use crate::view::style::{CHANGE, DIM, GOOD, HEAD, paint};
-use crate::view::{InitResult, escape, format_count, words};
+use crate::view::{InitResult, escape, format_count, formatting};
 use std::io::{self, Write};
 
 /// Writes the files, then the differences, then what to run next.
@@ -31,7 +31,7 @@ fn write_differences(differences: &[AnsibleDifference], all: bool, out: &mut dyn
     for difference in differences {
         writeln!(out, "{} {}", paint(CHANGE, "~"), escape::escape_line(&difference.what))?;
         let places: Vec<_> = difference.at.iter().map(|place| escape::escape_line(place)).collect();
-        let places = if all { places.join(", ") } else { words::list_names(&places) };
+        let places = if all { places.join(", ") } else { formatting::list_names(&places) };
         writeln!(out, "    {}", paint(DIM, places))?;
     }
     writeln!(out)

@@ -1,9 +1,7 @@
 //! The text writer for people: equal results are grouped, the worst come first.
 
 mod causes;
-mod chart;
-mod check;
-pub(super) mod closing;
+mod check_output;
 mod diff;
 mod doctor;
 pub(super) mod drift;
@@ -11,18 +9,20 @@ mod exec;
 mod explain;
 mod facts;
 mod fetch;
+mod graph;
 pub(super) mod group;
+mod host_rows;
 pub(super) mod host_values;
 mod init;
 mod outliers;
 mod plan;
+pub(super) mod plan_sections;
+pub(super) mod plan_summary;
 mod problems;
 mod recipes;
 mod report;
-mod rows;
 mod runs;
 mod sandboxes;
-pub(super) mod sections;
 pub(super) mod step;
 #[cfg(test)]
 mod tests;
@@ -97,7 +97,7 @@ impl ResultWriter for TextWriter {
     }
 
     fn write_graph(&self, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
-        chart::write_graph(self, chart, out)
+        graph::write_graph(self, chart, out)
     }
 
     fn write_recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
@@ -176,6 +176,6 @@ fn format_hosts(hosts: &[&HostName]) -> String {
     let folded = super::escape::escape_line(&folded);
     match hosts {
         [_] => format!("on {folded}"),
-        _ => format!("= same on {}: {folded}", super::words::summarize_hosts(hosts.iter().copied())),
+        _ => format!("= same on {}: {folded}", super::formatting::summarize_hosts(hosts.iter().copied())),
     }
 }

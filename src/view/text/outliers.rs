@@ -6,7 +6,7 @@ use crate::facts::outliers::{FactOutlier, HostClass, OutlierReport, OutlierValue
 use crate::model::{HostName, Value};
 use crate::plan::ObservedHost;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::{escape, fold, format_count, odd, words};
+use crate::view::{escape, fold, format_count, formatting, outlier_text};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -43,7 +43,7 @@ pub fn write_outlier_section(outliers: &OutlierReport, all: bool, out: &mut dyn 
 fn class_heading(class: &HostClass) -> String {
     let groups = match class.groups.len() {
         0 => String::new(),
-        _ => format!("; in {}", words::list_names(&class.groups)),
+        _ => format!("; in {}", formatting::list_names(&class.groups)),
     };
     let hardware = escape::escape_truncated(class.hardware.raw(), VALUE_CHARS);
     format!(
@@ -55,7 +55,7 @@ fn class_heading(class: &HostClass) -> String {
 }
 
 fn fold_hosts(hosts: &[HostName]) -> String {
-    escape::escape_line(&odd::fold_hosts(hosts)).into_owned()
+    escape::escape_line(&outlier_text::fold_hosts(hosts)).into_owned()
 }
 
 /// Writes the outliers. Lines about one fact of the same hosts mostly have one cause, so only the first ones are shown.
@@ -101,13 +101,13 @@ fn format_outlier(one: &FactOutlier) -> String {
 fn format_odd_value(common: &Value, value: &OutlierValue) -> String {
     format!(
         "{} — {}",
-        escape::escape_truncated(&odd::format_odd_value(common, &value.value), VALUE_CHARS),
+        escape::escape_truncated(&outlier_text::format_odd_value(common, &value.value), VALUE_CHARS),
         fold_hosts(&value.hosts)
     )
 }
 
 fn format_value(value: &Value) -> String {
-    escape::escape_truncated(&odd::format_value(value), VALUE_CHARS)
+    escape::escape_truncated(&outlier_text::format_value(value), VALUE_CHARS)
 }
 
 /// Writes values and hosts that could not be compared. `all` lists each with its reason.
@@ -151,9 +151,9 @@ fn write_uncompared(outliers: &OutlierReport, all: bool, out: &mut dyn Write) ->
 
 /// Returns the summary line: the number of outliers, and of values that could not be compared.
 fn closing_line(outliers: &OutlierReport) -> String {
-    let (word, rest) = odd::summarize_outliers(outliers);
+    let (word, rest) = outlier_text::summarize_outliers(outliers);
     let style = match word {
-        _ if odd::count_compared_hosts(outliers) == 0 => UNKNOWN,
+        _ if outlier_text::count_compared_hosts(outliers) == 0 => UNKNOWN,
         _ if outliers.odd.is_empty() => GOOD,
         _ => BAD,
     };

@@ -1,6 +1,6 @@
 //! Plans: changes, then blocked and unknown steps, then the summary.
 
-use super::{TextWriter, closing, group, host_values, sections, step, windows};
+use super::{TextWriter, group, host_values, plan_sections, plan_summary, step, windows};
 use crate::plan::{Plan, PlanCounts, StepPlan};
 use crate::view::escape;
 use std::io::{self, Write};
@@ -10,21 +10,21 @@ pub fn write_plan(text: &TextWriter, plan: &Plan, out: &mut dyn Write) -> io::Re
     let counts = plan.count_steps();
     let verbose = text.verbose > 0;
     super::write_simulated(&plan.simulated, out)?;
-    if verbose || !closing::is_settled(&counts) {
+    if verbose || !plan_summary::is_settled(&counts) {
         write_header(plan, out)?;
     }
     write_changes(plan, verbose, out)?;
     windows::write_windows(plan, out)?;
-    sections::write_sections(plan, &counts, verbose, out)?;
+    plan_sections::write_sections(plan, &counts, verbose, out)?;
     if verbose {
-        sections::write_unchanged_steps(plan, out)?;
+        plan_sections::write_unchanged_steps(plan, out)?;
     }
-    closing::write_summary(plan, &counts, out)?;
+    plan_summary::write_summary(plan, &counts, out)?;
     write_next_step(text, &counts, out)
 }
 
 fn write_header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let hosts = crate::view::words::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
+    let hosts = crate::view::formatting::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
     let (cluster, inventory) = (escape::escape_line(&plan.cluster), escape::escape_line(&plan.inventory));
     writeln!(out, "cluster {cluster}, {hosts}, declared in {inventory}\n")
 }

@@ -1,11 +1,11 @@
 //! Problems of a run, each once with all affected hosts.
 
-use super::check::{self, describe_check};
+use super::check_output::{self, describe_check};
 use super::format_hosts;
 use crate::engine::{HostReport, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
-use crate::view::{escape, words};
+use crate::view::{escape, formatting};
 use anstyle::Style;
 use indexmap::IndexMap;
 use std::io::{self, Write};
@@ -107,7 +107,7 @@ fn collect_problems(report: &RunReport) -> ProblemGroups<'_> {
         for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
             let check = verify.and_then(|verify| verify.check.as_ref());
             let new = || SharedProblem { hosts: Vec::new(), verify, differs: false };
-            let shared = problems.entry((sort, text, check::check_identity(check))).or_insert_with(new);
+            let shared = problems.entry((sort, text, check_output::check_identity(check))).or_insert_with(new);
             shared.hosts.push(&host.host);
             shared.differs |= shared.verify.and_then(|first| first.check.as_ref()) != check;
         }
@@ -152,7 +152,7 @@ fn skipped_verifications(host: &HostReport) -> Option<(ProblemKind, String)> {
 fn summarize_skipped<'r>(all: impl Iterator<Item = (String, &'r UntrustedText)>) -> Option<(ProblemKind, String)> {
     let (names, reasons): (Vec<String>, Vec<&UntrustedText>) = all.unzip();
     let why = escape_reason(reasons.first()?);
-    let names = escape::escape_line(&words::list_names(&names)).into_owned();
+    let names = escape::escape_line(&formatting::list_names(&names)).into_owned();
     Some((ProblemKind::Skipped, format!("{}\n    {why}", paint(HEAD, names))))
 }
 

@@ -1,9 +1,9 @@
 //! The list of recipes, and one recipe in full.
 
-use super::chart::fold_hosts;
+use super::graph::fold_hosts;
 use crate::config::{RecipeDetails, RecipeSummary, StepDetails};
 use crate::view::style::{DIM, HEAD, paint};
-use crate::view::{escape, words};
+use crate::view::{escape, formatting};
 use std::io::{self, Write};
 
 /// Writes one line per recipe: name, summary and origin.
@@ -21,7 +21,7 @@ fn format_source(recipe: &RecipeSummary) -> String {
     let file = format_file(recipe);
     match recipe.hosts.is_empty() {
         true => format!("({file}; not applied)"),
-        false => format!("({file}; on {})", words::summarize_hosts(recipe.hosts.iter())),
+        false => format!("({file}; on {})", formatting::summarize_hosts(recipe.hosts.iter())),
     }
 }
 

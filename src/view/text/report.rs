@@ -1,11 +1,11 @@
 //! Reports: problems first, then one row per host, then the summary and the next command.
 
-use super::{TextWriter, problems, rows, sections};
+use super::{TextWriter, host_rows, plan_sections, problems};
 use crate::engine::{RunReport, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostOutcome};
 use crate::view::fold::fold_names;
 use crate::view::style::{BAD, GOOD, paint};
-use crate::view::{escape, format_count, format_duration, words};
+use crate::view::{escape, format_count, format_duration, formatting};
 use std::io::{self, Write};
 
 /// Writes the whole report.
@@ -13,7 +13,7 @@ pub fn write_report(text: &TextWriter, report: &RunReport, exit: ExitCode, out: 
     super::write_simulated(&report.simulated, out)?;
     problems::write_problems(report, out)?;
     write_left_behind(report, out)?;
-    rows::write_rows(report, out)?;
+    host_rows::write_rows(report, out)?;
     write_budget_stop(report, out)?;
     writeln!(out, "{}", closing_line(report, exit))?;
     write_next_step(text, report, exit, out)
@@ -51,7 +51,7 @@ fn write_budget_stop(report: &RunReport, out: &mut dyn Write) -> io::Result<()> 
 
 fn write_left_behind(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let hosts = report.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host)));
-    sections::write_left_behind(hosts, out)
+    plan_sections::write_left_behind(hosts, out)
 }
 
 /// Returns the summary line: result, hosts, steps, verifications and duration.
@@ -60,8 +60,8 @@ fn closing_line(report: &RunReport, exit: ExitCode) -> String {
         HostOutcome::ALL.iter().map(|outcome| (report.count_hosts(*outcome), outcome.name())).collect();
     let hosts = format!(
         "{}: {}",
-        words::summarize_hosts(report.hosts.iter().map(|host| &host.host)),
-        words::join_counts(&outcomes)
+        formatting::summarize_hosts(report.hosts.iter().map(|host| &host.host)),
+        formatting::join_counts(&outcomes)
     );
     let mut parts = vec![hosts.trim_end_matches(": ").to_owned()];
     parts.extend(format_changed_steps(report));
@@ -90,7 +90,7 @@ fn format_changed_steps(report: &RunReport) -> Option<String> {
 }
 
 fn format_verifications(report: &RunReport) -> Option<String> {
-    let counts = rows::count_verifications(report.hosts.iter().flat_map(|host| &host.verify));
+    let counts = host_rows::count_verifications(report.hosts.iter().flat_map(|host| &host.verify));
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
 }
 

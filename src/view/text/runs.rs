@@ -1,12 +1,12 @@
 //! Past runs: the list, one run with its report, and the comparison of two runs.
 
 use super::TextWriter;
-use super::chart::fold_hosts;
+use super::graph::fold_hosts;
 use crate::engine::{OutcomeDifference, PastRun, RunComparison};
 use crate::model::{HostName, HostOutcome};
 use crate::state::RunInfo;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, paint};
-use crate::view::{ListedRun, escape, format_count, words};
+use crate::view::{ListedRun, escape, format_count, formatting};
 use indexmap::IndexMap;
 use std::io::{self, Write};
 
@@ -65,8 +65,8 @@ fn format_result(run: &PastRun) -> String {
         HostOutcome::ALL.iter().map(|outcome| (run.report.count_hosts(*outcome), outcome.name())).collect();
     let hosts = format!(
         "{}: {}",
-        words::summarize_hosts(run.report.hosts.iter().map(|host| &host.host)),
-        words::join_counts(&outcomes)
+        formatting::summarize_hosts(run.report.hosts.iter().map(|host| &host.host)),
+        formatting::join_counts(&outcomes)
     );
     let exit = run.report.exit_code();
     match run.finished {
@@ -84,7 +84,7 @@ pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::R
     }
     super::write_simulated(&run.report.simulated, out)?;
     super::problems::write_problems(&run.report, out)?;
-    super::rows::write_rows(&run.report, out)?;
+    super::host_rows::write_rows(&run.report, out)?;
     let why = "still running, or its controller was stopped; results are from its journal";
     writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
 }

@@ -7,7 +7,7 @@ use crate::plan::{ChangeCertainty, PredictedEffects, StepPlan};
 use crate::resource::AttributeChange;
 use crate::view::fold::fold_names;
 use crate::view::style::{ADD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
-use crate::view::{escape, words};
+use crate::view::{escape, formatting};
 use anstyle::Style;
 use std::io::{self, Write};
 
@@ -84,7 +84,7 @@ fn write_hosts(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> i
         return writeln!(out, "    {}", paint(DIM, format_hosts(hosts)));
     }
     let names = fold_names(hosts.iter().map(|host| host.as_str()));
-    let on = format!("on {}: {}", words::summarize_hosts(hosts.iter().copied()), escape::escape_line(&names));
+    let on = format!("on {}: {}", formatting::summarize_hosts(hosts.iter().copied()), escape::escape_line(&names));
     writeln!(out, "    {}", paint(DIM, on))?;
     folded.describe_values(verbose).iter().try_for_each(|line| writeln!(out, "    {line}"))
 }

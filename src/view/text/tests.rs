@@ -201,7 +201,7 @@ fn checks_that_print_something_else_by_host_are_told_once() {
 /// A summary without names still counts every section.
 #[test]
 fn sums_leave_no_part_of_a_plan_out() {
-    let sums = super::sections::summarize_sections(&sample::rich_plan());
+    let sums = super::plan_sections::summarize_sections(&sample::rich_plan());
     for part in [
         "unreachable\n    on gpu11\n",
         "warnings: 1 warning\n    on gpu01\n",

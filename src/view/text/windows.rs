@@ -5,7 +5,7 @@ use crate::model::HostName;
 use crate::plan::{HostPlan, HostWindow, ObservedNode, Plan, PlannedReboot, RolloutPlan, WindowStop};
 use crate::view::fold::fold_names;
 use crate::view::style::{DIM, DISRUPT, HEAD, paint};
-use crate::view::{escape, format_count, words};
+use crate::view::{escape, format_count, formatting};
 use std::io::{self, Write};
 
 /// Number of waves shown. The JSON output has all of them.
@@ -42,7 +42,7 @@ fn window_lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
     let what = match (names.is_empty(), window.reboots.is_empty()) {
         (true, true) => "no changes".to_owned(),
         (true, false) => "only changes that need a reboot".to_owned(),
-        (false, _) => words::list_names(&names),
+        (false, _) => formatting::list_names(&names),
     };
     let mut lines = vec![format!("{}: {what}", host.worst_case_disruption())];
     lines.extend(window.left_open.iter().map(|run| format!("left open by run {}; will be closed", run.raw())));
@@ -76,7 +76,7 @@ fn format_stop(verb: &str, stop: &WindowStop) -> String {
 fn format_reboot(reboot: &PlannedReboot) -> String {
     let steps: Vec<String> = reboot.steps.iter().map(ToString::to_string).collect();
     let unless = if reboot.certain { "" } else { ", unless a reload makes them effective first" };
-    format!("reboots for {}{unless}", words::list_names(&steps))
+    format!("reboots for {}{unless}", formatting::list_names(&steps))
 }
 
 fn write_rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
@@ -108,7 +108,7 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
     parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
     if !quorum.is_empty() {
-        parts.push(format!("one host per group at a time: {}", words::list_names(&quorum)));
+        parts.push(format!("one host per group at a time: {}", formatting::list_names(&quorum)));
     }
     parts.join("; ")
 }

@@ -92,7 +92,7 @@ impl Trial {
 
     /// Copies a built-in recipe with shorter waits, changed by `change`.
     fn own(&self, recipe: &str, change: impl Fn(String) -> String) {
-        let all = forge::config::shipped::BUILTIN_RECIPES;
+        let all = forge::config::builtin_data::BUILTIN_RECIPES;
         let (_, text) = all.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
         let text = ["15m", "10m", "5m", "2m"]
             .iter()

@@ -86,7 +86,7 @@ impl Trial {
     /// Copies a built-in recipe without its rule on the server's release, which is too old for it. Its verifications
     /// wait for `within`: [`PATIENT`] if they should pass, [`SHORT`] if they should fail.
     fn own(&self, recipe: &str, within: &str) {
-        let (_, text) = forge::config::shipped::BUILTIN_RECIPES
+        let (_, text) = forge::config::builtin_data::BUILTIN_RECIPES
             .iter()
             .find(|(name, _)| *name == recipe)
             .expect("a built-in recipe");

@@ -1,6 +1,6 @@
 //! Tests of limits: templates that grow, nest or take too long end with an error, quickly and without much memory.
 
-use super::super::allowance::ProjectUsage;
+use super::super::eval_budget::ProjectUsage;
 use super::super::{EvalOutcome, TemplateBindings, build_tree};
 use super::{TemplateForm, TemplateProgram};
 use serde_json::json;

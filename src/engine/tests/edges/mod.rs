@@ -4,7 +4,7 @@
 
 pub(super) mod programs;
 
-use super::stage::SimulatedProject;
+use super::simulated_project::SimulatedProject;
 use super::{booted, nodes, window};
 
 /// A change and its consequence on a host.

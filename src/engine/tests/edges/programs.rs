@@ -1,7 +1,7 @@
 //! Programs of a simulated host whose results depend on its files: `disk` and `sys/module` contain the installed and
 //! the loaded modules, `units` the running units, `etc` their configuration.
 
-use super::super::stage::SimulatedProject;
+use super::super::simulated_project::SimulatedProject;
 
 /// A unit's file contains its start time, the number of the start, and the content of `etc/demo.conf` at the start.
 const SYSTEMCTL: &str = r#"#!/bin/sh

@@ -1,15 +1,15 @@
 //! Windows on hosts that are Kubernetes nodes: cordoning, eviction, and who may uncordon a node.
 
-mod api;
+mod fake_cluster;
 mod returns;
 
 use super::super::{DrainedNode, Event, NodeDrainEvent};
-use super::stage::{SimulatedProject, SimulatedRun};
+use super::simulated_project::{SimulatedProject, SimulatedRun};
 use super::window::DRIVER_ALONE;
 use crate::drift::FindingAspect;
 use crate::model::{ExitCode, HostOutcome};
 use crate::plan::ObservedNode;
-use api::{CLAIM, FakeClusterApi, OPERANDS};
+use fake_cluster::{CLAIM, FakeClusterApi, OPERANDS};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

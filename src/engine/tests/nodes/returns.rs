@@ -1,9 +1,9 @@
 //! A node returns only with its declared state, and the cluster's verification is evaluated after its hosts.
 
 use super::super::super::{Event, NodeDrainEvent};
-use super::super::stage::{SimulatedProject, controller_boot_id};
+use super::super::simulated_project::{SimulatedProject, controller_boot_id};
 use super::super::window::DRIVER_ALONE;
-use super::api::FakeClusterApi;
+use super::fake_cluster::FakeClusterApi;
 use super::{expect_released, list_node_events, node_project};
 use crate::model::{HostName, HostOutcome};
 use serde_json::{Value, json};

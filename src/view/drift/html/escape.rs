@@ -13,7 +13,7 @@ pub fn html_truncated(raw: &str, limit: usize) -> String {
     escape_entities(&escape::escape_truncated(raw, limit))
 }
 
-/// Returns a value in `<code>`, cut like [`short`]. An empty value is shown as such.
+/// Returns a value in `<code>`, cut like [`html_truncated`]. An empty value is shown as such.
 pub fn html_value(raw: &str, limit: usize) -> String {
     match raw.is_empty() {
         true => format!("<em>{}</em>", escape::EMPTY_VALUE),
@@ -21,7 +21,7 @@ pub fn html_value(raw: &str, limit: usize) -> String {
     }
 }
 
-/// Escapes a sentence, cut like [`short`]. Text between backticks becomes code.
+/// Escapes a sentence, cut like [`html_truncated`]. Text between backticks becomes code.
 pub fn html_prose(raw: &str, limit: usize) -> String {
     let text = html_truncated(raw, limit);
     let parts: Vec<&str> = text.split('`').collect();

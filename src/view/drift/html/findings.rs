@@ -1,12 +1,12 @@
 //! The findings, worst first, each step once for all drifted hosts; then unknown steps, unreachable hosts and warnings.
 
 use super::escape::{html_line, html_prose, html_truncated, html_value};
-use super::island::PageData;
+use super::page_data::PageData;
 use crate::drift::{DriftFinding, FindingNovelty};
 use crate::model::{HostName, UntrustedText};
-use crate::view::drift::{DriftReportInput, about, fold_hosts};
+use crate::view::drift::{DriftReportInput, finding_details, fold_hosts};
 use crate::view::text::drift::entry::{DriftEntry, group_entries};
-use crate::view::{escape, format_count, words};
+use crate::view::{escape, format_count, formatting};
 use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -105,15 +105,15 @@ fn collect_elements<'a>(told: &DriftReportInput<'a>) -> Vec<FindingElement<'a>> 
         std::cmp::Reverse((entries[0].first().is_hardware_fault(), entries[0].first().severity))
     });
     let found = steps.iter().map(|entries| finding_element(entries, told));
-    let unknown = about::group_unknown(drift).into_iter().map(|(unsure, hosts)| {
-        let what = about::format_step_name(&unsure.recipe, &unsure.step);
+    let unknown = finding_details::group_unknown(drift).into_iter().map(|(unsure, hosts)| {
+        let what = finding_details::format_step_name(&unsure.recipe, &unsure.step);
         let item = notice_element("unknown", &what, &unsure.reason, unsure.hint.as_deref(), hosts);
         FindingElement { recipe: unsure.recipe.raw(), ..item }
     });
-    let silent = about::group_unreachable_hosts(drift).into_iter().map(|(why, hosts)| {
+    let silent = finding_details::group_unreachable_hosts(drift).into_iter().map(|(why, hosts)| {
         notice_element("unreachable", "no reply", &why.why, why.hint.as_ref().map(UntrustedText::raw), hosts)
     });
-    let doubts = about::group_warnings(drift).into_iter();
+    let doubts = finding_details::group_warnings(drift).into_iter();
     let doubts =
         doubts.map(|(warning, hosts)| notice_element("warning", "", &warning.why, warning.hint.as_deref(), hosts));
     found.chain(unknown).chain(silent).chain(doubts).collect()
@@ -142,8 +142,8 @@ fn render_element_head(entries: &[DriftEntry<'_>], hosts: &[&HostName], has_hist
     let standing = if has_history { standing_mark(entries) } else { "" };
     format!(
         "<details class=\"e {severity}\"><summary><b>{severity}</b> <strong>{}</strong> <code>{}</code> {}{standing} <small>{}</small></summary>\n",
-        html_truncated(&about::describe_subject(first), MAX_NAME_CHARS),
-        html_truncated(&about::format_step_name(&first.recipe, &first.step), MAX_NAME_CHARS),
+        html_truncated(&finding_details::describe_subject(first), MAX_NAME_CHARS),
+        html_truncated(&finding_details::format_step_name(&first.recipe, &first.step), MAX_NAME_CHARS),
         html_line(first.cause.describe()),
         format_hosts(hosts, 120),
     )
@@ -162,31 +162,33 @@ fn standing_mark(entries: &[DriftEntry<'_>]) -> &'static str {
 }
 
 fn format_hosts(hosts: &[&HostName], limit: usize) -> String {
-    format!("{}: {}", words::summarize_hosts(hosts.iter().copied()), html_truncated(&fold_hosts(hosts), limit))
+    format!("{}: {}", formatting::summarize_hosts(hosts.iter().copied()), html_truncated(&fold_hosts(hosts), limit))
 }
 
 fn render_detail(entry: &DriftEntry<'_>, now: &str) -> String {
     let firsts: Vec<&DriftFinding> = entry.attributes().iter().map(|findings| findings[0]).collect();
-    let mut out = format!("<div class=\"v\"><p>{}</p>\n", html_prose(&about::explain_cause(&firsts), MAX_VALUE_CHARS));
+    let mut out =
+        format!("<div class=\"v\"><p>{}</p>\n", html_prose(&finding_details::explain_cause(&firsts), MAX_VALUE_CHARS));
     firsts.iter().for_each(|finding| push_attribute(finding, &mut out));
     out += "<dl>";
     let all: Vec<&DriftFinding> = entry.iter_findings().collect();
-    for (label, text) in about::list_details(&all, now) {
+    for (label, text) in finding_details::list_details(&all, now) {
         out += &format!("<dt>{}</dt><dd>{}</dd>", html_line(label), html_prose(&text, MAX_VALUE_CHARS));
     }
     out + &format!("<dt>on</dt><dd class=\"on\">{}</dd></dl></div>\n", format_hosts(&entry.hosts(), MAX_HOST_CHARS))
 }
 
 fn push_attribute(finding: &DriftFinding, out: &mut String) {
-    let differs = about::attribute_difference(finding);
-    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(differs, about::AttributeDifference::Said))
+    let differs = finding_details::attribute_difference(finding);
+    let Some(name) =
+        finding.attribute.as_deref().filter(|_| !matches!(differs, finding_details::AttributeDifference::Said))
     else {
         return;
     };
     // Values are in `<code>`, the rest of the sentence is plain text.
-    let shown = about::describe_difference(&differs, |text| html_value(text, MAX_VALUE_CHARS));
+    let shown = finding_details::describe_difference(&differs, |text| html_value(text, MAX_VALUE_CHARS));
     *out += &format!("<p>{}: {shown}</p>\n", html_value(name, MAX_NAME_CHARS));
-    if let about::AttributeDifference::Diff { diff: text, .. } = differs {
+    if let finding_details::AttributeDifference::Diff { diff: text, .. } = differs {
         push_diff(text, out);
     }
 }
@@ -256,7 +258,7 @@ fn list_resolved(told: &DriftReportInput<'_>) -> String {
     let all = told.drift.resolved.iter().map(|known| (&known.host, known));
     let groups = crate::view::text::group::group_equal(all, |known| (&known.recipe, &known.step, &known.attribute));
     let item = |(known, hosts): &(&crate::drift::KnownFinding, Vec<&HostName>)| {
-        let name = about::format_step_name(&known.recipe, &known.step);
+        let name = finding_details::format_step_name(&known.recipe, &known.step);
         let attribute =
             known.attribute.as_ref().map_or_else(String::new, |name| format!(": {}", escape::escape_line(name)));
         format!(

@@ -8,9 +8,9 @@
 
 mod escape;
 mod findings;
-mod heat;
-mod island;
-mod odd;
+mod heatmap;
+mod outliers;
+mod page_data;
 mod summary;
 mod trend;
 
@@ -31,11 +31,11 @@ pub const MAX_PAGE_BYTES: usize = 2_000_000;
 
 /// Writes the page.
 pub fn write_html(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut island = island::PageData::new(told.drift);
-    let heat = heat::render_heatmap(told.drift, &mut island);
+    let mut island = page_data::PageData::new(told.drift);
+    let heat = heatmap::render_heatmap(told.drift, &mut island);
     // Space for the style, the script, the head and the JSON data, which takes some bytes per host and entry.
     let room = MAX_PAGE_BYTES.saturating_sub(heat.len() + STYLE.len() + SCRIPT.len() + 200_000);
-    let odd = odd::render_outliers(told);
+    let odd = outliers::render_outliers(told);
     let findings = findings::render_findings(told, &mut island, room.saturating_sub(odd.len()));
     let parts = [
         summary::render_header(told),

@@ -4,7 +4,7 @@ use super::escape::{html_line, html_truncated};
 use crate::drift::FindingSeverity;
 use crate::model::HostName;
 use crate::view::drift::{DriftReportInput, fold_hosts, is_conclusive};
-use crate::view::{format_count, format_duration, words};
+use crate::view::{format_count, format_duration, formatting};
 use std::fmt::Write as _;
 
 /// Returns the heading and the notices.
@@ -47,12 +47,14 @@ pub fn render_tiles(told: &DriftReportInput<'_>) -> String {
         ("resolved", counts.resolved, "resolved"),
         ("ignored", counts.ignored, "ignored"),
     ]);
-    let all = words::summarize_hosts(told.drift.hosts.iter().map(|host| &host.host));
+    let all = formatting::summarize_hosts(told.drift.hosts.iter().map(|host| &host.host));
     let mut out = String::from("<section id=\"summary\"><h2>");
     out += &match counts.findings {
         0 if is_conclusive(told.exit) => format!("no drift on {all}"),
         0 => format!("no findings on {all}"),
-        some => format!("{} on {}", format_count(some, "finding"), words::format_drifted_hosts(told.drift, &counts)),
+        some => {
+            format!("{} on {}", format_count(some, "finding"), formatting::format_drifted_hosts(told.drift, &counts))
+        }
     };
     out += "</h2><dl>";
     for (class, number, word) in tiles {

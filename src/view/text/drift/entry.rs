@@ -1,9 +1,9 @@
 //! A drifted step, verification or hardware part, for all hosts on which it is equal.
 
-use super::{culprit, distinct_hosts, format_step_name};
+use super::{change_source, distinct_hosts, format_step_name};
 use crate::drift::{DriftCause, DriftFinding, FindingAspect};
 use crate::model::{DisruptionClass, HostName};
-use crate::view::drift::about;
+use crate::view::drift::finding_details;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::text::{diff, format_hosts};
 use crate::view::{escape, format_count};
@@ -89,7 +89,7 @@ pub fn write_entry(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut d
         writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::escape_line(action.describe()))
     })?;
     entry.attributes.iter().try_for_each(|findings| write_attribute(findings[0], out))?;
-    culprit::write_sources(entry.iter_findings(), verbose, out)?;
+    change_source::write_sources(entry.iter_findings(), verbose, out)?;
     if first.disruption > DisruptionClass::D0 {
         writeln!(out, "    {} {}: {}", paint(DISRUPT, "!"), first.disruption, first.disruption.meaning())?;
     }
@@ -123,7 +123,7 @@ fn format_entry_head(finding: &DriftFinding) -> String {
             paint(HEAD, escape::escape_untrusted(&finding.title)).to_string()
         }
         FindingAspect::Step | FindingAspect::Undeclared => {
-            format!("{}  {name}", paint(HEAD, escape::escape_line(&about::describe_subject(finding))))
+            format!("{}  {name}", paint(HEAD, escape::escape_line(&finding_details::describe_subject(finding))))
         }
     }
 }
@@ -135,7 +135,7 @@ fn describe_cause(entry: &DriftEntry<'_>) -> String {
         0 => String::new(),
         some => format!(" (and {} of the recipe)", format_count(some, "more step")),
     };
-    format!("{}{more}", escape::escape_line(&about::explain_cause(&firsts)))
+    format!("{}{more}", escape::escape_line(&finding_details::explain_cause(&firsts)))
 }
 
 /// Returns since when the finding exists and how often it occurred. Returns nothing if it is new in this run.
@@ -161,14 +161,14 @@ fn write_attribute(finding: &DriftFinding, out: &mut dyn Write) -> io::Result<()
     if is_redundant(finding, name) {
         return Ok(());
     }
-    let (name, value) = (escape::escape_line(name), about::attribute_difference(finding));
-    match about::describe_difference(&value, |text| escape::escape_value(text, VALUE_CHARS)).as_str() {
+    let (name, value) = (escape::escape_line(name), finding_details::attribute_difference(finding));
+    match finding_details::describe_difference(&value, |text| escape::escape_value(text, VALUE_CHARS)).as_str() {
         // The kind has no values: its reason is complete.
         "" => writeln!(out, "    {name}")?,
         shown => writeln!(out, "    {name}: {shown}")?,
     }
     match value {
-        about::AttributeDifference::Diff { diff, .. } => diff::write_diff_lines(diff, "      ", out),
+        finding_details::AttributeDifference::Diff { diff, .. } => diff::write_diff_lines(diff, "      ", out),
         _ => Ok(()),
     }
 }

@@ -1,0 +1,182 @@
+//! `forge apply PLAN`: checks a saved plan against its inputs, then against its hosts, then applies it.
+
+use super::apply::{self, ApplyArgs};
+use super::args::InventoryArg;
+use super::backend::{Backend, ObservePurpose};
+use super::error::CliError;
+use super::interrupt::InterruptSignals;
+use super::output::VerbOutput;
+use super::saved_plan;
+use super::settings::CliSettings;
+use super::sign;
+use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
+use crate::config::StepFilter;
+use crate::engine::SavedPlan;
+use crate::model::{DisruptionClass, ExitCode};
+use crate::plan::{HostPlan, ObservedHost, Plan};
+use crate::view::fold::fold_names;
+use crate::view::{escape, format_count};
+use camino::Utf8Path;
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Applies the plan in `text`, which was read from `path`.
+pub fn run_saved_plan<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ApplyArgs,
+    path: &Utf8Path,
+    text: &str,
+) -> VerbResult {
+    let saved = saved_plan::parse_saved_plan(path, text)?;
+    check_signature(cx, args, path, text)?;
+    reject_selection_flags(cx, args, &saved)?;
+    check_no_unknown(&saved.plan, args.no_unknown)?;
+    if !args.dry_run {
+        apply::check_apply_can_ask(cx.console, args.yes)?;
+    }
+    let settings = saved_plan_settings(cx.settings, args, &saved);
+    let cx = &cx.with_settings(&settings);
+    let target = cx.resolve_target(&find_inventory(cx, path, &saved)?)?;
+    let output = VerbOutput { target: Some(target.arguments.clone()), ..cx.output_for(&target) };
+    let loaded = cx.load_project(&target)?;
+    block_on(bind_and_apply(cx, args, &output, &loaded, path, saved))
+}
+
+/// Checks the signature if one is required.
+fn check_signature<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, path: &Utf8Path, text: &str) -> Result<(), CliError> {
+    let Some(allowed) = &args.require_signature else { return Ok(()) };
+    block_on(async { sign::verify_plan_signature(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
+}
+
+/// Rejects flags that would change what was reviewed: a saved plan has its own hosts, steps and policy.
+fn reject_selection_flags<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, saved: &SavedPlan) -> Result<(), CliError> {
+    let flags = [
+        (cx.typed.on.is_some(), "--on"),
+        (!cx.typed.step.is_empty(), "--step"),
+        (!cx.typed.skip.is_empty(), "--skip"),
+        (
+            ![DisruptionClass::D3, saved.selection.max_disruption].contains(&args.policy.max_disruption),
+            "--max-disruption",
+        ),
+    ];
+    match flags.iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, flag)) => {
+            Err(CliError::usage(format!("`{flag}` cannot be used with a saved plan, which sets it itself"))
+                .hint(format!("make a new plan with `forge plan {flag} … -o FILE`")))
+        }
+    }
+}
+
+/// Refuses a plan with unknown results if `wanted`.
+///
+/// # Errors
+/// Unknown: the number of unknown results and the first five.
+pub fn check_no_unknown(plan: &Plan, wanted: bool) -> Result<(), CliError> {
+    let unknown = if wanted { plan.list_unknowns() } else { Vec::new() };
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let error =
+        CliError::unknown(format!("{} of the plan could not be evaluated", format_count(unknown.len(), "item")));
+    let noted = unknown.iter().take(5).fold(error, |error, one| error.note(one.clone()));
+    let more = unknown.len().saturating_sub(5);
+    let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
+    Err(noted.hint("run `forge plan -v` for details, or omit `--no-unknown`"))
+}
+
+fn saved_plan_settings(settings: &CliSettings, args: &ApplyArgs, saved: &SavedPlan) -> CliSettings {
+    let selection = &saved.selection;
+    let mut settings = settings.with_policy(saved.policy(), args.evict_busy.clone()).with_offline(args.offline);
+    settings.on = selection.on.clone();
+    settings.filter = StepFilter::new(&selection.step, &selection.skip);
+    settings
+}
+
+/// Returns the inventory's path: that of `-i`, else the one recorded in the plan.
+fn find_inventory<B>(cx: &VerbContext<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<InventoryArg, CliError> {
+    if cx.typed.inventory_flag.is_some() {
+        return Ok(InventoryArg::default());
+    }
+    let inventory = Utf8Path::new(&saved.plan.inventory);
+    match inventory.is_file() {
+        true => Ok(InventoryArg { inventory: Some(inventory.to_owned()) }),
+        false => Err(CliError::input(format!("inventory `{inventory}` of plan `{path}` not found"))
+            .hint("run from the directory where the plan was made, or pass the inventory with `-i FILE`")),
+    }
+}
+
+/// Returns an error that lists the changed inputs, if any.
+fn reject_changed_inputs(path: &Utf8Path, changed: Vec<String>) -> Result<(), CliError> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let error = CliError::input(format!("the inputs of `{path}` have changed; nothing was contacted"));
+    Err(changed
+        .into_iter()
+        .fold(error, CliError::note)
+        .hint("make a new plan with `forge plan INVENTORY -o FILE` and have it reviewed"))
+}
+
+async fn bind_and_apply<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ApplyArgs,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+    path: &Utf8Path,
+    saved: SavedPlan,
+) -> VerbResult {
+    let mut stop = InterruptSignals::start_listening()?;
+    let (then, again) = saved_plan::plan_from_recording(cx, loaded, &Arc::new(saved.observed.clone())).await;
+    reject_changed_inputs(path, cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings))?;
+    if let Some(what) = saved.find_difference(&again) {
+        return Err(CliError::input(format!(
+            "`{path}` does not match the plan computed from its own inputs; nothing was contacted"
+        ))
+        .note(what)
+        .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`"));
+    }
+    drop((then, again));
+    let mut seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
+    let plan = cx.backend.bind_saved_plan(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
+    output.write_for_people(&|writer, out| writer.write_plan(&saved.plan, ExitCode::Done, out))?;
+    // Otherwise the report lists the stale hosts.
+    if args.dry_run || !args.yes {
+        let stale = report_stale_hosts(output, seen.as_ref())?;
+        if args.dry_run {
+            return Ok(if stale > 0 { ExitCode::Stale } else { ExitCode::Done });
+        }
+    }
+    let left = exclude_stale_hosts(&plan, seen.as_ref());
+    if left.hosts.iter().any(HostPlan::will_run) {
+        apply::confirm_apply(cx, args, &mut stop, &left).await?;
+    }
+    apply::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
+}
+
+/// Prints the stale hosts with the reasons. Returns their number.
+fn report_stale_hosts(output: &VerbOutput<'_>, seen: &[ObservedHost]) -> Result<usize, CliError> {
+    let mut reasons: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (host, stale) in seen.iter().filter_map(|seen| Some((&seen.host, seen.stale.as_ref()?))) {
+        reasons.entry(stale.why.raw()).or_default().push(host.as_str());
+    }
+    output.write_for_people(&|_, out| {
+        reasons.iter().try_for_each(|(why, hosts)| {
+            writeln!(
+                out,
+                "stale on {}: {}",
+                escape::escape_line(&fold_names(hosts.iter().copied())),
+                escape::escape_line(why)
+            )
+        })
+    })?;
+    Ok(reasons.values().map(Vec::len).sum())
+}
+
+/// Returns the plan without stale hosts.
+fn exclude_stale_hosts(plan: &Plan, seen: &[ObservedHost]) -> Plan {
+    let stale: BTreeSet<_> = seen.iter().filter(|seen| seen.stale.is_some()).map(|seen| &seen.host).collect();
+    let hosts = plan.hosts.iter().filter(|host| !stale.contains(&host.host));
+    Plan { hosts: hosts.cloned().collect(), ..plan.clone() }
+}

@@ -1,0 +1,416 @@
+//! The backend that calls the real library.
+
+use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
+use super::drift::HistoryStart;
+use super::env;
+use super::settings::CliSettings;
+use crate::artifact::{ArtifactCache, ArtifactFetcher};
+use crate::config::{self, LoadOptions, Project};
+use crate::diag::{Diag, DiagList, SourceMap};
+use crate::drift::{DriftHistory, DriftReport};
+use crate::engine::{
+    self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, ObservedHosts,
+    PastDurations, Recording, RunOptions, RunReport, SavedPlan,
+};
+use crate::model::HostName;
+use crate::plan::Plan;
+use crate::state::{RUN_VERSION, RunInfo, RunJournal, StateStore};
+use crate::transport;
+use crate::transport::HardwareBoard;
+use crate::view::InventorySize;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The library, with the state that the whole verb shares.
+pub struct LibraryBackend {
+    /// The name of this run.
+    run: String,
+    /// Shared by the whole verb: an artifact is fetched once.
+    depot: OnceLock<Arc<ArtifactFetcher>>,
+}
+
+impl LibraryBackend {
+    pub fn new() -> Self {
+        let now = read_clock().strftime("%Y%m%dT%H%M%S");
+        let random = transport::random_token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
+        Self { run: format!("{now}-{random}"), depot: OnceLock::new() }
+    }
+
+    fn engine_options(&self, project: &Project, settings: &CliSettings) -> RunOptions {
+        RunOptions {
+            parallel: settings.parallel,
+            timeout: settings.timeout,
+            confined: false,
+            filter: settings.filter.clone(),
+            policy: settings.policy,
+            evict_busy: settings.evict_busy.clone(),
+            run: self.run.clone(),
+            boot_id: read_boot_id(),
+            controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
+            clock: read_clock,
+            control_dir: transport::control_dir(settings.runtime.as_deref()),
+            ssh_variables: settings.ssh_variables.clone(),
+            sandboxes: sandbox_root(project, settings),
+            replay: settings.replay.clone(),
+            depot: self.depot.get_or_init(|| open_depot(project, settings)).clone(),
+        }
+    }
+
+    fn run_info(&self, project: &Project, settings: &CliSettings) -> RunInfo {
+        let RunOptions { run, controller, user, .. } = self.engine_options(project, settings);
+        RunInfo {
+            version: RUN_VERSION,
+            run,
+            verb: "apply".to_owned(),
+            cluster: project.cluster.clone(),
+            inventory: project.inventory.to_string(),
+            began: read_clock().to_string(),
+            user,
+            controller,
+            simulated: list_simulated_hosts(project),
+        }
+    }
+
+    /// Opens the run's directory. If that fails, the run continues and reports that it has no history.
+    fn open_journal(&self, project: &Project, settings: &CliSettings, events: &VerbEvents) -> Option<RunJournal> {
+        let begun = open_store(project, settings).create_run(&self.run);
+        match begun.and_then(|run| run.write_json("run.json", &self.run_info(project, settings)).map(|_| run)) {
+            Ok(run) => Some(run),
+            Err(error) => {
+                // The receiver is closed only when the process is about to exit.
+                let _ = events.send(Event::NoHistory { why: error.to_string().into() });
+                None
+            }
+        }
+    }
+}
+
+fn open_store(project: &Project, settings: &CliSettings) -> StateStore {
+    StateStore::new(&settings.state_folder(&project.inventory), &project.cluster)
+}
+
+fn open_depot(project: &Project, settings: &CliSettings) -> Arc<ArtifactFetcher> {
+    let folder = open_store(project, settings).root().join("artifacts");
+    Arc::new(ArtifactFetcher::new(ArtifactCache::new(folder), settings.offline))
+}
+
+/// Returns the options for loading an inventory: every verb includes the built-in recipes.
+fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
+    LoadOptions { trust: settings.trust, embedded: config::builtin_data::BUILTIN_RECIPES, env: &env::read_variable }
+}
+
+fn list_simulated_hosts(project: &Project) -> Vec<HostName> {
+    project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
+}
+
+/// Adds the cluster's API, which is observed with the hosts unless `--on` selects hosts.
+fn add_cluster_host(project: &Project, hosts: &[HostName], settings: &CliSettings) -> Vec<HostName> {
+    let own = project.cluster_member().filter(|own| settings.on.is_none() && !hosts.contains(own));
+    hosts.iter().chain(own).cloned().collect()
+}
+
+fn list_sandbox_hosts(project: &Project) -> Vec<(HostName, Option<HardwareBoard>)> {
+    let of = |host: HostName| project.hosts.get(&host).map(|found| (host, found.connect.hardware));
+    list_simulated_hosts(project).into_iter().filter_map(of).collect()
+}
+
+/// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
+fn sandbox_root(project: &Project, settings: &CliSettings) -> Utf8PathBuf {
+    let folder = open_store(project, settings).root().join("sandbox");
+    camino::absolute_utf8(&folder).unwrap_or(folder)
+}
+
+/// Returns the boot id of this machine, if it has one.
+fn read_boot_id() -> Option<String> {
+    let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the clock and hands it in")]
+fn read_clock() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+impl Backend for LibraryBackend {
+    type Project = Project;
+    type HostObservations = ObservedHosts;
+    type Cancel = CancelSignal;
+
+    fn load_project(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
+        config::load_project(path, &build_load_options(settings))
+    }
+
+    fn project<'p>(&self, project: &'p Project) -> &'p Project {
+        project
+    }
+
+    fn project_size(&self, project: &Project) -> InventorySize {
+        InventorySize::from_project(project)
+    }
+
+    fn select_hosts(&self, project: &Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
+        if let Some(diag) = settings.filter.find_mistake(project) {
+            return Err(Box::new(diag));
+        }
+        match &settings.on {
+            Some(selector) => config::select_hosts(project, selector),
+            None => Ok(project.machine_names().cloned().collect()),
+        }
+    }
+
+    fn list_sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {
+        ProjectSandboxes { root: sandbox_root(project, settings), hosts: list_sandbox_hosts(project) }
+    }
+
+    async fn observe_hosts(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        ask: ObservePurpose,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> ObservedHosts {
+        let options = self.engine_options(project, settings);
+        let all = add_cluster_host(project, hosts, settings);
+        match ask {
+            ObservePurpose::Declared => engine::observe_hosts(project, &all, &options, &events).await,
+            ObservePurpose::Change => engine::observe_for_change(project, &all, &options, &events).await,
+            ObservePurpose::Drift { outliers } => {
+                engine::observe_for_drift(project, &all, outliers, &options, &events).await
+            }
+            // A recording is planned from later, so it also needs the answers of the declared steps.
+            ObservePurpose::Facts if settings.replay.record => {
+                engine::observe_hosts(project, hosts, &options, &events).await
+            }
+            ObservePurpose::Facts => engine::observe_facts(project, hosts, &options, &events).await,
+        }
+    }
+
+    fn build_recording(&self, project: &Project, seen: &ObservedHosts) -> Recording {
+        Recording::from_observed(project, seen)
+    }
+
+    fn build_redacted_recording(&self, project: &Project, seen: &ObservedHosts) -> Result<Recording, String> {
+        let facts = seen.seen.iter().map(|host| &host.facts);
+        let redacted = self.build_recording(project, seen).redact_identifiers(facts, &project.list_source_texts());
+        redacted.map_err(|error| format!("cannot redact the recording: {error}"))
+    }
+
+    fn plan(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> Plan {
+        engine::plan(project, seen, &self.engine_options(project, settings))
+    }
+
+    fn build_saved_plan(
+        &self,
+        project: &Project,
+        seen: &ObservedHosts,
+        (plan, again): (&Plan, &Plan),
+        recording: Recording,
+        settings: &CliSettings,
+    ) -> SavedPlan {
+        let options = self.engine_options(project, settings);
+        SavedPlan::new(project, plan.clone(), again, seen, recording, settings.on.as_deref(), &options)
+    }
+
+    fn list_changed_inputs(
+        &self,
+        project: &Project,
+        saved: &SavedPlan,
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+    ) -> Vec<String> {
+        let artifacts = saved.list_changed_artifacts(project, seen, &self.engine_options(project, settings));
+        saved.list_changed_inputs(project).into_iter().chain(artifacts).collect()
+    }
+
+    fn bind_saved_plan(
+        &self,
+        project: &Project,
+        saved: &SavedPlan,
+        seen: &mut ObservedHosts,
+        replay: bool,
+        settings: &CliSettings,
+    ) -> Plan {
+        engine::bind_saved_plan(project, saved, seen, &self.engine_options(project, settings), replay)
+    }
+
+    fn detect_drift(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> DriftReport {
+        // A recording describes an earlier state.
+        let log = settings.replay.observed.is_none().then(|| open_store(project, settings).drift_log());
+        engine::detect_drift(project, seen, &self.engine_options(project, settings), log.as_ref())
+    }
+
+    async fn attribute_changes(
+        &self,
+        project: &Project,
+        seen: &ObservedHosts,
+        drift: &mut DriftReport,
+        settings: &CliSettings,
+    ) {
+        engine::attribute_changes(project, seen, drift, &self.engine_options(project, settings)).await;
+    }
+
+    fn plan_notifications(
+        &self,
+        project: &Project,
+        drift: &DriftReport,
+        settings: &CliSettings,
+    ) -> Result<engine::NoticeQueue, String> {
+        engine::queue_notices(project, drift, &open_store(project, settings).drift_log())
+    }
+
+    async fn store_findings(
+        &self,
+        project: &Project,
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+    ) -> Vec<(HostName, String)> {
+        // What a recording tells is not of today.
+        if settings.replay.observed.is_some() {
+            return Vec::new();
+        }
+        engine::store_host_findings(
+            project,
+            seen,
+            &self.engine_options(project, settings),
+            &open_store(project, settings).drift_log(),
+        )
+        .await
+    }
+
+    fn current_time(&self) -> jiff::Timestamp {
+        read_clock()
+    }
+
+    fn read_drift_history(
+        &self,
+        project: &Project,
+        since: Option<HistoryStart>,
+        settings: &CliSettings,
+    ) -> Result<DriftHistory, String> {
+        let since = match since {
+            None => None,
+            Some(HistoryStart::Day(day)) => day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp()),
+            // A time out of range selects the whole history.
+            Some(HistoryStart::Ago(ago)) => read_clock().checked_sub(ago).ok(),
+        };
+        engine::read_drift_history(project, &open_store(project, settings).drift_log(), since)
+    }
+
+    fn read_past_durations(&self, project: &Project, settings: &CliSettings) -> PastDurations {
+        PastDurations::read_from_state(&settings.state_folder(&project.inventory), &project.cluster)
+    }
+
+    async fn apply(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        seen: ObservedHosts,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> RunReport {
+        let options = self.engine_options(project, settings);
+        let mut journal = self.open_journal(project, settings, &events);
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let work = async {
+            let sender = sender;
+            engine::apply(project, plan, seen, &options, &sender, &cancel).await
+        };
+        let (report, ()) = tokio::join!(work, forward_events(receiver, &events, journal.as_mut()));
+        if let Some(Err(error)) =
+            journal.map(|run| run.write_json("plan.json", plan).and_then(|_| run.write_json("report.json", &report)))
+        {
+            let _ = events.send(Event::NoHistory { why: error.to_string().into() });
+        }
+        report
+    }
+
+    async fn verify(
+        &self,
+        project: &Project,
+        seen: ObservedHosts,
+        settings: &CliSettings,
+        events: VerbEvents,
+        _: CancelSignal,
+    ) -> RunReport {
+        let plan = engine::plan(project, &seen, &self.engine_options(project, settings));
+        engine::verify(project, &plan, &seen, &self.engine_options(project, settings), &events)
+    }
+
+    async fn exec_command(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        command: &ExecCommand,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> ExecReport {
+        engine::exec(project, hosts, command, &self.engine_options(project, settings), &events, &cancel).await
+    }
+
+    async fn check_hosts(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        can_ask: bool,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> DoctorReport {
+        let state = settings.state_folder(&project.inventory);
+        engine::doctor(project, hosts, &self.engine_options(project, settings), &state, can_ask, &events).await
+    }
+
+    fn load_for_digests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
+        config::load_to_learn_digests(path, &build_load_options(settings))
+    }
+
+    async fn fetch_artifacts(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        lock: bool,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> Result<FetchReport, String> {
+        let hosts = add_cluster_host(project, hosts, settings);
+        engine::fetch(project, &hosts, &self.engine_options(project, settings), lock, &events).await
+    }
+
+    async fn fetch_plan_artifacts(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> Vec<ArtifactReport> {
+        engine::fetch_for_plan(project, plan, seen, &self.engine_options(project, settings), &events).await
+    }
+
+    fn request_stop(&self, cancel: &CancelSignal) {
+        cancel.raise_level();
+    }
+}
+
+/// Forwards events, after appending each to the journal.
+async fn forward_events(
+    mut from: tokio::sync::mpsc::UnboundedReceiver<Event>,
+    to: &VerbEvents,
+    mut journal: Option<&mut RunJournal>,
+) {
+    while let Some(event) = from.recv().await {
+        // Events that only `-vv` shows would multiply the size of the journal.
+        let kept = !matches!(
+            event,
+            Event::StepCommands { .. } | Event::StepPrinted { .. } | Event::Fetching { .. } | Event::Sending { .. }
+        );
+        if let Some(Err(error)) = journal.as_mut().filter(|_| kept).map(|run| run.append_entry(&event)) {
+            journal = None;
+            let _ = to.send(Event::NoHistory { why: error.to_string().into() });
+        }
+        let _ = to.send(event);
+    }
+}

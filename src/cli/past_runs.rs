@@ -1,0 +1,96 @@
+//! Past runs, as the command line names them.
+
+use super::error::CliError;
+use super::verb_context::VerbContext;
+use crate::diag::did_you_mean;
+use crate::engine::{self, PastRun};
+use crate::state::{self, RunFolder};
+use crate::view::ListedRun;
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// Lists the runs of the state folder, newest first.
+///
+/// # Errors
+/// The directory exists but cannot be read.
+pub fn list_run_folders<B>(cx: &VerbContext<'_, B>) -> Result<Vec<RunFolder>, CliError> {
+    let state = state_folder(cx);
+    state::list_runs(&state).map_err(|error| {
+        CliError::unexpected(format!("cannot read state directory `{state}`: {error}"))
+            .hint("pass another one with `--state`")
+    })
+}
+
+/// Returns the state directory. The inventory only determines its location; it need not be valid or exist.
+fn state_folder<B>(cx: &VerbContext<'_, B>) -> Utf8PathBuf {
+    let inventory = cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref());
+    cx.settings.state_folder(inventory.unwrap_or(Utf8Path::new("inventory.yaml")))
+}
+
+/// Reads a run for a list.
+pub fn read_listed_run(folder: &RunFolder) -> ListedRun {
+    match engine::read_run(folder) {
+        Ok(run) => ListedRun::Read(Box::new(run)),
+        Err(why) => ListedRun::Broken { run: folder.run.clone(), cluster: folder.cluster.clone(), why },
+    }
+}
+
+/// Finds a run by its name, a unique prefix of it or `last`, and reads it.
+///
+/// # Errors
+/// Usage: the name matches no run, or several. Unexpected: the run cannot be read.
+pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastRun, CliError> {
+    let folder = find_run_folder(folders, name).map_err(|error| match folders.is_empty() {
+        true => error.note(format!("no runs in `{}`", state_folder(cx))),
+        false => error,
+    })?;
+    read_run(folder)
+}
+
+pub fn read_run(folder: &RunFolder) -> Result<PastRun, CliError> {
+    let read = engine::read_run(folder);
+    read.map_err(|why| CliError::unexpected(format!("cannot read run `{}`: {why}", folder.run)))
+}
+
+fn find_run_folder<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f RunFolder, CliError> {
+    if let ("last", Some(newest)) = (name, folders.first()) {
+        return Ok(newest);
+    }
+    let found: Vec<&RunFolder> = folders.iter().filter(|folder| folder.run.starts_with(name)).collect();
+    match (found.iter().find(|folder| folder.run == name), found.as_slice()) {
+        (Some(exact), _) => Ok(exact),
+        (None, [one]) => Ok(one),
+        (None, []) => Err(unknown_run_error(folders, name)),
+        (None, [first, second, ..]) => {
+            let message = format!("run `{name}` is ambiguous: `{}`, `{}` …", second.run, first.run);
+            Err(CliError::usage(message).hint("pass a longer prefix of the name"))
+        }
+    }
+}
+
+fn unknown_run_error(folders: &[RunFolder], name: &str) -> CliError {
+    let error = CliError::usage(format!("run `{name}` not found"));
+    match did_you_mean(name, folders.iter().map(|folder| folder.run.as_str())) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`forge runs` lists all runs; `last` is the newest"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(run: &str) -> RunFolder {
+        RunFolder { cluster: "c".into(), run: run.into(), path: run.into() }
+    }
+
+    #[test]
+    fn a_run_is_found_by_the_beginning_of_its_name() {
+        let folders = [folder("20260103T0000-b"), folder("20260103T0000"), folder("20260101T0000-a")];
+        let run = |name| find_run_folder(&folders, name).ok().map(|folder| folder.run.as_str());
+        assert_eq!(run("last"), Some("20260103T0000-b"));
+        assert_eq!(run("20260101"), Some("20260101T0000-a"));
+        assert_eq!(run("20260103T0000"), Some("20260103T0000"), "a full name takes precedence over a prefix");
+        assert_eq!(run("20260103"), None, "the prefix is ambiguous");
+        assert_eq!(run("2027"), None);
+    }
+}

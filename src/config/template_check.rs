@@ -1,0 +1,582 @@
+//! Checks recipes without hosts: every template compiles and reads only existing names, stacks pass only existing
+//! parameters, and bodies match their kinds.
+
+use super::field_check::{FieldFileReader, RenderedFile, check_fields};
+use super::graph_links::RecipeRequirement;
+use super::instances::{RecipeLibrary, build_unknown_param_diag, build_unknown_recipe_diag};
+use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
+use super::tree_render::{build_template_diag, locate_range};
+use super::{
+    Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
+};
+use crate::diag::{Code, Diag, DiagList, SourceMap, Span};
+use crate::facts::FactShape;
+use indexmap::IndexMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Resolves the names that templates read.
+pub(super) struct TemplateChecker<'w> {
+    pub library: &'w RecipeLibrary,
+    /// Names and texts of all built-in recipes, including those that no text names.
+    pub built_in: &'w [(&'w str, &'w str)],
+    /// Variables of all hosts and groups.
+    pub vars: &'w BTreeSet<String>,
+    pub programs: &'w ProgramCache,
+    pub sources: &'w SourceMap,
+    /// Places of templates with errors. They are not run: that would only repeat the errors.
+    pub broken: RefCell<HashSet<Span>>,
+}
+
+/// The context of a template, which decides what it may read.
+#[derive(Clone, Copy)]
+pub(super) enum TemplateLocation<'p> {
+    /// `with` of an entry of the inventory.
+    Entry,
+    /// `uses` of a stack.
+    Stack(&'p Recipe),
+    /// Rules and verification.
+    Recipe(&'p Recipe, TemplateSubject),
+    /// A step, with or without `each`.
+    Step(&'p Recipe, bool, TemplateSubject),
+}
+
+/// The target that is evaluated or changed there.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum TemplateSubject {
+    Hosts,
+    Cluster,
+    /// The cluster, with the one object of a verification.
+    Object,
+    /// The cluster, with several objects of a verification.
+    Objects,
+}
+
+impl TemplateSubject {
+    fn from_verify(verify: &RecipeVerification) -> Self {
+        match &verify.about {
+            Some(VerifyTarget::One(_)) => Self::Object,
+            Some(VerifyTarget::All(_)) => Self::Objects,
+            None => Self::from_scope(verify.of_cluster),
+        }
+    }
+
+    fn from_scope(of_cluster: bool) -> Self {
+        if of_cluster { Self::Cluster } else { Self::Hosts }
+    }
+}
+
+impl TemplateChecker<'_> {
+    /// Checks every template of a recipe.
+    pub fn check_recipe(&self, recipe: &Recipe, diags: &mut DiagList) {
+        super::cluster_member::check_cluster_names(recipe, self.programs, self.sources, diags);
+        for rule in &recipe.rules {
+            let at = TemplateLocation::Recipe(recipe, TemplateSubject::from_scope(rule.of_cluster));
+            rule.when.iter().chain([&rule.require]).for_each(|expr| self.check_expr(expr, at, diags));
+        }
+        for verify in &recipe.verify {
+            self.check_verify(recipe, verify, diags);
+        }
+        recipe.steps.iter().for_each(|step| self.check_step(recipe, step, diags));
+        recipe.uses.iter().for_each(|used| self.check_stack_use(recipe, used, diags));
+        report_duplicate_exports(recipe, diags);
+    }
+
+    /// Checks a verification. `when` and the object's own fields are evaluated before the object is available.
+    fn check_verify(&self, recipe: &Recipe, verify: &RecipeVerification, diags: &mut DiagList) {
+        let (before, at) = (
+            TemplateSubject::from_scope(verify.of_cluster),
+            TemplateLocation::Recipe(recipe, TemplateSubject::from_verify(verify)),
+        );
+        let before = TemplateLocation::Recipe(recipe, before);
+        verify.when.iter().for_each(|expr| self.check_expr(expr, before, diags));
+        verify.about.iter().for_each(|about| self.check_tree(about.target_node(), before, diags));
+        verify.expect.iter().for_each(|expr| self.check_expr(expr, at, diags));
+        verify.check.iter().for_each(|node| self.check_tree(node, at, diags));
+        verify.shows.iter().for_each(|(text, span)| self.check_text(text, *span, at, diags));
+    }
+
+    fn check_step(&self, recipe: &Recipe, step: &RecipeStep, diags: &mut DiagList) {
+        let of = TemplateSubject::from_scope(super::cluster_member::is_cluster_step(step));
+        let (once, turn) =
+            (TemplateLocation::Step(recipe, false, of), TemplateLocation::Step(recipe, step.each.is_some(), of));
+        step.each.iter().for_each(|expr| self.check_expr(expr, once, diags));
+        step.when.iter().chain(&step.key).for_each(|expr| self.check_expr(expr, turn, diags));
+        self.check_tree(&step.body, turn, diags);
+        if let Some(effective) = &step.effective {
+            effective.expect.iter().for_each(|expr| self.check_expr(expr, turn, diags));
+            effective.check.iter().for_each(|node| self.check_tree(node, turn, diags));
+        }
+        for export in step.exports.values() {
+            export.read.iter().for_each(|text| self.check_text(text, export.span, once, diags));
+            export.value.iter().for_each(|expr| self.check_expr(expr, once, diags));
+        }
+    }
+
+    fn check_stack_use(&self, recipe: &Recipe, used: &StackUse, diags: &mut DiagList) {
+        let at = TemplateLocation::Stack(recipe);
+        used.when.iter().for_each(|expr| self.check_expr(expr, at, diags));
+        used.with.values().for_each(|(node, _)| self.check_tree(node, at, diags));
+        match self.library.get(&used.recipe) {
+            None => diags.push(build_unknown_recipe_diag(&used.recipe, used.span, self.library, self.built_in)),
+            Some(other) => {
+                for (name, (_, span)) in used.with.iter().filter(|(name, _)| !other.params.contains_key(*name)) {
+                    diags.push(build_unknown_param_diag(&YamlKey { text: name.clone(), span: *span }, other));
+                }
+            }
+        }
+    }
+
+    /// Checks the templates of a tree.
+    pub fn check_tree(&self, node: &YamlNode, at: TemplateLocation<'_>, diags: &mut DiagList) {
+        match &node.data {
+            YamlData::Scalar { text, .. } if scalar::is_template(text) => self.check_text(text, node.span, at, diags),
+            YamlData::Seq(items) => items.iter().for_each(|item| self.check_tree(item, at, diags)),
+            YamlData::Map(entries) => entries.iter().for_each(|(_, node)| self.check_tree(node, at, diags)),
+            _ => {}
+        }
+    }
+
+    fn check_expr(&self, expr: &SourceExpr, at: TemplateLocation<'_>, diags: &mut DiagList) {
+        let program = self.programs.get(&expr.source, TemplateForm::Expression);
+        self.check_program(&program, &expr.source, expr.span, at, diags);
+    }
+
+    /// Checks one template.
+    pub fn check_text(&self, text: &str, span: Span, at: TemplateLocation<'_>, diags: &mut DiagList) {
+        let program = self.programs.get(text, TemplateForm::Template);
+        self.check_program(&program, text, span, at, diags);
+    }
+
+    fn check_program(
+        &self,
+        program: &Arc<Result<TemplateProgram, super::TemplateError>>,
+        source: &str,
+        span: Span,
+        at: TemplateLocation<'_>,
+        diags: &mut DiagList,
+    ) {
+        let before = diags.0.len();
+        match program.as_ref() {
+            Ok(program) => self.check_names(program, source, span, at, diags),
+            Err(error) => diags.push(build_template_diag(error, source, span, self.sources)),
+        }
+        if diags.0.len() > before {
+            self.broken.borrow_mut().insert(span);
+        }
+    }
+
+    fn check_names(
+        &self,
+        program: &TemplateProgram,
+        source: &str,
+        span: Span,
+        at: TemplateLocation<'_>,
+        diags: &mut DiagList,
+    ) {
+        program
+            .name_errors()
+            .iter()
+            .for_each(|error| diags.push(build_template_diag(error, source, span, self.sources)));
+        for read in program.reads() {
+            if let Some(diag) = self.check_read(read, at) {
+                diags.push(diag.with_span(locate_range(&read.range, source, span, self.sources)));
+            }
+        }
+    }
+
+    /// Returns the error of one path, without its place.
+    fn check_read(&self, read: &TemplateRead, at: TemplateLocation<'_>) -> Option<Diag> {
+        if let Some(why) = diagnose_forbidden_read(read.root, at) {
+            return Some(why);
+        }
+        match (read.root, at) {
+            (
+                TemplateRoot::Params,
+                TemplateLocation::Stack(recipe)
+                | TemplateLocation::Recipe(recipe, _)
+                | TemplateLocation::Step(recipe, ..),
+            ) => diagnose_unknown_name(read, 0, recipe.params.keys().map(String::as_str))
+                .or_else(|| self.check_param_path(recipe, read)),
+            (TemplateRoot::Vars, _) if read.optional => None,
+            (TemplateRoot::Vars, _) => {
+                let diag = diagnose_unknown_name(read, 0, self.vars.iter().map(String::as_str))?;
+                Some(if self.vars.is_empty() { diag.hint("no host or group has variables") } else { diag })
+            }
+            (TemplateRoot::Host, _) => diagnose_unknown_name(read, 0, ["name", "address", "groups"]),
+            (TemplateRoot::Recipes, _) => {
+                self.check_recipe_path(read, |recipe| recipe.params.keys().map(String::as_str).collect())
+            }
+            (TemplateRoot::Exports, _) if read.path.len() < 2 => {
+                let diag = Diag::error(Code::UnknownName, "`exports` needs a recipe and the name of an export");
+                Some(diag.hint("write both as literals: `exports[\"kube-control\"].join`"))
+            }
+            (TemplateRoot::Exports, _) => self.check_recipe_path(read, list_export_names),
+            (
+                TemplateRoot::Facts,
+                TemplateLocation::Recipe(_, TemplateSubject::Hosts)
+                | TemplateLocation::Step(_, _, TemplateSubject::Hosts),
+            ) => diagnose_fact_read(read),
+            (TemplateRoot::Facts, _) => diagnose_cluster_fact_read(read),
+            _ => None,
+        }
+    }
+
+    /// Reports a field access on a parameter that is neither a map nor a list.
+    fn check_param_path(&self, recipe: &Recipe, read: &TemplateRead) -> Option<Diag> {
+        use super::ParamType::{List, Map};
+        let param = recipe.params.get(read.path.first()?)?;
+        let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map { .. });
+        deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no fields", param.name)))
+    }
+
+    fn check_recipe_path<'s>(
+        &'s self,
+        read: &TemplateRead,
+        names: impl Fn(&'s Recipe) -> Vec<&'s str>,
+    ) -> Option<Diag> {
+        let missing = diagnose_unknown_name(read, 0, self.library.keys().map(String::as_str));
+        if missing.is_some() {
+            return missing;
+        }
+        let recipe = self.library.get(read.path.first()?)?;
+        diagnose_unknown_name(read, 1, names(recipe))
+    }
+}
+
+/// Returns the error if `root` is not available at `at`.
+fn diagnose_forbidden_read(root: TemplateRoot, at: TemplateLocation<'_>) -> Option<Diag> {
+    let (message, hint) = match (root, at) {
+        (TemplateRoot::Params, TemplateLocation::Entry) => {
+            ("`params` is not available here", "read `vars` or `host`: an entry of `apply` sets parameters")
+        }
+        (TemplateRoot::Facts, TemplateLocation::Entry | TemplateLocation::Stack(_)) => {
+            ("parameters cannot read facts", "read facts in the steps of a recipe")
+        }
+        (
+            TemplateRoot::Recipes | TemplateRoot::Exports | TemplateRoot::Hosts,
+            TemplateLocation::Entry | TemplateLocation::Stack(_),
+        ) => ("parameters cannot read `recipes`, `exports` or `hosts`", "read them in the steps of a recipe"),
+        (TemplateRoot::Object, TemplateLocation::Recipe(_, TemplateSubject::Object))
+        | (TemplateRoot::Objects, TemplateLocation::Recipe(_, TemplateSubject::Objects)) => return None,
+        (TemplateRoot::Object | TemplateRoot::Objects, _) => (
+            "`object` and `objects` are available only in a verification that declares them",
+            "declare it: `object: { api_version: …, kind: …, name: … }`",
+        ),
+        (TemplateRoot::Item | TemplateRoot::Key, TemplateLocation::Step(_, true, _)) => return None,
+        (TemplateRoot::Item | TemplateRoot::Key, _) => {
+            ("`item` and `key` are available only in a step with `each`", "add `each` to the step")
+        }
+        _ => return None,
+    };
+    Some(Diag::error(Code::UnknownName, message).hint(hint))
+}
+
+/// Returns an error if the name at `depth` of the path is not in `names`.
+fn diagnose_unknown_name<'n>(
+    read: &TemplateRead,
+    depth: usize,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Option<Diag> {
+    let name = read.path.get(depth)?;
+    let names: Vec<&str> = names.into_iter().collect();
+    if names.contains(&name.as_str()) {
+        return None;
+    }
+    let path =
+        read.path[..=depth].iter().fold(read.root.name().to_owned(), |path, part| path + &format_subscript(part));
+    Some(Diag::error(Code::UnknownName, format!("`{path}` does not exist")).suggest_name(name, names))
+}
+
+fn format_subscript(part: &str) -> String {
+    match super::inventory::is_identifier(part) {
+        true => format!(".{part}"),
+        false => format!("[\"{part}\"]"),
+    }
+}
+
+fn diagnose_fact_read(read: &TemplateRead) -> Option<Diag> {
+    if read.path.is_empty() {
+        let diag = Diag::error(Code::UnknownName, "`facts` needs the name of a fact");
+        return Some(diag.hint("write the name as a literal: `facts.os`"));
+    }
+    if let Some(name) = read.path.first().filter(|name| crate::facts::is_cluster_fact(name)) {
+        let diag = Diag::error(Code::UnknownName, format!("`facts.{name}` is a fact of the cluster, not of a host"));
+        return Some(diag.hint("read it in a step, rule or verification with `scope: cluster`"));
+    }
+    let all = crate::facts::all_facts();
+    diagnose_unknown_name(read, 0, all.iter().map(|fact| fact.name)).or_else(|| {
+        let fact = all.iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
+        diagnose_fact_field(read, fact.shape, fact.fields)
+    })
+}
+
+/// Checks a fact of the cluster. `member::check_names` reports facts that only hosts have.
+fn diagnose_cluster_fact_read(read: &TemplateRead) -> Option<Diag> {
+    let fact =
+        crate::facts::cluster_facts().iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
+    diagnose_fact_field(read, fact.shape, fact.fields)
+}
+
+/// Returns an error if the fact does not have the field.
+fn diagnose_fact_field(read: &TemplateRead, shape: FactShape, fields: &[(&'static str, &str)]) -> Option<Diag> {
+    let depth = match shape {
+        FactShape::Map => 1,
+        // A list may be indexed; the template engine reports any other access.
+        FactShape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
+        FactShape::ByName => 2,
+        FactShape::List | FactShape::Value => return None,
+    };
+    diagnose_unknown_name(read, depth, fields.iter().map(|(name, _)| *name))
+}
+
+fn list_export_names(recipe: &Recipe) -> Vec<&str> {
+    recipe.steps.iter().flat_map(|step| step.exports.keys().map(String::as_str)).collect()
+}
+
+fn report_duplicate_exports(recipe: &Recipe, diags: &mut DiagList) {
+    let mut seen: IndexMap<&str, Span> = IndexMap::new();
+    for export in recipe.steps.iter().flat_map(|step| step.exports.values()) {
+        if let Some(first) = seen.insert(&export.name, export.span) {
+            let diag =
+                Diag::error(Code::Duplicate, format!("recipe `{}` exports `{}` twice", recipe.name, export.name));
+            diags.push(
+                diag.with_span(export.span).label("exported again here").with_other_span(first, "first exported here"),
+            );
+        }
+    }
+}
+
+/// Cycles reported in one load: finding the shortest cycle walks all recipes.
+const MAX_CYCLES: usize = 20;
+
+/// Reports stacks that use themselves, directly or through other stacks.
+pub(super) fn check_recipe_cycles(library: &RecipeLibrary, diags: &mut DiagList) {
+    let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
+    let closing = find_cycle_closing_recipes(library);
+    for recipe in library.values().filter(|recipe| closing.contains(recipe.name.as_str())).take(MAX_CYCLES) {
+        let Some(circle) = find_shortest_cycle(recipe, library) else { continue };
+        if !told.insert(circle.iter().map(|(name, _)| *name).collect()) {
+            continue;
+        }
+        let names: Vec<String> = std::iter::once(recipe.name.as_str())
+            .chain(circle.iter().map(|(name, _)| *name))
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let mut diag = Diag::error(Code::RecipeCycle, format!("recipes use each other: {}", names.join(" → ")));
+        for (name, span) in circle {
+            diag = if diag.span.is_none() {
+                diag.with_span(span)
+            } else {
+                diag.with_other_span(span, format!("uses `{name}`"))
+            };
+        }
+        diags.push(diag);
+    }
+}
+
+/// Returns both ends of each use that closes a cycle, which means that it leads back to a recipe whose uses are still
+/// being followed. Visits each recipe once.
+fn find_cycle_closing_recipes(library: &RecipeLibrary) -> BTreeSet<&str> {
+    let mut closing = BTreeSet::new();
+    // Whether all uses of a recipe were followed to the end.
+    let mut is_done: BTreeMap<&str, bool> = BTreeMap::new();
+    for root in library.values() {
+        if is_done.contains_key(root.name.as_str()) {
+            continue;
+        }
+        is_done.insert(&root.name, false);
+        let mut way = vec![(root.as_ref(), 0)];
+        while let Some((recipe, next)) = way.last_mut() {
+            let (from, used) = (*recipe, recipe.uses.get(*next));
+            *next += 1;
+            let Some(used) = used else {
+                is_done.insert(&from.name, true);
+                way.pop();
+                continue;
+            };
+            let Some(used) = library.get(&used.recipe) else { continue };
+            match is_done.get(used.name.as_str()) {
+                Some(true) => {}
+                Some(false) => closing.extend([from.name.as_str(), used.name.as_str()]),
+                None => {
+                    is_done.insert(&used.name, false);
+                    way.push((used.as_ref(), 0));
+                }
+            }
+        }
+    }
+    closing
+}
+
+/// Returns the shortest path from a recipe back to itself: each recipe on it with the place of its use.
+fn find_shortest_cycle<'l>(start: &'l Recipe, library: &'l RecipeLibrary) -> Option<Vec<(&'l str, Span)>> {
+    let mut came: IndexMap<&str, (&str, Span)> = IndexMap::new();
+    let mut open = std::collections::VecDeque::from([start.name.as_str()]);
+    while let Some(name) = open.pop_front() {
+        for used in library.get(name).into_iter().flat_map(|recipe| &recipe.uses) {
+            if used.recipe == start.name {
+                let mut way = vec![(used.recipe.as_str(), used.span)];
+                let mut at = name;
+                while let Some((from, span)) = came.get(at) {
+                    way.push((at, *span));
+                    at = *from;
+                }
+                way.reverse();
+                return Some(way);
+            }
+            if library.contains_key(&used.recipe) && !came.contains_key(used.recipe.as_str()) {
+                came.insert(&used.recipe, (name, used.span));
+                open.push_back(&used.recipe);
+            }
+        }
+    }
+    None
+}
+
+/// Checks the body of every step without rendering its templates: keys and literal values are valid or invalid
+/// regardless of the parameters.
+pub(super) fn check_step_bodies(library: &RecipeLibrary, diags: &mut DiagList) {
+    for step in library.values().flat_map(|recipe| &recipe.steps) {
+        let Some(kind) = crate::resource::find_kind(step.kind) else { continue };
+        let checked = check_fields(&defer_templates(&step.body), kind.fields, &format!("`{}`", kind.name), &NoFiles);
+        checked.diags.into_iter().for_each(|diag| diags.push(diag));
+    }
+}
+
+/// Skips local files: they are read only for recipes that are applied.
+struct NoFiles;
+
+impl FieldFileReader for NoFiles {
+    fn read_source(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
+        Ok(crate::model::Value::Null)
+    }
+
+    fn locate_file(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
+        Ok(crate::model::Value::Null)
+    }
+
+    fn render_template(&self, _: &str, _: Span) -> Result<RenderedFile, Box<Diag>> {
+        Ok(RenderedFile::Waits(super::PendingInput::Facts))
+    }
+}
+
+fn defer_templates(node: &YamlNode) -> YamlNode {
+    let data = match &node.data {
+        YamlData::Scalar { text, .. } if scalar::is_template(text) => YamlData::Unknown(super::PendingInput::Facts),
+        YamlData::Seq(items) => YamlData::Seq(items.iter().map(defer_templates).collect()),
+        YamlData::Map(entries) => {
+            YamlData::Map(entries.iter().map(|(key, node)| (key.clone(), defer_templates(node))).collect())
+        }
+        other => other.clone(),
+    };
+    YamlNode { span: node.span, data }
+}
+
+/// Returns every template of a step with its form and place.
+pub(super) fn list_step_templates(step: &RecipeStep) -> Vec<(&str, TemplateForm, Span)> {
+    let mut texts = Vec::new();
+    let exprs = step.when.iter().chain(&step.each).chain(&step.key);
+    let exprs = exprs.chain(step.effective.iter().flat_map(|e| &e.expect));
+    let exprs = exprs.chain(step.exports.values().flat_map(|export| &export.value));
+    texts.extend(exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
+    collect_templates(&step.body, &mut texts);
+    step.effective.iter().flat_map(|e| &e.check).for_each(|node| collect_templates(node, &mut texts));
+    texts.extend(
+        step.exports.values().filter_map(|export| Some((export.read.as_deref()?, TemplateForm::Template, export.span))),
+    );
+    texts
+}
+
+/// Returns every template of a verification with its form and place.
+pub(super) fn list_verify_templates(verify: &RecipeVerification) -> Vec<(&str, TemplateForm, Span)> {
+    let exprs = verify.when.iter().chain(&verify.expect);
+    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
+    verify
+        .check
+        .iter()
+        .chain(verify.about.iter().map(VerifyTarget::target_node))
+        .for_each(|node| collect_templates(node, &mut texts));
+    texts.extend(verify.shows.iter().map(|(text, span)| (text.as_str(), TemplateForm::Template, *span)));
+    texts
+}
+
+/// Collects the templates of a tree.
+pub(super) fn collect_templates<'n>(node: &'n YamlNode, into: &mut Vec<(&'n str, TemplateForm, Span)>) {
+    match &node.data {
+        YamlData::Scalar { text, .. } if scalar::is_template(text) => {
+            into.push((text, TemplateForm::Template, node.span))
+        }
+        YamlData::Seq(items) => items.iter().for_each(|item| collect_templates(item, into)),
+        YamlData::Map(entries) => entries.iter().for_each(|(_, node)| collect_templates(node, into)),
+        _ => {}
+    }
+}
+
+/// Returns the exports that a step reads: recipe, name and place.
+pub(super) fn find_read_exports(
+    recipe: &Recipe,
+    step: &RecipeStep,
+    project: &super::Project,
+) -> Vec<(String, String, Span)> {
+    let mut found = Vec::new();
+    let file = super::expand::read_template_file(project, recipe, step).flatten();
+    let mut texts = list_step_templates(step);
+    texts.extend(file.iter().map(|text| (text.as_str(), TemplateForm::Template, step.span)));
+    for (text, form, span) in texts {
+        if let Ok(program) = project.programs.get(text, form).as_ref() {
+            let reads = program.reads().iter().filter(|read| read.root == TemplateRoot::Exports);
+            found.extend(reads.filter_map(|read| Some((read.path.first()?.clone(), read.path.get(1)?.clone(), span))));
+        }
+    }
+    found
+}
+
+/// Returns the other recipes whose parameters a recipe reads: they must be applied to the same host. A template that
+/// tests `recipes["other"] is defined` does not require the recipe.
+pub(super) fn find_read_parameters(recipe: &Recipe, programs: &ProgramCache) -> Vec<RecipeRequirement> {
+    let mut all: Vec<(&str, TemplateForm, Span)> =
+        recipe.steps.iter().flat_map(|step| list_step_templates(step)).collect();
+    let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
+    all.extend(rules.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
+    all.extend(recipe.verify.iter().flat_map(list_verify_templates));
+    let mut needs = Vec::new();
+    for (text, form, span) in all {
+        if let Ok(program) = programs.get(text, form).as_ref() {
+            let reads = || program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes);
+            let asked = |recipe: &String| reads().any(|read| read.optional && read.path.first() == Some(recipe));
+            let bare = reads().filter(|read| !read.optional).filter_map(|read| read.path.first());
+            needs.extend(bare.filter(|recipe| !asked(recipe)).map(|recipe| RecipeRequirement {
+                recipe: recipe.clone(),
+                span,
+                label: "its parameter is read here",
+            }));
+        }
+    }
+    needs
+}
+
+/// Returns the other recipes whose version a recipe's steps read: the rendered values must equal that version.
+pub(super) fn find_read_versions(
+    recipe: &Recipe,
+    library: &RecipeLibrary,
+    programs: &ProgramCache,
+) -> BTreeSet<String> {
+    let is_version = |read: &TemplateRead| {
+        let other = library.get(read.path.first()?)?;
+        // A read of the whole recipe may include its version.
+        let param = |name: &String| other.params.get(name).is_some_and(|p| p.ty == super::ParamType::Version);
+        read.path.get(1).is_none_or(param).then(|| other.name.clone())
+    };
+    let mut found = BTreeSet::new();
+    for (text, form, _) in recipe.steps.iter().flat_map(|step| list_step_templates(step)) {
+        if let Ok(program) = programs.get(text, form).as_ref() {
+            found.extend(
+                program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes).filter_map(is_version),
+            );
+        }
+    }
+    found.remove(&recipe.name);
+    found
+}

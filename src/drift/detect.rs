@@ -1,0 +1,436 @@
+//! Derives findings from a plan and the records of its hosts.
+
+use super::applied_record::AppliedRecordView;
+use super::cause::DriftCause;
+use super::counters::CounterGrowth;
+use super::explain::{classify_recipe_cause, digest_declared, explain_cause, fill_attribute, list_changed_attributes};
+use super::health::{self, HostFault};
+use super::ignore_rules::IgnoreRuleMatcher;
+use super::model::{
+    DriftFinding, FindingAspect, FindingNovelty, FindingSeverity, HostDrift, IgnoreRuleResult, UndecidedItem,
+};
+use crate::config::{ExpansionState, StepExpander};
+use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
+use crate::plan::{
+    self, HostContext, HostPlan, HostReachability, ObservedHost, ObservedNode, Plan, PlanInputs, StepAssessment,
+    StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
+};
+use crate::probe::UnansweredReason;
+use crate::resource::Assessment;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The result of a drift check.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DetectedDrift {
+    pub hosts: Vec<HostDrift>,
+    pub findings: Vec<DriftFinding>,
+    pub unknown: Vec<UndecidedItem>,
+    /// Steps and verifications without a certain result: their findings are neither confirmed nor resolved.
+    pub undecided: BTreeSet<(HostName, String, String)>,
+    /// Steps and verifications with an ignored finding.
+    pub ignored_steps: BTreeSet<(HostName, String, String)>,
+    pub ignored: Vec<IgnoreRuleResult>,
+}
+
+/// The inputs of a drift check in addition to the plan.
+pub struct DetectionContext<'l> {
+    /// Duration of the observation of each host.
+    pub took: &'l BTreeMap<HostName, Duration>,
+    /// Increases of the counters of each host.
+    pub grown: &'l BTreeMap<HostName, CounterGrowth>,
+    /// RFC 3339, UTC.
+    pub now: &'l str,
+}
+
+/// Returns the drift from the declared state with its causes. `plan` was made from `inputs`. History is added later.
+pub fn compute_drift(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionContext<'_>) -> DetectedDrift {
+    let expander = StepExpander::new(inputs.project);
+    let ground = inputs.plan_context(&expander);
+    let seen: BTreeMap<&HostName, &ObservedHost> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
+    let mut passing = IgnoreRuleMatcher::new(inputs.project, look.now);
+    let mut found = DetectedDrift::default();
+    for host in &plan.hosts {
+        let took = look.took.get(&host.host).copied().unwrap_or_default();
+        let drift = start_host_drift(host, took);
+        let mut of_one =
+            HostDriftCollector { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
+        if let Some(case) = seen.get(&host.host).and_then(|seen| HostContext::new(ground, &host.host, seen)) {
+            of_one.collect_findings(&case, look.grown.get(&host.host).unwrap_or(&CounterGrowth::new()));
+        }
+        let drift = of_one.drift;
+        found.hosts.push(drift);
+    }
+    found.ignored = passing.list_rule_results();
+    found
+}
+
+fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
+    HostDrift {
+        host: plan.host.clone(),
+        reach: plan.reach.clone(),
+        settled: 0,
+        follow: 0,
+        warnings: plan.warnings.clone(),
+        took,
+    }
+}
+
+/// The check of one host.
+struct HostDriftCollector<'l, 'p> {
+    found: &'l mut DetectedDrift,
+    passing: &'l mut IgnoreRuleMatcher<'p>,
+    plan: &'l HostPlan,
+    now: &'l str,
+    drift: HostDrift,
+}
+
+impl HostDriftCollector<'_, '_> {
+    fn collect_findings(&mut self, case: &HostContext<'_>, grown: &CounterGrowth) {
+        if self.plan.reach != HostReachability::Observed {
+            return;
+        }
+        // Most of ten thousand hosts match; nothing more is evaluated for them.
+        let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());
+        let turns = if quiet { Vec::new() } else { case.expand_local_steps() };
+        for step in &self.plan.steps {
+            self.check_step(case, &turns, step);
+        }
+        for verify in &self.plan.verify {
+            self.check_verification(case, verify);
+        }
+        for left in &self.plan.undeclared {
+            self.add_undeclared(case, left);
+        }
+        for (fact, _) in health::HEALTH_FACTS {
+            if let Some(Err(why)) = case.seen.facts.0.get(fact) {
+                self.add_unreadable_fact(fact, why);
+            }
+        }
+        self.check_node(case);
+        for fault in health::detect_faults(&case.seen.facts, grown) {
+            self.add_hardware_fault(fault);
+        }
+    }
+
+    /// Adds a finding, unless it is ignored.
+    fn push_finding(&mut self, finding: DriftFinding, paths: &[String]) {
+        let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
+        match self.passing.try_ignore(recipe, step, paths) {
+            true => self.record_ignored_step(recipe, step),
+            false => self.found.findings.push(finding),
+        }
+    }
+
+    fn push_undecided(&mut self, unsure: UndecidedItem, paths: &[String]) {
+        let (recipe, step) = (unsure.recipe.raw(), unsure.step.raw());
+        match self.passing.try_ignore(recipe, step, paths) {
+            true => self.record_ignored_step(recipe, step),
+            false => self.found.unknown.push(unsure),
+        }
+    }
+
+    fn record_ignored_step(&mut self, recipe: &str, step: &str) {
+        self.found.ignored_steps.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
+    }
+
+    fn add_unreadable_fact(&mut self, fact: &str, why: &UnansweredReason) {
+        self.mark_undecided(HARDWARE, EVERY_STEP);
+        let unsure = UndecidedItem {
+            host: self.plan.host.clone(),
+            recipe: HARDWARE.into(),
+            step: fact.into(),
+            aspect: FindingAspect::Health,
+            reason: Assessment::unknown(why).reason,
+            hint: None,
+            place: String::new(),
+        };
+        self.push_undecided(unsure, &[]);
+    }
+
+    /// Reports a node that a run drained and did not uncordon: it takes no pods, even if every step matches.
+    fn check_node(&mut self, case: &HostContext<'_>) {
+        match case.seen.node.as_ref() {
+            Some(ObservedNode::Node { name, left: Some(run) }) => {
+                let finding = DriftFinding {
+                    title: format!("node {} of Kubernetes", name.raw()).into(),
+                    verdict: StepVerdict::Pending,
+                    reason: format!("still drained by run {}", run.raw()).into(),
+                    hint: Some("run `forge apply`: a successful apply uncordons it".to_owned()),
+                    cause: DriftCause::Pending,
+                    ..self.blank_finding(KUBERNETES, NODE, FindingAspect::Node)
+                };
+                self.push_finding(finding, &[]);
+            }
+            Some(ObservedNode::Unknown { why }) => {
+                self.mark_undecided(KUBERNETES, NODE);
+                let reason = format!("its node of Kubernetes could not be determined: {}", why.raw()).into();
+                let host = self.plan.host.clone();
+                let (recipe, step) = (KUBERNETES.into(), NODE.into());
+                let unsure = UndecidedItem {
+                    host,
+                    recipe,
+                    step,
+                    aspect: FindingAspect::Node,
+                    reason,
+                    hint: None,
+                    place: String::new(),
+                };
+                self.push_undecided(unsure, &[]);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_hardware_fault(&mut self, fault: HostFault) {
+        let finding = DriftFinding {
+            kind: fault.kind.into(),
+            title: format!("{} {}", fault.kind, fault.part).into(),
+            reason: fault.reason.into(),
+            cause: DriftCause::HardwareFault,
+            severity: FindingSeverity::Critical,
+            level: VerifyLevel::L3,
+            action: Some(fault.action),
+            attribute: Some(fault.aspect),
+            ..self.blank_finding(HARDWARE, &format!("{} {}", fault.kind, fault.part), FindingAspect::Health)
+        };
+        self.push_finding(finding, &[]);
+    }
+
+    fn check_step(&mut self, case: &HostContext<'_>, turns: &[StepInstance<'_>], step: &StepPlan) {
+        let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
+        let judged = match (&step.envelope, turn) {
+            // A prediction of a plan is not an observation: assess the step by what was observed only.
+            (Some(_), Some(turn)) => {
+                step_as_observed(step, &plan::assess_step(case, turn, turns, &StepPredictions::default()))
+            }
+            (Some(_), None) => None,
+            (None, _) => Some(step.clone()),
+        };
+        match judged {
+            None => self.count_follow_up(step),
+            Some(step) => self.add_assessed_step(case, turn, &step),
+        }
+    }
+
+    fn count_follow_up(&mut self, step: &StepPlan) {
+        self.drift.follow += 1;
+        self.mark_undecided(&step.id.recipe, &format_step_name(step));
+    }
+
+    fn add_assessed_step(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+        match step.verdict {
+            StepVerdict::Ok => self.drift.settled += 1,
+            StepVerdict::NotApplicable => {}
+            StepVerdict::Unknown => self.add_undecided_step(turn, step),
+            StepVerdict::Blocked(_) if self.merge_repeated_block(step) => {}
+            StepVerdict::Change | StepVerdict::Pending | StepVerdict::Blocked(_) => {
+                self.add_step_findings(case, turn, step)
+            }
+        }
+    }
+
+    fn add_undecided_step(&mut self, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+        self.mark_undecided(&step.id.recipe, &format_step_name(step));
+        let unsure = UndecidedItem {
+            host: self.plan.host.clone(),
+            recipe: (*step.id.recipe).into(),
+            step: format_step_name(step).into(),
+            aspect: FindingAspect::Step,
+            reason: step.reason.clone(),
+            hint: step.hint.clone(),
+            place: step.place.to_string(),
+        };
+        self.push_undecided(unsure, &list_paths(turn));
+    }
+
+    fn mark_undecided(&mut self, recipe: &str, step: &str) {
+        self.found.undecided.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
+    }
+
+    /// Reports whether an earlier step of the recipe is blocked for the same reason: it is listed once, with a count.
+    fn merge_repeated_block(&mut self, step: &StepPlan) -> bool {
+        let (host, recipe) = (&self.plan.host, &*step.id.recipe);
+        let same = |told: &&mut DriftFinding| {
+            told.host == *host
+                && told.recipe.raw() == recipe
+                && told.verdict == step.verdict
+                && told.reason == step.reason
+        };
+        match self.found.findings.iter_mut().rev().take(self.plan.steps.len()).find(same) {
+            Some(told) => told.also += 1,
+            None => return false,
+        }
+        let name = format_step_name(step);
+        self.mark_undecided(&step.id.recipe, &name);
+        true
+    }
+
+    fn add_step_findings(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+        let record = case.find_record(&step.id).map(AppliedRecordView::new);
+        let digest = turn.and_then(|turn| digest_declared(case, turn));
+        let paths = list_paths(turn);
+        for change in list_changed_attributes(step) {
+            let mut finding = self.build_step_finding(step);
+            finding.path = paths.first().map(|path| path.as_str().into());
+            fill_attribute(&mut finding, change.as_ref());
+            explain_cause(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
+            self.push_finding(finding, &paths);
+        }
+    }
+
+    fn build_step_finding(&self, step: &StepPlan) -> DriftFinding {
+        DriftFinding {
+            kind: step.kind.as_str().into(),
+            title: step.title.clone(),
+            verdict: step.verdict,
+            reason: step.reason.clone(),
+            hint: step.hint.clone(),
+            disruption: if step.by_reboot { DisruptionClass::D3 } else { step.disruption },
+            level: step.level,
+            place: step.place.to_string(),
+            ..self.blank_finding(&step.id.recipe, &format_step_name(step), FindingAspect::Step)
+        }
+    }
+
+    fn check_verification(&mut self, case: &HostContext<'_>, verify: &VerifyPlan) {
+        match verify.verdict {
+            StepVerdict::Ok => self.drift.settled += 1,
+            StepVerdict::NotApplicable => {}
+            // It runs once the steps of its recipe match.
+            StepVerdict::Pending => self.mark_undecided(&verify.recipe, &verify.name),
+            StepVerdict::Unknown => self.add_undecided_verification(verify),
+            StepVerdict::Change | StepVerdict::Blocked(_) => {
+                let finding = self.build_verification_finding(case, verify);
+                self.push_finding(finding, &[]);
+            }
+        }
+    }
+
+    fn add_undecided_verification(&mut self, verify: &VerifyPlan) {
+        self.mark_undecided(&verify.recipe, &verify.name);
+        let unsure = UndecidedItem {
+            host: self.plan.host.clone(),
+            recipe: verify.recipe.as_str().into(),
+            step: verify.name.as_str().into(),
+            aspect: FindingAspect::Verification,
+            reason: verify.reason.clone(),
+            hint: None,
+            place: verify.place.clone(),
+        };
+        self.push_undecided(unsure, &[]);
+    }
+
+    /// Builds the finding of a verification. It has no record of its own: the records of its recipe show the cause.
+    fn build_verification_finding(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> DriftFinding {
+        let (cause, last_applied) = classify_recipe_cause(case, &verify.recipe);
+        DriftFinding {
+            verdict: verify.verdict,
+            reason: verify.reason.clone(),
+            level: verify.level,
+            place: verify.place.clone(),
+            cause,
+            last_applied,
+            severity: if cause == DriftCause::RecipeChanged { FindingSeverity::Low } else { FindingSeverity::High },
+            ..self.blank_finding(&verify.recipe, &verify.name, FindingAspect::Verification)
+        }
+    }
+
+    fn add_undeclared(&mut self, case: &HostContext<'_>, left: &UndeclaredResource) {
+        let whole = left.step.raw();
+        let (recipe, step) = whole.split_once('/').unwrap_or(("", whole));
+        let record = case.seen.find_record(&case.ground.project.cluster, whole).map(AppliedRecordView::new);
+        let is_path = record.as_ref().is_some_and(|record| record.is_about_path(left.title.raw()));
+        let finding = DriftFinding {
+            kind: left.kind.clone(),
+            title: left.title.clone(),
+            path: is_path.then(|| left.title.clone()),
+            reason: "was applied and is no longer declared".into(),
+            cause: DriftCause::NoLongerDeclared,
+            severity: FindingSeverity::Low,
+            last_applied: record.map(|record| record.to_last_applied(None)),
+            // A step may have managed several objects over time.
+            attribute: Some(left.title.raw().to_owned()),
+            ..self.blank_finding(recipe, step, FindingAspect::Undeclared)
+        };
+        let paths = [left.title.raw().to_owned()];
+        self.push_finding(finding, &paths);
+    }
+
+    fn blank_finding(&self, recipe: &str, step: &str, aspect: FindingAspect) -> DriftFinding {
+        DriftFinding {
+            host: self.plan.host.clone(),
+            recipe: recipe.into(),
+            step: step.into(),
+            aspect,
+            attribute: None,
+            kind: UntrustedText::default(),
+            title: UntrustedText::default(),
+            path: None,
+            verdict: StepVerdict::Change,
+            reason: UntrustedText::default(),
+            hint: None,
+            desired: None,
+            observed: None,
+            diff: None,
+            secret: false,
+            last_applied: None,
+            cause: DriftCause::Unknown,
+            culprit: None,
+            severity: FindingSeverity::Medium,
+            disruption: DisruptionClass::D0,
+            level: VerifyLevel::L0,
+            action: None,
+            place: String::new(),
+            standing: FindingNovelty::New,
+            first_seen: self.now.to_owned(),
+            last_seen: self.now.to_owned(),
+            times: 1,
+            also: 0,
+        }
+    }
+}
+
+/// Marks every step of a recipe as undecided.
+pub(super) const EVERY_STEP: &str = "*";
+
+/// The recipe name in findings about hardware.
+const HARDWARE: &str = "hardware";
+
+/// The recipe and step names in findings about the host's node.
+const KUBERNETES: &str = "kubernetes";
+const NODE: &str = "node";
+
+/// Returns the paths that a step instance manages, completely or in part.
+fn list_paths(turn: Option<&StepInstance<'_>>) -> Vec<String> {
+    let Some(ExpansionState::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
+    let claims = resource.exclusive_claims().into_iter().chain(resource.shared_claims());
+    claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
+}
+
+/// Returns the step's name with its key.
+fn format_step_name(step: &StepPlan) -> String {
+    match &step.id.key {
+        Some(key) => format!("{}[{key}]", step.id.step),
+        None => step.id.step.to_string(),
+    }
+}
+
+/// Returns the step as assessed by what was observed only; `None` if that is not conclusive: it cannot be assessed
+/// before an earlier step has run.
+fn step_as_observed(step: &StepPlan, ruling: &StepAssessment) -> Option<StepPlan> {
+    let judged = &ruling.judgement;
+    let certain = matches!(
+        judged.verdict,
+        StepVerdict::Ok | StepVerdict::NotApplicable | StepVerdict::Change | StepVerdict::Pending
+    );
+    (certain && !judged.predicted).then(|| StepPlan {
+        verdict: judged.verdict,
+        reason: judged.reason.clone(),
+        hint: judged.hint.clone(),
+        changes: judged.changes.clone(),
+        disruption: judged.disruption,
+        envelope: None,
+        ..step.clone()
+    })
+}

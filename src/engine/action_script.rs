@@ -1,0 +1,235 @@
+//! The script of a group of turns: each action runs in its own framed subshell; the first failure ends the script.
+
+use super::event::StepFailure;
+use crate::model::UntrustedText;
+use crate::resource::Action;
+use crate::script::{ScriptToken, ShellFragment};
+
+/// The result of one action of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExecutedAction {
+    /// Exit status; `None` if the action never began or its end was not seen.
+    pub status: Option<i32>,
+    /// Whether the action began, or may have begun where the output was truncated.
+    pub began: bool,
+    /// The action's output.
+    pub output: UntrustedText,
+    /// Why the action could not begin: a prerequisite is not available.
+    pub lacks: Option<StepFailure>,
+    /// Whether the beginning of the output is missing, as only the last part of a long output is kept.
+    pub cut: bool,
+}
+
+/// Returns one script for all actions. [`split_group_output`] separates its output by the same token. An action's stderr is part of
+/// its output, unless its stdout is exported as a value: then stderr stays separate.
+pub fn build_group_script<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> ShellFragment {
+    let mut script = ShellFragment::new();
+    for (number, (action, value)) in actions.into_iter().enumerate() {
+        script = script
+            .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
+            .number(number as u64)
+            .code("\n(\n")
+            .append_fragment(action.body.clone())
+            .code(if value { "\n)\n" } else { "\n) 2>&1\n" })
+            .code("forge_rc=$?\nprintf '\\n%s end %s %s\\n' \"$FORGE_T\"")
+            .number(number as u64)
+            .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
+    }
+    script
+}
+
+/// Parses the output of [`build_group_script`] into one result per action. `dropped` is the number of bytes missing at the
+/// beginning. Each remaining frame still shows the progress of the group, as an action begins only after all earlier
+/// ones succeeded.
+pub fn split_group_output(stdout: &[u8], dropped: u64, token: &ScriptToken, actions: usize) -> Vec<ExecutedAction> {
+    let mut acted = vec![ExecutedAction::default(); actions];
+    let text = String::from_utf8_lossy(stdout);
+    let (mut from, mut at, mut framed) = (0, 0, false);
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let Some((end, number)) = parse_frame(line, token).filter(|(_, number)| *number < actions) else { continue };
+        acted[..number]
+            .iter_mut()
+            .filter(|earlier| earlier.status.is_none())
+            .for_each(ExecutedAction::mark_ended_unseen);
+        let slot = &mut acted[number];
+        if let Some(status) = end {
+            slot.cut = !slot.began;
+            slot.status = Some(status);
+            slot.output = drop_partial_line(&text[from..start], slot.cut).trim_end().into();
+        }
+        slot.began = true;
+        (from, framed) = (at, true);
+    }
+    assign_trailing_output(&mut acted, &text[from..], framed, dropped);
+    acted
+}
+
+impl ExecutedAction {
+    /// Marks an action as successful whose frame is lost: a later one began.
+    fn mark_ended_unseen(&mut self) {
+        *self = Self { status: Some(0), began: true, cut: true, ..Self::default() };
+    }
+}
+
+/// Assigns the text after the last frame to the action that has not ended. Without any frame its action is unknown:
+/// each of them may have begun.
+fn assign_trailing_output(acted: &mut [ExecutedAction], text: &str, framed: bool, dropped: u64) {
+    let cut = !framed && dropped > 0;
+    for slot in acted.iter_mut().filter(|slot| slot.status.is_none() && (cut || slot.began)) {
+        *slot = ExecutedAction {
+            began: true,
+            output: drop_partial_line(text, cut).trim().into(),
+            cut,
+            ..ExecutedAction::default()
+        };
+    }
+}
+
+/// Drops a truncated first line: it may contain a part of a secret that redaction would not recognize.
+fn drop_partial_line(text: &str, cut: bool) -> &str {
+    match (cut, text.split_once('\n')) {
+        (false, _) => text,
+        (true, Some((_, rest))) => rest,
+        (true, None) => "",
+    }
+}
+
+/// Parses `TOKEN begin NUMBER` or `TOKEN end NUMBER STATUS` into the status, for an end, and the number.
+fn parse_frame(line: &str, token: &ScriptToken) -> Option<(Option<i32>, usize)> {
+    let mut words = line.strip_suffix('\n')?.strip_prefix(token.as_str())?.strip_prefix(' ')?.split(' ');
+    let (word, number) = (words.next()?, words.next()?.parse().ok()?);
+    match word {
+        "begin" => Some((None, number)),
+        "end" => Some((Some(words.next()?.parse().ok()?), number)),
+        _ => None,
+    }
+}
+
+/// Returns whether the first action of [`build_group_script`] began: the output contains a frame, or `dropped` bytes of it are
+/// missing.
+pub fn has_group_begun(stdout: &[u8], dropped: u64, token: &ScriptToken) -> bool {
+    dropped > 0 || String::from_utf8_lossy(stdout).split_inclusive('\n').any(|line| parse_frame(line, token).is_some())
+}
+
+/// Returns the last lines of an action's output: enough to see why it failed.
+pub fn tail_output(output: &UntrustedText) -> UntrustedText {
+    output.last_lines()
+}
+
+/// Returns an action's output, with a notice if its beginning is missing.
+pub fn format_printed_output(acted: &ExecutedAction) -> UntrustedText {
+    match acted.cut {
+        true => format!("(output truncated: the beginning is missing)\n{}", acted.output.raw()).into(),
+        false => acted.output.clone(),
+    }
+}
+
+/// Returns the hint for the first known text in the output.
+pub fn find_known_hint(action: &Action, output: &UntrustedText) -> Option<UntrustedText> {
+    action.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SecretStore;
+    use crate::script::ShellScript;
+    use secrecy::ExposeSecret;
+    use std::time::Duration;
+
+    fn run_test_actions(actions: &[Action]) -> Vec<ExecutedAction> {
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
+        let together = build_group_script(actions.iter().map(|action| (action, false)));
+        let script = ShellScript { body: together, token: token.clone(), limit: Duration::from_secs(10) };
+        let text = script.render_text(&SecretStore::default()).unwrap();
+        let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
+        split_group_output(&output.stdout, 0, &token, actions.len())
+    }
+
+    fn ended_action(status: i32, output: &str) -> ExecutedAction {
+        ExecutedAction { status: Some(status), began: true, output: output.into(), ..ExecutedAction::default() }
+    }
+
+    fn action_with_code(code: &'static str) -> Action {
+        Action { body: ShellFragment::new().code(code), ..Action::default() }
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_group() {
+        let acted = run_test_actions(&[
+            action_with_code("echo one"),
+            action_with_code("echo two >&2; exit 3"),
+            action_with_code("echo three"),
+        ]);
+        assert_eq!(acted[0], ended_action(0, "one"));
+        assert_eq!(acted[1], ended_action(3, "two"));
+        assert_eq!(acted[2], ExecutedAction::default());
+    }
+
+    #[test]
+    fn an_exit_inside_an_action_leaves_the_others_alone() {
+        let acted =
+            run_test_actions(&[action_with_code("x=1; cd /; exit 0"), action_with_code("echo \"${x-unset} $(pwd)\"")]);
+        assert_eq!(acted[0].status, Some(0));
+        assert!(acted[1].output.raw().starts_with("unset "));
+        assert_eq!(acted[1].status, Some(0));
+    }
+
+    #[test]
+    fn a_value_is_stdout_alone() {
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
+        let action = action_with_code("echo a warning >&2; echo the value");
+        let script = ShellScript {
+            body: build_group_script([(&action, true)]),
+            token: token.clone(),
+            limit: Duration::from_secs(10),
+        };
+        let text = script.render_text(&SecretStore::default()).unwrap();
+        let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
+        assert_eq!(split_group_output(&output.stdout, 0, &token, 1)[0].output, "the value".into());
+        assert_eq!(output.stderr, b"a warning\n");
+    }
+
+    #[test]
+    fn an_output_that_breaks_off_has_no_status() {
+        let acted = split_group_output(b"\nt begin 0\nhalf of it", 0, &ScriptToken::new("t"), 2);
+        let open = ExecutedAction { began: true, output: "half of it".into(), ..ExecutedAction::default() };
+        assert_eq!(acted, [open, ExecutedAction::default()]);
+    }
+
+    /// Only the last part of a long output is kept: with the end frame, without the begin frame.
+    #[test]
+    fn an_output_without_its_beginning_keeps_its_status() {
+        let token = ScriptToken::new("t");
+        let acted = split_group_output(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
+        let first = ExecutedAction { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
+        assert_eq!(acted, [first, ExecutedAction::default()]);
+        let acted = split_group_output(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
+        let gone = ExecutedAction { status: Some(0), began: true, cut: true, ..ExecutedAction::default() };
+        assert_eq!(acted, [gone.clone(), ExecutedAction { output: "x".into(), ..gone.clone() }, ended_action(0, "ok")]);
+        let acted = split_group_output(b"\nt begin 1\nno end", 99, &token, 2);
+        assert_eq!(acted, [gone, ExecutedAction { began: true, output: "no end".into(), ..ExecutedAction::default() }]);
+        assert!(
+            has_group_begun(b"x\nt end 0 0\n", 0, &token)
+                && has_group_begun(b"x", 99, &token)
+                && !has_group_begun(b"x", 0, &token)
+        );
+    }
+
+    #[test]
+    fn without_any_frame_nobody_knows_who_ran() {
+        let acted = split_group_output(b"half a secr\nlast", 99, &ScriptToken::new("t"), 2);
+        let open = ExecutedAction { began: true, output: "last".into(), cut: true, ..ExecutedAction::default() };
+        assert_eq!(acted, [open.clone(), open]);
+    }
+
+    #[test]
+    fn a_tail_is_short_in_lines_and_in_bytes() {
+        let long = "é".repeat(100_000);
+        assert_eq!(tail_output(&long.as_str().into()).raw().len(), 16 * 1024);
+        let lines = "x\n".repeat(99);
+        assert_eq!(tail_output(&lines.as_str().into()).raw().lines().count(), 20);
+    }
+}

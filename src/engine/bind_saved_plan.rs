@@ -1,0 +1,85 @@
+//! Binds a saved plan to the current state of hosts: determines on which hosts it may be applied.
+
+use super::observe::ObservedHosts;
+use super::run_context::RunOptions;
+use super::saved_plan::SavedPlan;
+use crate::config::Project;
+use crate::model::{HostName, UntrustedText, Value};
+use crate::plan::{self, HostPlan, HostReachability, ObservedHost, Plan, StalePlanReason};
+use std::collections::BTreeMap;
+
+/// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. On
+/// hosts where this plan has already run nothing is left to do, unless `replay` is set.
+pub fn bind_saved_plan(
+    project: &Project,
+    saved: &SavedPlan,
+    observed: &mut ObservedHosts,
+    options: &RunOptions,
+    replay: bool,
+) -> Plan {
+    let now = super::verify::plan(project, observed, options);
+    let mut now: BTreeMap<HostName, HostPlan> = now.hosts.into_iter().map(|host| (host.host.clone(), host)).collect();
+    let mut bound = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
+    let mut seen: BTreeMap<HostName, &mut ObservedHost> =
+        observed.seen.iter_mut().map(|seen| (seen.host.clone(), seen)).collect();
+    for host in &mut bound.hosts {
+        let Some(seen) = seen.get_mut(&host.host) else { continue };
+        let Some(now) = now.remove(&host.host) else { continue };
+        if !seen.is_observed() {
+            host.reach = seen.reach.clone();
+            continue;
+        }
+        if let HostReachability::Unreachable(why) = &mut host.reach {
+            why.why = format!("did not answer when the plan was made: {}", why.why.raw()).into();
+            continue;
+        }
+        seen.stale = find_stale_reason(saved, host, &now, seen, replay);
+        if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
+            // Nothing was planned and nothing is needed: the current observation is the proof.
+            *host = now;
+        }
+    }
+    bound
+}
+
+fn find_stale_reason(
+    saved: &SavedPlan,
+    kept: &HostPlan,
+    now: &HostPlan,
+    seen: &ObservedHost,
+    replay: bool,
+) -> Option<StalePlanReason> {
+    if let Some(ran) = find_earlier_run(&saved.digest, seen).filter(|_| !replay && kept.has_changes()) {
+        let why = format!("this plan has already run here: {ran}");
+        let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
+        return Some(StalePlanReason { why: why.into(), hint: hint.into(), steps: Vec::new() });
+    }
+    let moved = plan::list_stale_steps(kept, now);
+    let (first, why) = moved.first()?;
+    let more = match moved.len() {
+        1 => String::new(),
+        all => format!("; and {} more", format_step_count(all - 1)),
+    };
+    Some(StalePlanReason {
+        why: format!("changed since the plan was made: `{first}`: {why}{more}").into(),
+        hint: "make a new plan with `forge plan -o`; nothing was changed on this host".into(),
+        steps: moved.into_iter().map(|(id, why)| (id, UntrustedText::from(why))).collect(),
+    })
+}
+
+fn format_step_count(count: usize) -> String {
+    match count {
+        1 => "1 step".to_owned(),
+        many => format!("{many} steps"),
+    }
+}
+
+/// Returns the run that applied a plan on a host, from the host's own records.
+fn find_earlier_run(digest: &str, seen: &ObservedHost) -> Option<String> {
+    let records = seen.records.values().flatten();
+    let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));
+    let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let first = own.next()?;
+    let (user, controller) = (text(first, "user"), text(first, "controller"));
+    Some(format!("run {} by {user} on {controller}", text(first, "run")))
+}

@@ -1,0 +1,121 @@
+//! Dependencies: waits until the steps that a group needs are decided, on this host and on others.
+
+use super::cancel::StopLevel;
+use super::event::Event;
+use super::host_run::HostRun;
+use super::step_groups::HostStepGroup;
+use crate::graph::{DependencyKind, GraphEdge, StepIndex};
+use crate::model::{HostName, StepPhase};
+use crate::plan::{CrossHostWait, resolve_predecessor};
+
+/// Why a group does not run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum GateRefusal {
+    /// A dependency failed: the reason, as a lowercase fragment.
+    Lacks(String),
+    /// The run was stopped during the wait.
+    Stopped,
+}
+
+impl HostRun<'_> {
+    /// Returns when everything the group waits for is decided.
+    ///
+    /// # Errors
+    /// The group does not run.
+    pub(super) async fn await_dependencies(&self, group: &HostStepGroup) -> Result<(), GateRefusal> {
+        let graph = self.graph();
+        for edge in group.steps.iter().flat_map(|index| graph.incoming_edges(*index)) {
+            if group.steps.contains(&edge.from) {
+                continue;
+            }
+            self.check_local_dependency(edge)?;
+            self.await_remote_dependency(edge).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks an edge between steps of this host. It is already decided, as a host's steps run one after the other.
+    fn check_local_dependency(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
+        let phase = match (edge.why, edge.phase) {
+            (DependencyKind::After | DependencyKind::Restart | DependencyKind::Export | DependencyKind::Barrier, _) => {
+                return Ok(());
+            }
+            (DependencyKind::Order, _) => StepPhase::Configured,
+            (DependencyKind::Needs, StepPhase::Verified) if self.is_within_recipe(edge) => StepPhase::Effective,
+            (DependencyKind::Needs, phase) => phase,
+        };
+        self.run.board.read_data(|standing| {
+            let ran = |step| standing.reached_phase(step, self.host()).is_some();
+            let Some(from) = resolve_predecessor(self.graph(), edge, ran) else { return Ok(()) };
+            match (standing.has_reached(from, self.host(), phase), standing.verification_failure(from, self.host())) {
+                (Some(false), Some(why)) => {
+                    Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.format_step_name(from))))
+                }
+                (Some(false), None) => {
+                    Err(GateRefusal::Lacks(format!("needs `{}`, which did not succeed", self.format_step_name(from))))
+                }
+                (Some(true) | None, _) => Ok(()),
+            }
+        })
+    }
+
+    fn is_within_recipe(&self, edge: &GraphEdge) -> bool {
+        let graph = &self.run.project.graph;
+        graph.step_id(edge.from).recipe == graph.step_id(edge.to).recipe
+    }
+
+    async fn await_remote_dependency(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
+        let Some(wait) = self.run.spans.find_wait(self.host(), edge) else { return Ok(()) };
+        let decided = match self.run.board.read_data(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase)) {
+            Some(decided) => decided,
+            None => self.await_step_on_hosts(edge.to, &wait).await.ok_or(GateRefusal::Stopped)?,
+        };
+        let (there, out): (Vec<_>, Vec<_>) = decided.into_iter().partition(|(_, got_there)| *got_there);
+        let out: Vec<HostName> = out.into_iter().map(|(host, _)| host).collect();
+        match wait.describe_missing(there.len(), &out) {
+            // For a stopped run the missing dependency is not the reason.
+            Some(_) if self.run.cancel.level() > StopLevel::No => Err(GateRefusal::Stopped),
+            Some(why) if why.starts_with("on ") => {
+                Err(GateRefusal::Lacks(format!("needs `{}` {why}", self.format_step_name(wait.from))))
+            }
+            Some(why) => Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.format_step_name(wait.from)))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the results of a step on other hosts; `None` if the run is stopped meanwhile.
+    async fn await_step_on_hosts(&self, index: StepIndex, wait: &CrossHostWait) -> Option<Vec<(HostName, bool)>> {
+        let what = format!("`{}` on {}", self.format_step_name(wait.from), format_hosts(&wait.hosts));
+        self.run.emit_event(Event::Waiting {
+            host: self.host().clone(),
+            step: self.run.project.graph.step_id(index).clone(),
+            what: what.into(),
+        });
+        self.run.board.set_waiting(self.host(), &wait.hosts);
+        // A waiting host gives up its place in the window; otherwise the hosts it waits for might never start.
+        self.run.times.pause(self.host());
+        self.run.window.add_permits(1);
+        let decided = tokio::select! {
+            biased;
+            decided = self.run.board.wait_until(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase)) => Some(decided),
+            () = self.run.cancel.wait_for_level(StopLevel::Finish) => None,
+        };
+        if let Ok(permit) = self.run.window.acquire().await {
+            permit.forget();
+        }
+        self.run.times.resume(self.host());
+        self.run.board.set_waiting(self.host(), &[]);
+        decided
+    }
+
+    fn format_step_name(&self, index: StepIndex) -> String {
+        self.run.project.graph.step_id(index).to_string()
+    }
+}
+
+fn format_hosts(hosts: &[HostName]) -> String {
+    match hosts {
+        [one] => one.to_string(),
+        many => format!("{} hosts", many.len()),
+    }
+}

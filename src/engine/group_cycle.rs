@@ -1,0 +1,428 @@
+//! The cycle of one group: observe, compare with the plan, act, observe again, evaluate again.
+
+use super::action_script::{self, ExecutedAction};
+use super::decide::{StepDecision, describe_changes};
+use super::event::{StepFailure, StepResult};
+use super::host_run::HostRun;
+use super::read_only_session::ObservationSession;
+use super::report::StepReport;
+use super::run_actions::DueStep;
+use super::run_state::ReachedPhase;
+use super::step_groups::HostStepGroup;
+use crate::graph::StepIndex;
+use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText};
+use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessment, StepInstance, StepPredictions};
+use crate::probe::Probe;
+use crate::resource::Assessment;
+use crate::transport::{TransportError, UnitName};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+impl HostRun<'_> {
+    /// Runs the cycle of one group.
+    pub(super) async fn run_group(&mut self, group: &HostStepGroup) {
+        if !self.needs_observation(group) {
+            return self.report_group_as_planned(group);
+        }
+        if let Err(error) = self.observe_group(group).await {
+            self.lost = Some(error);
+            return self.cancel_group(group);
+        }
+        let due = self.assess_before_acting(group);
+        if due.is_empty() {
+            return self.complete_group(group, &[], &[]);
+        }
+        // The place among the hosts that restart a service is kept until the service was observed to run again.
+        self.run.times.pause(self.host());
+        let _places = self.run.restarts.acquire_permits(self.list_restarting_steps(group)).await;
+        self.run.times.resume(self.host());
+        let began = Instant::now();
+        let acted = self.execute_steps(&due).await;
+        if self.lost.is_some() {
+            return self.report_lost_group(group, &due, &acted);
+        }
+        if let Err(error) = self.observe_group(group).await {
+            self.lost = Some(error);
+            return self.report_lost_group(group, &due, &acted);
+        }
+        // Steps of one script are not timed separately.
+        self.assess_after_acting(group, &due, &acted, began.elapsed());
+    }
+
+    /// Returns the steps of a group that restart a service. For a host out of service, restarts are not limited.
+    fn list_restarting_steps(&self, group: &HostStepGroup) -> BTreeSet<StepIndex> {
+        if self.passage.open {
+            return BTreeSet::new();
+        }
+        let restarts = |index: &&StepIndex| {
+            let mut own = self.list_planned_steps(group).filter(|step| self.is_same_step(**index, &step.id));
+            own.any(|step| step.will_run() && plan::step_disruption(step) >= DisruptionClass::D1)
+        };
+        group.steps.iter().filter(restarts).copied().collect()
+    }
+
+    /// Returns whether a group must be observed. If all its steps matched in the plan and no step of this run may have
+    /// touched them since, the final proof covers it.
+    fn needs_observation(&self, group: &HostStepGroup) -> bool {
+        let acts = self.list_planned_steps(group).any(|s| s.will_run() || s.envelope.is_some());
+        let touched = self.changed.iter().any(|id| *id.recipe == *group.recipe) || self.has_changed_dependency(group);
+        acts || touched
+    }
+
+    fn has_changed_dependency(&self, group: &HostStepGroup) -> bool {
+        let graph = self.graph();
+        group.steps.iter().flat_map(|index| graph.incoming_edges(*index)).any(|edge| {
+            let id = graph.step_id(edge.from);
+            self.changed.iter().any(|c| c.recipe == id.recipe && c.step == id.step)
+        })
+    }
+
+    fn report_group_as_planned(&mut self, group: &HostStepGroup) {
+        let reports: Vec<StepReport> = self.list_planned_steps(group).map(super::host_run::report_as_planned).collect();
+        for index in &group.steps {
+            let own = self.list_planned_steps(group).filter(|step| self.is_same_step(*index, &step.id));
+            let reached = own.map(super::host_run::planned_phase).min().unwrap_or(ReachedPhase::Effective);
+            self.publish_phase(*index, reached);
+        }
+        reports.iter().for_each(|report| self.emit_step_finished(report));
+        self.steps.extend(reports);
+    }
+
+    pub(super) fn is_same_step(&self, index: StepIndex, id: &StepId) -> bool {
+        let step = self.run.project.graph.step_id(index);
+        step.recipe == id.recipe && step.step == id.step
+    }
+
+    /// Observes the state that the group is evaluated by, in one round trip.
+    async fn observe_group(&mut self, group: &HostStepGroup) -> Result<(), TransportError> {
+        let shared = self.run.board.shared_values();
+        let probes: BTreeSet<Probe> = {
+            let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return Ok(()) };
+            let turns = case.expand_local_steps();
+            let own = turns.iter().filter(|turn| group.steps.contains(&turn.index));
+            own.flat_map(|turn| plan::list_step_probes(&case, turn, &turns)).collect()
+        };
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let observation = self.link.observe(&probes, &shared.secrets).await?;
+        self.seen.merge_observation(observation);
+        Ok(())
+    }
+
+    /// Evaluates every turn of the group again. Returns those that act and reports the others. A step that cannot run
+    /// also skips the steps below it, as they build on it.
+    fn assess_before_acting(&mut self, group: &HostStepGroup) -> Vec<DueStep> {
+        let shared = self.run.board.shared_values();
+        let (mut reports, mut due) = (Vec::new(), Vec::new());
+        let mut stopped: Option<(StepIndex, StepId)> = None;
+        let mut siblings = SiblingPredictions::default();
+        // Several steps of a script may edit the same file: each is evaluated on the result of the previous ones.
+        let mut edited: Option<ObservedHost> = None;
+        if let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) {
+            let turns = case.expand_local_steps();
+            for turn in turns.iter().filter(|turn| group.steps.contains(&turn.index)) {
+                let now = HostContext { seen: edited.as_ref().unwrap_or(&self.seen), ..case };
+                let ruling = self.assess_instance(&now, turn, &turns, siblings.predictions_for(turn));
+                let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
+                let result = match (self.decide_action(&now, turn, &ruling), above) {
+                    (StepDecision::Act, None) => {
+                        match &ruling.judgement.edit {
+                            Some(edit) => {
+                                let seen = edited.get_or_insert_with(|| self.seen.clone());
+                                seen.observation.insert(edit.probe.clone(), Ok(edit.becomes.clone()));
+                            }
+                            None => siblings.predict_action(turn),
+                        }
+                        due.push(self.build_due_step(&case, turn, &turns, ruling));
+                        continue;
+                    }
+                    (StepDecision::Act, Some((_, name))) => {
+                        StepResult::Skipped { reason: format!("`{name}` of the same recipe did not succeed").into() }
+                    }
+                    (StepDecision::Leave(result), _) => result,
+                };
+                if stops_group(&result) && stopped.is_none() {
+                    stopped = Some((turn.index, turn.expanded.id.clone()));
+                }
+                let observed = self.seen.observation.time_range().map(|(_, ended)| ended);
+                let (result, changes) =
+                    super::decide::complete_stale_result(result, &ruling.judgement, &self.steps, observed);
+                reports.push(StepReport {
+                    hint: ruling.judgement.hint.clone(),
+                    changes,
+                    ..report_instance(&case, turn, result)
+                });
+            }
+        }
+        reports.into_iter().for_each(|report| self.add_step_report(report));
+        due
+    }
+
+    /// Evaluates a turn as the plan did: the rules of its recipe come first.
+    fn assess_instance(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        turns: &[StepInstance<'_>],
+        ahead: &StepPredictions,
+    ) -> StepAssessment {
+        match plan::assess_rules(case, turn.instance) {
+            Some(judgement) => {
+                StepAssessment { judgement, basis: String::new(), until: None, foresight: ChangeCertainty::Predicted }
+            }
+            None => plan::assess_step(case, turn, turns, ahead),
+        }
+    }
+
+    /// Reports a group during which the connection was lost. Successful actions are not claimed, as they were not
+    /// verified. A step that was running has an unknown outcome rather than failed.
+    fn report_lost_group(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction]) {
+        let why = self.lost.as_ref().map(super::host_session::describe_transport_error).unwrap_or_default();
+        let unreachable = self.lost.as_ref().is_some_and(TransportError::is_unreachable);
+        for (turn, acted) in due.iter().zip(acted) {
+            let result = match unreachable {
+                true => StepResult::Unknown { reason: format!("outcome unknown: {}", why.raw()).into() },
+                false => StepResult::Failed {
+                    failure: StepFailure {
+                        why: why.clone(),
+                        tail: action_script::tail_output(&acted.output),
+                        hint: None,
+                        log: None,
+                        artifact: false,
+                    },
+                },
+            };
+            self.add_step_report(report_due_step(turn, result));
+        }
+        for index in &group.steps {
+            self.publish_phase(*index, ReachedPhase::Nothing);
+        }
+    }
+
+    /// Evaluates the results of actions. Only observed results are claimed.
+    fn assess_after_acting(
+        &mut self,
+        group: &HostStepGroup,
+        due: &[DueStep],
+        acted: &[ExecutedAction],
+        took: Duration,
+    ) {
+        let mut failed: Option<String> = None;
+        for mut report in self.build_step_reports(due, acted) {
+            report.took = took;
+            if let (Some(name), StepResult::Failed { .. }) = (&failed, &report.result) {
+                report.result = StepResult::Skipped { reason: format!("`{name}` of the same recipe failed").into() };
+            }
+            if stops_group(&report.result) && failed.is_none() {
+                failed = Some(report.id.to_string());
+            }
+            self.add_step_report(report);
+        }
+        self.complete_group(group, due, acted);
+    }
+
+    fn build_step_reports(&self, due: &[DueStep], acted: &[ExecutedAction]) -> Vec<StepReport> {
+        let shared = self.run.board.shared_values();
+        let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let turns = case.expand_local_steps();
+        let judged = |due: &DueStep| {
+            let turn = turns.iter().find(|turn| turn.expanded.id == due.id);
+            turn.map(|turn| plan::assess_step(&case, turn, &turns, &StepPredictions::default()))
+        };
+        due.iter().zip(acted).map(|(turn, acted)| self.build_step_report(turn, acted, judged(turn))).collect()
+    }
+
+    fn build_step_report(&self, turn: &DueStep, acted: &ExecutedAction, ruling: Option<StepAssessment>) -> StepReport {
+        // The output of a step that exports a secret is not shown on failure either.
+        let tail = if turn.secret { UntrustedText::default() } else { action_script::tail_output(&acted.output) };
+        if let Some(failure) = &acted.lacks {
+            return report_due_step(turn, StepResult::Failed { failure: failure.clone() });
+        }
+        let failure = |why: String| StepResult::Failed {
+            failure: StepFailure {
+                artifact: acted.status == Some(ARTIFACT_MISSING_STATUS) && turn.needs_artifact(),
+                why: why.into(),
+                tail: tail.clone(),
+                hint: action_script::find_known_hint(&turn.action, &acted.output)
+                    .or_else(|| self.find_failure_hint(&turn.id, &acted.output)),
+                log: (turn.long && turn.delivery.is_none()).then(|| {
+                    format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
+                }),
+            },
+        };
+        let judgement = ruling.map(|ruling| ruling.judgement);
+        let hint = judgement.as_ref().and_then(|judgement| judgement.hint.clone());
+        let result = match (acted.status, judgement) {
+            (None, _) if !acted.began => Err("did not run".to_owned()),
+            (Some(status), judgement) if status != 0 => Err(describe_exit(turn, status, judgement.as_ref())),
+            (_, None) => Err("the step is no longer in the plan".to_owned()),
+            (_, Some(_)) if turn.exports_stdout && !has_whole_output(acted) => Err(CUT_VALUE_REASON.to_owned()),
+            (Some(_), Some(judgement)) => result_after_change(judgement),
+            // The exit status is unknown, so the observed state decides.
+            (None, Some(judgement)) => {
+                result_after_change(judgement).map_err(|why| format!("its end was not observed; {why}"))
+            }
+        };
+        let result = result.unwrap_or_else(failure);
+        // Failures have a hint of their own.
+        let hint = hint.filter(|_| matches!(result, StepResult::Pending { .. }));
+        StepReport { hint, ..report_due_step(turn, result) }
+    }
+
+    /// Returns the hint that the step's recipe declares for a known failure text of its programs.
+    fn find_failure_hint(&self, id: &StepId, output: &UntrustedText) -> Option<UntrustedText> {
+        let recipe = self.run.project.recipes.get(&*id.recipe)?;
+        recipe.find_failure_cause(output.raw()).map(UntrustedText::from)
+    }
+
+    /// Adds a report to the events and to the list. A step is published only when all its turns are done.
+    fn add_step_report(&mut self, report: StepReport) {
+        self.emit_step_finished(&report);
+        self.steps.push(report);
+    }
+
+    /// Closes a group: queues records of proven steps, publishes exports, then the phases reached. A step without any
+    /// turn on this host counts as done.
+    fn complete_group(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction]) {
+        let own: Vec<(StepIndex, StepId, ReachedPhase)> = self.list_reached_phases(group);
+        let through: BTreeSet<StepId> = own
+            .iter()
+            .filter(|(_, _, reached)| *reached > ReachedPhase::Nothing)
+            .map(|(_, id, _)| id.clone())
+            .collect();
+        let proven: Vec<StepId> = due.iter().map(|turn| turn.id.clone()).filter(|id| through.contains(id)).collect();
+        self.queue_records(&proven);
+        let printed =
+            |(turn, acted): (&DueStep, &ExecutedAction)| (turn.id.clone(), acted.output.raw().trim().to_owned());
+        let values = due.iter().zip(acted).filter(|(turn, acted)| turn.exports_stdout && has_whole_output(acted));
+        let stdout: Vec<_> = values.map(printed).collect();
+        super::exports::publish_exports(self, group, &through, &stdout);
+        for index in &group.steps {
+            let turns = own.iter().filter(|(own, _, _)| own == index);
+            self.publish_phase(*index, turns.map(|(_, _, reached)| *reached).min().unwrap_or(ReachedPhase::Effective));
+        }
+    }
+
+    fn list_reached_phases(&self, group: &HostStepGroup) -> Vec<(StepIndex, StepId, ReachedPhase)> {
+        let own = |index: &StepIndex| {
+            let index = *index;
+            self.steps.iter().filter(move |report| self.is_same_step(index, &report.id)).map(move |r| (index, r))
+        };
+        let all = group.steps.iter().flat_map(own);
+        all.map(|(index, report)| (index, report.id.clone(), phase_from_result(&report.result))).collect()
+    }
+}
+
+/// The exit status by which a host's script reports a missing artifact: the same as forge's exit code.
+const ARTIFACT_MISSING_STATUS: i32 = 69;
+
+const CUT_VALUE_REASON: &str = "ran, but its output is too long to be exported";
+
+/// Returns whether the whole output of an action was kept.
+fn has_whole_output(acted: &ExecutedAction) -> bool {
+    acted.status == Some(0) && !acted.cut
+}
+
+/// Returns the result of an action from the state observed after it.
+///
+/// # Errors
+/// The state does not match: the reason, as a lowercase fragment.
+fn result_after_change(judgement: Assessment) -> Result<StepResult, String> {
+    match judgement.verdict {
+        StepVerdict::Ok | StepVerdict::NotApplicable => Ok(StepResult::Changed),
+        StepVerdict::Pending => Ok(StepResult::Pending { reason: judgement.reason }),
+        StepVerdict::Change => Err(format!("still differs after the change: {}", describe_changes(&judgement.changes))),
+        StepVerdict::Unknown => Err(format!("could not be verified: {}", judgement.reason.raw())),
+        StepVerdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
+    }
+}
+
+/// The predicted effects of a step's acting turns on later steps in the same script, such as a folder and its
+/// subfolder. Whether the predictions came true is evaluated afterwards.
+#[derive(Default)]
+struct SiblingPredictions {
+    step: Option<StepIndex>,
+    ahead: StepPredictions,
+}
+
+impl SiblingPredictions {
+    fn predictions_for(&mut self, turn: &StepInstance<'_>) -> &StepPredictions {
+        if self.step != Some(turn.index) {
+            *self = Self { step: Some(turn.index), ahead: StepPredictions::default() };
+        }
+        &self.ahead
+    }
+
+    /// Adds a turn's effects. The effects of a command are unknown until it has run.
+    fn predict_action(&mut self, turn: &StepInstance<'_>) {
+        if super::step_groups::is_fully_described(turn.step) {
+            self.ahead.predicted.after = Some(turn.expanded.id.to_string());
+            self.ahead.predicted.will_exist.extend(plan::list_provisions(turn));
+        }
+    }
+}
+
+fn report_instance(case: &HostContext<'_>, turn: &StepInstance<'_>, result: StepResult) -> StepReport {
+    StepReport {
+        id: turn.expanded.id.clone(),
+        title: plan::step_title(turn),
+        result,
+        hint: None,
+        changes: Vec::new(),
+        took: Duration::ZERO,
+        place: case.ground.project.sources.format_location(turn.step.span),
+    }
+}
+
+fn report_due_step(turn: &DueStep, result: StepResult) -> StepReport {
+    StepReport {
+        id: turn.id.clone(),
+        title: turn.title.clone(),
+        result,
+        hint: None,
+        changes: turn.changes.clone(),
+        took: Duration::ZERO,
+        place: turn.place.clone(),
+    }
+}
+
+fn phase_from_result(result: &StepResult) -> ReachedPhase {
+    match result {
+        StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => {
+            ReachedPhase::Effective
+        }
+        StepResult::Pending { .. } => ReachedPhase::Configured,
+        _ => ReachedPhase::Nothing,
+    }
+}
+
+fn stops_group(result: &StepResult) -> bool {
+    phase_from_result(result) == ReachedPhase::Nothing
+}
+
+/// Returns `exit status 171: not for this hardware` if the step declares its meaning, with the state after a failed
+/// installer.
+fn describe_exit(turn: &DueStep, status: i32, after: Option<&Assessment>) -> String {
+    let meaning = turn.resource.as_ref().and_then(|resource| resource.explain_exit_status(status));
+    let text = match meaning {
+        Some(meaning) if turn.needs_artifact() => meaning.to_owned(),
+        Some(meaning) => format!("exit status {status}: {meaning}"),
+        None => format_exit_status(status),
+    };
+    let installs = turn.resource.as_ref().is_some_and(|resource| resource.kind() == "installer");
+    match after.filter(|_| installs) {
+        Some(after) => format!("{text}; afterwards {}", after.reason.raw()),
+        None => text,
+    }
+}
+
+fn format_exit_status(status: i32) -> String {
+    match status {
+        124 => "timed out".to_owned(),
+        126 => "exit status 126: a command could not be executed".to_owned(),
+        127 => "exit status 127: a command was not found".to_owned(),
+        _ if status > 128 && status < 160 => format!("killed by signal {}", status - 128),
+        _ => format!("exit status {status}"),
+    }
+}

@@ -1,0 +1,130 @@
+//! Stores on hosts since when their drift findings exist, where that is declared.
+//!
+//! Architecture Invariant: drift observes with a `ReadOnlySession`, which cannot act. A [`HostFindingsWriter`] is another session, opened
+//! only for a host whose findings changed; under the host's lock it can only replace that host's one file.
+
+use super::host_session::{HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, summarize_stderr};
+use super::observe::ObservedHosts;
+use super::read_only_session::ObservationSession;
+use super::run_context::RunOptions;
+use crate::config::Project;
+use crate::drift::{self, FindingHistory, HostFindingsFile};
+use crate::model::{HostName, SecretStore, findings_file_name};
+use crate::plan::ObservedHost;
+use crate::probe::{Probe, ProbeReading};
+use crate::script::ShellFragment;
+use crate::state::DriftLog;
+use crate::transport::{LockOwner, ProcessMark, TransportError};
+use futures_util::StreamExt;
+
+/// A session that can only replace the file of a host's findings.
+struct HostFindingsWriter(HostSession);
+
+/// Returns the findings to store on a host; `None` if it stores none.
+pub(super) fn read_kept_findings(project: &Project, seen: &ObservedHost, now: &str) -> Option<HostFindingsFile> {
+    let Ok(ProbeReading::Records(state)) = seen.observation.get(&Probe::Records) else { return None };
+    let text = state.records.get(&findings_file_name(&project.cluster))?;
+    HostFindingsFile::parse(text.raw(), &project.cluster, &seen.host, now)
+}
+
+/// Stores the findings on every host on which they changed. Returns the hosts on which that failed, with the reasons.
+pub async fn store_host_findings(
+    project: &Project,
+    observed: &ObservedHosts,
+    options: &RunOptions,
+    log: &DriftLog,
+) -> Vec<(HostName, String)> {
+    if !project.drift.first_seen_on_host {
+        return Vec::new();
+    }
+    // Without a history the start of findings is unknown: `no_history` of this run contains the reason.
+    let Ok(lines) = log.read_lines(None) else { return Vec::new() };
+    let past = FindingHistory::from_entries(&drift::parse_history_entries(lines.iter().map(String::as_str)));
+    let now = (options.clock)().to_string();
+    let due = observed.seen.iter().filter(|seen| seen.is_observed() && !seen.host.is_cluster()).filter_map(|seen| {
+        let (wanted, there) =
+            (past.to_host_file(&project.cluster, &seen.host), read_kept_findings(project, seen, &now));
+        let same = there.as_ref().map_or(wanted.is_empty(), |there| *there == wanted);
+        (!same).then_some((&seen.host, wanted))
+    });
+    let work = due.map(|(host, wanted)| async move {
+        let failed = replace_findings(project, host, &wanted, options).await.err();
+        failed.map(|why| (host.clone(), why))
+    });
+    let results: Vec<_> = futures_util::stream::iter(work).buffered(options.parallel.max(1)).collect().await;
+    results.into_iter().flatten().collect()
+}
+
+async fn replace_findings(
+    project: &Project,
+    host: &HostName,
+    wanted: &HostFindingsFile,
+    options: &RunOptions,
+) -> Result<(), String> {
+    let plain = |error: TransportError| error.to_string();
+    let keeper = HostFindingsWriter(HostSession::open(project, options, host, &project.secrets).await.map_err(plain)?);
+    let (done, link) = keeper.replace_file(project, wanted, options).await;
+    link.close().await;
+    done
+}
+
+impl HostFindingsWriter {
+    async fn replace_file(
+        mut self,
+        project: &Project,
+        wanted: &HostFindingsFile,
+        options: &RunOptions,
+    ) -> (Result<(), String>, HostSession) {
+        let done = self.replace_under_lock(project, wanted, options).await;
+        (done, self.0)
+    }
+
+    async fn replace_under_lock(
+        &mut self,
+        project: &Project,
+        wanted: &HostFindingsFile,
+        options: &RunOptions,
+    ) -> Result<(), String> {
+        match self.0.take_lock(&build_drift_owner(project, options)).await.map_err(|error| error.to_string())? {
+            HostLockAttempt::Ours => {}
+            HostLockAttempt::Held(_) | HostLockAttempt::Busy(_) => {
+                return Err("this host is locked by another run".to_owned());
+            }
+        }
+        let script = build_replace_script(&findings_file_name(&project.cluster), wanted);
+        let done = self
+            .0
+            .run_acting_script(script, SHORT_SCRIPT_LIMIT, &SecretStore::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        match done.finished.status {
+            0 => Ok(()),
+            status => Err(format!("exited with {status}: {}", summarize_stderr(&done.finished.stderr))),
+        }
+    }
+}
+
+fn build_drift_owner(project: &Project, options: &RunOptions) -> LockOwner {
+    LockOwner {
+        run: options.run.clone(),
+        user: options.user.clone(),
+        controller: options.controller.clone(),
+        pid: std::process::id(),
+        process: ProcessMark::current_process(),
+        since: (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        what: format!("forge drift {}", project.inventory),
+    }
+}
+
+/// Returns the script that writes the file atomically, or removes it if there are no findings.
+fn build_replace_script(name: &str, wanted: &HostFindingsFile) -> ShellFragment {
+    const FOLDER: &str = "umask 077; mkdir -p /var/lib/forge/applied && cd /var/lib/forge/applied || exit 1\nset --";
+    const WRITE: &str = r#"
+printf %s "$2" | base64 -d >".new.$1" && sync ".new.$1" && mv -f ".new.$1" "$1" || exit 1
+"#;
+    let named = ShellFragment::new().code(FOLDER).word(name);
+    match wanted.is_empty() {
+        true => named.code("\nrm -f \"$1\" || exit 1\n"),
+        false => named.data(wanted.to_json().into_bytes()).code(WRITE),
+    }
+}

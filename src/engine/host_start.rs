@@ -1,0 +1,71 @@
+//! The start of hosts: canaries first, and no further host once the failure budget is used up.
+
+use super::cancel::StopLevel;
+use super::event::Event;
+use super::run_context::ApplyContext;
+use crate::model::HostName;
+use std::sync::atomic::Ordering;
+use tokio::sync::SemaphorePermit;
+
+/// Why a host does not start.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum HostStartRefusal {
+    Stopped,
+    Budget(String),
+}
+
+/// Waits for a host's turn and its place in the window. The window counts active hosts; one that waits for others gives
+/// up its place (see `gate`).
+///
+/// # Errors
+/// The host does not start.
+pub(super) async fn await_host_start<'r>(
+    run: &ApplyContext<'r>,
+    host: &HostName,
+) -> Result<SemaphorePermit<'r>, HostStartRefusal> {
+    let came = async {
+        // The cluster starts at once: its dependencies in both directions are reported step by step.
+        if !run.canaries.contains(host) && !host.is_cluster() {
+            run.board.wait_until(|standing| standing.may_start_after_canaries(run.canaries, host).then_some(())).await;
+        }
+        run.window.acquire().await.ok()
+    };
+    let permit = tokio::select! {
+        biased;
+        () = run.cancel.wait_for_level(StopLevel::Finish) => None,
+        permit = came => permit,
+    };
+    let permit = permit.ok_or(HostStartRefusal::Stopped)?;
+    match check_failure_budget(run) {
+        Some(reason) => Err(HostStartRefusal::Budget(reason)),
+        None => Ok(permit),
+    }
+}
+
+/// Returns why no further host may start. A canary that did not succeed uses up the whole budget.
+pub(super) fn check_failure_budget(run: &ApplyContext<'_>) -> Option<String> {
+    let (failed, canary) = run.board.read_data(|standing| {
+        (standing.count_failed(), run.canaries.iter().find(|canary| standing.has_finished_badly(canary)).cloned())
+    });
+    let allowed = match run.rollout.max_failed {
+        _ if canary.is_some() => 0,
+        Some(most) => most,
+        None => return None,
+    };
+    if canary.is_none() && failed <= allowed {
+        return None;
+    }
+    if !run.spent.swap(true, Ordering::Relaxed) {
+        run.emit_event(Event::BudgetSpent { failed: failed.max(1), allowed });
+    }
+    Some(match canary {
+        Some(canary) => format!("not started: canary `{canary}` failed"),
+        None => format!("not started: {failed} hosts failed, {allowed} allowed"),
+    })
+}
+
+/// Records that hosts are skipped because too many are out of service.
+pub(super) fn stop_new_windows(run: &ApplyContext<'_>, why: &str) {
+    tracing::debug!(why, "no more windows");
+    run.spent.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,192 @@
+//! A simulated host for tests: a folder. Scripts run in it with a real shell; files below `.sim` inject faults.
+//!
+//! Inventories select it with `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may inject faults:
+//! `refuse`: no session opens; `deaf`: no probe is answered; `held`: another run holds the lock; `lost`: the connection
+//! is lost during the acting script that created the file; `full`: records cannot be written; `plain`: forge runs as a
+//! user of that name; `dies` contains a number, and forge is killed before the acting script of that number: nothing
+//! runs afterwards, and `dead` marks that. Otherwise forge runs as root, whoever runs the test. `machine-id` and
+//! `hostname` identify the host; `paths` lists machine paths that are redirected below the host's folder; programs in
+//! `bin` come first.
+
+use super::host_session::HostLockAttempt;
+use super::window::{BOOT_ID_PATH, REBOOT_COMMAND};
+use crate::config::{ConnectSettings, TransportKind};
+use crate::model::SecretStore;
+use crate::probe::{self, CompiledProbes, Observation};
+use crate::script::{ShellFragment, ShellScript};
+use crate::transport::{FilePayload, ScriptOutput, TransportError, TransportErrorKind};
+use camino::Utf8PathBuf;
+use secrecy::ExposeSecret;
+
+/// Bytes kept of an acting script's output: fewer than on real hosts.
+const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// The holder of the lock.
+const OTHER_LOCK_OWNER: &str = "run: r2\nby: eve@c2 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply other.yaml";
+
+pub(super) struct SimulatedHost {
+    root: Utf8PathBuf,
+}
+
+impl SimulatedHost {
+    /// Returns the session on a simulated host, if the connection selects one.
+    pub fn from_connection(connect: &ConnectSettings) -> Option<Result<Self, TransportError>> {
+        let TransportKind::Command(argv) = &connect.transport else { return None };
+        let [program, root] = argv.as_slice() else { return None };
+        (program == "forge-sim").then(|| {
+            let sim = Self { root: root.into() };
+            if sim.has_fault("refuse") { Err(simulated_error(TransportErrorKind::Refused)) } else { Ok(sim) }
+        })
+    }
+
+    fn has_fault(&self, fault: &str) -> bool {
+        self.root.join(".sim").join(fault).exists()
+    }
+
+    pub fn take_lock(&self) -> HostLockAttempt {
+        if self.has_fault("held") { HostLockAttempt::Held(OTHER_LOCK_OWNER.into()) } else { HostLockAttempt::Ours }
+    }
+
+    pub async fn observe_probes(
+        &self,
+        asked: &CompiledProbes,
+        secrets: &SecretStore,
+    ) -> Result<Observation, TransportError> {
+        if self.has_fault("deaf") {
+            return Err(simulated_error(TransportErrorKind::LinkLost));
+        }
+        let first = self.run_script(&asked.script, secrets).await;
+        let device = match &asked.device {
+            Some(script) => Some(self.run_script(script, secrets).await.stdout),
+            None => None,
+        };
+        probe::parse_output(asked, &first.stdout, device.as_deref())
+            .map_err(|_| simulated_error(TransportErrorKind::Garbled))
+    }
+
+    pub async fn run_acting_script(
+        &self,
+        script: &ShellScript,
+        secrets: &SecretStore,
+    ) -> Result<ScriptOutput, TransportError> {
+        if self.is_killed_now() {
+            std::future::pending::<()>().await;
+        }
+        let mut done = self.run_script(script, secrets).await;
+        let excess = done.stdout.len().saturating_sub(KEPT_OUTPUT_BYTES);
+        done.stdout.drain(..excess);
+        done.dropped = excess as u64;
+        let lost = self.root.join(".sim/lost");
+        match std::fs::remove_file(lost) {
+            Ok(()) => Err(simulated_error(TransportErrorKind::LinkLost)),
+            Err(_) => Ok(done),
+        }
+    }
+
+    /// Returns whether forge is killed before this acting script.
+    fn is_killed_now(&self) -> bool {
+        let (dies, dead) = (self.root.join(".sim/dies"), self.root.join(".sim/dead"));
+        let Ok(text) = std::fs::read_to_string(&dies) else { return false };
+        let left: u32 = text.trim().parse().unwrap();
+        match left {
+            0 => std::fs::write(dead, "").unwrap(),
+            _ => std::fs::write(dies, (left - 1).to_string()).unwrap(),
+        }
+        left == 0
+    }
+
+    /// Stores the file that follows the script and opens it as the script's descriptor 7.
+    pub async fn send_file(
+        &self,
+        script: &ShellScript,
+        payload: FilePayload,
+        secrets: &SecretStore,
+    ) -> Result<ScriptOutput, TransportError> {
+        let behind = self.root.join(".sim/behind");
+        std::fs::create_dir_all(self.root.join(".sim")).unwrap();
+        std::fs::write(&behind, payload.read_rest().await).unwrap();
+        let open =
+            ShellFragment::new().code("exec 7<").word(behind.as_str()).code("\n").append_fragment(script.body.clone());
+        self.run_acting_script(&ShellScript { body: open, ..script.clone() }, secrets).await
+    }
+
+    async fn run_script(&self, script: &ShellScript, secrets: &SecretStore) -> ScriptOutput {
+        let state = self.root.join(if self.has_fault("full") { "full" } else { "state" });
+        let text = script.render_text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
+        // Paths kept until the next boot belong to the simulated host too.
+        let run = |text: String, name: &str| text.replace(name, &format!("{}{name}", self.root));
+        let text = run(run(text, "/run/forge/"), "/run/forge-applied");
+        let root = if self.has_fault("plain") { "false" } else { "true" };
+        let text = text.replace("[ \"$(id -u)\" = 0 ]", root).replace("$(id -un 2>/dev/null)", "plain");
+        // Simulated hosts share one machine: their identities differ only where a test sets them.
+        let own = |file: &str| self.root.join(".sim").join(file).into_string();
+        let text =
+            text.replace("/etc/machine-id", &own("machine-id")).replace("/proc/sys/kernel/hostname", &own("hostname"));
+        // These commands must not reach the machine that runs the test.
+        let text = text.replace(REBOOT_COMMAND, &format!("sh {}", own("reboot")));
+        let text = if self.has_fault("boot-id") { text.replace(BOOT_ID_PATH, &own("boot-id")) } else { text };
+        // Devices are plain files.
+        let text = text.replace("/dev/nvidia", self.root.join("dev/nvidia").as_str()).replace("-xtype c", "-xtype f");
+        let stand_in = |text: String, tool: &str| match self.has_fault(tool) {
+            true => text.replace(&format!("{tool} "), &format!("{} ", own(tool))),
+            false => text,
+        };
+        let text = stand_in(stand_in(text, "systemctl"), "grubby");
+        let text = text.replace("ls -1 /boot ", &format!("ls -1 {} ", own("boot")));
+        let text = self.relocate_paths(replace_path(&text, "/boot/init", &own("boot/init")));
+        let text = if self.has_fault("cmdline") { self.relocate_boot_files(text) } else { text };
+        for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
+            assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
+        }
+        let mut shell = tokio::process::Command::new("sh");
+        let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
+        ScriptOutput {
+            status: output.status.code().unwrap_or(255),
+            stdout: output.stdout,
+            stderr: output.stderr,
+            dropped: 0,
+        }
+    }
+
+    /// Redirects paths and programs of the simulated host.
+    fn relocate_paths(&self, text: String) -> String {
+        let paths = std::fs::read_to_string(self.root.join(".sim/paths")).unwrap_or_default();
+        let text = paths.lines().fold(text, |text, path| replace_path(&text, path, &format!("{}{path}", self.root)));
+        if !self.has_fault("bin") {
+            return text;
+        }
+        let bin = self.root.join(".sim/bin");
+        let text = text.replace(" PATH=/usr/local/sbin:", &format!(" PATH={bin}:/usr/local/sbin:"));
+        assert!(text.contains(bin.as_str()), "the path of programs is set in another way than this knows");
+        text
+    }
+
+    /// Redirects boot files: `cmdline` is the kernel's command line, and the program `grubby` prints the next kernel's.
+    fn relocate_boot_files(&self, text: String) -> String {
+        let own = [
+            ("/proc/cmdline", "cmdline"),
+            ("/boot/grub/grub.cfg", "no-grub"),
+            ("/run/systemd/container", "container"),
+            ("/.dockerenv", "container"),
+        ];
+        let at = |name: &str| self.root.join(".sim").join(name).into_string();
+        own.iter().fold(text, |text, (path, name)| text.replace(path, &at(name)))
+    }
+}
+
+/// Replaces one path by another, but not inside of itself.
+fn replace_path(text: &str, from: &str, to: &str) -> String {
+    text.replace(to, "\0").replace(from, to).replace('\0', to)
+}
+
+fn simulated_error(kind: TransportErrorKind) -> TransportError {
+    TransportError {
+        kind,
+        message: "simulated".to_owned(),
+        hint: None,
+        said: None,
+        address: None,
+        retryable: false,
+        sent_anything: true,
+    }
+}

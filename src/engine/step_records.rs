@@ -1,0 +1,146 @@
+//! Determines the records that a run writes: of proven steps, and of steps that already matched without a record.
+
+use super::event::StepResult;
+use super::host_run::HostRun;
+use super::host_session::{SHORT_SCRIPT_LIMIT, host_side_error, summarize_stderr};
+use super::run_context::ApplyContext;
+use crate::config::ExpansionState;
+use crate::model::{SecretStore, StepId, Value};
+use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, digest_desired, to_canonical_json};
+use crate::resource::Resource;
+use crate::state::StepRecord;
+use crate::transport::TransportError;
+
+/// Returns whether the host has matching steps without a valid record: then even an apply without changes writes
+/// records.
+pub(super) fn has_adoptable_steps(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> bool {
+    let shared = run.board.shared_values();
+    let Some(case) = run.host_context(&shared, &plan.host, seen) else { return false };
+    let turns = case.expand_local_steps();
+    turns.iter().any(|turn| needs_record(&case, plan, turn))
+}
+
+/// Reports whether a turn matches in the plan while its record is missing or belongs to another declaration.
+fn needs_record(case: &HostContext<'_>, plan: &HostPlan, turn: &StepInstance<'_>) -> bool {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return false };
+    let settled = plan.steps.iter().any(|s| s.id == turn.expanded.id && s.verdict == crate::model::StepVerdict::Ok);
+    settled && !has_current_record(case, turn, resource.as_ref())
+}
+
+fn has_current_record(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
+    let Some(record) = case.find_record(&turn.expanded.id) else { return false };
+    let text = |key: &str| record.get(key).and_then(Value::as_str);
+    let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
+    // Old records without a cluster or an identity are rewritten.
+    let whole = record.get("identity").is_some();
+    whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
+}
+
+impl HostRun<'_> {
+    /// Queues records for `proven` steps; they are written with the next script.
+    pub(super) fn queue_records(&mut self, proven: &[StepId]) {
+        let shared = self.run.board.shared_values();
+        let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return };
+        let turns = case.expand_local_steps();
+        let records: Vec<_> = turns
+            .iter()
+            .filter(|turn| proven.contains(&turn.expanded.id))
+            .filter_map(|turn| Some((turn.expanded.id.clone(), self.build_record(&case, turn, &turns)?)))
+            .collect();
+        self.records.extend(records);
+    }
+
+    /// Queues records for steps that matched in the final proof and have no valid record.
+    pub(super) fn adopt_matching_steps(&mut self, settled: &[StepId]) {
+        // A cluster that is only evaluated is not locked: nothing is written there.
+        if self.host().is_cluster() && self.link.cluster_writer().is_none() {
+            return;
+        }
+        let written: Vec<StepId> = self.records.iter().map(|(id, _)| id.clone()).collect();
+        let missing: Vec<StepId> = {
+            let shared = self.run.board.shared_values();
+            let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return };
+            let turns = case.expand_local_steps();
+            let lacks = |turn: &&StepInstance<'_>| match &turn.expanded.state {
+                ExpansionState::Resource(resource) => !has_current_record(&case, turn, resource.as_ref()),
+                _ => false,
+            };
+            turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
+        };
+        // A step that this run did not reach is recorded by the next run, with everything it depends on.
+        let reached =
+            |id: &StepId| self.steps.iter().all(|report| report.id != *id || is_effective_result(&report.result));
+        let due: Vec<StepId> = missing
+            .into_iter()
+            .filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id) && reached(id))
+            .collect();
+        self.queue_records(&due);
+    }
+
+    fn build_record(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        turns: &[StepInstance<'_>],
+    ) -> Option<StepRecord> {
+        let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
+        let desired = resource.desired_value();
+        let secret = SecretStore::has_placeholder(&to_canonical_json(&desired));
+        let digest = digest_desired(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
+        let title = SecretStore::mask_placeholders(&resource.title());
+        let (cluster, value) = (&case.ground.project.cluster, (!secret).then_some(desired));
+        let mut record = StepRecord::new(cluster, &turn.expanded.id, resource.kind(), &title, digest, value);
+        record.absent = turn.expanded.absent;
+        record.run = self.run.options.run.clone();
+        record.plan = Some(self.run.plan.to_owned());
+        record.controller = self.run.options.controller.clone();
+        record.user = self.run.options.user.clone();
+        record.time = (self.run.options.clock)().to_string();
+        let inputs = plan::collect_settled_inputs(case, turn, turns);
+        let identity = plan::resource_identity(resource.as_ref());
+        record.left = plan::collect_former_resources(case, &turn.expanded.id, &identity);
+        record.identity = Some(identity);
+        record.started =
+            resource.started_record(&case.seen.observation, &plan::build_resource_context(case, turn, &inputs, None));
+        Some(record)
+    }
+
+    /// Writes the queued records.
+    pub(super) async fn flush_records(&mut self) {
+        if self.records.is_empty() || self.lost.is_some() {
+            return;
+        }
+        if let Some(writer) = self.link.cluster_writer() {
+            let named = |(id, record): &(StepId, StepRecord)| {
+                (id.record_name(record.cluster.as_deref().unwrap_or_default()), record.to_value().to_string())
+            };
+            let records: Vec<(String, String)> = self.records.iter().map(named).collect();
+            match writer.write_records(&records).await {
+                Ok(()) => self.records.clear(),
+                Err(error) => {
+                    self.lost = Some(host_side_error(format!("records could not be written: {}", error.message)))
+                }
+            }
+            return;
+        }
+        let secrets = self.run.board.shared_values();
+        let done = self
+            .link
+            .run_acting_script(crate::state::build_records_script(&self.records), SHORT_SCRIPT_LIMIT, &secrets.secrets)
+            .await;
+        match done.map(|done| done.finished) {
+            Ok(done) if done.status == 0 => self.records.clear(),
+            Ok(done) => self.lost = Some(record_write_error(&done.stderr)),
+            Err(error) => self.lost = Some(error),
+        }
+    }
+}
+
+fn is_effective_result(result: &StepResult) -> bool {
+    matches!(result, StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. })
+}
+
+/// The error of a failed script that writes records.
+pub(super) fn record_write_error(stderr: &[u8]) -> TransportError {
+    host_side_error(format!("records could not be written: {}", summarize_stderr(stderr)))
+}

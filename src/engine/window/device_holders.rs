@@ -1,0 +1,199 @@
+//! Foreign work: detects processes that hold the host's devices, waits for them, and evicts them if the user permits
+//! it.
+
+use super::{WindowRefusal, window_scripts};
+use crate::engine::cancel::StopLevel;
+use crate::engine::event::Event;
+use crate::engine::host_run::HostRun;
+use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
+use crate::engine::read_only_session::ObservationSession;
+use crate::facts::Facts;
+use crate::model::{UntrustedText, Value};
+use crate::plan::{self, HostWindow};
+use crate::probe::{Observation, Probe};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Interval of checks while forge waits for holders.
+const HOLDER_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A process that holds GPU or RDMA devices, as the fact `holders` reports it.
+#[derive(Clone, Debug, PartialEq)]
+struct DeviceHolderProcess {
+    pid: u32,
+    unit: Option<String>,
+    /// Whether it is part of a pod.
+    pod: bool,
+    /// Description of the process in one line.
+    told: UntrustedText,
+}
+
+impl HostRun<'_> {
+    /// Returns when only units that the window stops hold the host's devices. A reboot also stops the host's declared
+    /// services: these are not foreign work. With `pods_leave`, pods are not foreign work either.
+    ///
+    /// # Errors
+    /// Another process holds devices, or the holders could not be determined.
+    pub(super) async fn await_free_devices(
+        &mut self,
+        window: &HostWindow,
+        reboots: bool,
+        pods_leave: bool,
+    ) -> Result<(), WindowRefusal> {
+        let mut told = Vec::new();
+        let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
+        loop {
+            let foreign = self.find_foreign_holders(window, reboots, pods_leave).await?;
+            if foreign.is_empty() {
+                return Ok(());
+            }
+            let holders: Vec<UntrustedText> = foreign.iter().map(|holder| holder.told.clone()).collect();
+            if let Some(why) = self.run.options.evict_busy.clone() {
+                self.evict_holders(&foreign, holders, why).await?;
+                return check_all_gone(&self.find_foreign_holders(window, reboots, pods_leave).await?);
+            }
+            if Instant::now() >= until {
+                return Err(WindowRefusal::Busy(join_holders(&holders)));
+            }
+            if told != holders {
+                self.run.emit_event(Event::Busy { host: self.host().clone(), holders: holders.clone() });
+                told = holders;
+            }
+            self.pause_for_holders(until).await?;
+        }
+    }
+
+    /// Waits for one interval. A host that is still in service lets other hosts go first meanwhile.
+    async fn pause_for_holders(&mut self, until: Instant) -> Result<(), WindowRefusal> {
+        let aside = !self.passage.open && !self.drained && !self.cordoned;
+        if aside {
+            self.run.board.defer_window(self.host());
+            self.run.times.pause(self.host());
+        }
+        let pause = HOLDER_POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()));
+        let stopped = tokio::select! {
+            () = tokio::time::sleep(pause) => false,
+            () = self.run.cancel.wait_for_level(StopLevel::Finish) => true,
+        };
+        self.run.times.resume(self.host());
+        match (stopped, aside) {
+            (true, _) => Err(WindowRefusal::Stopped),
+            (false, true) => self.await_window_turn().await,
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Returns the holders of devices that are not units stopped by the window.
+    async fn find_foreign_holders(
+        &mut self,
+        window: &HostWindow,
+        reboots: bool,
+        pods_leave: bool,
+    ) -> Result<Vec<DeviceHolderProcess>, WindowRefusal> {
+        let shared = self.run.board.shared_values();
+        let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
+        let observation = match self.link.observe(&probes, &shared.secrets).await {
+            Ok(observation) => observation,
+            Err(error) => {
+                self.lost = Some(error);
+                return Err(WindowRefusal::Stopped);
+            }
+        };
+        let declared = if reboots { self.list_declared_units() } else { BTreeSet::new() };
+        let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
+        let holders = parse_holders(&observation).map_err(|why| unknown_holders(&why))?;
+        let leaves =
+            |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(stops) || pods_leave && holder.pod;
+        let counts = |holder: &DeviceHolderProcess| !leaves(holder);
+        Ok(holders.into_iter().filter(counts).collect())
+    }
+
+    /// Returns the units that are declared to run on this host.
+    fn list_declared_units(&self) -> BTreeSet<String> {
+        let shared = self.run.board.shared_values();
+        let case = self.run.host_context(&shared, self.host(), &self.seen);
+        case.iter()
+            .flat_map(|case| case.expand_local_steps())
+            .filter_map(|turn| plan::declared_running_unit(&turn))
+            .collect()
+    }
+
+    async fn evict_holders(
+        &mut self,
+        foreign: &[DeviceHolderProcess],
+        holders: Vec<UntrustedText>,
+        why: String,
+    ) -> Result<(), WindowRefusal> {
+        let pids: Vec<u32> = foreign.iter().map(|holder| holder.pid).collect();
+        self.run_own_script(window_scripts::build_evict_script(&pids), SHORT_SCRIPT_LIMIT).await?;
+        self.run.emit_event(Event::Evicted { host: self.host().clone(), holders, why });
+        Ok(())
+    }
+}
+
+fn check_all_gone(left: &[DeviceHolderProcess]) -> Result<(), WindowRefusal> {
+    match left {
+        [] => Ok(()),
+        left => {
+            let left: Vec<UntrustedText> = left.iter().map(|holder| holder.told.clone()).collect();
+            Err(WindowRefusal::Busy(format!("still running after eviction: {}", join_holders(&left))))
+        }
+    }
+}
+
+fn unknown_holders(why: &str) -> WindowRefusal {
+    WindowRefusal::Unknown(format!("use of the host's devices could not be determined: {why}"))
+}
+
+fn join_holders(holders: &[UntrustedText]) -> String {
+    holders.iter().map(UntrustedText::raw).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the holders of devices.
+///
+/// # Errors
+/// They could not be determined: the reason, as a lowercase fragment.
+fn parse_holders(observation: &Observation) -> Result<Vec<DeviceHolderProcess>, String> {
+    let facts = Facts::from_observation(observation);
+    let list = match facts.0.get("holders") {
+        Some(Ok(list)) => list.as_array().ok_or("unexpected type of answer")?,
+        Some(Err(unknown)) => return Err(unknown.why.to_string()),
+        None => return Err("no answer".to_owned()),
+    };
+    list.iter().map(|value| parse_holder(value).ok_or_else(|| "a holder has no pid".to_owned())).collect()
+}
+
+fn parse_holder(value: &Value) -> Option<DeviceHolderProcess> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let pid = value.get("pid")?.as_u64()?.try_into().ok()?;
+    let (pod, job, unit) = (text("pod"), text("slurm_job"), text("unit"));
+    let whose = job.map(|job| format!(", Slurm job {job}"));
+    let whose = whose.or_else(|| pod.map(|pod| format!(", pod {pod}"))).or_else(|| unit.map(|u| format!(", unit {u}")));
+    let devices = value.get("devices")?.as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("unknown user"));
+    let told = format!("pid {pid} ({command}) of {user}{}, holds {devices}", whose.unwrap_or_default());
+    Some(DeviceHolderProcess { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), told: told.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_holder_is_told_with_all_that_is_known() {
+        let told = |value: &Value| parse_holder(value).map(|holder| holder.told.raw().to_owned());
+        let job = json!({"pid": 4711, "user": "alice", "command": "python3", "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
+            "unit": null, "pod": null, "slurm_job": "123"});
+        let line = "pid 4711 (python3) of alice, Slurm job 123, holds /dev/nvidia0, /dev/nvidiactl";
+        assert_eq!(told(&job).as_deref(), Some(line));
+        let pod = json!({"pid": 8, "user": "root", "command": "x", "devices": ["/dev/nvidia1"], "pod": "ml/train", "unit": "k.service"});
+        assert_eq!(told(&pod).as_deref(), Some("pid 8 (x) of root, pod ml/train, holds /dev/nvidia1"));
+        assert_eq!(told(&json!({"user": "root", "devices": []})), None);
+    }
+
+    #[test]
+    fn whoever_cannot_tell_does_not_say_that_nobody_does() {
+        assert_eq!(parse_holders(&Observation::default()), Err("no answer".to_owned()));
+    }
+}

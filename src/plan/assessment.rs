@@ -1,0 +1,324 @@
+//! Evaluates one step instance. Planning, the check right before a change, and the verification after it all use this.
+
+use super::ChangeCertainty;
+use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
+use super::host_context::{HostContext, StepInstance};
+use super::package_effects::{PackageChanges, is_change_certain};
+use super::required_probes::{build_effective_probe, find_restart_inputs, find_trace_path_among};
+use crate::config::{ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState, PendingInput};
+use crate::diag::Diag;
+use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
+use crate::probe::{Probe, ProbeReading};
+use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, Resource, RestartInput};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// The assessment of one step instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepAssessment {
+    pub judgement: Assessment,
+    /// Digest over the evaluated attributes and the facts that were read.
+    pub basis: String,
+    /// What must happen before it can be evaluated for certain.
+    pub until: Option<String>,
+    /// How well the change is known if something must happen first.
+    pub foresight: ChangeCertainty,
+}
+
+/// The effects that earlier step instances of a plan have on a later one.
+#[derive(Clone, Debug, Default)]
+pub struct StepPredictions {
+    pub predicted: EarlierStepEffects,
+    /// An earlier step that will change and whose effects are not fully declared: a package installs files, a command
+    /// can do anything.
+    pub opaque: Option<String>,
+    /// The last earlier package step that this one may depend on, and the changes of all such steps.
+    pub package: Option<(StepId, PackageChanges)>,
+    /// Step instances that will change, in order.
+    pub changing: Vec<StepId>,
+    /// Paths that they will change.
+    pub touched: BTreeSet<String>,
+}
+
+/// Evaluates `turn` against the observed state of its host.
+pub fn assess_step(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
+) -> StepAssessment {
+    let (judgement, until, foresight) = match &turn.expanded.state {
+        ExpansionState::NotApplicable(why) => (not_applicable_assessment(why), None, ChangeCertainty::Predicted),
+        ExpansionState::Invalid(diags) => (invalid_assessment(case, diags), None, ChangeCertainty::Predicted),
+        ExpansionState::Deferred(deferred) => {
+            let (judgement, until) = assess_deferred(deferred, turn, ahead);
+            (judgement, until, ChangeCertainty::Predicted)
+        }
+        ExpansionState::Resource(resource) => assess_resource(case, turn, turns, ahead, resource.as_ref()),
+    };
+    let basis = digest_basis(case, turn, &judgement);
+    StepAssessment { judgement: judgement.mask_secrets(case.ground.secrets), basis, until, foresight }
+}
+
+fn assess_resource(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
+    resource: &dyn Resource,
+) -> (Assessment, Option<String>, ChangeCertainty) {
+    let inputs = collect_restart_inputs(case, turn, turns, ahead);
+    let cx = build_resource_context(case, turn, &inputs, Some(&ahead.predicted));
+    if let Some(why) = missing_key_reason(case, &inputs) {
+        return (unknown_assessment(why), None, ChangeCertainty::Predicted);
+    }
+    let mut judgement = resource.assess(&case.seen.observation, &cx);
+    if judgement.verdict == StepVerdict::Change {
+        judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(DisruptionClass::D0));
+    }
+    if judgement.verdict == StepVerdict::Change {
+        let until = find_uncertain_dependency(&judgement, &inputs, ahead);
+        let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
+        // If nothing must happen first, `foresight` is not read.
+        return match until.is_some() && is_seen && is_change_certain(resource, &case.seen.observation) {
+            true => (judgement, until, ChangeCertainty::Certain),
+            false => (judgement, until, ChangeCertainty::Predicted),
+        };
+    }
+    if judgement.verdict == StepVerdict::Ok {
+        judgement = assess_effectiveness(case, turn, judgement);
+    }
+    match &ahead.package {
+        Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
+            (as_precaution(judgement, package), Some(format!("{package} has run")), ChangeCertainty::Precaution)
+        }
+        _ => (judgement, None, ChangeCertainty::Predicted),
+    }
+}
+
+/// Plans to check a resource that matches now again after a package that may change it.
+fn as_precaution(judgement: Assessment, package: &StepId) -> Assessment {
+    let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
+    Assessment::change(reason, Vec::new(), DisruptionClass::D0, judgement.basis).mark_predicted()
+}
+
+/// Returns why inputs cannot be compared: digests keyed with the host's key show whether a service started with the
+/// secrets that are declared now, and a recording may lack that key.
+fn missing_key_reason(case: &HostContext<'_>, inputs: &[RestartInput]) -> Option<&'static str> {
+    let is_secret = inputs.iter().any(|input| input.digest.starts_with("keyed:"));
+    let left_out = case.seen.key.as_deref() == Some(crate::probe::KEY_LEFT_OUT);
+    (is_secret && left_out).then_some("the recording lacks the host's key, and an input of `restart_on` is secret")
+}
+
+/// Returns the earlier step on which the prediction of a change depends.
+fn find_uncertain_dependency(
+    judgement: &Assessment,
+    inputs: &[RestartInput],
+    ahead: &StepPredictions,
+) -> Option<String> {
+    let input = || inputs.iter().rfind(|input| input.changing).map(|input| input.step.clone());
+    let before = || ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned());
+    input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone())
+}
+
+/// Returns the context in which the resource of a step instance is evaluated and applied.
+pub fn build_resource_context<'c>(
+    case: &HostContext<'c>,
+    turn: &StepInstance<'_>,
+    inputs: &'c [RestartInput],
+    predicted: Option<&'c EarlierStepEffects>,
+) -> AssessmentContext<'c> {
+    AssessmentContext {
+        predicted,
+        record: case.find_record(&turn.expanded.id),
+        inputs,
+        run: "",
+        key: case.seen.key.as_deref(),
+        secrets: Some(case.ground.secrets),
+    }
+}
+
+/// Returns the inputs that `restart_on` of a step instance names, with the digests of their declarations.
+pub fn collect_restart_inputs(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
+) -> Vec<RestartInput> {
+    find_restart_inputs(turn, turns)
+        .into_iter()
+        .filter_map(|input| {
+            let ExpansionState::Resource(resource) = &input.expanded.state else { return None };
+            let paths = resource.restart_input_paths();
+            Some(RestartInput {
+                step: input.expanded.id.to_string(),
+                changing: ahead.changing.contains(&input.expanded.id)
+                    || paths.iter().any(|path| ahead.touched.contains(path)),
+                trace: find_trace_path_among(&paths, input, resource.as_ref()),
+                paths,
+                digest: digest_input(case, &input.expanded, resource.as_ref()),
+            })
+        })
+        .collect()
+}
+
+/// Returns those inputs of a step instance that are observed to match: a process cannot have read any other.
+pub fn collect_settled_inputs(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+) -> Vec<RestartInput> {
+    let ahead = StepPredictions::default();
+    let verdict = |input: &StepInstance<'_>| assess_step(case, input, turns, &ahead).judgement.verdict;
+    let named = find_restart_inputs(turn, turns);
+    let holds = named.into_iter().filter(|input| matches!(verdict(input), StepVerdict::Ok | StepVerdict::Pending));
+    let holds: Vec<String> = holds.map(|input| input.expanded.id.to_string()).collect();
+    collect_restart_inputs(case, turn, turns, &ahead).into_iter().filter(|input| holds.contains(&input.step)).collect()
+}
+
+/// Returns the digest of an input's declaration. Hosts that share a step instance also share the digest, unless it is
+/// keyed.
+fn digest_input(case: &HostContext<'_>, turn: &ExpandedStep, resource: &dyn Resource) -> String {
+    if let Some(known) = turn.input_digest.get() {
+        return known.clone();
+    }
+    let text = to_canonical_json(&resource.restart_input_value());
+    match SecretStore::has_placeholder(&text) {
+        true => digest_with_key(&text, case.ground.secrets, case.seen.key.as_deref()),
+        false => turn.input_digest.get_or_init(|| digest_text(&text)).clone(),
+    }
+}
+
+/// Returns the digest of what a resource declares. If that contains a secret, the digest is keyed with the host's key.
+pub fn digest_desired(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
+    digest_with_key(&to_canonical_json(&resource.desired_value()), secrets, key)
+}
+
+fn digest_with_key(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
+    if !SecretStore::has_placeholder(text) {
+        return digest_text(text);
+    }
+    let revealed = secrets.reveal_placeholders(text);
+    let inner = digest_text(&format!("{}{}", key.unwrap_or_default(), revealed.expose_secret()));
+    format!("keyed:{}", digest_text(&format!("{}{inner}", key.unwrap_or_default())))
+}
+
+/// Turns the verdict of a configured step into pending if it still waits for a reload or a reboot.
+fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configured: Assessment) -> Assessment {
+    // A removal is complete once nothing is configured any more: `effective` is about the declared presence.
+    let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) else { return configured };
+    let judged = case.ground.expander.evaluate_effective(
+        case.host,
+        turn.instance,
+        turn.step,
+        &turn.expanded.id,
+        &case.known_values(),
+    );
+    let pending = |basis| Assessment {
+        verdict: StepVerdict::Pending,
+        ..Assessment::ok(format!("configured, not yet effective: needs {}", effective.by.join(" or ")), basis)
+    };
+    match judged {
+        ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable => configured,
+        ConditionOutcome::Fails { .. } => pending(configured.basis),
+        ConditionOutcome::Unknown { why, .. } => {
+            Assessment { basis: configured.basis, ..unknown_assessment(&format!("effective state unknown: {why}")) }
+        }
+        ConditionOutcome::Check { .. } => match build_effective_probe(case, turn)
+            .map(|probe| read_check_status(case, &probe))
+        {
+            Some(Ok(true)) | None => configured,
+            Some(Ok(false)) => pending(configured.basis),
+            Some(Err(why)) => {
+                Assessment { basis: configured.basis, ..unknown_assessment(&format!("effective state unknown: {why}")) }
+            }
+        },
+    }
+}
+
+/// Returns whether a read-only command exited with 0 (true) or 1 (false).
+///
+/// # Errors
+/// Why the result is unknown: another exit status, or no answer.
+pub fn read_check_status(case: &HostContext<'_>, probe: &Probe) -> Result<bool, String> {
+    match case.seen.observation.get(probe) {
+        Ok(ProbeReading::Output(output)) if output.status == 0 => Ok(true),
+        Ok(ProbeReading::Output(output)) if output.status == 1 => Ok(false),
+        Ok(ProbeReading::Output(output)) => {
+            Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr)))
+        }
+        Ok(_) => Err("unexpected type of answer to the check".to_owned()),
+        Err(unknown) => Err(unknown.why),
+    }
+}
+
+fn last_line(text: &UntrustedText) -> String {
+    text.raw().lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_owned()
+}
+
+fn not_applicable_assessment(why: &str) -> Assessment {
+    Assessment { verdict: StepVerdict::NotApplicable, ..Assessment::ok(why, Value::Null) }
+}
+
+pub(super) fn unknown_assessment(why: &str) -> Assessment {
+    Assessment { verdict: StepVerdict::Unknown, ..Assessment::ok(why, Value::Null) }
+}
+
+/// Blocks a step whose declaration is invalid for the facts of this host. The reason names the location, which may lie
+/// outside of the step.
+fn invalid_assessment(case: &HostContext<'_>, diags: &[Diag]) -> Assessment {
+    let one = |diag: &Diag| match diag.span {
+        Some(span) => format!("{} (at {})", diag.message, case.ground.project.sources.format_location(span)),
+        None => diag.message.clone(),
+    };
+    let reason = diags.iter().map(one).collect::<Vec<_>>().join("; ");
+    let hint = diags.iter().find_map(|diag| diag.hint.clone());
+    Assessment { hint, ..Assessment::blocked(BlockClass::Declaration, reason, Value::Null) }
+}
+
+/// Evaluates a step whose templates need a value that is not known yet: predicted if an earlier step will provide it.
+fn assess_deferred(
+    deferred: &DeferredStep,
+    turn: &StepInstance<'_>,
+    ahead: &StepPredictions,
+) -> (Assessment, Option<String>) {
+    match &deferred.need {
+        PendingInput::Facts => (unknown_assessment("facts were not observed"), None),
+        PendingInput::UnknownFact { path, why } => {
+            (unknown_assessment(&format!("`facts.{path}` is unknown: {why}")), None)
+        }
+        PendingInput::Export { recipe, name } => {
+            let export = format!("`{name}` of `{recipe}`");
+            if !ahead.predicted.will_export(recipe) {
+                return (unknown_assessment(&format!("{export} is not known: no step of this plan exports it")), None);
+            }
+            let disruption = turn.step.disruption.unwrap_or(DisruptionClass::D0);
+            let reason = format!("cannot be evaluated before {export} is exported");
+            (
+                Assessment::change(reason, Vec::new(), disruption, Value::Null).mark_predicted(),
+                Some(format!("{export} is exported")),
+            )
+        }
+    }
+}
+
+/// Returns the basis of a step: a digest over the evaluated attributes and the facts that its templates, `when` and
+/// rules read.
+fn digest_basis(case: &HostContext<'_>, turn: &StepInstance<'_>, judgement: &Assessment) -> String {
+    let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, read_fact(case, path)])).collect();
+    // The canonical text of `{ facts, seen }`, without copying the observed attributes.
+    let mut text = "{\"facts\":".to_owned();
+    write_canonical(&Value::Array(facts), &mut text);
+    text.push_str(",\"seen\":");
+    write_canonical(&judgement.basis, &mut text);
+    text.push('}');
+    digest_text(&text)
+}
+
+/// Returns a fact by its path; null if it is not known.
+pub(super) fn read_fact(case: &HostContext<'_>, path: &str) -> Value {
+    let mut parts = path.split('.');
+    let Some(Ok(root)) = parts.next().and_then(|name| case.seen.facts.0.get(name)) else { return Value::Null };
+    parts.try_fold(root, |value, part| value.get(part)).cloned().unwrap_or(Value::Null)
+}

@@ -1,0 +1,155 @@
+//! The values that a step depends on, in readable form: the observed attributes that were evaluated, and the facts that
+//! its templates, `when` and rules read. Their digest is the basis; the values show which part of it changed.
+
+use super::assessment::read_fact;
+use super::canonical_json::{digest_text, to_canonical_json};
+use super::host_context::{HostContext, StepInstance};
+use crate::config::ExpansionState;
+use crate::model::{SecretStore, UntrustedText, Value};
+use crate::resource::Assessment;
+use compact_str::CompactString;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Length in bytes above which a value is replaced by its digest.
+const MAX_VALUE_BYTES: usize = 160;
+
+/// One value that a step depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Precondition {
+    /// `facts.kernel.release`, or an attribute under the name that its kind uses: `version`.
+    #[schemars(with = "String")]
+    pub what: CompactString,
+    /// As JSON. A long value is replaced by its digest; a secret value is left out.
+    pub value: UntrustedText,
+}
+
+/// Returns the values that the judgement of a step instance depends on, facts first.
+pub fn collect_preconditions(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    judgement: &Assessment,
+) -> Vec<Precondition> {
+    if declares_secret(turn) {
+        return Vec::new();
+    }
+    let facts = turn.expanded.reads.iter().map(|path| (format!("facts.{path}"), read_fact(case, path)));
+    let mut seen = Vec::new();
+    flatten_attributes("", &judgement.basis, &mut seen);
+    let entry = |(what, value): (String, Value)| Precondition { what: what.into(), value: redact_value(case, &value) };
+    facts.chain(seen).map(entry).collect()
+}
+
+/// Splits a value into its attributes: `hello.version` for the observed version of the package `hello`.
+fn flatten_attributes(name: &str, value: &Value, out: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, part) in map {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten_attributes(&name, part, out);
+            }
+        }
+        Value::Null if name.is_empty() => {}
+        value if name.is_empty() => out.push(("it".to_owned(), value.clone())),
+        value => out.push((name.to_owned(), value.clone())),
+    }
+}
+
+/// Returns the digest of what a step instance declares, as the host's record of it will contain it. A declaration with
+/// a secret has none here: only the host's key makes that digest safe.
+pub fn digest_declared(turn: &StepInstance<'_>) -> Option<String> {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
+    (!declares_secret(turn)).then(|| digest_text(&to_canonical_json(&resource.desired_value())))
+}
+
+/// Returns whether the declaration contains a secret: the host's current value in its place may be a secret too.
+fn declares_secret(turn: &StepInstance<'_>) -> bool {
+    match &turn.expanded.state {
+        ExpansionState::Resource(resource) => {
+            SecretStore::has_placeholder(&to_canonical_json(&resource.desired_value()))
+        }
+        _ => false,
+    }
+}
+
+fn redact_value(case: &HostContext<'_>, value: &Value) -> UntrustedText {
+    let text = case.ground.secrets.scrub_secrets(&to_canonical_json(value));
+    match text.len() > MAX_VALUE_BYTES {
+        true => digest_text(&text).into(),
+        false => text.into(),
+    }
+}
+
+/// Returns the values that changed since: `` `version` was "1.0" and is "1.1" ``. `None` if the listed values show no
+/// difference.
+pub fn describe_changed_preconditions(before: &[Precondition], now: &[Precondition]) -> Option<String> {
+    let of =
+        |list: &[Precondition], what: &str| list.iter().find(|part| part.what == what).map(|part| part.value.clone());
+    let gone = before.iter().map(|part| (&part.what, Some(&part.value), of(now, &part.what)));
+    let new = now.iter().filter(|part| of(before, &part.what).is_none());
+    let all = gone.chain(new.map(|part| (&part.what, None, Some(part.value.clone()))));
+    let differ = all.filter(|(_, from, to)| *from != to.as_ref());
+    let parts: Vec<String> = differ.map(|(what, from, to)| describe_changed_value(what, from, to.as_ref())).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn describe_changed_value(what: &str, from: Option<&UntrustedText>, to: Option<&UntrustedText>) -> String {
+    // Two digests show a reader only that the value changed.
+    if from.is_some_and(is_digest) && to.is_some_and(is_digest) {
+        return format!("`{what}` changed since the plan");
+    }
+    let value = |value: Option<&UntrustedText>| match value.map(UntrustedText::raw) {
+        None | Some("null") => "unset".to_owned(),
+        Some(text) => text.to_owned(),
+    };
+    format!("`{what}` was {} and is {}", value(from), value(to))
+}
+
+/// Returns whether a value is a digest: in place of a long value, or as the value itself.
+fn is_digest(value: &UntrustedText) -> bool {
+    let digits = value.raw().trim_matches('"').trim_start_matches("sha256:");
+    digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(list: &[(&str, &str)]) -> Vec<Precondition> {
+        list.iter().map(|(what, value)| Precondition { what: (*what).into(), value: (*value).into() }).collect()
+    }
+
+    #[test]
+    fn two_digests_are_told_as_a_difference() {
+        let digest = |text: &str| digest_text(text);
+        let (old, new) = (digest_text("a"), format!("\"{}\"", digest("b").trim_start_matches("sha256:")));
+        let moved = describe_changed_preconditions(&parts(&[("content", &old)]), &parts(&[("content", &new)]));
+        assert_eq!(moved.as_deref(), Some("`content` changed since the plan"));
+    }
+
+    #[test]
+    fn what_moved_is_named_with_both_values() {
+        let before = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.0\""), ("held", "true")]);
+        assert_eq!(describe_changed_preconditions(&before, &before), None);
+        let now = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.1\""), ("status", "\"broken\"")]);
+        assert_eq!(
+            describe_changed_preconditions(&before, &now).as_deref(),
+            Some(
+                "`version` was \"1.0\" and is \"1.1\", `held` was true and is unset, `status` was unset and is \"broken\""
+            )
+        );
+    }
+
+    #[test]
+    fn what_was_seen_is_taken_apart() {
+        let mut out = Vec::new();
+        flatten_attributes("", &serde_json::json!({"hello": {"version": "1", "held": null}, "list": [1]}), &mut out);
+        let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["hello.version", "hello.held", "list"]);
+    }
+
+    #[test]
+    fn nothing_known_is_nothing_moved() {
+        assert_eq!(describe_changed_preconditions(&[], &[]), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! Resources that a host's records list as made by steps, and which of these are known to be gone since.
+
+use super::host_context::HostContext;
+use super::undeclared::is_removal_record;
+use crate::kube::{NodeMark, NodeMarkChanges};
+use crate::model::{SecretStore, StepId, Value};
+use crate::probe::{AptOfferPolicy, ObjectId, ObjectState, PathState, Probe, ProbeReading, UserState};
+use crate::resource::Resource;
+use crate::state::{FormerIdentity, RecordIdentity};
+use jiff::Timestamp;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// Kind and name of a resource on a host.
+type RecordedClaim = (String, String);
+
+/// One resource that a step made or removed.
+#[derive(Clone, Debug)]
+pub(super) struct RecordedResource {
+    pub step: String,
+    pub kind: String,
+    pub title: String,
+    /// `None` for old records, which did not contain an identity.
+    pub identity: Option<RecordIdentity>,
+    time: Option<Timestamp>,
+    /// Whether it is the resource of the step's last apply, not of an earlier one.
+    pub latest: bool,
+    /// Whether the record says that it was removed.
+    pub removed: bool,
+}
+
+/// Returns the identity of a resource, with secrets masked.
+pub fn resource_identity(resource: &dyn Resource) -> RecordIdentity {
+    let plain = |list: Vec<(&'static str, String)>| {
+        list.into_iter().map(|(kind, name)| (kind.to_owned(), SecretStore::mask_placeholders(&name))).collect()
+    };
+    RecordIdentity { claims: plain(resource.exclusive_claims()), part_of: plain(resource.shared_claims()) }
+}
+
+/// Returns the former resources that the next record of a step, now about `now`, must list: all earlier resources of
+/// the step except those that are known to be gone.
+pub fn collect_former_resources(case: &HostContext<'_>, step: &StepId, now: &RecordIdentity) -> Vec<FormerIdentity> {
+    let mut owned = OwnedClaims::default();
+    owned.add_identity(now);
+    let own = case.find_record(step).map(|record| parse_record(&step.to_string(), record)).unwrap_or_default();
+    let own: Vec<RecordedResource> =
+        own.into_iter().filter(|memory| !memory.removed && memory.is_orphaned(case, &[], &owned)).collect();
+    // Usually there are none, and then the records of other steps need not be read.
+    let all = if own.is_empty() { Vec::new() } else { list_recorded_resources(case) };
+    own.iter().filter(|memory| memory.is_orphaned(case, &all, &owned)).filter_map(RecordedResource::to_former).collect()
+}
+
+/// Returns all resources that the records of this cluster list.
+pub(super) fn list_recorded_resources(case: &HostContext<'_>) -> Vec<RecordedResource> {
+    let cluster = &case.ground.project.cluster;
+    let records = case.seen.records.keys().filter_map(|step| Some((step, case.seen.find_record(cluster, step)?)));
+    records.flat_map(|(step, record)| parse_record(step, record)).collect()
+}
+
+fn parse_record(step: &str, record: &Value) -> Vec<RecordedResource> {
+    let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
+    let part = |key: &str| record.get(key).cloned().unwrap_or_default();
+    let identity = RecordIdentity::deserialize(part("identity")).ok().or_else(|| identity_from_title(text("title")));
+    let latest = RecordedResource {
+        step: step.to_owned(),
+        kind: text("kind").to_owned(),
+        title: text("title").to_owned(),
+        identity,
+        time: text("time").parse().ok(),
+        latest: true,
+        removed: is_removal_record(record),
+    };
+    let left = Vec::<FormerIdentity>::deserialize(part("left")).unwrap_or_default();
+    [latest].into_iter().chain(left.into_iter().map(|former| RecordedResource::from_former(step, former))).collect()
+}
+
+/// Returns the identity for an old record, which has only a title: a path identifies a resource for all kinds.
+fn identity_from_title(title: &str) -> Option<RecordIdentity> {
+    let claims = vec![("path".to_owned(), title.to_owned())];
+    title.starts_with('/').then_some(RecordIdentity { claims, part_of: Vec::new() })
+}
+
+impl RecordedResource {
+    fn from_former(step: &str, former: FormerIdentity) -> Self {
+        Self {
+            step: step.to_owned(),
+            kind: former.kind,
+            title: former.title,
+            identity: Some(former.identity),
+            time: former.time.parse().ok(),
+            latest: false,
+            removed: false,
+        }
+    }
+
+    /// Returns the form in which a later record lists it.
+    fn to_former(&self) -> Option<FormerIdentity> {
+        let (kind, title, identity) = (self.kind.clone(), self.title.clone(), self.identity.clone()?);
+        Some(FormerIdentity { kind, title, identity, time: self.time.map(|time| time.to_string()).unwrap_or_default() })
+    }
+
+    /// Returns whether any part of it is neither `owned` now nor reported as gone by the host or by a later record.
+    pub fn is_orphaned(&self, case: &HostContext<'_>, all: &[RecordedResource], owned: &OwnedClaims) -> bool {
+        let Some(identity) = &self.identity else { return false };
+        let later = |claim: &RecordedClaim| all.iter().any(|memory| memory.supersedes_claim(self, claim));
+        let told = |claim: &RecordedClaim| owned.wholes.contains(claim) || is_claim_gone(case, claim) || later(claim);
+        !identity.part_of.iter().any(told)
+            && !identity.claims.iter().all(|claim| owned.parts.contains(claim) || told(claim))
+    }
+
+    /// Returns whether this was recorded about the same resource after `other`: then this record applies.
+    fn supersedes_claim(&self, other: &RecordedResource, claim: &RecordedClaim) -> bool {
+        self.time > other.time && self.identity.as_ref().is_some_and(|identity| identity.claims.contains(claim))
+    }
+}
+
+/// Resources that steps declare, as a whole or in part.
+#[derive(Debug, Default)]
+pub(super) struct OwnedClaims {
+    wholes: BTreeSet<RecordedClaim>,
+    parts: BTreeSet<RecordedClaim>,
+}
+
+impl OwnedClaims {
+    pub fn add_identity(&mut self, identity: &RecordIdentity) {
+        self.wholes.extend(identity.claims.iter().cloned());
+        self.parts.extend(identity.part_of.iter().cloned());
+    }
+}
+
+/// Returns whether the host reported that a resource does not exist. Without a probe the answer is false.
+fn is_claim_gone(case: &HostContext<'_>, claim: &RecordedClaim) -> bool {
+    let told = build_claim_probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok());
+    told.is_some_and(|reading| {
+        is_reading_absent(reading) || node_mark(claim).is_some_and(|mark| node_lacks_mark(reading, &mark))
+    })
+}
+
+/// Returns the mark of a Kubernetes node (a label, annotation or taint) that a claim names.
+fn node_mark((kind, name): &RecordedClaim) -> Option<NodeMark> {
+    NodeMark::from_record_key(name).filter(|_| kind == "node").map(|(_, mark)| mark)
+}
+
+/// Returns whether a node does not have the mark.
+fn node_lacks_mark(reading: &ProbeReading, mark: &NodeMark) -> bool {
+    let ProbeReading::Object(ObjectState::Known(info)) = reading else { return false };
+    info.live.as_ref().is_some_and(|node| mark.value_on_node(node).is_none())
+}
+
+fn is_reading_absent(reading: &ProbeReading) -> bool {
+    match reading {
+        ProbeReading::Path(path) => *path == PathState::Absent,
+        ProbeReading::User(user) => *user == UserState::Absent,
+        ProbeReading::Unit(unit) => unit.load == "not-found",
+        ProbeReading::Package(package) => package.version.is_none(),
+        ProbeReading::Object(ObjectState::Unserved) => true,
+        ProbeReading::Object(ObjectState::Known(info)) => info.live.is_none(),
+        _ => false,
+    }
+}
+
+fn build_claim_probe((kind, name): &RecordedClaim) -> Option<Probe> {
+    let name = name.clone();
+    Some(match kind.as_str() {
+        "path" => Probe::Path { path: name, want: None },
+        "user" => Probe::User { name },
+        "service" => Probe::Unit { name },
+        "object" => ObjectId::from_claim(&name)?.to_probe(),
+        "node" => NodeMarkChanges::node_id(&NodeMark::from_record_key(&name)?.0).to_probe(),
+        "package" => Probe::Package { name, offers: AptOfferPolicy::Unneeded },
+        _ => return None,
+    })
+}
+
+/// Returns the probes that show whether resources that may be left behind still exist.
+pub(super) fn list_claim_probes<'m>(memories: impl Iterator<Item = &'m RecordedResource>) -> BTreeSet<Probe> {
+    memories
+        .filter_map(|memory| memory.identity.as_ref())
+        .flat_map(|identity| &identity.claims)
+        .filter_map(build_claim_probe)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{PackageState, UnitState};
+
+    #[test]
+    fn what_a_node_carries_no_more_is_gone() {
+        let claim = ("node".to_owned(), "gpu-1 label team".to_owned());
+        let node = |labels: Value| {
+            let live = Some(serde_json::json!({ "metadata": { "labels": labels } }));
+            ProbeReading::Object(ObjectState::Known(Box::new(crate::probe::ObjectInfo { live, ..Default::default() })))
+        };
+        let mark = node_mark(&claim).unwrap();
+        assert!(node_lacks_mark(&node(serde_json::json!({ "other": "x" })), &mark));
+        assert!(!node_lacks_mark(&node(serde_json::json!({ "team": "ml" })), &mark));
+        assert!(!node_lacks_mark(&ProbeReading::Object(ObjectState::Unserved), &mark));
+        assert_eq!(build_claim_probe(&claim), Some(NodeMarkChanges::node_id("gpu-1").to_probe()));
+    }
+
+    #[test]
+    fn what_hosts_say_of_things_that_are_gone() {
+        let unit = |load: &str| ProbeReading::Unit(UnitState { load: load.into(), ..UnitState::default() });
+        assert!(
+            is_reading_absent(&unit("not-found"))
+                && !is_reading_absent(&unit("loaded"))
+                && !is_reading_absent(&unit(""))
+        );
+        let package = |version: Option<&str>| {
+            ProbeReading::Package(PackageState { version: version.map(Into::into), ..PackageState::default() })
+        };
+        assert!(is_reading_absent(&package(None)) && !is_reading_absent(&package(Some("1"))));
+        assert!(
+            is_reading_absent(&ProbeReading::User(UserState::Absent))
+                && is_reading_absent(&ProbeReading::Path(PathState::Absent))
+        );
+    }
+
+    #[test]
+    fn what_can_be_asked_for_is_asked_for() {
+        let claim = |kind: &str| build_claim_probe(&(kind.to_owned(), "x".to_owned()));
+        assert!(["path", "user", "service", "package"].into_iter().all(|kind| claim(kind).is_some()));
+        assert_eq!(claim("line"), None);
+    }
+}

@@ -1,0 +1,462 @@
+//! One pass over the step instances of a host, in order, that carries the predicted effects of earlier ones.
+
+use super::assessment::{StepAssessment, StepPredictions, assess_step, unknown_assessment};
+use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
+use super::cross_host_edges::resolve_predecessor;
+use super::host_context::{HostContext, StepInstance};
+use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
+use super::package_effects::PackageChanges;
+use super::preconditions;
+use super::verify::find_failed_verification;
+use super::window::{self, StepStage, WindowScope};
+use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
+use crate::graph::{DependencyKind, GraphEdge, StepIndex};
+use crate::model::{
+    DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, UntrustedText, Value,
+};
+use crate::resource::{Assessment, ProvidedItem};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub(super) struct StepPlanner<'w, 'a> {
+    case: &'w HostContext<'a>,
+    turns: &'w [StepInstance<'a>],
+    outside: &'w CrossHostView<'w>,
+    ahead: StepPredictions,
+    /// Step instances that will change and whose effects are not fully declared.
+    opaque: BTreeSet<StepId>,
+    /// Step instances that will change packages, and how.
+    packages: BTreeMap<StepId, PackageChanges>,
+    /// Step instances that match now and are checked again.
+    precautions: BTreeSet<StepId>,
+    /// `wait_for` step instances: they will wait and change nothing.
+    waits: BTreeSet<StepId>,
+    /// The status of each step: the worst of its instances.
+    status: BTreeMap<StepIndex, PlannedStepStatus>,
+    /// For steps that match but depend on a stopped step: the stopped step.
+    behind: BTreeMap<StepIndex, String>,
+    /// Recipes that a rule, or the identity of the host, blocks here.
+    ruled: BTreeMap<String, Assessment>,
+    /// The known state of the host's window.
+    window: &'w WindowScope,
+}
+
+impl<'w, 'a> StepPlanner<'w, 'a> {
+    /// `twin` is the judgement that blocks all steps of a machine with several names.
+    pub fn new(
+        case: &'w HostContext<'a>,
+        turns: &'w [StepInstance<'a>],
+        outside: &'w CrossHostView<'w>,
+        twin: Option<Assessment>,
+        window: &'w WindowScope,
+    ) -> Self {
+        let mut ahead = StepPredictions::default();
+        ahead.predicted.exporters = outside.exporters().clone();
+        let ruled = |i: &Arc<RecipeInstance>| twin.clone().or_else(|| assess_rules(case, i));
+        let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
+        let (opaque, packages) = (BTreeSet::new(), BTreeMap::new());
+        let (precautions, waits) = (BTreeSet::new(), BTreeSet::new());
+        let (status, behind) = (BTreeMap::new(), BTreeMap::new());
+        Self { case, turns, outside, ahead, opaque, packages, precautions, waits, status, behind, ruled, window }
+    }
+
+    /// Plans every step instance and publishes the status of the steps that other hosts wait for.
+    pub fn plan_steps(mut self, told: &mut CrossHostStatus) -> Vec<StepPlan> {
+        let turns = self.turns;
+        let mut steps = Vec::with_capacity(turns.len());
+        for turn in turns {
+            let step = self.plan_step(turn);
+            if step.will_run() && !turn.step.exports.is_empty() && self.case.seen.account.is_none() {
+                told.exporters.insert(step.id.recipe.to_string());
+            }
+            steps.push(step);
+        }
+        self.publish_status(told);
+        steps
+    }
+
+    fn publish_status(&self, told: &mut CrossHostStatus) {
+        let graph = self.case.graph;
+        for (step, status) in &self.status {
+            let Some(proof) = self.outside.needs_verification(*step) else { continue };
+            let proven = proof
+                && *status == PlannedStepStatus::Through
+                && self.find_failed_verification(&graph.step_id(*step).recipe).is_none();
+            let status = match proven {
+                _ if self.is_refused(*step) => PlannedStepStatus::Stopped,
+                true => PlannedStepStatus::Verified,
+                false => *status,
+            };
+            told.status.entry(*step).or_default().insert(self.case.host.name.clone(), status);
+        }
+    }
+
+    /// Returns whether a step is to change on a host where forge may change nothing: steps that wait for it wait in
+    /// vain.
+    fn is_refused(&self, step: StepIndex) -> bool {
+        let id = self.case.ground.project.graph.step_id(step);
+        let changing = || self.ahead.changing.iter().any(|c| c.recipe == id.recipe && c.step == id.step);
+        self.case.seen.account.is_some() && changing()
+    }
+
+    fn plan_step(&mut self, turn: &StepInstance<'a>) -> StepPlan {
+        let needed = match self.ahead.changing.is_empty() {
+            // No earlier step will change.
+            true => Vec::new(),
+            false => self.list_needed_recipes(turn),
+        };
+        // A wait does not affect the next wait, and a precaution usually changes nothing.
+        let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait_step(turn) || !self.waits.contains(id));
+        self.ahead.predicted.after = self.find_change_before(&needed, counts).map(ToString::to_string);
+        self.ahead.opaque = self.find_change_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
+        self.ahead.package = self.find_packages_before(turn, &needed);
+        let ruling = match self.ruled.get(&turn.instance.recipe.name) {
+            Some(judgement) => StepAssessment {
+                judgement: judgement.clone(),
+                basis: String::new(),
+                until: None,
+                foresight: ChangeCertainty::Predicted,
+            },
+            None => self.check_unseen_hosts(turn, assess_step(self.case, turn, self.turns, &self.ahead)),
+        };
+        let ruling = window::restore_after_window(turn, ruling, self.window);
+        let stopped = self.find_blocker(turn);
+        // A step that matches does not wait for any step.
+        let (behind, waits_for) = match ruling.judgement.verdict.is_settled() {
+            true => (stopped, None),
+            false => (None, stopped),
+        };
+        let bases = self.collect_bases(turn, &ruling);
+        let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
+        (step.before, step.after) = bases;
+        step.held = self.window.held_reason(&step);
+        self.record_outcome(turn, &step, behind);
+        step
+    }
+
+    /// Returns the values that a changing step depends on and the digest of its result, for a plan that is saved.
+    fn collect_bases(
+        &self,
+        turn: &StepInstance<'_>,
+        ruling: &StepAssessment,
+    ) -> (Vec<preconditions::Precondition>, Option<String>) {
+        match self.case.ground.policy.bases && ruling.judgement.verdict == StepVerdict::Change {
+            true => (
+                preconditions::collect_preconditions(self.case, turn, &ruling.judgement),
+                preconditions::digest_declared(turn),
+            ),
+            false => (Vec::new(), None),
+        }
+    }
+
+    /// Makes a `one` step unknown that would run here but may have run already on a host that is unreachable or not in
+    /// this run. A record that it ran here settles that.
+    fn check_unseen_hosts(&self, turn: &StepInstance<'_>, mut ruling: StepAssessment) -> StepAssessment {
+        let known = || self.case.was_applied(&turn.expanded.id);
+        if turn.step.scope != StepScope::One
+            || turn.instance.absent
+            || ruling.judgement.verdict != StepVerdict::Change
+            || known()
+        {
+            return ruling;
+        }
+        let members = self.outside.spans.members;
+        let all = || turn.instance.selection.iter();
+        let cut: Vec<HostName> = all().filter(|host| !members.contains(*host)).cloned().collect();
+        let silent = all().filter(|host| members.contains(*host) && !self.outside.is_observed(host));
+        let silent: Vec<HostName> = silent.cloned().collect();
+        if let Some(judgement) = assess_done_elsewhere(&silent, &cut) {
+            ruling.judgement = judgement;
+            ruling.until = None;
+        }
+        ruling
+    }
+
+    /// Returns the recipes that a step instance depends on: its own, and those that it needs.
+    fn list_needed_recipes(&self, turn: &StepInstance<'_>) -> Vec<&'w str>
+    where
+        'a: 'w,
+    {
+        let graph = self.case.graph;
+        let edges = graph.incoming_edges(turn.index).filter(|edge| edge.why != DependencyKind::After);
+        let mut needed: Vec<&str> = edges.map(|edge| &*graph.step_id(edge.from).recipe).collect();
+        needed.push(&graph.step_id(turn.index).recipe);
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    /// Returns the last earlier step of the recipes `needed` that will change.
+    fn find_change_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
+        let builds_on = |id: &&StepId| needed.binary_search(&&*id.recipe).is_ok() && admits(id);
+        self.ahead.changing.iter().rfind(builds_on)
+    }
+
+    /// Returns the last earlier step of the recipes `needed` that changes packages, and the changes of all such steps.
+    /// A step that runs once for many hosts does not run again because of a package on one of them.
+    fn find_packages_before(&self, turn: &StepInstance<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
+        if self.packages.is_empty() || turn.step.scope != StepScope::Host {
+            return None;
+        }
+        let step = self.find_change_before(needed, |id| self.packages.contains_key(id))?;
+        let own = self.packages.iter().filter(|(id, _)| needed.binary_search(&&*id.recipe).is_ok());
+        Some((step.clone(), own.fold(PackageChanges::default(), |all, (_, one)| all.merge_with(*one))))
+    }
+
+    /// Returns the step that keeps `turn` from running.
+    fn find_blocker(&self, turn: &StepInstance<'_>) -> Option<String> {
+        let graph = self.case.graph;
+        graph
+            .incoming_edges(turn.index)
+            .find_map(|edge| self.find_local_blocker(edge).or_else(|| self.find_remote_blocker(edge)))
+    }
+
+    fn find_local_blocker(&self, edge: &GraphEdge) -> Option<String> {
+        let graph = self.case.graph;
+        let needed = match edge.why {
+            DependencyKind::After | DependencyKind::Restart | DependencyKind::Export | DependencyKind::Barrier => {
+                return None;
+            }
+            DependencyKind::Order => PlannedStepStatus::Configured,
+            DependencyKind::Needs => PlannedStepStatus::required_for(edge.phase).max(PlannedStepStatus::Through),
+        };
+        let at = resolve_predecessor(graph, edge, |step| self.status.contains_key(&step))?;
+        let from = graph.step_id(at);
+        if *self.status.get(&at)? > needed {
+            return Some(self.behind.get(&at).cloned().unwrap_or_else(|| from.to_string()));
+        }
+        let proof = edge.phase == StepPhase::Verified && from.recipe != graph.step_id(edge.to).recipe;
+        let why = proof.then(|| self.find_failed_verification(&from.recipe)).flatten()?;
+        Some(format!("{from} ({why})"))
+    }
+
+    fn find_remote_blocker(&self, edge: &GraphEdge) -> Option<String> {
+        let why = self.outside.find_unmet_wait(&self.case.host.name, edge)?;
+        Some(format!("{} ({why})", self.case.ground.project.graph.step_id(edge.from)))
+    }
+
+    /// Returns a verification of a recipe that does not pass here. If the recipe has changes, its verifications run
+    /// after them and may pass.
+    fn find_failed_verification(&self, recipe: &str) -> Option<String> {
+        if self.ahead.changing.iter().any(|id| *id.recipe == *recipe) {
+            return None;
+        }
+        let instance = self.case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent)?;
+        find_failed_verification(self.case, instance)
+    }
+
+    /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on.
+    fn record_outcome(&mut self, turn: &StepInstance<'_>, step: &StepPlan, behind: Option<String>) {
+        let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
+        let status = match step.verdict {
+            _ if stopped => PlannedStepStatus::Stopped,
+            StepVerdict::Ok | StepVerdict::NotApplicable => PlannedStepStatus::Through,
+            StepVerdict::Change | StepVerdict::Pending if self.will_be_effective(turn, step) => {
+                PlannedStepStatus::Through
+            }
+            // Whether a reload makes a change effective is only known afterwards.
+            StepVerdict::Change if window::has_delayed_effect(turn, step) => PlannedStepStatus::Configured,
+            StepVerdict::Change => PlannedStepStatus::Through,
+            StepVerdict::Pending => PlannedStepStatus::Configured,
+            StepVerdict::Blocked(_) | StepVerdict::Unknown => PlannedStepStatus::Stopped,
+        };
+        let worst = self.status.entry(turn.index).or_insert(status);
+        *worst = (*worst).max(status);
+        if let Some(root) = behind {
+            self.behind.insert(turn.index, root);
+        }
+        if step.verdict == StepVerdict::Change && !stopped {
+            self.ahead.changing.push(turn.expanded.id.clone());
+            if let ExpansionState::Resource(resource) = &turn.expanded.state {
+                self.ahead.touched.extend(resource.restart_input_paths());
+            }
+            if matches!(turn.step.kind, "package" | "package_file" | "command") {
+                self.opaque.insert(turn.expanded.id.clone());
+            }
+            let packages = PackageChanges::from_step(step);
+            if packages.has_changes() {
+                self.packages.insert(turn.expanded.id.clone(), packages);
+            }
+            if step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == ChangeCertainty::Precaution) {
+                self.precautions.insert(turn.expanded.id.clone());
+            }
+            if is_wait_step(turn) {
+                self.waits.insert(turn.expanded.id.clone());
+            }
+            self.record_removal(turn);
+        }
+        // Also if it waits for another step: steps that depend on it are not blocked by that.
+        if step.verdict == StepVerdict::Change {
+            self.ahead.predicted.will_exist.extend(list_provisions(turn));
+        }
+    }
+
+    fn record_removal(&mut self, turn: &StepInstance<'_>) {
+        let ExpansionState::Resource(resource) = &turn.expanded.state else { return };
+        let predicted = &mut self.ahead.predicted;
+        // Removing a user may remove its home, removing an archive the unpacked files.
+        predicted.takes_more |= matches!(turn.step.kind, "package" | "package_file" | "command" | "archive" | "user");
+        if turn.expanded.absent || turn.step.kind == "absent" {
+            let paths = resource.exclusive_claims().into_iter().filter(|(kind, _)| *kind == "path");
+            predicted.will_go.extend(paths.map(|(_, path)| path));
+        }
+    }
+}
+
+impl StepPlanner<'_, '_> {
+    /// Returns whether the run itself makes a step effective: by a reboot, or because a later step loads it for the
+    /// first time.
+    fn will_be_effective(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
+        let reboots = self.window.may_reboot(self.case.ground.project);
+        let first_load = || window::list_effect_triggers(turn).any(|way| way == "first-load");
+        (reboots && window::needs_reboot(turn, step)) || (step.verdict == StepVerdict::Change && first_load())
+    }
+}
+
+/// Returns the judgement of a `one` step that may have run on hosts that were not observed.
+fn assess_done_elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Assessment> {
+    match (silent, cut) {
+        ([], []) => None,
+        ([], cut) => {
+            let why = format!(
+                "it may have run on hosts that are not in this run: {}",
+                super::cross_host_edges::format_host_names(cut)
+            );
+            Some(
+                unknown_assessment(&why)
+                    .hint("a step of scope `one` runs once for all hosts of its entry: run without `--on`"),
+            )
+        }
+        ([one], _) => {
+            let why = format!("`{one}` is unreachable, and the step may have run there");
+            Some(
+                unknown_assessment(&why)
+                    .hint(format!("bring `{one}` back; if the step never ran there, remove it from the entry's `on`")),
+            )
+        }
+        (many, _) => {
+            let names = super::cross_host_edges::format_host_names(many);
+            let why = format!("hosts are unreachable, and the step may have run on one of them: {names}");
+            Some(
+                unknown_assessment(&why)
+                    .hint("bring them back; if the step never ran there, remove them from the entry's `on`"),
+            )
+        }
+    }
+}
+
+fn is_wait_step(turn: &StepInstance<'_>) -> bool {
+    turn.step.kind == "wait_for"
+}
+
+/// Returns what a step instance provides: by its resource, and by the `provides` of its step.
+pub fn list_provisions(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
+    if turn.expanded.absent {
+        return Vec::new();
+    }
+    let mut provided = turn.step.provides.clone();
+    if let ExpansionState::Resource(resource) = &turn.expanded.state {
+        provided.extend(resource.provided_items());
+    }
+    provided
+}
+
+/// Returns the judgement of all steps of a recipe here if one of its rules fails or could not be evaluated.
+pub fn assess_rules(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<Assessment> {
+    if instance.absent {
+        return None;
+    }
+    let judge = |rule| case.ground.expander.evaluate_rule(case.host, instance, rule, &case.known_values());
+    let mut open = None;
+    for (rule, class) in instance.recipe.rules.iter().filter_map(|rule| Some((rule, rule.class?))) {
+        match judge(rule) {
+            ConditionOutcome::Fails { .. } => {
+                let reason =
+                    format!("{} ({})", rule.otherwise, format_rule_locations(case.ground.project, instance, rule));
+                return Some(Assessment::blocked(class, reason, Value::Null));
+            }
+            ConditionOutcome::Unknown { why, .. } => {
+                let places = || format_rule_locations(case.ground.project, instance, rule);
+                open.get_or_insert_with(|| {
+                    unknown_assessment(&format!("a rule could not be evaluated: {why} ({})", places()))
+                });
+            }
+            ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable | ConditionOutcome::Check { .. } => {}
+        }
+    }
+    open
+}
+
+/// Returns where a rule is declared, and where the inventory applies its recipe.
+pub fn format_rule_locations(project: &Project, instance: &RecipeInstance, rule: &RecipeRule) -> String {
+    let place = |span| project.sources.format_location(span);
+    format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
+}
+
+fn build_step_plan(
+    place: &str,
+    turn: &StepInstance<'_>,
+    ruling: StepAssessment,
+    waits_for: Option<String>,
+) -> StepPlan {
+    let title = step_title(turn);
+    let judgement = ruling.judgement;
+    let envelope = ruling.until.map(|until| PredictedEffects {
+        until: until.into(),
+        disruption: worst_case_disruption(turn, &judgement, ruling.foresight),
+        resource: describe_resource(turn).into(),
+        foresight: ruling.foresight,
+    });
+    StepPlan {
+        id: turn.expanded.id.clone(),
+        kind: turn.step.kind.into(),
+        title,
+        verdict: judgement.verdict,
+        reason: judgement.reason,
+        hint: judgement.hint,
+        changes: judgement.changes,
+        disruption: judgement.disruption,
+        scope: turn.step.scope,
+        level: turn.step.level,
+        basis: ruling.basis,
+        before: Vec::new(),
+        after: None,
+        envelope,
+        by_reboot: judgement.by_reboot,
+        images: judgement.images,
+        stage: StepStage::Before,
+        held: None,
+        waits_for,
+        place: place.into(),
+        long: turn.step.long,
+    }
+}
+
+/// Returns the highest disruption of a step that cannot be evaluated yet. A unit that does not exist yet may already
+/// run once its package is installed, and then restarts with its configuration: nothing uses it yet.
+fn worst_case_disruption(
+    turn: &StepInstance<'_>,
+    judgement: &Assessment,
+    foresight: ChangeCertainty,
+) -> DisruptionClass {
+    let restarts = !turn.expanded.absent && !turn.step.restart_on.is_empty();
+    match turn.step.kind == "service" && (restarts || foresight == ChangeCertainty::Precaution) {
+        true => judgement.disruption.max(DisruptionClass::D1).max(turn.step.disruption.unwrap_or(DisruptionClass::D0)),
+        false => judgement.disruption,
+    }
+}
+
+/// Returns the resource that an envelope names: `file /etc/motd`.
+pub fn describe_resource(turn: &StepInstance<'_>) -> String {
+    format!("{} {}", turn.step.kind, step_title(turn).raw())
+}
+
+/// Returns the resource of a step instance, as far as it is known.
+pub fn step_title(turn: &StepInstance<'_>) -> UntrustedText {
+    let text = match &turn.expanded.state {
+        ExpansionState::Resource(resource) => resource.title(),
+        ExpansionState::Deferred(deferred) => deferred.title.clone().unwrap_or_else(|| turn.step.name.clone()),
+        _ => turn.step.name.clone(),
+    };
+    SecretStore::mask_placeholders(&text).into()
+}

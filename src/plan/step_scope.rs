@@ -1,0 +1,219 @@
+//! State across hosts: the host that runs a `one` step, and the values that steps export.
+
+use super::ObservedHost;
+use super::assessment::{StepPredictions, assess_step};
+use super::host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
+use super::required_probes::list_export_probes;
+use super::step_planner::assess_rules;
+use crate::config::{ExpansionState, ExportedValues, RecipeInstance, RecipeStep, StepExport};
+use crate::graph::StepIndex;
+use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
+use crate::probe::ProbeReading;
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+
+/// How suitable a host is to run a `one` step, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum HostFitness {
+    /// The step matches there: an existing key stays the key.
+    Settled,
+    /// The step was applied there once.
+    Recorded,
+    /// The step may match there: no other host makes a second one.
+    Unknown,
+    Able,
+    Blocked,
+}
+
+/// Hosts that could run a step of a selection; the memory address identifies a selection.
+type HostCandidates<'a> = BTreeMap<(StepIndex, usize), Vec<(HostFitness, &'a HostName)>>;
+
+/// Chooses the host of each `one` and `fleet` step of each selection: the most suitable of the observed hosts, or the
+/// first of equally suitable ones. The plan decides whether a `one` step may run there while other hosts do not answer.
+pub fn choose_hosts(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHosts {
+    let mut candidates = HostCandidates::new();
+    for seen in seen.iter().filter(|s| s.is_observed()) {
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
+        if !case.list_steps().iter().any(|(_, instance, step)| needs_choice(instance, step)) {
+            continue;
+        }
+        let turns = case.expand_candidate_steps();
+        for (index, instance, step) in case.list_steps() {
+            if !needs_choice(instance, step) {
+                continue;
+            }
+            let selection = std::sync::Arc::as_ptr(&instance.selection) as usize;
+            let fitness = rate_fitness(&case, index, &turns);
+            candidates.entry((index, selection)).or_default().push((fitness, &seen.host));
+        }
+    }
+    let mut chosen = ChosenHosts::new();
+    for ((index, _), hosts) in candidates {
+        let pick = hosts.iter().min_by_key(|(fitness, _)| *fitness);
+        chosen.entry(index).or_default().extend(pick.map(|(_, host)| (*host).clone()));
+    }
+    chosen
+}
+
+/// Returns whether one host is chosen for a step. For a removal none is: it runs on every host.
+fn needs_choice(instance: &RecipeInstance, step: &RecipeStep) -> bool {
+    !instance.absent && matches!(step.scope, StepScope::One | StepScope::Fleet)
+}
+
+fn rate_fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<'_>]) -> HostFitness {
+    let own: Vec<&StepInstance<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
+    let verdict =
+        |turn: &&StepInstance<'_>| assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+    let verdicts: Vec<StepVerdict> = own.iter().map(verdict).collect();
+    let recorded = |turn: &&StepInstance<'_>| case.was_applied(&turn.expanded.id);
+    match own.first().map(|turn| assess_rules(case, turn.instance)) {
+        None => HostFitness::Blocked,
+        Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::Ok) => HostFitness::Settled,
+        Some(_) if own.iter().any(recorded) => HostFitness::Recorded,
+        Some(Some(_)) => HostFitness::Blocked,
+        Some(None) if verdicts.contains(&StepVerdict::Unknown) => HostFitness::Unknown,
+        // Without root, its records may be unreadable.
+        Some(None) if case.seen.account.is_some() => HostFitness::Unknown,
+        Some(None) if verdicts.iter().any(|verdict| matches!(verdict, StepVerdict::Blocked(_))) => HostFitness::Blocked,
+        Some(None) => HostFitness::Able,
+    }
+}
+
+/// The exported values by host, `None` until they exist.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostExports(BTreeMap<(String, String), ExportSlot>);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ExportSlot {
+    /// Scope `host`: every host has its own value.
+    each: bool,
+    by_host: BTreeMap<HostName, Option<Value>>,
+}
+
+impl HostExports {
+    pub fn set_value(&mut self, turn: &StepInstance<'_>, name: &str, host: &HostName, value: Option<Value>) {
+        let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
+        slot.each = turn.step.scope == StepScope::Host;
+        slot.by_host.insert(host.clone(), value);
+    }
+
+    /// Drops the exports of a step instance that will not be made on a host: other steps no longer wait for them.
+    pub fn abandon_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
+        self.abandon_step(&turn.expanded.id.recipe, turn.step, host);
+    }
+
+    /// Does the same as [`abandon_instance`](Self::abandon_instance) for a step of `recipe`.
+    ///
+    /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
+    pub fn abandon_step(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
+        for (name, _) in step.exports.iter().filter(|(_, export)| export.value.is_none()) {
+            let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
+            if let Some(slot) = slot.filter(|slot| slot.by_host.get(host).is_some_and(Option::is_none)) {
+                slot.by_host.remove(host);
+            }
+        }
+    }
+
+    /// Drops the missing exports of a host that left the run: other steps no longer wait for them.
+    pub fn abandon_host(&mut self, host: &HostName) {
+        for slot in self.0.values_mut().filter(|slot| slot.each) {
+            if slot.by_host.get(host).is_some_and(Option::is_none) {
+                slot.by_host.remove(host);
+            }
+        }
+    }
+
+    /// Returns the values as templates see them. The export of a `one` or `fleet` step is a single value; that of a
+    /// `host` step is a map from host name to value, which stays unknown until every expected host has its value.
+    pub fn to_exports(&self) -> ExportedValues {
+        let mut exports = ExportedValues::new();
+        for ((recipe, name), slot) in &self.0 {
+            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.merged_value());
+        }
+        exports
+    }
+}
+
+impl ExportSlot {
+    fn merged_value(&self) -> Option<Value> {
+        if !self.each {
+            return self.by_host.values().flatten().next().cloned();
+        }
+        // No host is left that exports it: the value is unknown, not an empty map.
+        if self.by_host.is_empty() {
+            return None;
+        }
+        let pairs = self.by_host.iter().map(|(host, value)| Some((host.to_string(), value.clone()?)));
+        pairs.collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
+    }
+}
+
+/// Reads the exported values from the observations of hosts.
+pub fn read_exported_values(ground: PlanContext<'_>, seen: &[ObservedHost], secrets: &mut SecretStore) -> HostExports {
+    let mut published = HostExports::default();
+    for seen in seen.iter().filter(|s| s.is_observed()) {
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
+        if !case.list_steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
+            continue;
+        }
+        let turns = case.expand_local_steps();
+        for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
+            read_step_exports(&case, turn, secrets, &mut published);
+            if !may_export(&case, turn, &turns) {
+                published.abandon_instance(turn, &seen.host);
+            }
+        }
+    }
+    published
+}
+
+/// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
+/// cannot come.
+fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+    let verdict = || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+    let deferred = matches!(turn.expanded.state, ExpansionState::Deferred(_));
+    assess_rules(case, turn.instance).is_none() && (deferred || verdict() == StepVerdict::Change)
+}
+
+/// Reads the exports of one step instance from the last observation of its host.
+pub fn read_step_exports(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    secrets: &mut SecretStore,
+    published: &mut HostExports,
+) {
+    for (name, probe) in list_export_probes(case, turn) {
+        let Some(export) = turn.step.exports.get(&name) else { continue };
+        let text = match case.seen.observation.get(&probe) {
+            Ok(ProbeReading::Output(output)) if output.status == 0 => {
+                Some(output.stdout.raw().trim_end_matches('\n').to_owned())
+            }
+            _ => None,
+        };
+        let value = text.map(|text| to_exported_value(export, &turn.expanded.id, &case.host.name, text, secrets));
+        published.set_value(turn, &name, &case.host.name, value);
+    }
+    for (name, export) in &turn.step.exports {
+        if export.stdout {
+            published.set_value(turn, name, &case.host.name, None);
+        } else if let Some(value) = &export.value {
+            let value = case.ground.expander.evaluate_export(case.host, turn.instance, value, &case.known_values());
+            published.set_value(turn, name, &case.host.name, value);
+        }
+    }
+}
+
+/// Returns the value as templates see it: a placeholder if it is secret.
+pub fn to_exported_value(
+    export: &StepExport,
+    id: &StepId,
+    host: &HostName,
+    text: String,
+    secrets: &mut SecretStore,
+) -> Value {
+    if export.secret {
+        let name = format!("export {} of {id} on {host}", export.name);
+        return Value::from(secrets.insert(&name, SecretString::from(text)).0);
+    }
+    Value::from(text)
+}

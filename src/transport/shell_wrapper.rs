@@ -1,0 +1,252 @@
+//! The command that starts a script's shell on a host: markers around it, sudo before it, and for acting scripts the
+//! check that this run still holds the writer lock.
+//!
+//! The code is one line without `!` and without double backslashes, because the login shell that first reads it may be
+//! csh or fish: csh interprets both even between single quotes.
+
+use super::target::HostPaths;
+use crate::model::SecretStore;
+use crate::script::{FragmentError, ScriptToken, ShellFragment};
+use secrecy::ExposeSecret;
+
+/// What the started shell does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ShellWrapper<'a> {
+    /// Runs the script on stdin.
+    Reading,
+    /// Runs the script on stdin if the writer lock still carries `token`, and holds the act lock meanwhile.
+    Acting { token: &'a ScriptToken },
+    /// Like [`Acting`](Self::Acting), with a file after the script: the first line on stdin is the script in base64,
+    /// and the script reads the rest as its descriptor 7.
+    Receiving { token: &'a ScriptToken },
+    /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` does not block it, nor does a
+    /// holder whose token is `earlier` or whose process is `ended`; each may be empty.
+    Locking { token: &'a ScriptToken, owner: &'a str, ours: &'a str, earlier: &'a str, ended: &'a str },
+}
+
+/// How to become root, with the prompt that asks for a password.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RootAccess<'a> {
+    Direct,
+    SudoNoPassword,
+    SudoPrompt(&'a str),
+}
+
+/// Sets the mark, and forge's own PATH before any program starts: the login's PATH may be another one and contain a
+/// program that another user can replace. Anything before this in a command is a builtin or has an absolute path.
+macro_rules! own_path {
+    () => {
+        "m=$1; PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; "
+    };
+}
+
+const READING_WRAPPER: &str = concat!(
+    own_path!(),
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s; s=$?; "#,
+    r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
+);
+
+/// `$2` token, `$3` lock. The act lock is taken before the owner is read: a process that takes the writer lock writes
+/// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
+/// not inherit the act lock; otherwise a daemon would hold it forever.
+const ACTING_WRAPPER: &str = concat!(
+    own_path!(),
+    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
+    r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
+    r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
+    r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n "$f" true && no lost; cat "$f" >"$f.act"; "#,
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
+    r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
+);
+
+/// Like [`ACTING_WRAPPER`], except for how the script runs: `read` consumes no byte after the line.
+const RECEIVING_WRAPPER: &str = concat!(
+    own_path!(),
+    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
+    r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
+    r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
+    r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n "$f" true && no lost; cat "$f" >"$f.act"; "#,
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
+    r#"(eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
+    r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
+);
+
+/// `$2` token, `$3` lock, `$4` owner text for `%b`, `$5` our unit, `$6` folder of long steps, `$7` our earlier token,
+/// `$8` a process of forge that has ended.
+/// A user who is neither root nor the owner of the lock's folder is refused before anything is created there. On most
+/// systems that folder is world-writable, so a lock that is a symlink or belongs to another user is refused too, and
+/// its owner reported. A holder that receives no heartbeat from its controller for [`LEASE_S`] releases the lock: a
+/// controller that lost its power closes nothing. A holder of this run from a lost connection is killed, identified by
+/// its token; so is one left by a run that has ended, identified by that run's process. The token in the arguments
+/// proves that the process is the holder. If systemctl fails, every transient unit of forge that is still loaded counts
+/// as running.
+pub(super) const LOCKING_WRAPPER: &str = concat!(
+    own_path!(),
+    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
+    r#"say() { printf '\001%s<%s\n%s\001%s>0.' "$m" "$1" "$2" "$m"; exit 0; }; "#,
+    r#"command -v flock >/dev/null 2>&1 || no flock; d=${f%/*}; [ -d "$d" ] || mkdir -p "$d" 2>/dev/null; "#,
+    r#"[ -O "$d" ] || [ "$(id -u)" = 0 ] || no root; "#,
+    r#"for p in "$f" "$f.act"; do [ -e "$p" ] || [ -L "$p" ] || (umask 077; set -C; : >"$p") 2>/dev/null; "#,
+    r#"[ -L "$p" ] && say foreign link; [ -f "$p" ] && [ -O "$p" ] || say foreign "$(stat -c "%F by %U" "$p")"; done; exec 9<>"$f"; "#,
+    r#"if [ -n "$7$8" ]; then t=; p=; { read -r t; read -r p; } <"$f"; k=; [ -n "$7" ] && [ "$t" = "$7" ] && k=1; "#,
+    r#"[ -n "$8" ] && sed 1,2d "$f" | grep -qxF "process: $8" && k=1; [ -n "$k" ] && [ -n "$t" ] && "#,
+    r#"tr "\000" " " <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$t" && kill "$p" && flock -w 5 9; fi; "#,
+    r#"if flock -n 9; then :; else o=$(sed 1,2d "$f"); [ -n "$o" ] || { sleep 1; o=$(sed 1,2d "$f"); }; say held "$o"; fi; "#,
+    r#"printf '%s\n%s\n%b' "$2" "$$" "$4" >"$f"; "#,
+    r#"flock -n "$f.act" true || { o=$(sed 1,2d "$f.act"); : >"$f"; say acting "$o"; }; "#,
+    r#"if [ -d /run/systemd/system ]; then l=$(timeout 10 systemctl list-units --plain --no-legend --no-pager --type=service "#,
+    r#"--state=running,start,activating,deactivating,reloading "forge-*") || l=$(cd /run/systemd/transient && ls -d forge-*.service 2>/dev/null); "#,
+    r#"u=$(printf '%s\n' "$l" | while read -r n x; do "#,
+    r#"[ "$n" = "$5.service" ] || [ -z "$n" ] || { [ -e "/run/systemd/transient/$n" ] && printf '%s\n' "${n%.service}"; }; done); "#,
+    r#"else u=$(for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; [ -e "$d/alive" ] || continue; "#,
+    r#"flock -n -s "$d/alive" true || printf '%s\n' "${d##*/}"; done); fi; "#,
+    r#"[ -z "$u" ] || { : >"$f"; say unit "$u"; }; "#,
+    r#"printf '\001%s<got\n' "$m"; while timeout 90 sh -c "read -r x" 9>&-; do :; done; : >"$f""#,
+);
+
+/// The login's PATH may contain another program named sudo than the host's own. NixOS has it in its own folder.
+const SUDO: &str = "exec /usr/bin/env LC_ALL=C \
+                    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin sudo -H";
+
+/// Returns text as an argument of printf's `%b`, in characters that no shell interprets: csh ends a quoted word at a
+/// line break and expands `!` in it.
+fn escape_for_printf(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" .:,@/_=+()-".contains(&byte);
+    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("\\0{byte:03o}") };
+    text.bytes().map(one).collect()
+}
+
+/// Heartbeat timeout of a holder in seconds: the `90` in [`LOCKING_WRAPPER`].
+pub(super) const LEASE_S: u64 = 90;
+
+/// Reports whether the words of a command start a shell of forge's own, of this or another version. Only the beginning
+/// of a long command may be known.
+pub fn is_own_shell(words: &[String]) -> bool {
+    let [program, option, script, ..] = words else { return false };
+    let begins = script.starts_with("m=$1; ") && script.contains(r"printf '\001%s");
+    program.rsplit('/').next() == Some("sh") && option == "-c" && begins
+}
+
+impl ShellWrapper<'_> {
+    /// Returns the command for a login shell. `mark` frames the script's output.
+    ///
+    /// # Errors
+    /// The owner text contains a NUL byte.
+    pub(super) fn build_command(
+        &self,
+        mark: &ScriptToken,
+        via: RootAccess<'_>,
+        paths: &HostPaths,
+    ) -> Result<String, FragmentError> {
+        let start = match via {
+            RootAccess::Direct => ShellFragment::new().code("exec /bin/sh -c"),
+            RootAccess::SudoNoPassword => ShellFragment::new().code(SUDO).code(" -n -- /bin/sh -c"),
+            RootAccess::SudoPrompt(prompt) => {
+                ShellFragment::new().code(SUDO).code(" -S -p").word(prompt).code(" -- /bin/sh -c")
+            }
+        };
+        let whole = start
+            .word(self.wrapper_code())
+            .word("forge")
+            .word(mark.as_str())
+            .append_fragment(self.wrapper_arguments(paths));
+        Ok(whole.render(&SecretStore::default())?.expose_secret().to_owned())
+    }
+
+    fn wrapper_code(&self) -> &'static str {
+        match self {
+            ShellWrapper::Reading => READING_WRAPPER,
+            ShellWrapper::Acting { .. } => ACTING_WRAPPER,
+            ShellWrapper::Receiving { .. } => RECEIVING_WRAPPER,
+            ShellWrapper::Locking { .. } => LOCKING_WRAPPER,
+        }
+    }
+
+    fn wrapper_arguments(&self, paths: &HostPaths) -> ShellFragment {
+        let none = ShellFragment::new();
+        match self {
+            ShellWrapper::Reading => none,
+            ShellWrapper::Acting { token } | ShellWrapper::Receiving { token } => {
+                none.word(token.as_str()).word(&paths.lock)
+            }
+            ShellWrapper::Locking { token, owner, ours, earlier, ended } => none
+                .word(token.as_str())
+                .word(&paths.lock)
+                .word(escape_for_printf(owner))
+                .word(*ours)
+                .word(&paths.run)
+                .word(*earlier)
+                .word(*ended),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns every command, with an owner text that contains all characters that a shell may interpret.
+    fn list_commands() -> Vec<String> {
+        let (mark, token) = (ScriptToken::new("MK"), ScriptToken::new("TK"));
+        let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\n";
+        let locking = ShellWrapper::Locking { token: &token, owner, ours: "", earlier: "", ended: "h b n 1 2" };
+        let boots = [
+            ShellWrapper::Reading,
+            ShellWrapper::Acting { token: &token },
+            ShellWrapper::Receiving { token: &token },
+            locking,
+        ];
+        let vias = [RootAccess::Direct, RootAccess::SudoNoPassword, RootAccess::SudoPrompt("forge-t:")];
+        let all =
+            boots.iter().flat_map(|boot| vias.iter().map(|via| boot.build_command(&mark, *via, &HostPaths::default())));
+        all.map(Result::unwrap).collect()
+    }
+
+    /// Text that csh and fish interpret even between single quotes.
+    #[test]
+    fn commands_survive_any_login_shell() {
+        for command in list_commands() {
+            let bad = ["\n", "!", r"\\", r"\'"].map(|text| command.replace(r"'\''", "").contains(text));
+            assert_eq!(bad, [false; 4], "{command}");
+        }
+    }
+
+    /// The login's PATH may start with a folder of another user.
+    #[test]
+    fn no_program_is_looked_up_in_the_path_of_the_login() {
+        for command in list_commands() {
+            let (before, _) = command.split_once("PATH=").unwrap();
+            let start = before.split(' ').collect::<Vec<_>>();
+            let own =
+                matches!(start[..], ["exec", "/bin/sh", "-c", "'m=$1;", ""] | ["exec", "/usr/bin/env", "LC_ALL=C", ""]);
+            assert!(own, "{command}");
+        }
+    }
+
+    #[test]
+    fn an_owner_reaches_the_host_as_it_is() {
+        let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\nline\n";
+        for shell in ["dash", "bash"] {
+            let mut printf = std::process::Command::new(shell);
+            let said = printf.args(["-c", "printf %b \"$1\"", shell, &escape_for_printf(owner)]).output().unwrap();
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), owner, "{shell}");
+        }
+    }
+
+    #[test]
+    fn the_lease_is_what_it_is_said_to_be() {
+        assert!(LOCKING_WRAPPER.contains(&format!("timeout {LEASE_S} sh")));
+    }
+
+    #[test]
+    fn sudo_gets_its_prompt_as_one_word() {
+        let mark = ScriptToken::new("MK");
+        let command = ShellWrapper::Reading
+            .build_command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default())
+            .unwrap();
+        let (env, sudo) = command.split_once(" sudo ").unwrap();
+        assert!(env.starts_with("exec /usr/bin/env LC_ALL=C PATH=/usr/local/sbin:"), "{command}");
+        assert!(sudo.starts_with("-H -S -p 'forge-t:' -- /bin/sh -c 'm=$1;"), "{command}");
+        assert!(command.ends_with("' 'forge' 'MK'"), "{command}");
+    }
+}
