@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a panic fails the test")]
 
 use forge::config;
-use forge::diag::Code;
+use forge::diag::DiagCode;
 use forge::facts;
 use forge::model::ExitCode;
 use forge::resource::{all_kinds, reference};
@@ -210,10 +210,10 @@ fn every_error_code_is_in_the_reference() {
     let mut page = String::from(
         "# Error codes\n\nThe errors that `forge validate` reports. `forge explain CODE` shows one of these pages.\n\n| code | meaning |\n|---|---|\n",
     );
-    for code in Code::ALL {
+    for code in DiagCode::ALL {
         page += &format!("| [{0}](#{1}) | {2} |\n", code.id(), code.id().to_lowercase(), code.title());
     }
-    for code in Code::ALL {
+    for code in DiagCode::ALL {
         page += &format!("\n## {}\n\n**{}**\n\n{}", code.id(), code.title(), code.page());
     }
     holds("docs/reference/error-codes.md", &page);

@@ -7,7 +7,7 @@ use super::output::VerbOutput;
 use super::settings::CliSettings;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
 use crate::config::{self, Project, ValueName};
-use crate::diag::{Code, did_you_mean};
+use crate::diag::{DiagCode, did_you_mean};
 use crate::model::ExitCode;
 use crate::view::{ManualPage, find_manual_page, list_manual_topics};
 
@@ -40,7 +40,7 @@ pub struct ExplainArgs {
 /// Everything that can be explained.
 #[derive(Debug, PartialEq)]
 enum ExplainTopic<'t> {
-    Code(Code),
+    Code(DiagCode),
     Page(ManualPage),
     Step { recipe: &'t str, step: &'t str },
     Value { on: Option<&'t str>, name: ValueName },
@@ -49,7 +49,7 @@ enum ExplainTopic<'t> {
 impl<'t> ExplainTopic<'t> {
     /// Parses by spelling: recipe names contain neither `/` nor `:`.
     fn parse(text: &'t str) -> Option<Self> {
-        if let Some(code) = Code::parse(text) {
+        if let Some(code) = DiagCode::parse(text) {
             return Some(Self::Code(code));
         }
         if let Some(page) = find_manual_page(text) {
@@ -120,7 +120,7 @@ fn narrow_settings(settings: &CliSettings, on: Option<&str>) -> Result<CliSettin
 
 /// Returns the error for an unknown `thing`, with the nearest known name; a missing inventory contributes no names.
 fn unknown_topic_error<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliError {
-    let mut known: Vec<String> = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
+    let mut known: Vec<String> = DiagCode::ALL.iter().map(|code| code.id().to_owned()).collect();
     known.extend(list_manual_topics().map(str::to_owned));
     let loaded = cx.resolve_target(&InventoryArg::default()).ok();
     let project = loaded.and_then(|target| cx.backend.load_project(&target.path, cx.settings).0);
@@ -156,7 +156,7 @@ mod tests {
             let name = ValueName::Param { recipe: recipe.into(), param: param.into() };
             Some(ExplainTopic::Value { on, name })
         };
-        assert_eq!(ExplainTopic::parse("f0301"), Some(ExplainTopic::Code(Code::UnknownRecipe)));
+        assert_eq!(ExplainTopic::parse("f0301"), Some(ExplainTopic::Code(DiagCode::UnknownRecipe)));
         assert_eq!(ExplainTopic::parse("web/page"), Some(ExplainTopic::Step { recipe: "web", step: "page" }));
         assert_eq!(
             ExplainTopic::parse("gpu-01:nvidia-driver.version"),

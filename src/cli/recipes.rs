@@ -5,7 +5,7 @@ use super::backend::Backend;
 use super::output::VerbOutput;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
 use crate::config::{self, Project};
-use crate::diag::{Code, Diag, SourceMap};
+use crate::diag::{Diag, DiagCode, SourceMap};
 use crate::model::ExitCode;
 
 /// List recipes, or show one: parameters, rules, steps, provides and verifications
@@ -48,6 +48,6 @@ fn write_recipe_page(
 
 fn unknown_recipe_diag(project: Option<&Project>, name: &str) -> Diag {
     let known = config::list_recipes(project);
-    let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found"));
+    let diag = Diag::error(DiagCode::UnknownRecipe, format!("recipe `{name}` not found"));
     diag.suggest_name(name, known.iter().map(|line| line.name.as_str()))
 }

@@ -4,7 +4,7 @@ use super::args::Cli;
 use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
 use super::console::{Console, ConsoleStream};
 use super::*;
-use crate::diag::{Code, Diag, DiagList, SourceMap};
+use crate::diag::{Diag, DiagCode, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     ArtifactFetchState, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, PastDurations,
@@ -50,7 +50,7 @@ impl Backend for FakeBackend {
         let file = sources.add_file(path, "hosts: {}\nhots: {}\n");
         let span = crate::diag::Span { file, start: 10, end: 14 };
         let diag =
-            Diag::error(Code::UnknownKey, "key `hots` is not known").with_span(span).hint("did you mean `hosts`?");
+            Diag::error(DiagCode::UnknownKey, "key `hots` is not known").with_span(span).hint("did you mean `hosts`?");
         match self.broken {
             true => (None, DiagList(vec![diag]), sources),
             false => (Some(()), DiagList::default(), sources),
@@ -67,7 +67,7 @@ impl Backend for FakeBackend {
 
     fn select_hosts(&self, (): &(), settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
         match settings.on.as_deref() {
-            Some("nobody") => Err(Box::new(Diag::error(Code::EmptySelector, "selector `nobody` selects no host"))),
+            Some("nobody") => Err(Box::new(Diag::error(DiagCode::EmptySelector, "selector `nobody` selects no host"))),
             Some("two") => Ok(vec![sample::host("node-01"), sample::host("node-02")]),
             _ => Ok(vec![sample::host("node-01")]),
         }

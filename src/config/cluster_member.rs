@@ -8,7 +8,7 @@ use super::instances::RecipeLibrary;
 use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
 use super::template_check::collect_templates;
 use super::{ConnectSettings, Host, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification};
-use crate::diag::{Code, Diag, DiagList, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span};
 use crate::model::{HostName, StepScope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn report_missing_api(recipe: &Recipe, diags: &mut DiagList) {
     for part in iter_cluster_parts(recipe) {
         let message = format!("{} runs through the cluster's API, but the inventory declares none", part.name);
         let hint = "declare it: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
-        diags.push(Diag::error(Code::BadScope, message).with_span(part.span).hint(hint));
+        diags.push(Diag::error(DiagCode::BadScope, message).with_span(part.span).hint(hint));
     }
 }
 
@@ -158,7 +158,7 @@ fn report_differing_params(
         let message = format!("`{name}` of `{}` differs between hosts, but steps of the cluster read it", recipe.name);
         let place =
             |instance: &RecipeInstance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
-        let diag = Diag::error(Code::EntryOverlap, message).with_span(place(other)).label("one value here");
+        let diag = Diag::error(DiagCode::EntryOverlap, message).with_span(place(other)).label("one value here");
         diags.push(
             diag.with_other_span(place(first), "a different value here").hint("set the same value for all hosts"),
         );
@@ -263,7 +263,7 @@ fn diagnose_host_read(read: &TemplateRead, part: &str) -> Option<Diag> {
         _ => HINT.to_owned(),
     };
     let message = format!("`{root}` is available only on hosts, but {part} runs on the cluster");
-    Some(Diag::error(Code::UnknownName, message).hint(hint))
+    Some(Diag::error(DiagCode::UnknownName, message).hint(hint))
 }
 
 /// Reports steps of the cluster that need a recipe which is not applied to any host.
@@ -277,7 +277,7 @@ pub(super) fn check_cluster_needs(
             if library.get(&edge.recipe).is_some_and(|other| other.uses.is_empty()) {
                 let message = format!("`{}` needs `{}`, which is not applied to any host", recipe.name, edge.recipe);
                 let hint = format!("apply it, or write `{}?` if it is optional", edge.recipe);
-                diags.push(Diag::error(Code::EdgeNotApplied, message).with_span(edge.span).hint(hint));
+                diags.push(Diag::error(DiagCode::EdgeNotApplied, message).with_span(edge.span).hint(hint));
             }
         }
     }

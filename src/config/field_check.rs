@@ -6,7 +6,7 @@ use super::yaml_table::{
     build_zero_duration_diag, quote_key,
 };
 use super::{PendingInput, YamlData, YamlKey, YamlNode, unknown_keys};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{SecretStore, Value};
 use crate::resource::{FieldSpec, FieldType, FieldValues};
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub(super) trait FieldFileReader {
             Value::String(text) => super::yaml_documents::read_documents(path, &text, span),
             // Local files are not read without hosts.
             Value::Null => Ok(Value::Null),
-            _ => Err(Box::new(Diag::error(Code::BadValue, format!("`{path}` is not text")).with_span(span))),
+            _ => Err(Box::new(Diag::error(DiagCode::BadValue, format!("`{path}` is not text")).with_span(span))),
         }
     }
 
@@ -131,7 +131,8 @@ impl FieldChecker<'_> {
         };
         let lacks = |field: &&FieldSpec| field.required && !given(field) && !meant.contains(&field.name);
         for field in table.iter().filter(lacks) {
-            self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).with_span(span));
+            self.diags
+                .push(Diag::error(DiagCode::MissingKey, format!("{what} needs `{}`", field.name)).with_span(span));
         }
     }
 
@@ -274,7 +275,7 @@ struct TypedScalar<'n> {
 
 impl TypedScalar<'_> {
     fn build_bad_value_diag(&self, why: impl std::fmt::Display) -> Diag {
-        Diag::error(Code::BadValue, format!("`{}` {why}, found `{}`", self.path, shorten_text(self.text)))
+        Diag::error(DiagCode::BadValue, format!("`{}` {why}, found `{}`", self.path, shorten_text(self.text)))
             .with_span(self.node.span)
     }
 
@@ -312,7 +313,8 @@ fn parse_scalar(ty: FieldType, scalar: TypedScalar<'_>) -> ParsedScalar {
 fn parse_line(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match scalar.text.contains(['\n', '\r']) {
         true => Err(Box::new(
-            Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).with_span(scalar.node.span),
+            Diag::error(DiagCode::BadValue, format!("`{}` must be a single line", scalar.path))
+                .with_span(scalar.node.span),
         )),
         false => Ok(Value::from(scalar.text)),
     }
@@ -324,7 +326,7 @@ fn parse_mode(scalar: &TypedScalar<'_>) -> ParsedScalar {
         (Some(bits), true) => Ok(Value::from(bits)),
         (Some(_), false) => {
             let diag = Diag::error(
-                Code::WrongType,
+                DiagCode::WrongType,
                 format!("`{}` must be quoted octal text, found {}", scalar.path, scalar.text),
             );
             Err(Box::new(diag.with_span(scalar.node.span).hint(format!("write `\"{:0>4}\"`", scalar.text))))
@@ -369,7 +371,7 @@ fn parse_choice(scalar: &TypedScalar<'_>, known: &[&str]) -> ParsedScalar {
         true => Ok(Value::from(scalar.text)),
         false => {
             let diag =
-                Diag::error(Code::BadValue, format!("`{}` cannot be `{}`", scalar.path, shorten_text(scalar.text)));
+                Diag::error(DiagCode::BadValue, format!("`{}` cannot be `{}`", scalar.path, shorten_text(scalar.text)));
             Err(Box::new(diag.with_span(scalar.node.span).suggest_name(scalar.text, known.iter().copied())))
         }
     }
@@ -391,7 +393,7 @@ fn parse_secret(scalar: &TypedScalar<'_>) -> ParsedScalar {
         true => Ok(Value::from(scalar.text)),
         false => {
             let diag =
-                Diag::error(Code::BadValue, format!("`{}` is a secret and must not be in plain text", scalar.path));
+                Diag::error(DiagCode::BadValue, format!("`{}` is a secret and must not be in plain text", scalar.path));
             Err(Box::new(diag.with_span(scalar.node.span).hint("pass it as a parameter of type `secret`")))
         }
     }
@@ -411,7 +413,7 @@ mod tests {
 
     impl FieldFileReader for Nothing {
         fn read_source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
-            Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).with_span(span)))
+            Err(Box::new(Diag::error(DiagCode::Unreadable, path.to_owned()).with_span(span)))
         }
 
         fn locate_file(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {

@@ -1,7 +1,7 @@
 //! Selects steps of a project by the options `--step` and `--skip`.
 
 use super::Project;
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::VerifyLevel;
 use globset::{GlobBuilder, GlobMatcher};
 use std::sync::OnceLock;
@@ -90,13 +90,13 @@ impl StepFilter {
             return Some(unused.build_no_match_diag(&steps));
         }
         let none = !steps.is_empty() && !steps.iter().any(|(recipe, step)| self.admits_step(recipe, step));
-        none.then(|| Diag::error(Code::EmptySelector, "`--step` and `--skip` together select no step"))
+        none.then(|| Diag::error(DiagCode::EmptySelector, "`--step` and `--skip` together select no step"))
     }
 }
 
 impl NamePattern {
     fn build_no_match_diag(&self, steps: &[(&str, &str)]) -> Diag {
-        let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", self.text));
+        let diag = Diag::error(DiagCode::EmptySelector, format!("`{}` matches no step of the inventory", self.text));
         if let Some((recipe, step)) = steps.iter().find(|(_, step)| *step == self.text) {
             return diag.hint(format!("write the step with its recipe: `{recipe}/{step}`"));
         }

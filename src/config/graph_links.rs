@@ -3,7 +3,7 @@
 use super::instances::{AppliedRecipes, RecipeLibrary, format_host_names};
 use super::template_check::find_read_exports;
 use super::{Project, Recipe, RecipeEdge, RecipeStep, cluster_member};
-use crate::diag::{Code, Diag, DiagList, Span};
+use crate::diag::{Diag, DiagCode, DiagList, Span};
 use crate::graph::{DependencyKind, DependencyLink, Graph, GraphEndpoint, GraphStep};
 use crate::model::{HostName, StepPhase, StepScope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,7 +35,7 @@ fn check_edge_target(edge: &RecipeEdge, library: &RecipeLibrary, diags: &mut Dia
         return diags.push(build_no_recipe_diag(&edge.recipe, edge.span, library));
     };
     if !recipe.uses.is_empty() {
-        let diag = Diag::error(Code::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe))
+        let diag = Diag::error(DiagCode::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe))
             .with_span(edge.span);
         return diags.push(diag.suggest_name("", recipe.uses.iter().map(|used| used.recipe.as_str())));
     }
@@ -48,14 +48,14 @@ fn check_edge_target(edge: &RecipeEdge, library: &RecipeLibrary, diags: &mut Dia
 fn check_own_verification(recipe: &Recipe, edge: &RecipeEdge, diags: &mut DiagList) {
     if edge.recipe == recipe.name && edge.phase == StepPhase::Verified {
         let message = format!("`{}` is verified after all of its steps: no step can wait for that", recipe.name);
-        diags.push(Diag::error(Code::Cycle, message).with_span(edge.span).hint("use `@effective`"));
+        diags.push(Diag::error(DiagCode::Cycle, message).with_span(edge.span).hint("use `@effective`"));
     }
 }
 
 fn check_step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut DiagList) {
     if !recipe.steps.iter().any(|other| other.name == step) && !recipe.unread.contains(step) {
-        let diag =
-            Diag::error(Code::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name)).with_span(span);
+        let diag = Diag::error(DiagCode::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name))
+            .with_span(span);
         diags.push(diag.suggest_name(step, recipe.steps.iter().map(|step| step.name.as_str())));
     }
 }
@@ -69,7 +69,7 @@ fn check_restart_target(recipe: &Recipe, name: &str, span: Span, library: &Recip
 }
 
 fn build_no_recipe_diag(name: &str, span: Span, library: &RecipeLibrary) -> Diag {
-    let diag = Diag::error(Code::UnknownEdge, format!("recipe `{name}` not found")).with_span(span);
+    let diag = Diag::error(DiagCode::UnknownEdge, format!("recipe `{name}` not found")).with_span(span);
     diag.suggest_name(name, library.keys().map(String::as_str))
 }
 
@@ -198,7 +198,7 @@ pub(super) fn check_exports(
         for (other, name, span) in recipe.steps.iter().flat_map(|step| find_read_exports(recipe, step, project)) {
             if !applied.recipes.contains_key(&other) && known(&other) {
                 let message = format!("`{other}` is not applied to any host, so `{name}` is never exported");
-                diags.push(Diag::error(Code::EdgeNotApplied, message).with_span(span));
+                diags.push(Diag::error(DiagCode::EdgeNotApplied, message).with_span(span));
             }
         }
     }
@@ -257,7 +257,7 @@ pub(super) fn check_applied(
     for ((entry, recipe, needed, removed), MissingRequirement { span, label, hosts }) in lacking {
         let what = if removed { "removed from" } else { "not applied to" };
         let message = format!("`{recipe}` needs `{needed}`, which is {what} {}", format_host_names(&hosts));
-        diags.push(Diag::error(Code::EdgeNotApplied, message).with_span(entry).with_other_span(span, label));
+        diags.push(Diag::error(DiagCode::EdgeNotApplied, message).with_span(entry).with_other_span(span, label));
     }
 }
 

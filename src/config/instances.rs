@@ -9,7 +9,7 @@ use super::template::{
 use super::template_check::collect_templates;
 use super::tree_render::TreeRenderer;
 use super::{Recipe, RecipeInstance, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode, scalar};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{HostName, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -186,7 +186,7 @@ impl RecipePlacer<'_> {
                 true => format!("recipes use each other more than {MAX_LEVELS} levels deep"),
                 false => format!("recipes use each other more than {MAX_USES} times"),
             };
-            let diag = Diag::error(Code::BadValue, message).with_span(used.span);
+            let diag = Diag::error(DiagCode::BadValue, message).with_span(used.span);
             cx.push_diag(diag.hint("use the recipes that have steps directly"));
         }
         self.uses <= MAX_USES
@@ -382,7 +382,7 @@ impl RecipePlacer<'_> {
     fn report_overlaps(&mut self, cx: &mut LoadContext<'_>) {
         for ((recipe, first, again), hosts) in std::mem::take(&mut self.overlaps) {
             let message = format!("recipe `{recipe}` is applied twice to {}", format_host_names(&hosts));
-            let diag = Diag::error(Code::EntryOverlap, message)
+            let diag = Diag::error(DiagCode::EntryOverlap, message)
                 .with_span(again)
                 .label("applied again here")
                 .with_other_span(first, "first applied here");
@@ -412,7 +412,7 @@ pub(super) fn build_unknown_recipe_diag(
     library: &RecipeLibrary,
     built_in: &[(&str, &str)],
 ) -> Diag {
-    let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found")).with_span(span);
+    let diag = Diag::error(DiagCode::UnknownRecipe, format!("recipe `{name}` not found")).with_span(span);
     let known = library.keys().map(String::as_str).chain(built_in.iter().map(|(name, _)| *name));
     match diag.suggest_name(name, known) {
         diag if diag.hint.is_none() && library.is_empty() => {
@@ -433,7 +433,7 @@ fn report_unknown_params(job: &PlacementJob<'_>, cx: &mut LoadContext<'_>) {
 }
 
 pub(super) fn build_unknown_param_diag(key: &YamlKey, recipe: &Recipe) -> Diag {
-    let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text))
+    let diag = Diag::error(DiagCode::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text))
         .with_span(key.span);
     match recipe.params.is_empty() {
         true => diag.hint("the recipe has no parameters"),
@@ -446,7 +446,7 @@ fn build_missing_param_diag(job: &PlacementJob<'_>, param: &super::RecipeParam) 
         Some(stack) => format!("stack `{stack}` does not pass parameter `{}` of `{}`", param.name, job.recipe.name),
         None => format!("parameter `{}` of `{}` is required", param.name, job.recipe.name),
     };
-    Diag::error(Code::MissingParam, message)
+    Diag::error(DiagCode::MissingParam, message)
         .with_span(job.span)
         .with_other_span(param.span, "declared here, without a default")
 }

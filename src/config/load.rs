@@ -15,7 +15,7 @@ use super::{
     ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep,
     cluster_member, graph_links, recipe,
 };
-use crate::diag::{Code, Diag, DiagList, DiagSeverity, FileId, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
@@ -75,7 +75,7 @@ fn find_inventory_root(path: &Utf8Path) -> Utf8PathBuf {
 /// Drops "not found" errors of recipes whose files could not be read: the read error is already reported.
 fn drop_unreadable_recipe_diags(mut diags: DiagList, unread: &[String]) -> DiagList {
     let missing: Vec<String> = unread.iter().map(|name| format!("recipe `{name}` not found")).collect();
-    diags.0.retain(|diag| diag.code != Code::UnknownRecipe || !missing.contains(&diag.message));
+    diags.0.retain(|diag| diag.code != DiagCode::UnknownRecipe || !missing.contains(&diag.message));
     diags
 }
 
@@ -199,7 +199,7 @@ pub(super) fn read_builtin_recipe(name: &str, text: &str, library: &mut RecipeLi
 fn add_recipe(recipe: Recipe, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
     match library.get(&recipe.name) {
         Some(first) => {
-            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name))
+            let diag = Diag::error(DiagCode::Duplicate, format!("recipe `{}` is defined twice", recipe.name))
                 .with_span(recipe.span);
             cx.push_diag(diag.label("defined again here").with_other_span(first.span, "first defined here"));
         }
@@ -375,7 +375,7 @@ fn report_step_mistakes(
     }
     if let ExpansionState::Invalid(found) = &turn.state {
         // `recipe::step` already reports a command without a check.
-        let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
+        let new = found.iter().filter(|diag| diag.code != DiagCode::CommandWithoutCheck);
         diags.0.extend(
             new.map(|diag| {
                 written.move_to_param(diag, instance, step).unwrap_or_else(|| add_applied_at(diag, instance))
@@ -416,8 +416,8 @@ fn check_rules(
 
 fn build_failed_rule_diag(rule: &RecipeRule, instance: &RecipeInstance) -> Diag {
     let (diag, says) = match rule.class {
-        Some(_) => (Diag::error(Code::RuleFailed, rule.otherwise.clone()), "required by"),
-        None => (Diag::warning(Code::RuleFailed, rule.otherwise.clone()), "recommended by"),
+        Some(_) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
+        None => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
     };
     diag.with_span(instance.span).with_other_span(rule.require.span, format!("{says} `{}`", instance.recipe.name))
 }

@@ -2,7 +2,7 @@
 
 use super::notify::DeferredSecret;
 use super::{LoadOptions, YamlData, YamlNode, yaml_table};
-use crate::diag::{Code, Diag, DiagList, FileId, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagList, FileId, SourceMap, Span};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::SecretString;
@@ -70,7 +70,7 @@ impl<'o> LoadContext<'o> {
     /// resolved.
     ///
     /// # Errors
-    /// [`Code::Escape`], or [`Code::Unreadable`] if it does not exist.
+    /// [`DiagCode::Escape`], or [`DiagCode::Unreadable`] if it does not exist.
     pub fn confine_path(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         confine_path(&self.root, text, span)
     }
@@ -79,7 +79,7 @@ impl<'o> LoadContext<'o> {
     pub fn read_secret(&mut self, node: &YamlNode, what: &str) -> Option<String> {
         if !matches!(node.data, YamlData::Map(_)) {
             let message = format!("{what} is a secret and must not be in plain text");
-            let diag = Diag::error(Code::BadValue, message).with_span(node.span);
+            let diag = Diag::error(DiagCode::BadValue, message).with_span(node.span);
             self.push_diag(diag.hint("write `{ env: NAME }` or `{ file: PATH }`"));
             return None;
         }
@@ -89,7 +89,7 @@ impl<'o> LoadContext<'o> {
             (None, Some(file)) => self.read_secret_file(file),
             _ => {
                 self.push_diag(
-                    Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").with_span(node.span),
+                    Diag::error(DiagCode::Exclusive, "a secret needs either `env` or `file`").with_span(node.span),
                 );
                 None
             }
@@ -117,7 +117,7 @@ impl<'o> LoadContext<'o> {
             (None, Some(file)) => self.read_deferred_secret_file(file),
             _ => {
                 self.push_diag(
-                    Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").with_span(node.span),
+                    Diag::error(DiagCode::Exclusive, "a secret needs either `env` or `file`").with_span(node.span),
                 );
                 None
             }
@@ -128,7 +128,7 @@ impl<'o> LoadContext<'o> {
         let text = yaml_table::expect_text(node, "file", &mut self.diags)?;
         let failed = |why: String| Err(format!("the secret file `{text}` cannot be read: {why}"));
         let value = match self.resolve_secret_path(&text, node.span) {
-            Err(diag) if diag.code == Code::Escape => {
+            Err(diag) if diag.code == DiagCode::Escape => {
                 self.push_diag(*diag);
                 return None;
             }
@@ -149,7 +149,7 @@ impl<'o> LoadContext<'o> {
             Some(value) => self.store_secret(&name, value, node.span),
             None => {
                 let diag =
-                    Diag::error(Code::SecretUnavailable, format!("the environment variable `{name}` is not set"));
+                    Diag::error(DiagCode::SecretUnavailable, format!("the environment variable `{name}` is not set"));
                 self.push_diag(diag.with_span(node.span).hint(format!("set `{name}` before running forge")));
                 None
             }
@@ -174,7 +174,7 @@ impl<'o> LoadContext<'o> {
             Ok(value) => self.store_secret(&text, value.strip_suffix('\n').unwrap_or(&value).to_owned(), node.span),
             Err(why) => {
                 self.push_diag(
-                    Diag::error(Code::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}"))
+                    Diag::error(DiagCode::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}"))
                         .with_span(node.span),
                 );
                 None
@@ -189,8 +189,8 @@ impl<'o> LoadContext<'o> {
             return Ok(self.root.join(text));
         }
         self.confine_path(text, span).map_err(|diag| match diag.code {
-            Code::Escape => Box::new(diag.hint("pass `--trust` to let this inventory read it")),
-            _ => Box::new(Diag { code: Code::SecretUnavailable, ..*diag }),
+            DiagCode::Escape => Box::new(diag.hint("pass `--trust` to let this inventory read it")),
+            _ => Box::new(Diag { code: DiagCode::SecretUnavailable, ..*diag }),
         })
     }
 
@@ -198,7 +198,7 @@ impl<'o> LoadContext<'o> {
         if value.chars().any(|c| matches!(c, '\0' | '\u{e000}' | '\u{e001}')) {
             self.push_diag(
                 Diag::error(
-                    Code::ForbiddenCharacter,
+                    DiagCode::ForbiddenCharacter,
                     format!("the secret `{name}` contains a character that forge does not support"),
                 )
                 .with_span(span),
@@ -211,7 +211,7 @@ impl<'o> LoadContext<'o> {
 
 pub(super) fn confine_path(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
     let joined = root.join(text);
-    let escapes = || Diag::error(Code::Escape, format!("`{text}` leaves the inventory's tree")).with_span(span);
+    let escapes = || Diag::error(DiagCode::Escape, format!("`{text}` leaves the inventory's tree")).with_span(span);
     if !is_lexically_inside(root, &joined) {
         return Err(Box::new(escapes()));
     }
@@ -240,7 +240,7 @@ fn is_lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
 }
 
 pub(super) fn build_unreadable_diag(shown: &str, why: &str, span: Option<Span>) -> Diag {
-    let diag = Diag::error(Code::Unreadable, format!("`{shown}` cannot be read: {why}"));
+    let diag = Diag::error(DiagCode::Unreadable, format!("`{shown}` cannot be read: {why}"));
     match span {
         Some(span) => diag.with_span(span),
         None => diag,

@@ -1,7 +1,7 @@
 //! Reads digests from the lock file next to the inventory, for steps that declare none.
 
 use crate::artifact::{ArtifactLockFile, HttpUrl, Sha256Digest, lock_file_path};
-use crate::diag::{Code, Diag, DiagList};
+use crate::diag::{Diag, DiagCode, DiagList};
 use crate::model::Value;
 use crate::resource::FieldValues;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -19,7 +19,7 @@ impl LockedDigests {
     /// Reads the lock file of an inventory. A missing lock file has no digests.
     pub fn read_lock_file(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut DiagList) -> Self {
         let lock = ArtifactLockFile::read(&lock_file_path(inventory)).unwrap_or_else(|error| {
-            let diag = Diag::error(Code::Unreadable, error.to_string());
+            let diag = Diag::error(DiagCode::Unreadable, error.to_string());
             diags.push(diag.hint("remove it and run `forge fetch --lock` to create it again"));
             ArtifactLockFile::default()
         });

@@ -2,7 +2,7 @@
 
 use super::expand::{ExpandedStep, ExpansionState, StepExpander};
 use super::{Host, RecipeInstance, RecipeStep};
-use crate::diag::{Code, Diag, DiagList, Span};
+use crate::diag::{Diag, DiagCode, DiagList, Span};
 use crate::model::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn record_claims(step: &RecipeStep, turn: &ExpandedStep, host: &Host, claims: &m
 
 fn build_conflict_diag((kind, title): &ClaimKey, first: &StepClaim, again: &StepClaim, host: &Host) -> Diag {
     let message = format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step);
-    let diag = Diag::error(Code::Conflict, message)
+    let diag = Diag::error(DiagCode::Conflict, message)
         .with_span(again.span)
         .label("declared again here")
         .with_other_span(first.span, "first declared here");
@@ -106,7 +106,9 @@ fn build_overlap_diag((kind, title): &ClaimKey, part: &StepClaim, whole: &StepCl
     let message =
         format!("`{}` declares a part of the {kind} `{title}`, which `{}` declares entirely", part.step, whole.step);
     let other = if part.span == later { whole.span } else { part.span };
-    let diag =
-        Diag::error(Code::Conflict, message).with_span(later).label("declared here").with_other_span(other, "and here");
+    let diag = Diag::error(DiagCode::Conflict, message)
+        .with_span(later)
+        .label("declared here")
+        .with_other_span(other, "and here");
     diag.note(format!("for example on host `{}`", host.name))
 }

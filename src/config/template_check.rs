@@ -9,7 +9,7 @@ use super::tree_render::{build_template_diag, locate_range};
 use super::{
     Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
 };
-use crate::diag::{Code, Diag, DiagList, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span};
 use crate::facts::FactShape;
 use indexmap::IndexMap;
 use std::cell::RefCell;
@@ -209,7 +209,7 @@ impl TemplateChecker<'_> {
                 self.check_recipe_path(read, |recipe| recipe.params.keys().map(String::as_str).collect())
             }
             (TemplateRoot::Exports, _) if read.path.len() < 2 => {
-                let diag = Diag::error(Code::UnknownName, "`exports` needs a recipe and the name of an export");
+                let diag = Diag::error(DiagCode::UnknownName, "`exports` needs a recipe and the name of an export");
                 Some(diag.hint("write both as literals: `exports[\"kube-control\"].join`"))
             }
             (TemplateRoot::Exports, _) => self.check_recipe_path(read, list_export_names),
@@ -228,7 +228,7 @@ impl TemplateChecker<'_> {
         use super::ParamType::{List, Map};
         let param = recipe.params.get(read.path.first()?)?;
         let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map { .. });
-        deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no fields", param.name)))
+        deeper.then(|| Diag::error(DiagCode::UnknownName, format!("parameter `{}` has no fields", param.name)))
     }
 
     fn check_recipe_path<'s>(
@@ -270,7 +270,7 @@ fn diagnose_forbidden_read(root: TemplateRoot, at: TemplateLocation<'_>) -> Opti
         }
         _ => return None,
     };
-    Some(Diag::error(Code::UnknownName, message).hint(hint))
+    Some(Diag::error(DiagCode::UnknownName, message).hint(hint))
 }
 
 /// Returns an error if the name at `depth` of the path is not in `names`.
@@ -286,7 +286,7 @@ fn diagnose_unknown_name<'n>(
     }
     let path =
         read.path[..=depth].iter().fold(read.root.name().to_owned(), |path, part| path + &format_subscript(part));
-    Some(Diag::error(Code::UnknownName, format!("`{path}` does not exist")).suggest_name(name, names))
+    Some(Diag::error(DiagCode::UnknownName, format!("`{path}` does not exist")).suggest_name(name, names))
 }
 
 fn format_subscript(part: &str) -> String {
@@ -298,11 +298,12 @@ fn format_subscript(part: &str) -> String {
 
 fn diagnose_fact_read(read: &TemplateRead) -> Option<Diag> {
     if read.path.is_empty() {
-        let diag = Diag::error(Code::UnknownName, "`facts` needs the name of a fact");
+        let diag = Diag::error(DiagCode::UnknownName, "`facts` needs the name of a fact");
         return Some(diag.hint("write the name as a literal: `facts.os`"));
     }
     if let Some(name) = read.path.first().filter(|name| crate::facts::is_cluster_fact(name)) {
-        let diag = Diag::error(Code::UnknownName, format!("`facts.{name}` is a fact of the cluster, not of a host"));
+        let diag =
+            Diag::error(DiagCode::UnknownName, format!("`facts.{name}` is a fact of the cluster, not of a host"));
         return Some(diag.hint("read it in a step, rule or verification with `scope: cluster`"));
     }
     let all = crate::facts::all_facts();
@@ -340,7 +341,7 @@ fn report_duplicate_exports(recipe: &Recipe, diags: &mut DiagList) {
     for export in recipe.steps.iter().flat_map(|step| step.exports.values()) {
         if let Some(first) = seen.insert(&export.name, export.span) {
             let diag =
-                Diag::error(Code::Duplicate, format!("recipe `{}` exports `{}` twice", recipe.name, export.name));
+                Diag::error(DiagCode::Duplicate, format!("recipe `{}` exports `{}` twice", recipe.name, export.name));
             diags.push(
                 diag.with_span(export.span).label("exported again here").with_other_span(first, "first exported here"),
             );
@@ -364,7 +365,7 @@ pub(super) fn check_recipe_cycles(library: &RecipeLibrary, diags: &mut DiagList)
             .chain(circle.iter().map(|(name, _)| *name))
             .map(|name| format!("`{name}`"))
             .collect();
-        let mut diag = Diag::error(Code::RecipeCycle, format!("recipes use each other: {}", names.join(" → ")));
+        let mut diag = Diag::error(DiagCode::RecipeCycle, format!("recipes use each other: {}", names.join(" → ")));
         for (name, span) in circle {
             diag = if diag.span.is_none() {
                 diag.with_span(span)

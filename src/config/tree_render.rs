@@ -3,7 +3,7 @@
 use super::scalar::is_template;
 use super::template::{EvalOutcome, ProgramCache, TemplateBindings, TemplateError, TemplateForm};
 use super::{PendingInput, SourceExpr, YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, SourceMap, Span};
 use crate::model::Value;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl<'r> TreeRenderer<'r> {
     /// Reports a template in a key: keys must be known at load.
     fn check_key(&mut self, key: &YamlKey) -> YamlKey {
         if is_template(&key.text) {
-            let diag = Diag::error(Code::BadTemplate, "a key is literal and cannot contain a template");
+            let diag = Diag::error(DiagCode::BadTemplate, "a key is literal and cannot contain a template");
             self.diags.push(diag.with_span(key.span));
         }
         key.clone()
@@ -122,7 +122,7 @@ pub(super) fn find_pending_input(node: &YamlNode) -> Option<PendingInput> {
 
 /// Converts an error of the template at `span` to a diagnostic.
 pub(super) fn build_template_diag(error: &TemplateError, source: &str, span: Span, sources: &SourceMap) -> Diag {
-    let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
+    let code = if error.undefined { DiagCode::UnknownName } else { DiagCode::BadTemplate };
     let place = error.range.as_ref().map_or(span, |range| locate_range(range, source, span, sources));
     let diag = Diag::error(code, error.message.clone()).with_span(place);
     match &error.hint {

@@ -1,7 +1,7 @@
 //! Reports unknown keys, with a hint where the intended key can be guessed.
 
 use super::{YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, did_you_mean};
+use crate::diag::{Diag, DiagCode, did_you_mean};
 
 /// Keys of Ansible and similar tools, with the keys of forge. The first one that the kind has is suggested.
 const FOREIGN_FIELDS: &[(&str, &[&str])] = &[
@@ -46,7 +46,7 @@ pub(super) fn guess_known_key<'k>(typed: &str, known: &[&'k str]) -> Option<&'k 
 
 /// Returns the error for an unknown key of `what`.
 pub(super) fn build_unknown_key_diag(key: &YamlKey, value: &YamlNode, what: &str, known: &[&str]) -> Diag {
-    let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).with_span(key.span);
+    let diag = Diag::error(DiagCode::UnknownKey, format!("unknown key `{}` in {what}", key.text)).with_span(key.span);
     if let Some(hint) = hint_foreign_key(what, &key.text, known).or_else(|| hint_cut_value(key, value)) {
         return diag.hint(hint);
     }

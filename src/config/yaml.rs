@@ -5,7 +5,7 @@
 //! file is reported with both places.
 
 use super::{YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, FileId, Span};
+use crate::diag::{Diag, DiagCode, FileId, Span};
 use serde_saphyr::granit_parser as yaml;
 use std::collections::HashMap;
 use yaml::{Event, Parser, ScalarStyle};
@@ -141,7 +141,7 @@ impl<'t> YamlReader<'t, '_> {
         self.refuse_tag(tag, "str", span);
         if let Some(bad) = text.chars().find(|c| is_forbidden(*c)) {
             let message = format!("text contains the character U+{:04X}, which forge does not support", bad as u32);
-            self.diags.push(Diag::error(Code::ForbiddenCharacter, message).with_span(span));
+            self.diags.push(Diag::error(DiagCode::ForbiddenCharacter, message).with_span(span));
         }
         let quoted = style != ScalarStyle::Plain || tag.is_some();
         let data = match !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
@@ -156,7 +156,7 @@ impl<'t> YamlReader<'t, '_> {
     fn refuse_tag(&mut self, tag: Option<&yaml::Tag>, allowed: &str, span: Span) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema_tag(allowed)) {
             let message = format!("the tag `{}` is not supported", tag.original());
-            self.diags.push(Diag::error(Code::BadValue, message).with_span(span));
+            self.diags.push(Diag::error(DiagCode::BadValue, message).with_span(span));
         }
     }
 
@@ -205,7 +205,7 @@ impl<'t> YamlReader<'t, '_> {
         if let YamlData::Scalar { text, .. } = node.data {
             return Ok(Some(YamlKey { text, span }));
         }
-        let diag = Diag::error(Code::WrongType, "a key must be text").with_span(span);
+        let diag = Diag::error(DiagCode::WrongType, "a key must be text").with_span(span);
         self.diags.push(diag.hint("quote a value that starts with `{{`"));
         Ok(None)
     }
@@ -214,7 +214,8 @@ impl<'t> YamlReader<'t, '_> {
         match map.seen.get(&key.text) {
             Some(&first) => {
                 let first = map.entries[first].0.span;
-                let diag = Diag::error(Code::Duplicate, format!("duplicate key `{}`", key.text)).with_span(key.span);
+                let diag =
+                    Diag::error(DiagCode::Duplicate, format!("duplicate key `{}`", key.text)).with_span(key.span);
                 self.diags.push(diag.label("defined again here").with_other_span(first, "first defined here"));
             }
             None => {
@@ -233,7 +234,7 @@ impl<'t> YamlReader<'t, '_> {
             }
             _ => self
                 .diags
-                .push(Diag::error(Code::WrongType, "`<<` must be a map or a list of maps").with_span(value.span)),
+                .push(Diag::error(DiagCode::WrongType, "`<<` must be a map or a list of maps").with_span(value.span)),
         }
     }
 
@@ -249,7 +250,7 @@ impl<'t> YamlReader<'t, '_> {
     }
 
     fn build_diag(&self, span: Span, message: impl Into<String>) -> Box<Diag> {
-        Box::new(Diag::error(Code::Yaml, message).with_span(span))
+        Box::new(Diag::error(DiagCode::Yaml, message).with_span(span))
     }
 
     fn build_syntax_diag(&self, error: &yaml::ScanError) -> Box<Diag> {
@@ -461,7 +462,7 @@ mod tests {
     fn syntax_errors_have_a_place() {
         let (node, diags) = parse_text("a: [1,\nb: 2\n");
         assert!(node.is_none());
-        assert_eq!(diags[0].code, Code::Yaml);
+        assert_eq!(diags[0].code, DiagCode::Yaml);
         assert!(diags[0].span.unwrap().start > 0);
     }
 

@@ -1,7 +1,7 @@
 //! Reads files with several YAML documents, such as Kubernetes manifests.
 
 use super::{scalar, yaml};
-use crate::diag::{Code, Diag, FileId, Span};
+use crate::diag::{Diag, DiagCode, FileId, Span};
 use crate::model::Value;
 
 /// Returns the documents of `text`, the content of `path`, as a list without empty documents. Errors are reported at
@@ -15,7 +15,7 @@ pub(super) fn read_documents(path: &str, text: &str, span: Span) -> Result<Value
             let before = diag.span.and_then(|span| text.get(..span.start as usize)).unwrap_or_default();
             let at = line + before.matches('\n').count();
             let told =
-                Diag::error(Code::BadValue, diag.message.clone()).with_span(span).note(format!("in `{path}:{at}`"));
+                Diag::error(DiagCode::BadValue, diag.message.clone()).with_span(span).note(format!("in `{path}:{at}`"));
             return Err(Box::new(told));
         }
         documents.extend(node.as_ref().map(scalar::node_to_value).filter(|value| !value.is_null()));

@@ -1,7 +1,7 @@
 //! Reads maps with known keys. Reports all unknown keys, missing keys and wrong types, and continues after each.
 
 use super::{YamlData, YamlKey, YamlNode, scalar, unknown_keys};
-use crate::diag::{Code, Diag, DiagList, Span};
+use crate::diag::{Diag, DiagCode, DiagList, Span};
 
 /// A map whose keys are checked against the known keys.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ impl<'n> YamlTable<'n> {
         let found = self.get(key);
         if found.is_none() {
             let place = self.find_key(key).map_or(self.span, |key| key.span);
-            diags.push(Diag::error(Code::MissingKey, format!("{} needs `{key}`", self.what)).with_span(place));
+            diags.push(Diag::error(DiagCode::MissingKey, format!("{} needs `{key}`", self.what)).with_span(place));
         }
         found
     }
@@ -78,7 +78,7 @@ impl<'n> YamlTable<'n> {
 
 pub(super) fn build_wrong_type_diag(node: &YamlNode, what: &str, expected: &str) -> Diag {
     let message = format!("{what} must be {expected}, found {}", scalar::describe_node(node));
-    Diag::error(Code::WrongType, message).with_span(node.span)
+    Diag::error(DiagCode::WrongType, message).with_span(node.span)
 }
 
 pub(super) fn quote_key(key: &str) -> String {
@@ -175,7 +175,7 @@ pub(super) fn expect_limit(node: &YamlNode, key: &str, diags: &mut DiagList) -> 
 
 /// Returns the error for a limit of zero.
 pub(super) fn build_zero_duration_diag(node: &YamlNode, what: &str) -> Diag {
-    Diag::error(Code::BadValue, format!("{what} must be longer than zero")).with_span(node.span)
+    Diag::error(DiagCode::BadValue, format!("{what} must be longer than zero")).with_span(node.span)
 }
 
 pub(super) fn build_not_a_duration_diag(node: &YamlNode, what: &str) -> Diag {
@@ -208,5 +208,5 @@ pub(super) fn build_out_of_range_diag(node: &YamlNode, what: &str, number: i64, 
         (i64::MIN, max) => format!("at most {max}"),
         (min, max) => format!("from {min} to {max}"),
     };
-    Diag::error(Code::BadValue, format!("{what} must be {bounds}, found {number}")).with_span(node.span)
+    Diag::error(DiagCode::BadValue, format!("{what} must be {bounds}, found {number}")).with_span(node.span)
 }

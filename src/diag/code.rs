@@ -7,27 +7,27 @@ macro_rules! codes {
     ($($variant:ident = $code:literal, $title:literal;)*) => {
         /// A stable code of a diagnostic.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-        pub enum Code {
+        pub enum DiagCode {
             $(#[doc = $title] #[serde(rename = $code)] $variant,)*
         }
 
-        impl Code {
-            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+        impl DiagCode {
+            pub const ALL: &'static [DiagCode] = &[$(DiagCode::$variant,)*];
 
             /// Returns the code as it is printed, `F` and four digits.
             pub fn id(self) -> &'static str {
-                match self { $(Code::$variant => $code,)* }
+                match self { $(DiagCode::$variant => $code,)* }
             }
 
             /// Returns a one-line description.
             pub fn title(self) -> &'static str {
-                match self { $(Code::$variant => $title,)* }
+                match self { $(DiagCode::$variant => $title,)* }
             }
 
             /// Returns the page in Markdown: meaning, a faulty example with its message, and the fix. A code without a
             /// page does not compile.
             pub fn page(self) -> &'static str {
-                match self { $(Code::$variant => include_str!(concat!("pages/", $code, ".md")),)* }
+                match self { $(DiagCode::$variant => include_str!(concat!("pages/", $code, ".md")),)* }
             }
         }
     };
@@ -77,9 +77,9 @@ codes! {
     SecretUnavailable = "F0503", "a secret cannot be read";
 }
 
-impl Code {
+impl DiagCode {
     /// Parses a code, in upper or lower case.
-    pub fn parse(id: &str) -> Option<Code> {
-        Code::ALL.iter().copied().find(|code| code.id().eq_ignore_ascii_case(id))
+    pub fn parse(id: &str) -> Option<DiagCode> {
+        DiagCode::ALL.iter().copied().find(|code| code.id().eq_ignore_ascii_case(id))
     }
 }

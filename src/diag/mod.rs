@@ -5,7 +5,7 @@ mod render;
 mod source;
 mod suggest;
 
-pub use code::Code;
+pub use code::DiagCode;
 pub use render::{escape_control, render_diag};
 pub use source::{FileId, SourceMap, Span};
 pub use suggest::did_you_mean;
@@ -24,7 +24,7 @@ pub enum DiagSeverity {
 /// One error: a lowercase message without a full stop, its location, and a hint on how to fix it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diag {
-    pub code: Code,
+    pub code: DiagCode,
     pub severity: DiagSeverity,
     pub message: String,
     /// The location, if known.
@@ -41,7 +41,7 @@ pub struct Diag {
 }
 
 impl Diag {
-    pub fn error(code: Code, message: impl Into<String>) -> Self {
+    pub fn error(code: DiagCode, message: impl Into<String>) -> Self {
         Self {
             code,
             severity: DiagSeverity::Error,
@@ -55,7 +55,7 @@ impl Diag {
         }
     }
 
-    pub fn warning(code: Code, message: impl Into<String>) -> Self {
+    pub fn warning(code: DiagCode, message: impl Into<String>) -> Self {
         Self { severity: DiagSeverity::Warning, ..Self::error(code, message) }
     }
 

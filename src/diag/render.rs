@@ -161,7 +161,7 @@ fn is_unsafe_char(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::Code;
+    use crate::diag::DiagCode;
 
     fn sources(text: &str) -> (SourceMap, FileId) {
         let mut sources = SourceMap::default();
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn one_place_with_hint() {
         let (sources, file) = sources("cluster: a\nhosst:\n  x: ~\n");
-        let diag = Diag::error(Code::UnknownKey, "unknown key `hosst` in an inventory")
+        let diag = Diag::error(DiagCode::UnknownKey, "unknown key `hosst` in an inventory")
             .with_span(span(file, 11, 16))
             .hint("did you mean `hosts`?");
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
         let text = format!("a: 1\n{}a: 2\n", "# filler\n".repeat(40));
         let (sources, file) = sources(&text);
         let at = text.len() as u32 - 5;
-        let diag = Diag::error(Code::Duplicate, "`a` is named twice")
+        let diag = Diag::error(DiagCode::Duplicate, "`a` is named twice")
             .with_span(span(file, at, at + 1))
             .label("again")
             .with_other_span(span(file, 0, 1), "first");
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn nothing_acts_on_the_terminal() {
         let (sources, file) = sources("\u{202e}key\u{1b}[31m: 1\n");
-        let diag = Diag::error(Code::UnknownKey, "bad \u{1b}[2J\nkey").with_span(span(file, 3, 6));
+        let diag = Diag::error(DiagCode::UnknownKey, "bad \u{1b}[2J\nkey").with_span(span(file, 3, 6));
         let text = render_diag(&diag, &sources, false);
         assert!(text.contains("bad \\u{1b}[2J\\u{a}key"), "{text}");
         assert!(text.contains("\\u{202e}key\\u{1b}[31m: 1"), "{text}");
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_place_at_the_very_end() {
         let (sources, file) = sources("a: [1,");
-        let text = render_diag(&Diag::error(Code::Yaml, "unclosed").with_span(span(file, 6, 6)), &sources, false);
+        let text = render_diag(&Diag::error(DiagCode::Yaml, "unclosed").with_span(span(file, 6, 6)), &sources, false);
         assert!(text.starts_with("error[F0102]: unclosed\n --> inventory.yaml:1:7"), "{text}");
     }
 }

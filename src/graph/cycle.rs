@@ -2,7 +2,7 @@
 
 use super::build::{DependencyKind, DependencyLink, GraphStep, steps_of_nodes};
 use super::{GraphEdge, StepIndex};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::StepPhase;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -94,7 +94,7 @@ fn build_cycle_diag(circle: &[(usize, &PhaseWait)], steps: &[GraphStep], links: 
         1 => format!("{} depends on itself", chain.first().map_or("", String::as_str)),
         _ => format!("dependency cycle: {}", chain.join(" → ")),
     };
-    let mut diag = Diag::error(Code::Cycle, message);
+    let mut diag = Diag::error(DiagCode::Cycle, message);
     for edge in &edges {
         let label = format!(
             "`{}` {} `{}`{}",

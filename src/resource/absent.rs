@@ -7,7 +7,7 @@ use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::script::ShellFragment;
@@ -85,10 +85,10 @@ struct AbsentResource {
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let paths = match (fields.get_text("path"), fields.get_text_list("paths")) {
-        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`path` and `paths` exclude each other")),
+        (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`path` and `paths` exclude each other")),
         (Some(path), None) => vec![path.to_owned()],
         (None, Some(paths)) if !paths.is_empty() => paths,
-        (None, _) => return Err(Diag::error(Code::MissingKey, "an `absent` step needs `path` or `paths`")),
+        (None, _) => return Err(Diag::error(DiagCode::MissingKey, "an `absent` step needs `path` or `paths`")),
     };
     paths.iter().try_for_each(|path| check_removable(path))?;
     Ok(Box::new(AbsentResource {

@@ -6,7 +6,7 @@ use super::text_lines::{AFTER_FIELD, BEFORE_FIELD, InsertAnchor, TextLines, form
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
@@ -64,10 +64,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     reject_secret_edit(KIND.name, fields)?;
     let name = required_text(fields, "name")?;
     let content = match (fields.get_text("content"), fields.get_text("template")) {
-        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`content` and `template` exclude each other")),
+        (Some(_), Some(_)) => {
+            return Err(Diag::error(DiagCode::Exclusive, "`content` and `template` exclude each other"));
+        }
         (Some(text), None) | (None, Some(text)) => text.to_owned(),
         (None, None) if absent => String::new(),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "a block needs `content` or `template`")),
+        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "a block needs `content` or `template`")),
     };
     let marker = |word: &str| {
         let open = fields.get_text("comment").unwrap_or("#");

@@ -6,7 +6,7 @@ use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, SecretStore, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::script::ShellFragment;
@@ -108,7 +108,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         apply: match (apply, absent) {
             (Some(apply), _) => apply,
             (None, true) => String::new(),
-            (None, false) => return Err(Diag::error(Code::MissingKey, "a command needs `apply`")),
+            (None, false) => return Err(Diag::error(DiagCode::MissingKey, "a command needs `apply`")),
         },
         verify: script("verify")?,
         remove,
@@ -121,7 +121,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     };
     command.user.as_deref().map_or(Ok(()), |user| check_account_name("user", user))?;
     if absent && command.remove.is_none() {
-        return Err(Diag::error(Code::BadStep, "a command without `remove` cannot be removed")
+        return Err(Diag::error(DiagCode::BadStep, "a command without `remove` cannot be removed")
             .hint("add `remove:`, the script that undoes `apply`"));
     }
     Ok(Box::new(command))
@@ -129,10 +129,10 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_check(fields: &FieldValues) -> Result<CommandCheck, Diag> {
     match (fields.get_text("check"), fields.get_text("creates")) {
-        (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`check` and `creates` exclude each other")),
+        (Some(_), Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`check` and `creates` exclude each other")),
         (Some(check), None) => Ok(CommandCheck::Script(check_script_size("check", check)?)),
         (None, Some(path)) => Ok(CommandCheck::Creates(path.to_owned())),
-        (None, None) => Err(Diag::error(Code::CommandWithoutCheck, "a command needs `check` or `creates`")
+        (None, None) => Err(Diag::error(DiagCode::CommandWithoutCheck, "a command needs `check` or `creates`")
             .hint("add `check:`, a script that exits 0 if nothing needs to run, or `creates:`, a path")),
     }
 }

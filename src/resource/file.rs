@@ -6,7 +6,7 @@ use super::support::{GROUP_FIELD, OWNER_FIELD, format_mode, parse_owner_and_grou
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
@@ -112,10 +112,12 @@ fn parse_body(fields: &FieldValues, absent: bool) -> Result<FileBody, Diag> {
     let given: Vec<&str> = BODIES.into_iter().filter(|name| fields.contains(name)).collect();
     match given.as_slice() {
         [] if absent => Ok(FileBody::new("")),
-        [] => Err(Diag::error(Code::MissingKey, "a file needs `content`, `template` or `source`")
+        [] => Err(Diag::error(DiagCode::MissingKey, "a file needs `content`, `template` or `source`")
             .hint("for an empty file, set `content: \"\"`")),
         [one] => FileBody::from_value(one, &fields.0[*one]),
-        more => Err(Diag::error(Code::Exclusive, format!("{} exclude each other", super::support::join_quoted(more)))),
+        more => {
+            Err(Diag::error(DiagCode::Exclusive, format!("{} exclude each other", super::support::join_quoted(more))))
+        }
     }
 }
 
@@ -168,7 +170,7 @@ impl Resource for FileResource {
         open.then(|| {
             let (path, mode) = (&self.target.path, format_mode(self.target.mode));
             Diag::warning(
-                Code::BadValue,
+                DiagCode::BadValue,
                 format!("`{path}` contains a secret, and mode {mode} lets every user read it"),
             )
             .hint("set `mode: \"0600\"`, or `\"0640\"` with a `group` of its readers")

@@ -8,7 +8,7 @@ use super::text_lines::{
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
@@ -86,9 +86,9 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let pattern = LinePattern::from_field(fields, "match")?;
     match (&line, &pattern, absent) {
-        (None, _, false) => return Err(Diag::error(Code::MissingKey, "`line` is required")),
+        (None, _, false) => return Err(Diag::error(DiagCode::MissingKey, "`line` is required")),
         (None, None, true) => {
-            return Err(Diag::error(Code::MissingKey, "`line` or `match` is required to remove a line"));
+            return Err(Diag::error(DiagCode::MissingKey, "`line` or `match` is required to remove a line"));
         }
         _ => {}
     }

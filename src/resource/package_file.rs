@@ -10,7 +10,7 @@ use super::support::{bad_value, sha256_hex};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use serde_json::json;
@@ -84,7 +84,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     package_version.as_deref().map_or(Ok(()), version::check_version)?;
     let (from, manager) = parse_source(fields, absent && name.is_some())?;
     if matches!(from, PackageFileSource::Source(_)) && (name.is_none() || (package_version.is_none() && !absent)) {
-        return Err(Diag::error(Code::MissingKey, "`source` needs `name` and `version`")
+        return Err(Diag::error(DiagCode::MissingKey, "`source` needs `name` and `version`")
             .hint("run `dpkg-deb --field FILE` or `rpm -qp FILE` to see both"));
     }
     let sha256 = fields.get_text("sha256").map(parse_digest).transpose()?;
@@ -105,9 +105,9 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_source(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSource, PackageManagerKind), Diag> {
     match (fields.0.get("source"), fields.get_text("path")) {
-        (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
+        (Some(_), Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`source` and `path` exclude each other")),
         (None, None) if by_name => Ok((PackageFileSource::Nothing, PackageManagerKind::Dpkg)),
-        (None, None) => Err(Diag::error(Code::MissingKey, "`source` or `path` is required")),
+        (None, None) => Err(Diag::error(DiagCode::MissingKey, "`source` or `path` is required")),
         (Some(source), None) => {
             let body = FileBody::from_value("source", source)?;
             let manager =

@@ -1,7 +1,7 @@
 //! Functions that all kinds share: typed probe results, word lists, common diagnostics.
 
 use super::{EarlierStepEffects, FieldSpec, FieldType, ProvidedItem};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::SecretStore;
 use crate::probe::{
     AuthorizedKeysState, GroupState, KeyFileState, ModuleState, MountState, Observation, PackageFileState, ProbeOutput,
@@ -143,12 +143,12 @@ pub(super) fn reject_secrets(kind: &str, fields: &super::FieldValues, hint: &str
 
 /// Returns the diagnostic of an invalid value.
 pub(super) fn bad_value(message: impl Into<String>) -> Diag {
-    Diag::error(Code::BadValue, message)
+    Diag::error(DiagCode::BadValue, message)
 }
 
 /// Returns the text of a required field. The checker has verified that it exists; otherwise this is an error.
 pub(super) fn required_text<'a>(fields: &'a super::FieldValues, name: &str) -> Result<&'a str, Diag> {
-    fields.get_text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is required")))
+    fields.get_text(name).ok_or_else(|| Diag::error(DiagCode::MissingKey, format!("`{name}` is required")))
 }
 
 /// Rejects a name that chown, usermod or similar tools would not treat as a single name.

@@ -2,7 +2,7 @@
 
 use super::support::bad_value;
 use super::{FieldSpec, FieldType, FieldValues};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::SecretStore;
 use regex::Regex;
 
@@ -124,7 +124,7 @@ impl InsertAnchor {
             (None, None) => Ok(Self::End),
             (Some(after), None) => Ok(Self::After(after)),
             (None, Some(before)) => Ok(Self::Before(before)),
-            (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`after` and `before` exclude each other")),
+            (Some(_), Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`after` and `before` exclude each other")),
         }
     }
 

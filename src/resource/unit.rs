@@ -7,7 +7,7 @@ use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{StepVerdict, Value};
 use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::script::ShellFragment;
@@ -76,12 +76,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let name = unit_name(required_text(fields, "name")?);
     let (path, content) = match (fields.get_text("content"), fields.get_table("drop_in")) {
         (Some(_), Some(_)) => {
-            return Err(Diag::error(Code::Exclusive, "`content` and `drop_in` exclude each other"));
+            return Err(Diag::error(DiagCode::Exclusive, "`content` and `drop_in` exclude each other"));
         }
         (Some(content), None) => (format!("{UNITS_FOLDER}/{name}"), content),
         (None, Some(table)) => parse_drop_in(&name, table)?,
         (None, None) if absent => (format!("{UNITS_FOLDER}/{name}"), ""),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "`content` or `drop_in` is required")),
+        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`content` or `drop_in` is required")),
     };
     let target =
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
@@ -91,7 +91,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
     let text = |key: &str| table.get(key).and_then(Value::as_str);
-    let name = text("name").ok_or_else(|| Diag::error(Code::MissingKey, "`drop_in` needs `name`"))?;
+    let name = text("name").ok_or_else(|| Diag::error(DiagCode::MissingKey, "`drop_in` needs `name`"))?;
     let name = name.strip_suffix(".conf").unwrap_or(name);
     if name.is_empty() || name.starts_with('.') {
         return Err(bad_value(format!("`{name}` is not a valid drop-in name: systemd ignores hidden files")));

@@ -6,7 +6,7 @@ use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, shell,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, SecretStore, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::script::ShellFragment;
@@ -76,9 +76,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     const WHATS: [&str; 4] = ["port", "path", "unit", "command"];
     let given: Vec<&str> = WHATS.into_iter().filter(|name| fields.contains(name)).collect();
     let what = match given.as_slice() {
-        [] => return Err(Diag::error(Code::MissingKey, format!("exactly one of {} is required", join_quoted(&WHATS)))),
+        [] => {
+            return Err(Diag::error(
+                DiagCode::MissingKey,
+                format!("exactly one of {} is required", join_quoted(&WHATS)),
+            ));
+        }
         [_] => parse_condition(fields)?,
-        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", join_quoted(more)))),
+        more => return Err(Diag::error(DiagCode::Exclusive, format!("{} exclude each other", join_quoted(more)))),
     };
     if fields.contains("host") && !fields.contains("port") {
         return Err(bad_value("`host` requires `port`"));

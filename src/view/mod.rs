@@ -33,7 +33,7 @@ pub use text::TextWriter;
 pub use validation::{CheckedInventory, InventorySize, ValidationResult};
 
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
-use crate::diag::Code;
+use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
@@ -91,7 +91,7 @@ pub trait ResultWriter {
     /// Writes the description of a step.
     fn write_step(&self, page: &StepExplanation, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the explanation of an error code.
-    fn write_error_code(&self, code: Code, out: &mut dyn Write) -> io::Result<()>;
+    fn write_error_code(&self, code: DiagCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes a page of the documentation.
     fn write_manual_page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the list of past runs.

@@ -200,7 +200,7 @@ impl Truth {
 fn is_lost(whats: &[&str], name: &str, value: &Value) -> bool {
     let text = value.to_string();
     whats.iter().filter(|what| what.starts_with(&format!("`{name}` "))).any(|what| match what {
-        what if what.contains("stands at the hosts") || what.contains("is set on each host") => false,
+        what if what.contains("is set on each host") => false,
         what if what.contains("a template") => text.contains("{{"),
         what if what.contains("Ansible Vault") => text.contains("__ansible_vault"),
         _ => true,

@@ -3,7 +3,7 @@
 
 use super::{load, rendered};
 use camino::Utf8Path;
-use forge::diag::{Code, DiagSeverity};
+use forge::diag::{DiagCode, DiagSeverity};
 
 /// Returns the contents of the fenced blocks of a language.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
@@ -12,7 +12,7 @@ fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
 }
 
 /// Writes the files of a page, each named by its first line, and returns the messages of a load.
-fn said(code: Code) -> String {
+fn said(code: DiagCode) -> String {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     for block in blocks(code.page(), "yaml") {
@@ -38,7 +38,7 @@ fn with_message(page: &str, message: &str) -> String {
 
 #[test]
 fn every_page_shows_the_message_that_its_example_gives() {
-    for code in Code::ALL {
+    for code in DiagCode::ALL {
         let message = said(*code);
         if std::env::var_os("FORGE_BLESS").is_some() {
             let file = format!("{}/src/diag/pages/{}.md", env!("CARGO_MANIFEST_DIR"), code.id());
@@ -51,7 +51,7 @@ fn every_page_shows_the_message_that_its_example_gives() {
 
 #[test]
 fn every_page_says_what_it_means_and_how_to_mend_it() {
-    for code in Code::ALL {
+    for code in DiagCode::ALL {
         let page = code.page();
         let meaning = page.split("```").next().unwrap();
         let mending = page.rsplit("```").next().unwrap();

@@ -187,7 +187,7 @@ fn each_change_behind_forges_back_is_told_with_its_actor_and_its_time() {
     }
     let text = project.forge(["drift", "inventory.yaml"]).stdout;
     let line = "    by: deploy (sudo), apt-get install -qqy forge-gpu-driver=1.1, 20";
-    assert!(text.contains(line) && text.contains(" UTC, source: /var/log/apt/history.log\n"), "{text}");
+    assert!(text.contains(line) && text.contains(" UTC, found in /var/log/apt/history.log\n"), "{text}");
     reboots(node, &project);
     unreadable(node, &project);
 }

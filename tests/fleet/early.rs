@@ -81,7 +81,7 @@ fn what_is_configured_is_pending_until_the_host_has_booted_with_it() {
     let apply = || project.forge(["apply", "inventory.yaml", "--yes"]);
     let plan = || project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
 
-    expect(&apply(), 10, &["configured, not loaded: `iommu=soft` in place of `iommu=pt`; needs a reboot"]);
+    expect(&apply(), 10, &["configured, not loaded: `iommu=soft` instead of `iommu=pt`; needs a reboot"]);
     expect(&apply(), 10, &["was rebuilt after boot: needs a reboot"]);
     reboot(node);
     node.must("grep -q iommu=pt /proc/cmdline");

@@ -28,7 +28,7 @@
 use super::{Case, Look, look, plan_of};
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, builtin_data};
-use forge::diag::{Code, DiagSeverity, render_diag};
+use forge::diag::{DiagCode, DiagSeverity, render_diag};
 use forge::plan::{self, Plan, PlanContext};
 use forge::probe::ProbeOutput;
 use serde_json::{Map, Value, json};
@@ -113,7 +113,7 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     let said: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect();
     let said = said.join("\n");
     // A valid case may have warnings of rules only.
-    let mistaken = diags.0.iter().any(|diag| diag.severity == DiagSeverity::Error || diag.code != Code::RuleFailed);
+    let mistaken = diags.0.iter().any(|diag| diag.severity == DiagSeverity::Error || diag.code != DiagCode::RuleFailed);
     project.filter(|_| !mistaken).map(|project| (project, said.clone())).ok_or(said)
 }
 

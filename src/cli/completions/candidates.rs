@@ -3,7 +3,7 @@
 use super::super::env::CliEnvironment;
 use super::command_line::CommandLine;
 use crate::config::{self, DeclaredNames, read_declared_names};
-use crate::diag::Code;
+use crate::diag::DiagCode;
 use crate::state;
 use crate::view::{list_manual_topics, schemas};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -259,6 +259,6 @@ fn list_recipes(names: &DeclaredNames) -> Vec<CompletionCandidate> {
 
 fn list_explain_topics(names: &DeclaredNames) -> Vec<CompletionCandidate> {
     let steps = list_steps(names).into_iter().filter(|step| step.text.contains('/'));
-    let codes = Code::ALL.iter().map(|code| candidate_with_help(code.id(), code.title()));
+    let codes = DiagCode::ALL.iter().map(|code| candidate_with_help(code.id(), code.title()));
     steps.chain(list_manual_topics().map(CompletionCandidate::without_help)).chain(codes).collect()
 }

@@ -96,8 +96,8 @@ impl<'i> InventoryLayout<'i> {
             SettingSlot::Address => "the address".to_owned(),
         };
         let why = match from.iter().any(|group| self.layers.has_template(group, slot)) {
-            true => "stands at the hosts: its template reads variables that they have from elsewhere",
-            false => "stands at the hosts: which of several groups wins follows other rules in forge",
+            true => "is set on each host: its template reads variables from other sources",
+            false => "is set on each host: forge resolves conflicts between groups by other rules",
         };
         from.into_iter().for_each(|group| reading.record_difference(format!("{what} {why}"), format!("group {group}")));
     }

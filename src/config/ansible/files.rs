@@ -2,7 +2,7 @@
 
 use super::AnsibleImportLog;
 use crate::config::load_context::{build_unreadable_diag, describe_io_error, read_text_file};
-use crate::diag::{Code, Diag, FileId};
+use crate::diag::{Diag, DiagCode, FileId};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// One file that was read.
@@ -152,6 +152,6 @@ fn read_file(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Option<AnsibleF
 }
 
 fn build_program_diag(path: &Utf8Path) -> Diag {
-    Diag::error(Code::BadValue, format!("`{path}` is a program; forge does not run inventory programs"))
+    Diag::error(DiagCode::BadValue, format!("`{path}` is a program; forge does not run inventory programs"))
         .hint(format!("save its output first: `ansible-inventory -i {path} --list --yaml --export > hosts.yaml`"))
 }

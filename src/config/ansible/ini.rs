@@ -4,7 +4,7 @@ use super::files::AnsibleFile;
 use super::{
     AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, host_patterns, python_literal, shlex,
 };
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use indexmap::IndexMap;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -75,7 +75,7 @@ impl IniReader<'_> {
     }
 
     fn report_with_hint(&mut self, span: Span, message: impl Into<String>) -> IniDiagHint<'_> {
-        self.reading.push_diag(Diag::error(Code::BadValue, message).with_span(span));
+        self.reading.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span));
         IniDiagHint(self.reading)
     }
 
@@ -114,7 +114,7 @@ impl IniReader<'_> {
     fn nest_group(&mut self, outer: &str, inner: &str, span: Span) {
         if !self.inventory.add_child(outer, inner) {
             self.reading.push_diag(
-                Diag::error(Code::GroupCycle, format!("groups `{outer}` and `{inner}` contain each other"))
+                Diag::error(DiagCode::GroupCycle, format!("groups `{outer}` and `{inner}` contain each other"))
                     .with_span(span),
             );
         }
@@ -129,7 +129,8 @@ impl IniReader<'_> {
         let (names, port) = match host_patterns::expand_pattern(pattern) {
             Ok(found) => found,
             Err(why) => {
-                self.reading.push_diag(Diag::error(Code::BadRange, format!("host `{pattern}`: {why}")).with_span(span));
+                self.reading
+                    .push_diag(Diag::error(DiagCode::BadRange, format!("host `{pattern}`: {why}")).with_span(span));
                 return;
             }
         };

@@ -3,7 +3,7 @@
 use super::files::{AnsibleFile, AnsibleFileSet};
 use super::{AnsibleImportLog, AnsibleInventory, AnsibleVars, ini, yaml};
 use crate::config::YamlData;
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use indexmap::IndexMap;
 
 /// Parses all files of an inventory.
@@ -28,7 +28,7 @@ fn read_inventory_file(text: &AnsibleFile, inventory: &mut AnsibleInventory, rea
             document.iter().for_each(|document| yaml::read_yaml_inventory(document, inventory, reading));
         }
         Some("toml") => reading.push_diag(
-            Diag::error(Code::BadValue, format!("`{}` is TOML, which forge does not support", text.path)).hint(
+            Diag::error(DiagCode::BadValue, format!("`{}` is TOML, which forge does not support", text.path)).hint(
                 format!("convert it first: `ansible-inventory -i {} --list --yaml --export > hosts.yaml`", text.path),
             ),
         ),

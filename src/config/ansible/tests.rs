@@ -84,7 +84,7 @@ fn templates_of_known_variables_are_resolved_for_each_host() {
         let lost = format!("`{name}` is not converted: it contains a template, and variables are literal in forge");
         assert_eq!(said.iter().filter(|line| line.ends_with(&lost)).count(), 1, "{name}: {said:?}");
     }
-    let moved = "group web: `base` stands at the hosts: its template reads variables that they have from elsewhere";
+    let moved = "group web: `base` is set on each host: its template reads variables from other sources";
     assert!(said.iter().any(|line| line == moved), "{said:?}");
     assert_eq!(said.iter().filter(|line| line.contains("contains a template")).count(), 3, "{said:?}");
 }
@@ -128,7 +128,7 @@ fn a_lost_value_still_hides_the_one_below() {
     assert_eq!(starting.hosts["w1"].vars.get("x"), None);
     assert_eq!(starting.hosts["w2"].vars["x"], json!(1));
     assert_eq!(starting.groups["web"].vars.get("x"), None);
-    assert!(said.iter().any(|line| line.starts_with("group web: `x` stands at the hosts")), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("group web: `x` is set on each host")), "{said:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{
     AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, host_patterns, template, yaml11_scalar,
 };
 use crate::config::{YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::Value;
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) fn parse_document(text: &AnsibleFile, diags: &mut Vec<Diag>) -> Optio
         match (parse_unsupported_tag(&diag.message), diag.span) {
             (Some(tag), Some(span)) => drop(tags.insert(span, tag.to_owned())),
             // A forbidden character is listed later as a difference of the value that contains it.
-            _ if diag.code == Code::ForbiddenCharacter => {}
+            _ if diag.code == DiagCode::ForbiddenCharacter => {}
             _ => diags.push(diag),
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn read_vars(document: &TaggedDocument, reading: &mut AnsibleImportLo
         YamlData::Map(entries) => convert_vars(entries, document, reading),
         _ => {
             reading.push_diag(
-                Diag::error(Code::WrongType, "a variables file must be a map").with_span(document.node.span),
+                Diag::error(DiagCode::WrongType, "a variables file must be a map").with_span(document.node.span),
             );
             AnsibleVars::new()
         }
@@ -77,7 +77,7 @@ struct YamlInventoryReader<'r> {
 
 impl YamlInventoryReader<'_> {
     fn report_error(&mut self, span: Span, message: impl Into<String>) {
-        self.reading.push_diag(Diag::error(Code::WrongType, message).with_span(span));
+        self.reading.push_diag(Diag::error(DiagCode::WrongType, message).with_span(span));
     }
 
     /// Lists an entry that Ansible ignores with a warning.
@@ -137,7 +137,7 @@ impl YamlInventoryReader<'_> {
     fn read_child(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
         if self.read_group(key, node) && !self.inventory.add_child(group, &key.text) {
             let message = format!("groups `{group}` and `{}` contain each other", key.text);
-            self.reading.push_diag(Diag::error(Code::GroupCycle, message).with_span(key.span));
+            self.reading.push_diag(Diag::error(DiagCode::GroupCycle, message).with_span(key.span));
         }
     }
 
@@ -151,7 +151,7 @@ impl YamlInventoryReader<'_> {
             Ok((names, port)) => self.inventory.add_hosts(&names, port, &vars, group, key.span),
             Err(why) => {
                 let message = format!("host `{}`: {why}", key.text);
-                self.reading.push_diag(Diag::error(Code::BadRange, message).with_span(key.span));
+                self.reading.push_diag(Diag::error(DiagCode::BadRange, message).with_span(key.span));
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::config::field_check::{FieldFileReader, RenderedFile};
 use crate::config::scalar::is_template;
 use crate::config::template::{EvalOutcome, TemplateBindings, TemplateForm};
 use crate::config::{Project, Recipe, RecipeStep, YamlData};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::Value;
 use camino::Utf8Path;
 
@@ -43,7 +43,7 @@ impl FieldFileReader for RecipeFolder<'_> {
 
     fn render_template(&self, path: &str, span: Span) -> Result<RenderedFile, Box<Diag>> {
         let Value::String(text) = self.read_file(path, span)? else {
-            return Err(Box::new(Diag::error(Code::BadTemplate, format!("`{path}` is not text")).with_span(span)));
+            return Err(Box::new(Diag::error(DiagCode::BadTemplate, format!("`{path}` is not text")).with_span(span)));
         };
         let wrong = |error: &crate::config::TemplateError| Box::new(build_template_diag(error, path, &text, span));
         let program = self.project.programs.get(&text, TemplateForm::Template);
@@ -63,7 +63,7 @@ impl FieldFileReader for RecipeFolder<'_> {
 
 /// Converts an error in a template file to a diagnostic at the step that names the file.
 fn build_template_diag(error: &crate::config::TemplateError, path: &str, text: &str, span: Span) -> Diag {
-    let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
+    let code = if error.undefined { DiagCode::UnknownName } else { DiagCode::BadTemplate };
     let line =
         error.range.as_ref().and_then(|range| text.get(..range.start)).map(|before| before.matches('\n').count() + 1);
     let place = line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}"));

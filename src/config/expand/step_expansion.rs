@@ -8,7 +8,7 @@ use crate::config::scalar;
 use crate::config::template::{EvalOutcome, TemplateBindings, build_tree};
 use crate::config::tree_render::TreeRenderer;
 use crate::config::{PendingInput, Project, RecipeInstance, RecipeStep};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{StepId, StepScope, Value};
 use crate::resource::{self, FieldValues, ResourceKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ impl StepExpansion<'_> {
                 }
                 Some(items) => EachItems::Known(items, renderer.reads),
                 None => {
-                    let diag = Diag::error(Code::BadStep, "`each` must be a list or a map").with_span(each.span);
+                    let diag = Diag::error(DiagCode::BadStep, "`each` must be a list or a map").with_span(each.span);
                     EachItems::Other(ExpansionState::Invalid(vec![diag]), renderer.reads)
                 }
             },
@@ -132,7 +132,7 @@ impl StepExpansion<'_> {
             {
                 let place = self.step.key.as_ref().or(self.step.each.as_ref()).map_or(self.step.span, |expr| expr.span);
                 turn.state = ExpansionState::Invalid(vec![
-                    Diag::error(Code::Duplicate, format!("two items have the key `{key}`")).with_span(place),
+                    Diag::error(DiagCode::Duplicate, format!("two items have the key `{key}`")).with_span(place),
                 ]);
             }
             turns.push(turn);
@@ -190,7 +190,8 @@ impl StepExpansion<'_> {
     ) -> ExpansionState {
         let Some(kind) = resource::find_kind(self.step.kind) else {
             return ExpansionState::Invalid(vec![
-                Diag::error(Code::NoResource, format!("kind `{}` not found", self.step.kind)).with_span(self.step.span),
+                Diag::error(DiagCode::NoResource, format!("kind `{}` not found", self.step.kind))
+                    .with_span(self.step.span),
             ]);
         };
         let body = renderer.render_tree(&self.step.body);
@@ -284,7 +285,7 @@ fn evaluate_instance_key(
     let bad = |message: &str| {
         let place = step.key.as_ref().or(step.each.as_ref()).map_or(step.span, |expr| expr.span);
         Err(vec![
-            Diag::error(Code::BadStep, message).with_span(place).hint("set a key for each item: `key: item.name`"),
+            Diag::error(DiagCode::BadStep, message).with_span(place).hint("set a key for each item: `key: item.name`"),
         ])
     };
     let text = match &step.key {

@@ -10,7 +10,7 @@ use crate::config::{
     RecipeStep, StepExpander,
 };
 use crate::config::{StepFilter, catalog};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, HostName, StepScope, Value, VerifyLevel};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -101,7 +101,7 @@ pub fn explain_step(
     let having: Vec<(HostName, Arc<RecipeInstance>)> = hosts.iter().filter_map(of).collect();
     if having.is_empty() {
         let message = format!("recipe `{}` is not applied to any of these hosts", recipe.name);
-        return Err(Box::new(Diag::error(Code::EdgeNotApplied, message).with_span(recipe.span)));
+        return Err(Box::new(Diag::error(DiagCode::EdgeNotApplied, message).with_span(recipe.span)));
     }
     let (waits_for, waited_for_by) = collect_edges(project, recipe, step);
     Ok(StepExplanation {
@@ -131,13 +131,13 @@ fn find_step<'p>(
     step: &str,
 ) -> Result<(&'p Recipe, &'p Arc<RecipeStep>), Box<Diag>> {
     let Some(found) = project.library.get(recipe) else {
-        let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
+        let diag = Diag::error(DiagCode::UnknownRecipe, format!("recipe `{recipe}` not found"));
         return Err(Box::new(diag.suggest_name(recipe, project.library.keys().map(String::as_str))));
     };
     match found.steps.iter().find(|own| own.name == step) {
         Some(step) => Ok((found, step)),
         None => {
-            let diag = Diag::error(Code::UnknownEdge, format!("recipe `{recipe}` has no step `{step}`"));
+            let diag = Diag::error(DiagCode::UnknownEdge, format!("recipe `{recipe}` has no step `{step}`"));
             Err(Box::new(diag.suggest_name(step, found.steps.iter().map(|step| step.name.as_str()))))
         }
     }

@@ -4,7 +4,7 @@
 use super::{SharedByHosts, group_equal_hosts};
 use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
 use crate::config::{Project, RecipeInstance, SourcedValue, StackInstance, scalar};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{HostName, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -84,7 +84,7 @@ fn check_value_exists(project: &Project, name: &ValueName) -> Result<(), Box<Dia
             match names.contains(&name.as_str()) {
                 true => Ok(()),
                 false => {
-                    let diag = Diag::error(Code::UnknownName, format!("variable `{name}` not found"));
+                    let diag = Diag::error(DiagCode::UnknownName, format!("variable `{name}` not found"));
                     let mut names = names;
                     names.sort_unstable();
                     names.dedup();
@@ -94,14 +94,14 @@ fn check_value_exists(project: &Project, name: &ValueName) -> Result<(), Box<Dia
         }
         ValueName::Param { recipe, param } => {
             let Some(found) = project.library.get(recipe) else {
-                let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
+                let diag = Diag::error(DiagCode::UnknownRecipe, format!("recipe `{recipe}` not found"));
                 return Err(Box::new(diag.suggest_name(recipe, project.library.keys().map(String::as_str))));
             };
             match found.params.contains_key(param) {
                 true => Ok(()),
                 false => {
                     let message = format!("recipe `{recipe}` has no parameter `{param}`");
-                    let diag = Diag::error(Code::UnknownParam, message);
+                    let diag = Diag::error(DiagCode::UnknownParam, message);
                     Err(Box::new(diag.suggest_name(param, found.params.keys().map(String::as_str))))
                 }
             }
@@ -112,10 +112,10 @@ fn check_value_exists(project: &Project, name: &ValueName) -> Result<(), Box<Dia
 fn build_unset_diag(name: &ValueName) -> Diag {
     match name {
         ValueName::Var(name) => {
-            Diag::error(Code::UnknownName, format!("none of these hosts has the variable `{name}`"))
+            Diag::error(DiagCode::UnknownName, format!("none of these hosts has the variable `{name}`"))
         }
         ValueName::Param { recipe, .. } => {
-            Diag::error(Code::EdgeNotApplied, format!("recipe `{recipe}` is not applied to any of these hosts"))
+            Diag::error(DiagCode::EdgeNotApplied, format!("recipe `{recipe}` is not applied to any of these hosts"))
         }
     }
 }

@@ -4,7 +4,7 @@ use super::selector::SelectorUniverse;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlKey, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 
 /// A parsed entry.
 pub(in crate::config) struct RawApplyEntry {
@@ -53,7 +53,7 @@ fn read_absent(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
         Some("present") | None => false,
         Some(other) => {
             let diag =
-                Diag::error(Code::BadValue, format!("invalid value `{other}` for `ensure`")).with_span(node.span);
+                Diag::error(DiagCode::BadValue, format!("invalid value `{other}` for `ensure`")).with_span(node.span);
             cx.push_diag(diag.suggest_name(other, ["present", "absent"]));
             false
         }

@@ -4,7 +4,7 @@ use super::hosts::is_address;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind, YamlData, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::transport::{BOARDS, HardwareBoard};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
@@ -82,7 +82,7 @@ fn read_connect(node: &YamlNode, cx: &mut LoadContext<'_>) -> SpannedConnectSett
     };
     if let Some(key) = table.find_key("address") {
         cx.push_diag(
-            Diag::error(Code::UnknownKey, "`address` belongs to the host, not to `connect`").with_span(key.span),
+            Diag::error(DiagCode::UnknownKey, "`address` belongs to the host, not to `connect`").with_span(key.span),
         );
     }
     for key in KEYS {
@@ -90,8 +90,8 @@ fn read_connect(node: &YamlNode, cx: &mut LoadContext<'_>) -> SpannedConnectSett
         if let Some((name, setting)) = read_setting(key, node, cx) {
             let before = settings.insert(name, (setting, node.span));
             if let Some((_, first)) = before {
-                let diag =
-                    Diag::error(Code::Exclusive, "`transport` and `command` exclude each other").with_span(node.span);
+                let diag = Diag::error(DiagCode::Exclusive, "`transport` and `command` exclude each other")
+                    .with_span(node.span);
                 cx.push_diag(diag.with_other_span(first, "the other key is here"));
             }
         }
@@ -129,7 +129,7 @@ fn read_user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
         true => Some(user),
         false => {
             cx.push_diag(
-                Diag::error(Code::BadConnect, format!("`{user}` is not a valid user name")).with_span(node.span),
+                Diag::error(DiagCode::BadConnect, format!("`{user}` is not a valid user name")).with_span(node.span),
             );
             None
         }
@@ -140,7 +140,7 @@ fn read_user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
 fn read_path(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let text = yaml_table::expect_text(node, key, &mut cx.diags)?;
     if text.is_empty() || text.chars().any(char::is_control) || text.starts_with('-') {
-        cx.push_diag(Diag::error(Code::BadConnect, format!("`{key}` is not a valid path")).with_span(node.span));
+        cx.push_diag(Diag::error(DiagCode::BadConnect, format!("`{key}` is not a valid path")).with_span(node.span));
         return None;
     }
     Some(if text.starts_with('~') { Utf8PathBuf::from(text) } else { cx.root.join(text) })
@@ -162,7 +162,7 @@ fn read_ssh_config(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8Path
 }
 
 fn build_trust_diag(message: &str, span: Span) -> Diag {
-    Diag::error(Code::NeedsTrust, message)
+    Diag::error(DiagCode::NeedsTrust, message)
         .with_span(span)
         .hint("pass `--trust` if you trust this inventory as you trust a script")
 }
@@ -183,7 +183,7 @@ fn read_jump_hosts(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<Stri
     match hops.iter().find(|hop| !usable(hop)) {
         Some(bad) => {
             cx.push_diag(
-                Diag::error(Code::BadConnect, format!("`{bad}` is not a valid jump host"))
+                Diag::error(DiagCode::BadConnect, format!("`{bad}` is not a valid jump host"))
                     .with_span(node.span)
                     .hint("write it like `user@host:22`"),
             );
@@ -206,7 +206,7 @@ fn read_host_key_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Hos
 }
 
 fn build_choice_diag(text: &str, key: &str, known: &[&str], span: Span) -> Diag {
-    let diag = Diag::error(Code::BadValue, format!("invalid value `{text}` for `{key}`")).with_span(span);
+    let diag = Diag::error(DiagCode::BadValue, format!("invalid value `{text}` for `{key}`")).with_span(span);
     diag.suggest_name(text, known.iter().copied())
 }
 
@@ -248,7 +248,7 @@ fn read_command(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKi
     let words: Vec<String> =
         items.into_iter().filter_map(|item| yaml_table::expect_text(item, "command", &mut cx.diags)).collect();
     if words.is_empty() {
-        cx.push_diag(Diag::error(Code::BadConnect, "`command` needs a program").with_span(node.span));
+        cx.push_diag(Diag::error(DiagCode::BadConnect, "`command` needs a program").with_span(node.span));
         return None;
     }
     if !cx.options.trust {

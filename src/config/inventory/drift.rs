@@ -7,7 +7,7 @@ use crate::config::filter::NamePattern;
 use crate::config::load_context::LoadContext;
 use crate::config::scalar;
 use crate::config::yaml_table::{self, YamlTable};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use jiff::civil::Date;
 
 /// Keys of `drift`.
@@ -36,7 +36,7 @@ fn read_first_seen_on_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> bool {
         let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten_text(text));
         let hint =
             "with `host`, drift writes a file on each host that records when its current findings were first seen";
-        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
     }
     text.as_deref() == Some("host")
 }
@@ -47,7 +47,7 @@ fn read_outlier_mode(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Outlie
     if mode.is_none() {
         let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten_text(&text));
         let hint = "`show` reports outliers among hosts of the same kind; `count` also exits 2 if there are any";
-        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
     }
     mode
 }
@@ -68,18 +68,18 @@ fn read_ignore_target(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option
         (Some(path), None) if path.starts_with('/') => Some((DriftIgnoreKind::Path, path)),
         (Some(path), None) => {
             let found = scalar::shorten_text(&path);
-            let diag = Diag::error(Code::BadValue, format!("`path` must begin with `/`, found `{found}`"));
+            let diag = Diag::error(DiagCode::BadValue, format!("`path` must begin with `/`, found `{found}`"));
             cx.push_diag(diag.with_span(table.span));
             None
         }
         (None, Some(step)) => Some((DriftIgnoreKind::Step, step)),
         (Some(_), Some(_)) => {
-            let diag = Diag::error(Code::Exclusive, "an entry of `ignore` has either `path` or `step`, not both");
+            let diag = Diag::error(DiagCode::Exclusive, "an entry of `ignore` has either `path` or `step`, not both");
             cx.push_diag(diag.with_span(table.span).hint("write two entries"));
             None
         }
         (None, None) => {
-            let diag = Diag::error(Code::MissingKey, "an entry of `ignore` needs `path` or `step`");
+            let diag = Diag::error(DiagCode::MissingKey, "an entry of `ignore` needs `path` or `step`");
             cx.push_diag(diag.with_span(table.span));
             None
         }
@@ -89,7 +89,7 @@ fn read_ignore_target(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option
 fn read_reason(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let text = yaml_table::expect_text(node, "why", &mut cx.diags)?;
     if text.trim().is_empty() {
-        let diag = Diag::error(Code::BadValue, "`why` is empty").with_span(node.span);
+        let diag = Diag::error(DiagCode::BadValue, "`why` is empty").with_span(node.span);
         cx.push_diag(diag.hint("state why drift ignores this: the report shows the reason"));
         return None;
     }
@@ -101,7 +101,7 @@ fn read_expiry_date(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Date> {
     let date = text.parse::<Date>().ok();
     if date.is_none() {
         let diag =
-            Diag::error(Code::BadValue, format!("`until` must be a date, found `{}`", scalar::shorten_text(&text)));
+            Diag::error(DiagCode::BadValue, format!("`until` must be a date, found `{}`", scalar::shorten_text(&text)));
         cx.push_diag(
             diag.with_span(node.span).hint("write it like `2027-01-31`: the last day on which the entry applies"),
         );

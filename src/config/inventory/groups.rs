@@ -6,7 +6,7 @@ use super::{RawVars, is_label, read_vars};
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -29,7 +29,8 @@ pub(super) fn read_groups(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> 
 
 fn read_group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawGroup> {
     if !is_label(&key.text) {
-        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid group name", key.text)).with_span(key.span);
+        let diag =
+            Diag::error(DiagCode::BadValue, format!("`{}` is not a valid group name", key.text)).with_span(key.span);
         cx.push_diag(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
@@ -129,7 +130,7 @@ fn resolve_children(group: &RawGroup, groups: &IndexMap<String, RawGroup>, cx: &
         match groups.get_index_of(name.as_str()) {
             Some(at) => found.push(at),
             None => {
-                let diag = Diag::error(Code::BadSelector, format!("group `{name}` not found")).with_span(*span);
+                let diag = Diag::error(DiagCode::BadSelector, format!("group `{name}` not found")).with_span(*span);
                 cx.push_diag(diag.suggest_name(name, groups.keys().map(String::as_str)));
             }
         }
@@ -154,7 +155,7 @@ fn count_pairs(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut LoadCo
     *pairs += more;
     if before <= MAX_PAIRS && *pairs > MAX_PAIRS {
         let message = format!("groups contain more than {MAX_PAIRS} groups and hosts, counted once per group");
-        cx.push_diag(Diag::error(Code::BadValue, message).with_span(group.span).hint("split the inventory"));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(group.span).hint("split the inventory"));
     }
 }
 
@@ -176,7 +177,7 @@ fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], c
     if let Some(first) = deep.iter().copied().min_by_key(|at| (level[*at], *at)) {
         let message = format!("groups are nested more than {MAX_LEVELS} levels deep");
         cx.push_diag(
-            Diag::error(Code::BadValue, message)
+            Diag::error(DiagCode::BadValue, message)
                 .with_span(groups[first].span)
                 .hint("list the innermost groups directly"),
         );
@@ -190,7 +191,7 @@ fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: 
     for cycle in &cycles {
         let name = |at: &usize| groups.get_index(*at).map_or("", |(name, _)| name.as_str());
         let names: Vec<String> = cycle.iter().map(|at| format!("`{}`", name(at))).collect();
-        let mut diag = Diag::error(Code::GroupCycle, format!("groups contain each other: {}", names.join(", ")));
+        let mut diag = Diag::error(DiagCode::GroupCycle, format!("groups contain each other: {}", names.join(", ")));
         for (at, group) in cycle.iter().map(|at| (at, &groups[*at])) {
             diag = match diag.span {
                 None => diag.with_span(group.span),
@@ -261,7 +262,8 @@ fn select_own_hosts(
         match hosts.select(text, Some(*span)) {
             Ok(members) => found.extend(members),
             Err(_) if groups.contains_key(text.as_str()) => {
-                let diag = Diag::error(Code::BadSelector, format!("`{text}` is a group, not a host")).with_span(*span);
+                let diag =
+                    Diag::error(DiagCode::BadSelector, format!("`{text}` is a group, not a host")).with_span(*span);
                 cx.push_diag(diag.hint(format!("write `groups: [{text}]` inside `{name}`")));
             }
             Err(diag) => cx.push_diag(*diag),

@@ -6,7 +6,7 @@ use super::{RawVars, read_vars};
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use indexmap::IndexMap;
 use std::rc::Rc;
 
@@ -46,7 +46,7 @@ fn add_entry(key: &YamlKey, node: &YamlNode, hosts: &mut IndexMap<String, RawHos
     if hosts.len() + names.len() > MAX_HOSTS {
         let message = format!("the inventory has more than {MAX_HOSTS} hosts");
         cx.push_diag(
-            Diag::error(Code::BadRange, message).with_span(key.span).hint("split it into several inventories"),
+            Diag::error(DiagCode::BadRange, message).with_span(key.span).hint("split it into several inventories"),
         );
         return false;
     }
@@ -65,7 +65,8 @@ fn insert_host(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost
         // One report per pair of locations: two overlapping ranges would repeat it for every host.
         Some(first) if is_reported(first.span, host.span, cx) => {}
         Some(first) => {
-            let diag = Diag::error(Code::Duplicate, format!("host `{name}` is declared twice")).with_span(host.span);
+            let diag =
+                Diag::error(DiagCode::Duplicate, format!("host `{name}` is declared twice")).with_span(host.span);
             cx.push_diag(diag.label("declared again here").with_other_span(first.span, "first declared here"));
         }
         None => {
@@ -76,7 +77,9 @@ fn insert_host(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost
 
 fn is_reported(first: Span, again: Span, cx: &LoadContext<'_>) -> bool {
     let same = |diag: &Diag| {
-        diag.code == Code::Duplicate && diag.span == Some(again) && diag.others.iter().any(|(span, _)| *span == first)
+        diag.code == DiagCode::Duplicate
+            && diag.span == Some(again)
+            && diag.others.iter().any(|(span, _)| *span == first)
     };
     cx.diags.0.iter().rev().take(8).any(same)
 }
@@ -85,18 +88,18 @@ fn expand_names(key: &YamlKey, cx: &mut LoadContext<'_>) -> Option<Vec<String>> 
     let names = match RangePattern::parse(&key.text) {
         Ok(pattern) => pattern.expand(),
         Err(why) => {
-            cx.push_diag(Diag::error(Code::BadRange, format!("host `{}`: {why}", key.text)).with_span(key.span));
+            cx.push_diag(Diag::error(DiagCode::BadRange, format!("host `{}`: {why}", key.text)).with_span(key.span));
             return None;
         }
     };
     if let Some(bad) = names.iter().find(|name| !super::is_label(name)) {
-        let diag = Diag::error(Code::BadValue, format!("`{bad}` is not a valid host name")).with_span(key.span);
+        let diag = Diag::error(DiagCode::BadValue, format!("`{bad}` is not a valid host name")).with_span(key.span);
         cx.push_diag(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
     if let Some(word) = names.iter().find(|name| *name == "all") {
         cx.push_diag(
-            Diag::error(Code::BadValue, format!("host name `{word}` is reserved: it selects every host"))
+            Diag::error(DiagCode::BadValue, format!("host name `{word}` is reserved: it selects every host"))
                 .with_span(key.span),
         );
         return None;
@@ -138,7 +141,7 @@ fn expand_addresses(
     let found = match RangePattern::parse(text) {
         Ok(pattern) => pattern.expand(),
         Err(why) => {
-            cx.push_diag(Diag::error(Code::BadRange, format!("address `{text}`: {why}")).with_span(span));
+            cx.push_diag(Diag::error(DiagCode::BadRange, format!("address `{text}`: {why}")).with_span(span));
             return None;
         }
     };
@@ -150,14 +153,14 @@ fn expand_addresses(
             format_count(found.len(), "address", "addresses")
         );
         cx.push_diag(
-            Diag::error(Code::BadRange, message)
+            Diag::error(DiagCode::BadRange, message)
                 .with_span(span)
                 .with_other_span(key.span, format_count(count, "host", "hosts")),
         );
         return None;
     }
     if let Some(bad) = found.iter().find(|address| !is_address(address)) {
-        cx.push_diag(Diag::error(Code::BadConnect, format!("`{bad}` is not a valid address")).with_span(span));
+        cx.push_diag(Diag::error(DiagCode::BadConnect, format!("`{bad}` is not a valid address")).with_span(span));
         return None;
     }
     Some(found)

@@ -4,7 +4,7 @@ use super::hosts::RawHost;
 use crate::config::YamlNode;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::kube::{ClusterAccess, DEFAULT_NAMESPACE};
 use crate::model::HostName;
 use camino::Utf8PathBuf;
@@ -44,7 +44,7 @@ pub(super) fn read_kubernetes_access(
 fn read_via_host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> Option<HostName> {
     let name = yaml_table::expect_text(node, "via", &mut cx.diags)?;
     if !hosts.contains_key(&name) {
-        let diag = Diag::error(Code::BadConnect, format!("host `{name}` not found")).with_span(node.span);
+        let diag = Diag::error(DiagCode::BadConnect, format!("host `{name}` not found")).with_span(node.span);
         cx.push_diag(diag.suggest_name(&name, hosts.keys().map(String::as_str)));
     }
     Some(HostName::new(&name))
@@ -56,7 +56,7 @@ fn read_remote_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<U
     if text.starts_with('/') && !text.chars().any(char::is_control) {
         return Some(Utf8PathBuf::from(text));
     }
-    let diag = Diag::error(Code::BadConnect, "with `via`, `kubeconfig` must be an absolute path on that host");
+    let diag = Diag::error(DiagCode::BadConnect, "with `via`, `kubeconfig` must be an absolute path on that host");
     cx.push_diag(diag.with_span(node.span).hint("write it like `/etc/kubernetes/admin.conf`"));
     None
 }
@@ -73,7 +73,9 @@ fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Ut
             return Some(path);
         }
     };
-    cx.push_diag(Diag::error(Code::BadConnect, problem).with_span(node.span).hint("write it like `~/.kube/config`"));
+    cx.push_diag(
+        Diag::error(DiagCode::BadConnect, problem).with_span(node.span).hint("write it like `~/.kube/config`"),
+    );
     None
 }
 
@@ -82,7 +84,7 @@ fn read_namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     if is_dns_label(&name) {
         return Some(name);
     }
-    let diag = Diag::error(Code::BadConnect, format!("invalid namespace `{name}`")).with_span(node.span);
+    let diag = Diag::error(DiagCode::BadConnect, format!("invalid namespace `{name}`")).with_span(node.span);
     cx.push_diag(diag.hint("use up to 63 lowercase letters, digits and `-`, like `forge-provisioner`"));
     None
 }
@@ -97,7 +99,7 @@ fn is_dns_label(name: &str) -> bool {
 fn read_context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let name = yaml_table::expect_text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
-        let diag = Diag::error(Code::BadConnect, "`context` is empty").with_span(node.span);
+        let diag = Diag::error(DiagCode::BadConnect, "`context` is empty").with_span(node.span);
         cx.push_diag(diag.hint("name a context of the kubeconfig; forge does not use its current context"));
         return None;
     }

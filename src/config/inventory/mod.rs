@@ -23,7 +23,7 @@ pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unk
 use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
 use super::{DriftPolicy, HostShare, RolloutPolicy, YamlKey, YamlNode, scalar};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::kube::ClusterAccess;
 use connect::SpannedConnectSettings;
 use indexmap::IndexMap;
@@ -79,7 +79,7 @@ pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawIn
         table.get("kubernetes").and_then(|node| kubernetes::read_kubernetes_access(node, &inventory.hosts, cx));
     report_reserved_name(&inventory, table.find_key("kubernetes"), cx);
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
-        cx.push_diag(Diag::error(Code::NoHosts, "the inventory has no hosts").with_span(to_start_span(root)));
+        cx.push_diag(Diag::error(DiagCode::NoHosts, "the inventory has no hosts").with_span(to_start_span(root)));
     }
     inventory
 }
@@ -88,11 +88,11 @@ pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawIn
 fn report_reserved_name(inventory: &RawInventory, kubernetes: Option<&YamlKey>, cx: &mut LoadContext<'_>) {
     let name = crate::model::HostName::CLUSTER;
     if let Some(host) = inventory.hosts.get(name) {
-        let diag = Diag::error(Code::Duplicate, format!("host name `{name}` is reserved for the cluster's API"));
+        let diag = Diag::error(DiagCode::Duplicate, format!("host name `{name}` is reserved for the cluster's API"));
         cx.push_diag(diag.with_span(host.span).hint("rename the host"));
     }
     if let (Some(group), Some(key)) = (inventory.groups.get(name), kubernetes) {
-        let diag = Diag::error(Code::Duplicate, format!("group name `{name}` is reserved for the cluster's API"));
+        let diag = Diag::error(DiagCode::Duplicate, format!("group name `{name}` is reserved for the cluster's API"));
         cx.push_diag(
             diag.with_span(group.span).with_other_span(key.span, "the API is declared here").hint("rename the group"),
         );
@@ -105,7 +105,7 @@ fn diagnose_recipe_root(root: &YamlNode) -> Option<Diag> {
     let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
     let key = entries.iter().map(|(key, _)| key).find(|key| key.text == "recipe")?;
     let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
-    let diag = Diag::error(Code::BadValue, "this is a recipe, not an inventory").with_span(key.span);
+    let diag = Diag::error(DiagCode::BadValue, "this is a recipe, not an inventory").with_span(key.span);
     is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
 }
 
@@ -119,7 +119,7 @@ fn read_cluster_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> String 
     };
     let name = yaml_table::expect_text(node, "cluster", &mut cx.diags).unwrap_or_default();
     if !name.is_empty() && !is_label(&name) {
-        let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid cluster name"));
+        let diag = Diag::error(DiagCode::BadValue, format!("`{name}` is not a valid cluster name"));
         cx.push_diag(
             diag.with_span(node.span).hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"),
         );
@@ -149,7 +149,7 @@ fn read_vars(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<RawVars> {
 fn read_var(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(String, (Span, Rc<YamlNode>))> {
     if !is_identifier(&key.text) {
         let diag =
-            Diag::error(Code::BadValue, format!("`{}` is not a valid variable name", key.text)).with_span(key.span);
+            Diag::error(DiagCode::BadValue, format!("`{}` is not a valid variable name", key.text)).with_span(key.span);
         cx.push_diag(diag.hint("use letters, digits and `_`, not starting with a digit"));
         return None;
     }
@@ -167,7 +167,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 pub(super) fn check_literal(node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
     match &node.data {
         super::YamlData::Scalar { text, .. } if scalar::is_template(text) => {
-            let diag = Diag::error(Code::BadValue, format!("{what} is literal and cannot contain a template"))
+            let diag = Diag::error(DiagCode::BadValue, format!("{what} is literal and cannot contain a template"))
                 .with_span(node.span);
             cx.push_diag(diag.hint("use templates in `with` of an `apply` entry or in a recipe"));
         }
@@ -186,7 +186,7 @@ pub(super) fn read_share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -
     };
     if share.is_none() {
         let diag = Diag::error(
-            Code::BadValue,
+            DiagCode::BadValue,
             format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten_text(&text)),
         );
         cx.push_diag(diag.with_span(node.span).hint("write it like `2` or `25%`"));

@@ -5,7 +5,7 @@ use crate::config::load_context::LoadContext;
 use crate::config::notify::{DeferredSecret, NotifyRecipient, NotifyService, SENDMAIL};
 use crate::config::scalar;
 use crate::config::yaml_table::{self, YamlTable};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use camino::Utf8PathBuf;
 
 /// Keys of the services.
@@ -25,7 +25,7 @@ pub(super) fn read_recipients(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -
             true => {
                 let message = format!("two entries of `notify` are named `{}`", recipient.name);
                 let hint = "give each a unique `name`: forge tracks sent notifications by name";
-                cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
+                cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
             }
             false => recipients.push(recipient),
         }
@@ -40,8 +40,8 @@ fn read_recipient(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyRec
         (Some((key, node)), None) => read_service(&key.text, node, cx),
         (found, _) => {
             let (code, message) = match found {
-                None => (Code::MissingKey, "an entry of `notify` needs a service"),
-                Some(_) => (Code::Exclusive, "an entry of `notify` has one service, not several"),
+                None => (DiagCode::MissingKey, "an entry of `notify` needs a service"),
+                Some(_) => (DiagCode::Exclusive, "an entry of `notify` has one service, not several"),
             };
             let hint = "write one of `webhook`, `slack`, `feishu`, `dingtalk`, `wecom` and `email`";
             cx.push_diag(Diag::error(code, message).with_span(node.span).hint(hint));
@@ -62,7 +62,7 @@ fn read_recipient_name(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Stri
             "`name` may contain only letters, digits, `-`, `_` and `.`, found `{}`",
             scalar::shorten_text(&text)
         );
-        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
     }
     fits.then_some(text)
 }
@@ -122,7 +122,9 @@ fn read_email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService
     let to: Vec<String> = to.into_iter().collect::<Option<_>>()?;
     if to.is_empty() {
         cx.push_diag(
-            Diag::error(Code::MissingKey, "`to` is empty").with_span(node.span).hint("write `to: [ops@example.com]`"),
+            Diag::error(DiagCode::MissingKey, "`to` is empty")
+                .with_span(node.span)
+                .hint("write `to: [ops@example.com]`"),
         );
         return None;
     }
@@ -140,7 +142,7 @@ fn read_mail_address(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Op
         let message =
             format!("{} must be an email address, found `{}`", yaml_table::quote_key(key), scalar::shorten_text(&text));
         let hint = "write it like `ops@example.com`, without a display name";
-        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span).hint(hint));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
     }
     fits.then_some(text)
 }
@@ -151,14 +153,14 @@ fn read_sendmail_path(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option
     let text = yaml_table::expect_text(node, "sendmail", &mut cx.diags)?;
     if !text.starts_with('/') {
         let message = format!("`sendmail` must be an absolute path, found `{}`", scalar::shorten_text(&text));
-        cx.push_diag(Diag::error(Code::BadValue, message).with_span(node.span));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
         return None;
     }
     if text != SENDMAIL && !cx.options.trust {
         let message =
             format!("`sendmail` names a program that runs on this machine: `{}`", scalar::shorten_text(&text));
         let hint = "pass `--trust` if you trust this inventory as you trust a script";
-        cx.push_diag(Diag::error(Code::NeedsTrust, message).with_span(node.span).hint(hint));
+        cx.push_diag(Diag::error(DiagCode::NeedsTrust, message).with_span(node.span).hint(hint));
     }
     Some(text.into())
 }

@@ -6,7 +6,7 @@ use super::{RawInventory, connect};
 use super::{apply, apply::ApplyEntry};
 use crate::config::load_context::LoadContext;
 use crate::config::{ConnectSettings, GroupVars, Host, SourcedValue, TransportKind, YamlNode, scalar};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::HostName;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -55,7 +55,7 @@ fn report_shared_names(inventory: &RawInventory, cx: &mut LoadContext<'_>) {
     for (name, group) in &inventory.groups {
         if let Some(host) = inventory.hosts.get(name) {
             let diag =
-                Diag::error(Code::Duplicate, format!("`{name}` is both a group and a host")).with_span(group.span);
+                Diag::error(DiagCode::Duplicate, format!("`{name}` is both a group and a host")).with_span(group.span);
             cx.push_diag(diag.label("group declared here").with_other_span(host.span, "host declared here"));
         }
     }
@@ -67,7 +67,7 @@ fn report_misplaced_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut LoadCont
     if let Some(host) = hosts.values().find(real) {
         let message = format!("`hardware` is set for `{}`, which is not a sandbox", host.name);
         let hint = "set `transport: sandbox` on this host, or move `hardware` to a group of sandboxes";
-        cx.push_diag(Diag::error(Code::BadConnect, message).with_span(host.span).hint(hint));
+        cx.push_diag(Diag::error(DiagCode::BadConnect, message).with_span(host.span).hint(hint));
     }
 }
 
@@ -82,7 +82,7 @@ fn report_duplicate_machines(hosts: &IndexMap<HostName, Host>, cx: &mut LoadCont
             Some(first) => {
                 let (one, other, at) = (&first.name, &host.name, way.0);
                 let message = format!("`{one}` and `{other}` are the same machine: both use address `{at}`");
-                let diag = Diag::error(Code::Duplicate, message).with_span(host.span);
+                let diag = Diag::error(DiagCode::Duplicate, message).with_span(host.span);
                 cx.push_diag(diag.with_other_span(first.span, format!("`{}` is declared here", first.name)));
             }
             None => {
@@ -197,7 +197,7 @@ impl<'i> GroupLayers<'i> {
 
 fn build_conflict_diag(what: &str, host: &str, (first, at): (&str, Span), (second, again): (&str, Span)) -> Diag {
     let message = format!("groups `{first}` and `{second}` set different values of {what} on host `{host}`");
-    let diag = Diag::error(Code::VarConflict, message)
+    let diag = Diag::error(DiagCode::VarConflict, message)
         .with_span(again)
         .label(format!("from `{second}`"))
         .with_other_span(at, format!("from `{first}`"));

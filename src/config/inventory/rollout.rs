@@ -8,7 +8,7 @@ use crate::config::rollout::{
 };
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::kube::DrainAllowedLosses;
 
 /// Keys of `rollout`.
@@ -64,7 +64,7 @@ pub(super) fn read_rollout(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<
 }
 
 fn build_zero_limit_diag(key: &str, span: Span) -> Diag {
-    Diag::error(Code::BadValue, format!("`{key}` is 0: no host could ever change"))
+    Diag::error(DiagCode::BadValue, format!("`{key}` is 0: no host could ever change"))
         .with_span(span)
         .hint("set it to at least 1")
 }
@@ -82,7 +82,7 @@ fn read_reboot_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Reboo
     let policy = RebootPolicy::parse(&text);
     if policy.is_none() {
         let diag =
-            Diag::error(Code::BadValue, format!("`{}` is not a valid reboot policy", scalar::shorten_text(&text)));
+            Diag::error(DiagCode::BadValue, format!("`{}` is not a valid reboot policy", scalar::shorten_text(&text)));
         cx.push_diag(diag.with_span(node.span).suggest_name(&text, RebootPolicy::ALL.map(RebootPolicy::name)));
     }
     policy
@@ -93,7 +93,7 @@ fn read_hours(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutHours>
     let hours = RolloutHours::parse(&text);
     if hours.is_none() {
         let found = scalar::shorten_text(&text);
-        let diag = Diag::error(Code::BadValue, format!("`hours` must be a time range, found `{found}`"));
+        let diag = Diag::error(DiagCode::BadValue, format!("`hours` must be a time range, found `{found}`"));
         cx.push_diag(
             diag.with_span(node.span)
                 .hint("write it like \"22:00-05:00\", in the local time of the machine that runs forge"),
@@ -114,7 +114,7 @@ fn read_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(Option<Spann
         table.get("slurm").and_then(|node| Some((yaml_table::expect_text(node, "slurm", &mut cx.diags)?, node.span)));
     let kubernetes = table.get("kubernetes").and_then(|node| read_node_drain(node, cx));
     if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
-        let diag = Diag::error(Code::MissingKey, "`drain` names no nodes to drain").with_span(node.span);
+        let diag = Diag::error(DiagCode::MissingKey, "`drain` names no nodes to drain").with_span(node.span);
         cx.push_diag(diag.hint("name the group of the nodes: `slurm: GROUP` or `kubernetes: GROUP`"));
     }
     Some((slurm, kubernetes))
@@ -148,7 +148,7 @@ fn read_returns(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<NodeR
     let within = table.get_limit("returns_within", &mut cx.diags);
     let Some(node) = table.get("returns") else {
         if let Some(key) = table.find_key("returns_within") {
-            let diag = Diag::error(Code::MissingKey, "`returns_within` needs `returns`").with_span(key.span);
+            let diag = Diag::error(DiagCode::MissingKey, "`returns_within` needs `returns`").with_span(key.span);
             cx.push_diag(diag.hint("list the resources that a node must offer: `returns: { nvidia.com/gpu: 8 }`"));
         }
         return None;
@@ -166,7 +166,7 @@ fn read_offer(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<R
     };
     if found.is_none() {
         let found = scalar::shorten_text(&text);
-        let diag = Diag::error(Code::BadValue, format!("`{name}` must be greater than 0, found `{found}`"));
+        let diag = Diag::error(DiagCode::BadValue, format!("`{name}` must be greater than 0, found `{found}`"));
         cx.push_diag(diag.with_span(node.span).hint("write a count, or `capacity` for the node's full capacity"));
     }
     found
@@ -175,7 +175,8 @@ fn read_offer(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<R
 /// Reports `drain.kubernetes` in an inventory without `kubernetes`.
 pub(super) fn report_missing_cluster(rollout: Option<&RolloutPolicy>, named: bool, cx: &mut LoadContext<'_>) {
     let Some(nodes) = rollout.and_then(|rollout| rollout.kubernetes.as_ref()).filter(|_| !named) else { return };
-    let diag = Diag::error(Code::BadValue, "`drain.kubernetes` needs a cluster, but the inventory has no `kubernetes`");
+    let diag =
+        Diag::error(DiagCode::BadValue, "`drain.kubernetes` needs a cluster, but the inventory has no `kubernetes`");
     cx.push_diag(
         diag.with_span(nodes.group.1)
             .hint("add a cluster: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"),
@@ -191,7 +192,7 @@ pub(in crate::config) fn report_unknown_groups<'g>(
     let nodes = rollout.kubernetes.iter().map(|nodes| &nodes.group);
     for (name, span) in rollout.quorum.iter().chain(&rollout.slurm).chain(nodes) {
         if !groups.clone().any(|group| group == name) {
-            let diag = Diag::error(Code::BadValue, format!("group `{name}` not found")).with_span(*span);
+            let diag = Diag::error(DiagCode::BadValue, format!("group `{name}` not found")).with_span(*span);
             cx.push_diag(diag.suggest_name(name, groups.clone().map(String::as_str)));
         }
     }

@@ -1,7 +1,7 @@
 //! Selects hosts by Ansible-style patterns: `gpu:&rack_a:!canary`, `web,db`, `node-[1:3]`, `node-*`, `all`.
 
 use super::range::RangePattern;
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::HostName;
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
@@ -48,7 +48,7 @@ impl<'a> SelectorUniverse<'a> {
     /// The first error: invalid syntax, an unknown name, or no matching host.
     pub fn select(&self, text: &str, span: Option<Span>) -> Result<Vec<usize>, Box<Diag>> {
         let terms = parse_terms(text)
-            .map_err(|why| build_selector_diag(Code::BadSelector, format!("selector `{text}`: {why}"), span))?;
+            .map_err(|why| build_selector_diag(DiagCode::BadSelector, format!("selector `{text}`: {why}"), span))?;
         let mut chosen = self.initial_set(&terms);
         for sign in [SelectorOperator::Or, SelectorOperator::And, SelectorOperator::Not] {
             for term in terms.iter().filter(|term| term.sign == sign) {
@@ -58,7 +58,9 @@ impl<'a> SelectorUniverse<'a> {
         }
         let chosen: Vec<usize> = chosen.iter().enumerate().filter_map(|(at, have)| have.then_some(at)).collect();
         match chosen.is_empty() {
-            true => Err(build_selector_diag(Code::EmptySelector, format!("selector `{text}` matches no hosts"), span)),
+            true => {
+                Err(build_selector_diag(DiagCode::EmptySelector, format!("selector `{text}` matches no hosts"), span))
+            }
             false => Ok(chosen),
         }
     }
@@ -86,7 +88,7 @@ impl<'a> SelectorUniverse<'a> {
             return self.select_glob(name, span);
         }
         let pattern = RangePattern::parse(name)
-            .map_err(|why| build_selector_diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
+            .map_err(|why| build_selector_diag(DiagCode::BadRange, format!("selector `{name}`: {why}"), span))?;
         let mut members = Vec::new();
         for name in pattern.expand() {
             match (self.index.get(name.as_str()), self.groups.get(name.as_str())) {
@@ -100,7 +102,7 @@ impl<'a> SelectorUniverse<'a> {
 
     fn select_glob(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
         let matcher = compile_glob(name)
-            .map_err(|why| build_selector_diag(Code::BadSelector, format!("selector `{name}`: {why}"), span))?;
+            .map_err(|why| build_selector_diag(DiagCode::BadSelector, format!("selector `{name}`: {why}"), span))?;
         let mut set = self.select_all();
         set.iter_mut().zip(&self.hosts).for_each(|(have, host)| *have &= matcher.is_match(host));
         for (_, members) in self.groups.iter().filter(|(group, _)| matcher.is_match(group)) {
@@ -108,7 +110,9 @@ impl<'a> SelectorUniverse<'a> {
         }
         match set.contains(&true) {
             true => Ok(set),
-            false => Err(build_selector_diag(Code::EmptySelector, format!("`{name}` matches no host or group"), span)),
+            false => {
+                Err(build_selector_diag(DiagCode::EmptySelector, format!("`{name}` matches no host or group"), span))
+            }
         }
     }
 
@@ -119,7 +123,7 @@ impl<'a> SelectorUniverse<'a> {
     }
 
     fn build_unknown_diag(&self, name: &str, span: Option<Span>) -> Box<Diag> {
-        let diag = build_selector_diag(Code::BadSelector, format!("`{name}` is neither a host nor a group"), span);
+        let diag = build_selector_diag(DiagCode::BadSelector, format!("`{name}` is neither a host nor a group"), span);
         Box::new(match self.suggest_numbered_host(name) {
             Some(hint) => diag.hint(hint),
             None => diag.suggest_name(name, self.candidate_names()),
@@ -146,7 +150,7 @@ impl<'a> SelectorUniverse<'a> {
     }
 }
 
-fn build_selector_diag(code: Code, message: String, span: Option<Span>) -> Box<Diag> {
+fn build_selector_diag(code: DiagCode, message: String, span: Option<Span>) -> Box<Diag> {
     let diag = Diag::error(code, message);
     Box::new(match span {
         Some(span) => diag.with_span(span),

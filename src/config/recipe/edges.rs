@@ -4,7 +4,7 @@ use crate::config::inventory::read_share;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{HostBarrier, HostShare, RecipeEdge, YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::StepPhase;
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ impl EdgeReader<'_> {
         let recipe = table.get_text("recipe", &mut cx.diags);
         let step = table.get_text("step", &mut cx.diags);
         if recipe.is_none() && step.is_none() {
-            cx.push_diag(Diag::error(Code::MissingKey, "an edge needs `recipe` or `step`").with_span(node.span));
+            cx.push_diag(Diag::error(DiagCode::MissingKey, "an edge needs `recipe` or `step`").with_span(node.span));
             return None;
         }
         let phase = read_phase(&table, cx)?;
@@ -88,7 +88,7 @@ impl EdgeReader<'_> {
         };
         if recipe.is_empty() || step.is_some_and(str::is_empty) {
             let diag =
-                Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid step reference")).with_span(span);
+                Diag::error(DiagCode::UnknownEdge, format!("`{text}` is not a valid step reference")).with_span(span);
             cx.push_diag(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, optionally with `@phase`"));
             return None;
         }
@@ -116,7 +116,7 @@ fn read_phase(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepPha
 fn parse_phase(text: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
     let phase = StepPhase::parse(text);
     if phase.is_none() {
-        let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid phase")).with_span(span);
+        let diag = Diag::error(DiagCode::UnknownEdge, format!("`{text}` is not a valid phase")).with_span(span);
         cx.push_diag(diag.suggest_name(text, StepPhase::ALL.map(StepPhase::name)));
     }
     phase
@@ -126,14 +126,16 @@ fn read_barrier(table: &YamlTable<'_>, allowed: bool, cx: &mut LoadContext<'_>) 
     let key = table.find_key("of").or(table.find_key("least"))?;
     if !allowed {
         cx.push_diag(
-            Diag::error(Code::BadValue, "`after` does not support barriers").with_span(key.span).hint("use `needs`"),
+            Diag::error(DiagCode::BadValue, "`after` does not support barriers")
+                .with_span(key.span)
+                .hint("use `needs`"),
         );
         return None;
     }
     if let Some(of) = table.get("of")
         && yaml_table::expect_text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
     {
-        cx.push_diag(Diag::error(Code::BadValue, "`of` must be `selected`").with_span(of.span));
+        cx.push_diag(Diag::error(DiagCode::BadValue, "`of` must be `selected`").with_span(of.span));
     }
     let least = table.get("least").and_then(|node| read_share(node, "least", cx));
     Some(HostBarrier { least: least.unwrap_or(HostShare::Percent(100)) })

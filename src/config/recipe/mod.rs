@@ -14,7 +14,7 @@ use super::inventory::{is_identifier, is_label};
 use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
 use super::{FailurePattern, Recipe, RecipeRule, RecipeStep, SourceExpr, StackUse, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::BlockClass;
 use camino::Utf8Path;
 use indexmap::IndexMap;
@@ -70,7 +70,8 @@ fn read_recipe_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(
     match is_label(&name) {
         true => Some((name, node.span)),
         false => {
-            let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid recipe name")).with_span(node.span);
+            let diag =
+                Diag::error(DiagCode::BadValue, format!("`{name}` is not a valid recipe name")).with_span(node.span);
             cx.push_diag(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
             None
         }
@@ -80,7 +81,7 @@ fn read_recipe_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(
 /// Reports a stack with steps or verification, and a recipe without any of `steps`, `verify` and `uses`.
 fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadContext<'_>) {
     if let (false, Some(key)) = (recipe.uses.is_empty(), table.find_key("steps").or(table.find_key("verify"))) {
-        let diag = Diag::error(Code::Exclusive, "a stack cannot have `steps` or `verify`").with_span(key.span);
+        let diag = Diag::error(DiagCode::Exclusive, "a stack cannot have `steps` or `verify`").with_span(key.span);
         cx.push_diag(match table.find_key("uses") {
             Some(uses) => diag.with_other_span(uses.span, "`uses` makes it a stack"),
             None => diag,
@@ -88,7 +89,7 @@ fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadCont
     }
     if ["steps", "verify", "uses"].iter().all(|key| table.get(key).is_none()) {
         cx.push_diag(
-            Diag::error(Code::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name))
+            Diag::error(DiagCode::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name))
                 .with_span(recipe.span),
         );
     }
@@ -123,8 +124,8 @@ fn read_steps(
         let Some(step) = step::read_step(node, recipe, own, cx) else { continue };
         match seen.get(&step.name) {
             Some(first) => {
-                let diag =
-                    Diag::error(Code::Duplicate, format!("step `{}` is defined twice", step.name)).with_span(step.span);
+                let diag = Diag::error(DiagCode::Duplicate, format!("step `{}` is defined twice", step.name))
+                    .with_span(step.span);
                 cx.push_diag(diag.label("defined again here").with_other_span(*first, "first defined here"));
             }
             None => {
@@ -147,7 +148,7 @@ fn read_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
         && crate::config::scalar::is_template(text)
     {
         let diag =
-            Diag::error(Code::BadValue, "`else` is plain text and cannot contain a template").with_span(node.span);
+            Diag::error(DiagCode::BadValue, "`else` is plain text and cannot contain a template").with_span(node.span);
         cx.push_diag(diag.hint("write it without values: the message names the host"));
     }
     table.require_value("require", &mut cx.diags)?;
@@ -169,7 +170,8 @@ fn read_rule_class(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Bl
     }
     let known = CLASSES.into_iter().find(|class| class.name() == text);
     known.or_else(|| {
-        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid class of a rule")).with_span(node.span);
+        let diag =
+            Diag::error(DiagCode::BadValue, format!("`{text}` is not a valid class of a rule")).with_span(node.span);
         cx.push_diag(diag.suggest_name(&text, CLASSES.map(BlockClass::name).into_iter().chain([WARNING_CLASS])));
         Some(BlockClass::Rule)
     })
@@ -183,7 +185,7 @@ fn read_fails_as(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<FailurePat
         yaml_table::expect_text(cause?, "cause", &mut cx.diags)?,
     );
     if text.split('…').all(|part| part.trim().is_empty()) || text.contains('\n') {
-        cx.push_diag(Diag::error(Code::BadValue, "`text` must be a part of one line").with_span(node.span));
+        cx.push_diag(Diag::error(DiagCode::BadValue, "`text` must be a part of one line").with_span(node.span));
         return None;
     }
     Some(FailurePattern { text, cause, span: node.span })
@@ -203,7 +205,7 @@ fn read_expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Opti
     let node = table.get(key)?;
     let source = yaml_table::expect_text(node, key, &mut cx.diags)?;
     if source.trim_start().starts_with("{{") {
-        let diag = Diag::error(Code::BadTemplate, format!("`{key}` is already an expression")).with_span(node.span);
+        let diag = Diag::error(DiagCode::BadTemplate, format!("`{key}` is already an expression")).with_span(node.span);
         cx.push_diag(diag.hint("remove `{{` and `}}`"));
         return None;
     }
@@ -214,7 +216,7 @@ fn read_expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Opti
 fn check_identifier(name: &str, what: &str, span: Span, cx: &mut LoadContext<'_>) -> bool {
     let fits = is_identifier(name);
     if !fits {
-        let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid name of {what}")).with_span(span);
+        let diag = Diag::error(DiagCode::BadValue, format!("`{name}` is not a valid name of {what}")).with_span(span);
         cx.push_diag(diag.hint("use letters, digits and `_`, not starting with a digit"));
     }
     fits

@@ -6,7 +6,7 @@ use crate::config::inventory::check_literal;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ParamType, RecipeParam, YamlData, YamlKey, YamlNode, scalar};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{SecretStore, Value};
 use indexmap::IndexMap;
 
@@ -43,7 +43,7 @@ fn read_default(param: &RecipeParam, node: &YamlNode, cx: &mut LoadContext<'_>) 
     check_literal(node, "a default", cx);
     if param.ty == ParamType::Secret {
         cx.push_diag(
-            Diag::error(Code::BadParam, format!("the secret `{}` cannot have a default", param.name))
+            Diag::error(DiagCode::BadParam, format!("the secret `{}` cannot have a default", param.name))
                 .with_span(node.span),
         );
         return None;
@@ -67,7 +67,8 @@ fn read_param_type(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Pa
         other => parse_simple_type(other),
     };
     if ty.is_none() {
-        let diag = Diag::error(Code::BadParam, format!("`{text}` is not a valid parameter type")).with_span(node.span);
+        let diag =
+            Diag::error(DiagCode::BadParam, format!("`{text}` is not a valid parameter type")).with_span(node.span);
         cx.push_diag(diag.suggest_name(&text, PARAM_TYPES));
     }
     report_extra_keys(table, &text, cx);
@@ -78,7 +79,7 @@ fn report_extra_keys(table: &YamlTable<'_>, ty: &str, cx: &mut LoadContext<'_>) 
     for (key, fits) in [("values", ty == "enum"), ("of", matches!(ty, "list" | "map")), ("keys", ty == "map")] {
         if let (Some(key), false) = (table.find_key(key), fits) {
             cx.push_diag(
-                Diag::error(Code::BadParam, format!("`{}` is not supported by the type `{ty}`", key.text))
+                Diag::error(DiagCode::BadParam, format!("`{}` is not supported by the type `{ty}`", key.text))
                     .with_span(key.span),
             );
         }
@@ -116,7 +117,7 @@ fn read_element_type(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> ParamTy
         "any" => ParamType::Any,
         other => parse_simple_type(other).unwrap_or_else(|| {
             let diag =
-                Diag::error(Code::BadParam, format!("`{other}` is not a valid element type")).with_span(node.span);
+                Diag::error(DiagCode::BadParam, format!("`{other}` is not a valid element type")).with_span(node.span);
             let types = ["text", "bool", "int", "version", "pci-address", "secret", "list", "map", "any"];
             cx.push_diag(diag.suggest_name(other, types));
             ParamType::Text
@@ -137,7 +138,8 @@ fn read_key_type(node: &YamlNode, cx: &mut LoadContext<'_>) -> ParamType {
     match text.as_str() {
         known if KEY_TYPES.contains(&known) => parse_simple_type(known).unwrap_or(ParamType::Text),
         other => {
-            let diag = Diag::error(Code::BadParam, format!("`{other}` is not a valid key type")).with_span(node.span);
+            let diag =
+                Diag::error(DiagCode::BadParam, format!("`{other}` is not a valid key type")).with_span(node.span);
             cx.push_diag(diag.suggest_name(other, KEY_TYPES));
             ParamType::Text
         }
@@ -147,7 +149,7 @@ fn read_key_type(node: &YamlNode, cx: &mut LoadContext<'_>) -> ParamType {
 /// Converts a value to a type. Secrets are read and replaced by placeholders.
 ///
 /// # Errors
-/// [`Code::BadParam`] at the value's place.
+/// [`DiagCode::BadParam`] at the value's place.
 pub(in crate::config) fn parse_param_value(
     ty: &ParamType,
     node: &YamlNode,
@@ -212,12 +214,12 @@ fn parse_map_key(ty: &ParamType, key: &YamlKey, name: &str) -> Result<String, Bo
     parse_pci_address(&key.text).ok_or_else(|| {
         let words =
             format!("keys of parameter `{name}` must be PCI addresses, found `{}`", scalar::shorten_text(&key.text));
-        Box::new(Diag::error(Code::BadParam, words).with_span(key.span).hint(PCI_FORM))
+        Box::new(Diag::error(DiagCode::BadParam, words).with_span(key.span).hint(PCI_FORM))
     })
 }
 
 fn build_duplicate_diag(name: &str, what: &str, span: Span) -> Diag {
-    Diag::error(Code::BadParam, format!("parameter `{name}` contains `{what}` twice")).with_span(span)
+    Diag::error(DiagCode::BadParam, format!("parameter `{name}` contains `{what}` twice")).with_span(span)
 }
 
 const PCI_FORM: &str = "write it as `lspci` prints it: `18:00.0`, or with its domain `0000:18:00.0`";
@@ -250,7 +252,7 @@ fn parse_scalar_value(ty: &ParamType, text: &str, quoted: bool) -> Option<Value>
 }
 
 fn build_bad_param_diag(node: &YamlNode, message: String) -> Diag {
-    Diag::error(Code::BadParam, message).with_span(node.span)
+    Diag::error(DiagCode::BadParam, message).with_span(node.span)
 }
 
 fn build_refused_value_diag(ty: &ParamType, node: &YamlNode, name: &str) -> Diag {

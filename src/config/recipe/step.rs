@@ -6,7 +6,7 @@ use crate::config::load_context::LoadContext;
 use crate::config::scalar;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode};
-use crate::diag::{Code, Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{DisruptionClass, StepScope};
 use crate::resource::{self, ProvidedItem};
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ fn read_step_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(St
         && !name.contains(|c: char| c.is_control() || "/@[]{}".contains(c));
     if !fits {
         let message = format!("`{}` is not a valid step name", scalar::shorten_text(&name));
-        let diag = Diag::error(Code::BadStep, message).with_span(node.span);
+        let diag = Diag::error(DiagCode::BadStep, message).with_span(node.span);
         cx.push_diag(diag.hint("use a short text without `/`, `@`, brackets and braces"));
         return None;
     }
@@ -110,7 +110,8 @@ fn gather_body(
     cx: &mut LoadContext<'_>,
 ) -> Option<YamlNode> {
     for (key, _) in table.entries_named(beside) {
-        let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in a step", key.text)).with_span(key.span);
+        let diag =
+            Diag::error(DiagCode::UnknownKey, format!("unknown key `{}` in a step", key.text)).with_span(key.span);
         cx.push_diag(diag.hint(format!("move it inside `{kind}:`, indented below it or in its braces")));
     }
     let mut body = match (table.get(kind), table.entries_named(beside).next()) {
@@ -140,21 +141,22 @@ fn read_resource(
             Some(body) => Some((kind, body)),
             None => {
                 cx.push_diag(
-                    Diag::error(Code::NoResource, format!("`{kind}` of step `{name}` is empty")).with_span(key.span),
+                    Diag::error(DiagCode::NoResource, format!("`{kind}` of step `{name}` is empty"))
+                        .with_span(key.span),
                 );
                 None
             }
         },
         [] if mistyped => None,
         [] => {
-            let diag = Diag::error(Code::NoResource, format!("step `{name}` has no resource")).with_span(span);
+            let diag = Diag::error(DiagCode::NoResource, format!("step `{name}` has no resource")).with_span(span);
             let kinds: Vec<String> = resource::all_kinds().iter().map(|kind| format!("`{}`", kind.name)).collect();
             cx.push_diag(diag.hint(format!("add one of {}", kinds.join(", "))));
             None
         }
         [(first, _), (second, key), ..] => {
             let diag =
-                Diag::error(Code::NoResource, format!("step `{name}` has two resources, `{first}` and `{second}`"))
+                Diag::error(DiagCode::NoResource, format!("step `{name}` has two resources, `{first}` and `{second}`"))
                     .with_span(key.span);
             cx.push_diag(diag.hint("split it into two steps"));
             None
@@ -167,11 +169,12 @@ fn read_otherwise(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
     match yaml_table::expect_text(node, "otherwise", &mut cx.diags).as_deref() {
         Some("absent") | None => {}
         Some(other) => cx.push_diag(
-            Diag::error(Code::BadValue, format!("`otherwise` must be `absent`, found `{other}`")).with_span(node.span),
+            Diag::error(DiagCode::BadValue, format!("`otherwise` must be `absent`, found `{other}`"))
+                .with_span(node.span),
         ),
     }
     if table.get("when").is_none() {
-        cx.push_diag(Diag::error(Code::MissingKey, "`otherwise` needs `when`").with_span(node.span));
+        cx.push_diag(Diag::error(DiagCode::MissingKey, "`otherwise` needs `when`").with_span(node.span));
     }
     true
 }
@@ -192,7 +195,7 @@ fn read_provides(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<Provide
         match scalar::normalize_host_path(&text) {
             Ok(path) => provided.push(ProvidedItem::Path(path)),
             Err(why) => {
-                cx.push_diag(Diag::error(Code::BadValue, format!("`files` {why}, found `{text}`")).with_span(span))
+                cx.push_diag(Diag::error(DiagCode::BadValue, format!("`files` {why}, found `{text}`")).with_span(span))
             }
         }
     }
@@ -203,7 +206,7 @@ fn read_provides(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<Provide
                 true => provided.push(make(text)),
                 false => {
                     let message = format!("`{key}` must contain only names, found `{text}`");
-                    cx.push_diag(Diag::error(Code::BadValue, message).with_span(span))
+                    cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span))
                 }
             }
         }
@@ -217,7 +220,7 @@ fn read_disruption(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Di
     let class = DisruptionClass::parse(&text);
     if class.is_none() {
         let diag =
-            Diag::error(Code::BadValue, format!("`{text}` is not a valid disruption class")).with_span(node.span);
+            Diag::error(DiagCode::BadValue, format!("`{text}` is not a valid disruption class")).with_span(node.span);
         cx.push_diag(diag.suggest_name(&text, ["D0", "D1", "D2", "D3"]));
     }
     class
@@ -230,13 +233,13 @@ fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> St
     let text = yaml_table::expect_text(node, "scope", &mut cx.diags).unwrap_or_default();
     match (StepScope::parse(&text), own) {
         (None, _) => {
-            let diag = Diag::error(Code::BadScope, format!("`{text}` is not a valid scope")).with_span(node.span);
+            let diag = Diag::error(DiagCode::BadScope, format!("`{text}` is not a valid scope")).with_span(node.span);
             cx.push_diag(diag.suggest_name(&text, StepScope::ALL.map(StepScope::name)));
             own
         }
         (Some(StepScope::Cluster), StepScope::Host) => {
             let diag =
-                Diag::error(Code::BadScope, format!("`{kind}` runs on hosts and does not support scope `cluster`"));
+                Diag::error(DiagCode::BadScope, format!("`{kind}` runs on hosts and does not support scope `cluster`"));
             let kinds: Vec<String> = resource::CLUSTER_KINDS.iter().map(|kind| format!("`{kind}`")).collect();
             cx.push_diag(
                 diag.with_span(node.span).hint(format!("kinds that support scope `cluster`: {}", kinds.join(", "))),
@@ -245,7 +248,7 @@ fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> St
         }
         (Some(scope), StepScope::Cluster) if scope != StepScope::Cluster => {
             let message = format!("`{kind}` runs through the cluster's API and does not support scope `{text}`");
-            let diag = Diag::error(Code::BadScope, message);
+            let diag = Diag::error(DiagCode::BadScope, message);
             cx.push_diag(diag.with_span(node.span).hint("remove `scope`"));
             own
         }
@@ -263,13 +266,13 @@ fn report_cluster_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadCo
     }
     for key in HOST_STEP_KEYS.into_iter().filter_map(|name| table.find_key(name)) {
         let message = format!("`{}` applies to hosts, but step `{}` has scope `cluster`", key.text, step.name);
-        cx.push_diag(Diag::error(Code::BadStep, message).with_span(key.span));
+        cx.push_diag(Diag::error(DiagCode::BadStep, message).with_span(key.span));
     }
     if let (Some(key), Some(DisruptionClass::D2 | DisruptionClass::D3)) =
         (table.find_key("disruption"), step.disruption)
     {
-        let diag =
-            Diag::error(Code::BadValue, "a step of the cluster cannot take hosts out of service").with_span(key.span);
+        let diag = Diag::error(DiagCode::BadValue, "a step of the cluster cannot take hosts out of service")
+            .with_span(key.span);
         cx.push_diag(diag.hint("write `D0` or `D1`"));
     }
 }
@@ -277,15 +280,15 @@ fn report_cluster_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadCo
 /// Reports invalid combinations of keys.
 fn report_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {
     if let (Some(key), None) = (table.find_key("key"), &step.each) {
-        cx.push_diag(Diag::error(Code::BadStep, "`key` needs `each`").with_span(key.span));
+        cx.push_diag(Diag::error(DiagCode::BadStep, "`key` needs `each`").with_span(key.span));
     }
     if let (Some(key), true) = (table.find_key("long"), step.long && step.kind != "command") {
         let message = format!("`long` is supported by `command`, not by `{}`", step.kind);
-        cx.push_diag(Diag::error(Code::BadStep, message).with_span(key.span));
+        cx.push_diag(Diag::error(DiagCode::BadStep, message).with_span(key.span));
     }
     if let (Some(key), false) = (table.find_key("restart_on"), matches!(step.kind, "service" | "reboot" | "command")) {
         let what = format!("`restart_on` is supported by `service`, `reboot` and `command`, not by `{}`", step.kind);
-        cx.push_diag(Diag::error(Code::BadStep, what).with_span(key.span));
+        cx.push_diag(Diag::error(DiagCode::BadStep, what).with_span(key.span));
     }
     report_reboot(step, cx);
     report_command(step, cx);
@@ -301,7 +304,7 @@ fn has_key(body: &YamlNode, key: &str) -> bool {
 fn report_reboot(step: &RecipeStep, cx: &mut LoadContext<'_>) {
     let asked = !step.restart_on.is_empty() || has_key(&step.body, "kernel") || has_key(&step.body, "flag");
     if step.kind == "reboot" && !asked {
-        let diag = Diag::error(Code::BadStep, format!("nothing triggers the reboot of step `{}`", step.name));
+        let diag = Diag::error(DiagCode::BadStep, format!("nothing triggers the reboot of step `{}`", step.name));
         cx.push_diag(
             diag.with_span(step.span)
                 .hint("list the steps that need the reboot in `restart_on`, or set `kernel` or `flag`"),
@@ -312,7 +315,7 @@ fn report_reboot(step: &RecipeStep, cx: &mut LoadContext<'_>) {
 fn report_command(step: &RecipeStep, cx: &mut LoadContext<'_>) {
     if step.kind == "command" && !has_key(&step.body, "check") && !has_key(&step.body, "creates") {
         let diag =
-            Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name))
+            Diag::error(DiagCode::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name))
                 .with_span(step.span);
         cx.push_diag(
             diag.hint("add a read-only `check` that exits 0 when no change is needed, or `creates` with a path"),
@@ -324,7 +327,7 @@ fn report_command(step: &RecipeStep, cx: &mut LoadContext<'_>) {
 fn report_fleet(step: &RecipeStep, cx: &mut LoadContext<'_>) {
     if step.scope == StepScope::Fleet && (step.kind != "command" || has_key(&step.body, "apply")) {
         let diag = Diag::error(
-            Code::BadScope,
+            DiagCode::BadScope,
             format!("step `{}` has scope `fleet` and may only verify or publish", step.name),
         )
         .with_span(step.span);

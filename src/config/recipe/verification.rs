@@ -4,7 +4,7 @@ use super::{check_identifier, read_expr};
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeVerification, StepActivation, StepExport, VerifyTarget, YamlKey, YamlNode};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{StepScope, VerifyLevel};
 use indexmap::IndexMap;
 
@@ -45,8 +45,8 @@ pub(super) fn read_cluster_scope(table: &YamlTable<'_>, what: &str, cx: &mut Loa
         Some(StepScope::Cluster) => Some(true),
         Some(StepScope::Host) => Some(false),
         _ => {
-            let diag =
-                Diag::error(Code::BadScope, format!("`{text}` is not a valid scope of {what}")).with_span(node.span);
+            let diag = Diag::error(DiagCode::BadScope, format!("`{text}` is not a valid scope of {what}"))
+                .with_span(node.span);
             cx.push_diag(
                 diag.hint("write `host` to evaluate it on each host, or `cluster` to evaluate it on the cluster"),
             );
@@ -58,7 +58,7 @@ pub(super) fn read_cluster_scope(table: &YamlTable<'_>, what: &str, cx: &mut Loa
 /// Reads `object` or `objects`. Their values may contain templates.
 fn read_verify_target(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<VerifyTarget> {
     if let (Some(_), Some(key)) = (table.find_key("object"), table.find_key("objects")) {
-        cx.push_diag(Diag::error(Code::Exclusive, "`object` and `objects` exclude each other").with_span(key.span));
+        cx.push_diag(Diag::error(DiagCode::Exclusive, "`object` and `objects` exclude each other").with_span(key.span));
     }
     let one = table.get("object").and_then(|node| {
         let inner = YamlTable::open(node, "`object`", &OBJECT_KEYS, &mut cx.diags)?;
@@ -88,25 +88,26 @@ fn report_scope_mismatch(table: &YamlTable<'_>, said: Option<bool>, about: bool,
     let of_cluster = said.unwrap_or(about);
     if let (Some(key), Some(false)) = (table.find_key("object").or(table.find_key("objects")), said) {
         let message = format!("`{}` requires scope `cluster`", key.text);
-        cx.push_diag(Diag::error(Code::BadScope, message).with_span(key.span).hint("remove `scope`"));
+        cx.push_diag(Diag::error(DiagCode::BadScope, message).with_span(key.span).hint("remove `scope`"));
     }
     if let (Some(key), true) = (table.find_key("check"), of_cluster) {
-        let diag = Diag::error(Code::BadScope, "`check` does not support scope `cluster`").with_span(key.span);
+        let diag = Diag::error(DiagCode::BadScope, "`check` does not support scope `cluster`").with_span(key.span);
         cx.push_diag(diag.hint("use `expect` with facts of the cluster or with an `object`"));
     }
     if let (Some(key), false) = (table.find_key("within"), of_cluster) {
-        let diag = Diag::error(Code::BadScope, "`within` requires scope `cluster`").with_span(key.span);
+        let diag = Diag::error(DiagCode::BadScope, "`within` requires scope `cluster`").with_span(key.span);
         cx.push_diag(diag.hint("on hosts, use a `wait_for` step"));
     }
 }
 
 fn report_expect_or_check(table: &YamlTable<'_>, node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
     match (table.get("expect"), table.get("check")) {
-        (Some(_), Some(check)) => {
-            cx.push_diag(Diag::error(Code::Exclusive, "`expect` and `check` exclude each other").with_span(check.span))
-        }
-        (None, None) => cx
-            .push_diag(Diag::error(Code::MissingKey, format!("{what} needs `expect` or `check`")).with_span(node.span)),
+        (Some(_), Some(check)) => cx.push_diag(
+            Diag::error(DiagCode::Exclusive, "`expect` and `check` exclude each other").with_span(check.span),
+        ),
+        (None, None) => cx.push_diag(
+            Diag::error(DiagCode::MissingKey, format!("{what} needs `expect` or `check`")).with_span(node.span),
+        ),
         _ => {}
     }
 }
@@ -122,7 +123,7 @@ pub(super) fn read_level(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Ver
     let Some(node) = table.get("level") else { return VerifyLevel::default() };
     let text = yaml_table::expect_text(node, "level", &mut cx.diags).unwrap_or_default();
     VerifyLevel::parse(&text).unwrap_or_else(|| {
-        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid level")).with_span(node.span);
+        let diag = Diag::error(DiagCode::BadValue, format!("`{text}` is not a valid level")).with_span(node.span);
         cx.push_diag(diag.suggest_name(&text, ["L0", "L1", "L2", "L3", "L4", "L5"]));
         VerifyLevel::default()
     })
@@ -136,7 +137,7 @@ pub(super) fn read_effective(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) ->
         let Some(text) = yaml_table::expect_text(node, "by", &mut cx.diags) else { continue };
         if !ACTIVATION_WAYS.contains(&text.as_str()) {
             let diag =
-                Diag::error(Code::BadValue, format!("`{text}` is not a valid value of `by`")).with_span(node.span);
+                Diag::error(DiagCode::BadValue, format!("`{text}` is not a valid value of `by`")).with_span(node.span);
             cx.push_diag(diag.suggest_name(&text, ACTIVATION_WAYS));
         }
         by.push(text);
@@ -172,11 +173,11 @@ fn read_export(key: &YamlKey, table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -
     if [read.is_some(), stdout, table.get("value").is_some()].iter().filter(|said| **said).count() != 1 {
         let message = "an export needs exactly one of `read`, `value` and `stdout: true`";
         let hint = "`read` is a read-only command whose output is the value; `value` is an expression over facts; `stdout` uses the output of the step";
-        cx.push_diag(Diag::error(Code::Exclusive, message).with_span(key.span).hint(hint));
+        cx.push_diag(Diag::error(DiagCode::Exclusive, message).with_span(key.span).hint(hint));
     }
     let secret = table.get_bool("secret", &mut cx.diags).unwrap_or(false);
     if let (Some(key), true) = (table.find_key("value"), secret) {
-        cx.push_diag(Diag::error(Code::Exclusive, "an export with `value` cannot be secret").with_span(key.span));
+        cx.push_diag(Diag::error(DiagCode::Exclusive, "an export with `value` cannot be secret").with_span(key.span));
     }
     StepExport { name: key.text.clone(), read, stdout, value, secret, span: key.span }
 }

@@ -11,7 +11,7 @@ use super::support::{bad_value, join_quoted, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{SecretStore, Value};
 use crate::probe::{Observation, Probe};
 use serde_json::json;
@@ -154,8 +154,8 @@ fn root_file_target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
 
 fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
     match (trusted, key) {
-        (true, true) => Err(Diag::error(Code::Exclusive, "`trusted` and a key exclude each other")),
-        (false, false) => Err(Diag::error(Code::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
+        (true, true) => Err(Diag::error(DiagCode::Exclusive, "`trusted` and a key exclude each other")),
+        (false, false) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
             .hint("or set `trusted: true` to skip signature checks")),
         _ => Ok(()),
     }
@@ -169,7 +169,7 @@ fn parse_keys(fields: &FieldValues, name: &str) -> Result<(Option<FileTarget>, O
         [] => return Ok((None, None)),
         ["key_path"] => return Ok((None, fields.get_text("key_path").map(str::to_owned))),
         [one] => *one,
-        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", join_quoted(more)))),
+        more => return Err(Diag::error(DiagCode::Exclusive, format!("{} exclude each other", join_quoted(more)))),
     };
     let body = FileBody::from_value(field, &fields.0[field])?;
     openpgp::read_fingerprints(body.bytes())
@@ -184,7 +184,7 @@ fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
     let (uris, suites, components) = (list("uris"), list("suites"), list("components"));
     for (field, words) in [("uris", &uris), ("suites", &suites), ("types", &types)] {
         if words.is_empty() {
-            return Err(Diag::error(Code::MissingKey, format!("a repository needs `{field}`")));
+            return Err(Diag::error(DiagCode::MissingKey, format!("a repository needs `{field}`")));
         }
     }
     let fields_of = [("uris", &uris), ("suites", &suites), ("components", &components)];
@@ -194,7 +194,7 @@ fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
     uris.iter().try_for_each(|uri| check_uri(uri))?;
     match (suites.iter().all(|suite| suite.ends_with('/')), components.is_empty()) {
         (true, false) => Err(bad_value("a suite that ends with `/` is an exact path and cannot have components")),
-        (false, true) => Err(Diag::error(Code::MissingKey, "a repository needs `components`")
+        (false, true) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `components`")
             .hint("or use an exact path, a suite that ends with `/`: `suites: [\"./\"]`")),
         _ => Ok(AptSourceSpec {
             uris,

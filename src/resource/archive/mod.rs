@@ -9,7 +9,7 @@ use super::support::{bad_value, parse_owner_and_group, required_text, sha256_hex
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
@@ -113,7 +113,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_source(fields: &FieldValues, absent: bool) -> Result<ArchiveSource, Diag> {
     match (fields.0.get("source"), fields.get_text("path")) {
-        (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
+        (Some(_), Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`source` and `path` exclude each other")),
         (None, Some(path)) => Ok(ArchiveSource::Host(path.to_owned())),
         (Some(value), None) => {
             let body = FileBody::from_value("source", value)?;
@@ -123,7 +123,7 @@ fn parse_source(fields: &FieldValues, absent: bool) -> Result<ArchiveSource, Dia
             let digest = sha256_hex(body.bytes());
             Ok(ArchiveSource::Tree(body, digest))
         }
-        (None, None) => Err(Diag::error(Code::MissingKey, "an archive needs `source` or `path`")),
+        (None, None) => Err(Diag::error(DiagCode::MissingKey, "an archive needs `source` or `path`")),
     }
 }
 

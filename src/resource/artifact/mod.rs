@@ -11,7 +11,7 @@ use super::{
     ResourceKind, file_target,
 };
 use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, Sha256Digest};
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{SecretStore, Value};
 use crate::probe::{Observation, Probe};
 use serde_json::json;
@@ -97,21 +97,20 @@ fn parse_source(fields: &FieldValues) -> Result<Source, Diag> {
     let login = parse_login(fields)?;
     let from = match (fields.get_text("url"), fields.get_text("file")) {
         (Some(_), Some(_)) => {
-            return Err(Diag::error(Code::Exclusive, "`url` and `file` exclude each other").with_field("file"));
+            return Err(Diag::error(DiagCode::Exclusive, "`url` and `file` exclude each other").with_field("file"));
         }
-        (None, None) => return Err(Diag::error(Code::MissingKey, "an artifact needs `url` or `file`")),
+        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "an artifact needs `url` or `file`")),
         (Some(url), None) => From::Url { address: parse_address(url)?, login },
         (None, Some(_)) if login != ArtifactCredentials::None => {
-            return Err(Diag::error(Code::Exclusive, "`file` does not take `user`, `password` or `token`")
+            return Err(Diag::error(DiagCode::Exclusive, "`file` does not take `user`, `password` or `token`")
                 .hint("remove `user`, `password` and `token`"));
         }
         (None, Some(file)) => From::File(file.into()),
     };
     let by_host = fields.get_text("via") == Some("host");
     if by_host && matches!(from, From::File(_)) {
-        return Err(
-            Diag::error(Code::Exclusive, "`file` is on the controller, the host cannot fetch it").hint("remove `via`")
-        );
+        return Err(Diag::error(DiagCode::Exclusive, "`file` is on the controller, the host cannot fetch it")
+            .hint("remove `via`"));
     }
     Ok(Source { source: from, sha256: parse_digest(fields)?, by_host })
 }
@@ -135,8 +134,8 @@ fn parse_login(fields: &FieldValues) -> Result<ArtifactCredentials, Diag> {
             Ok(ArtifactCredentials::Basic { user: user.to_owned(), password: password.to_owned() })
         }
         (None, None, Some(token)) => Ok(ArtifactCredentials::Bearer { token: token.to_owned() }),
-        (_, _, Some(_)) => Err(Diag::error(Code::Exclusive, "`token` excludes `user` and `password`")),
-        (_, _, None) => Err(Diag::error(Code::MissingKey, "`user` and `password` must be set together")),
+        (_, _, Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`token` excludes `user` and `password`")),
+        (_, _, None) => Err(Diag::error(DiagCode::MissingKey, "`user` and `password` must be set together")),
     }
 }
 
@@ -147,7 +146,7 @@ const MISSING_DIGEST_HINT: &str = "copy it from the publisher, run `forge fetch`
 fn parse_digest(fields: &FieldValues) -> Result<Sha256Digest, Diag> {
     let Some(text) = fields.get_text("sha256") else {
         let source = if fields.contains("url") { "url" } else { "file" };
-        return Err(Diag::error(Code::MissingKey, "an artifact needs its `sha256`")
+        return Err(Diag::error(DiagCode::MissingKey, "an artifact needs its `sha256`")
             .with_field(source)
             .hint(MISSING_DIGEST_HINT));
     };

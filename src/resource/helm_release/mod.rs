@@ -8,7 +8,7 @@ use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::artifact::Sha256Digest;
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::kube::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::model::Value;
 use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
@@ -139,7 +139,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     check_name("namespace", &namespace, 63)?;
     let chart = parse_chart(fields)?;
     if chart.is_none() && !absent {
-        return Err(Diag::error(Code::MissingKey, "a release needs `chart`, `path` or `built_in`"));
+        return Err(Diag::error(DiagCode::MissingKey, "a release needs `chart`, `path` or `built_in`"));
     }
     let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({})).to_string();
     let seconds = |key, default| fields.get_int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
@@ -174,7 +174,7 @@ fn parse_chart(fields: &FieldValues) -> Result<Option<ChartQuery>, Diag> {
     }
     let Some(from) = parse_chart_source(fields)? else { return Ok(None) };
     let version = fields.get_text("version").ok_or_else(|| {
-        Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("run `helm show chart` to find it")
+        Diag::error(DiagCode::MissingKey, "a chart needs its exact `version`").hint("run `helm show chart` to find it")
     })?;
     let sha256 = fields.get_text("sha256").map(|text| {
         Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256"))
@@ -187,7 +187,7 @@ fn parse_chart(fields: &FieldValues) -> Result<Option<ChartQuery>, Diag> {
 fn parse_built_in_chart(fields: &FieldValues, name: &str) -> Result<ChartQuery, Diag> {
     if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.get_text(key).is_some()) {
         let message = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
-        return Err(Diag::error(Code::Exclusive, message));
+        return Err(Diag::error(DiagCode::Exclusive, message));
     }
     let chart = list_builtin_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
         bad_value(format!("built-in chart `{name}` does not exist"))
@@ -203,10 +203,10 @@ fn parse_chart_source(fields: &FieldValues) -> Result<Option<ChartQuerySource>, 
         (None, Some(path), None) => Ok(Some(ChartQuerySource::Path(path.to_owned()))),
         (Some(chart), None, None) if chart.starts_with("oci://") => Ok(Some(ChartQuerySource::Oci(chart.to_owned()))),
         (Some(name), None, Some(url)) => parse_repository(name, url).map(Some),
-        (Some(_), None, None) => Err(Diag::error(Code::MissingKey, "`chart` needs `repository`")
+        (Some(_), None, None) => Err(Diag::error(DiagCode::MissingKey, "`chart` needs `repository`")
             .hint("for an OCI chart use an `oci://` address, for a chart in the inventory's tree use `path`")),
-        (None, None, Some(_)) => Err(Diag::error(Code::MissingKey, "`repository` needs `chart`")),
-        (_, Some(_), _) => Err(Diag::error(Code::Exclusive, "`path` excludes `chart` and `repository`")),
+        (None, None, Some(_)) => Err(Diag::error(DiagCode::MissingKey, "`repository` needs `chart`")),
+        (_, Some(_), _) => Err(Diag::error(DiagCode::Exclusive, "`path` excludes `chart` and `repository`")),
     }
 }
 

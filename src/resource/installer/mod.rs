@@ -7,7 +7,7 @@ use super::artifact::content;
 use super::support::{bad_value, required_text};
 use super::{Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, Resource, ResourceKind, shell};
 use crate::artifact::Sha256Digest;
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{SecretStore, Value};
 use crate::probe::{Observation, Probe};
 use regex::Regex;
@@ -145,7 +145,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_uninstall_program(fields: &FieldValues) -> Result<InstallerProgram, Diag> {
     let Some(table) = fields.get_table("uninstall") else {
-        return Err(Diag::error(Code::BadStep, "an installer without `uninstall` cannot be removed")
+        return Err(Diag::error(DiagCode::BadStep, "an installer without `uninstall` cannot be removed")
             .hint("add `uninstall:`, the program that uninstalls the software"));
     };
     let args = table.get("args").and_then(Value::as_array).into_iter().flatten();

@@ -11,7 +11,7 @@ use super::{
     Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, Value};
 use crate::probe::{Observation, Probe};
 use crate::script::ShellFragment;
@@ -99,7 +99,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     for (other, set) in [("loaded: true", loaded == Some(true)), ("at_boot: true", at_boot == Some(true))] {
         if blacklisted && set {
             let message = format!("`blacklisted: true` and `{other}` exclude each other");
-            return Err(Diag::error(Code::Exclusive, message));
+            return Err(Diag::error(DiagCode::Exclusive, message));
         }
     }
     let options: BTreeMap<String, String> = fields.get_text_map("options").unwrap_or_default().into_iter().collect();

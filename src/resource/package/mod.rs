@@ -10,7 +10,7 @@ use super::support::{bad_value, package_state};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use serde_json::json;
@@ -109,8 +109,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
     let names = match (fields.get_text("name"), fields.get_text_list("names")) {
-        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`name` and `names` exclude each other")),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "`name` or `names` is required")),
+        (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`name` and `names` exclude each other")),
+        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`name` or `names` is required")),
         (Some(name), None) => vec![name.to_owned()],
         (None, Some(names)) => names,
     };
@@ -120,7 +120,7 @@ fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
     for (i, name) in names.iter().enumerate() {
         check_package_name(name)?;
         if names[..i].contains(name) {
-            return Err(Diag::error(Code::Duplicate, format!("package `{name}` is listed twice")));
+            return Err(Diag::error(DiagCode::Duplicate, format!("package `{name}` is listed twice")));
         }
     }
     Ok(names)

@@ -8,7 +8,7 @@ use super::support::{bad_value, check_account_name, required_text};
 use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::script::{ShellFragment, safe_path};
@@ -96,8 +96,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 
 fn parse_keys(fields: &FieldValues) -> Result<Vec<PublicKey>, Diag> {
     let keys = match (fields.get_text("key"), fields.get_text_list("keys")) {
-        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`key` and `keys` exclude each other")),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "`key` or `keys` is required")),
+        (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`key` and `keys` exclude each other")),
+        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`key` or `keys` is required")),
         (Some(key), None) => vec![PublicKey::parse("key", key)?],
         (None, Some(keys)) => keys
             .iter()

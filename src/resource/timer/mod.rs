@@ -10,7 +10,7 @@ use super::{
     Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
     RestartInput, shell,
 };
-use crate::diag::{Code, Diag};
+use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, StepVerdict, Value};
 use crate::probe::{Observation, Probe};
 use crate::script::ShellFragment;
@@ -78,7 +78,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         (unit_text::render_service_unit(fields)?, unit_text::render_timer_unit(fields)?)
     };
     if !absent && fields.contains("calendar") == fields.contains("every") {
-        return Err(Diag::error(Code::Exclusive, "exactly one of `calendar` and `every` is required"));
+        return Err(Diag::error(DiagCode::Exclusive, "exactly one of `calendar` and `every` is required"));
     }
     let unit = |suffix: &str, content: &str| UnitResource::new_whole(&format!("{name}.{suffix}"), content, absent);
     Ok(Box::new(TimerResource {

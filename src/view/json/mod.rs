@@ -13,7 +13,7 @@ pub use schema::document_schema;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
-use crate::diag::Code;
+use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
@@ -243,7 +243,7 @@ impl ResultWriter for JsonWriter {
         JsonDocument::write_document("step", ExitCode::Done, offline::StepBody { step }, out)
     }
 
-    fn write_error_code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
+    fn write_error_code(&self, code: DiagCode, out: &mut dyn Write) -> io::Result<()> {
         JsonDocument::write_document("code", ExitCode::Done, offline::CodeBody::from_code(code), out)
     }
 

@@ -2,7 +2,7 @@
 
 use super::ExitInfo;
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
-use crate::diag::Code;
+use crate::diag::DiagCode;
 use crate::engine::{PastRun, RunComparison};
 use crate::view::{ListedRun, ManualPage};
 use schemars::JsonSchema;
@@ -35,14 +35,14 @@ pub struct StepBody<'a> {
 
 #[derive(Serialize, JsonSchema)]
 pub struct CodeBody {
-    pub code: Code,
+    pub code: DiagCode,
     title: &'static str,
     /// Markdown.
     page: &'static str,
 }
 
 impl CodeBody {
-    pub fn from_code(code: Code) -> Self {
+    pub fn from_code(code: DiagCode) -> Self {
         Self { code, title: code.title(), page: code.page() }
     }
 }

@@ -1,7 +1,7 @@
 //! The structure of JSON documents, and that they parse to the original text.
 
 use super::*;
-use crate::diag::{Code, Diag, DiagList, FileId, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagList, FileId, SourceMap, Span};
 use crate::view::escape::{self, tests::HOSTILE};
 use crate::view::{CheckedInventory, sample};
 
@@ -61,7 +61,7 @@ fn diagnostics_have_file_line_and_column() {
     let mut sources = SourceMap::default();
     sources.add_file("inventory.yaml", "hosts:\n  ä: {}\n  a: {}\n");
     let span = |start, end| Span { file: FileId(0), start, end };
-    let diag = Diag::error(Code::Duplicate, "host `a` is named twice")
+    let diag = Diag::error(DiagCode::Duplicate, "host `a` is named twice")
         .with_span(span(18, 19))
         .label("again")
         .with_other_span(span(9, 11), "first")

@@ -1,6 +1,6 @@
 //! Diagnostics with their places as file, line and column.
 
-use crate::diag::{Code, Diag, DiagSeverity, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagSeverity, SourceMap, Span};
 use crate::view::ValidationResult;
 use crate::view::validation::{CheckedInventory, InventorySize};
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ struct InventoryDiagnostics<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct DiagnosticBody<'a> {
-    code: Code,
+    code: DiagCode,
     severity: DiagSeverity,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]

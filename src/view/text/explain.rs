@@ -2,7 +2,7 @@
 
 use super::graph::fold_hosts;
 use crate::config::{RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueOrigin};
-use crate::diag::Code;
+use crate::diag::DiagCode;
 use crate::model::Value;
 use crate::view::style::{DIM, GOOD, HEAD, paint};
 use crate::view::{escape, formatting};
@@ -138,7 +138,7 @@ fn write_input(input: &StepInput, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes the manual page of an error code.
-pub fn write_error_code(code: Code, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_error_code(code: DiagCode, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", paint(HEAD, format!("{}: {}", code.id(), code.title())))?;
     write_markdown(code.page(), out)
 }

@@ -31,7 +31,7 @@ pub(super) mod windows;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
-use crate::diag::Code;
+use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
@@ -116,7 +116,7 @@ impl ResultWriter for TextWriter {
         explain::write_step(page, out)
     }
 
-    fn write_error_code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
+    fn write_error_code(&self, code: DiagCode, out: &mut dyn Write) -> io::Result<()> {
         explain::write_error_code(code, out)
     }
 
