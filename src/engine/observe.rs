@@ -461,8 +461,8 @@ impl ObservationRun<'_> {
 
     /// Computes the values shared between hosts from the observation of all.
     fn compute_shared_values(&self, observed: &mut ObservedHosts) {
-        let nobody = ChosenHosts::new();
-        let first = self.plan_context(&observed.exports, &nobody, &observed.secrets);
+        let none_chosen = ChosenHosts::new();
+        let first = self.plan_context(&observed.exports, &none_chosen, &observed.secrets);
         let chosen = plan::choose_hosts(first, &observed.seen);
         let mut secrets = observed.secrets.clone();
         let ground = self.plan_context(&observed.exports, &chosen, &observed.secrets);

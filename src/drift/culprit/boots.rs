@@ -67,9 +67,9 @@ fn attribute_unexplained_reboot(
         (false, _) => {
             ChangeSource::without_evidence("the host was rebooted, and the journal has no entries of the previous boot")
         }
-        (true, true) => {
-            ChangeSource::without_match("the host was shut down in order, and the journal does not show by whom")
-        }
+        (true, true) => ChangeSource::without_match(
+            "the host was shut down in order, and the journal does not show which user did it",
+        ),
         (true, false) => {
             ChangeSource::without_match("the previous boot ended without a shutdown: crash, reset or power loss")
         }

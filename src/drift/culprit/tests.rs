@@ -398,7 +398,7 @@ fn a_reboot_is_told_by_whom_it_was_asked_for() {
     let orderly = rebooted().journal(&reached);
     assert_eq!(
         told(&orderly.judge(web("state"))),
-        "nobody: - (-) the host was shut down in order, and the journal does not show by whom @20:00Z"
+        "nobody: - (-) the host was shut down in order, and the journal does not show which user did it @20:00Z"
     );
     let crashed = rebooted().journal(&boot_entry("aaaa", 900, "9", "0", "sudo", "x", ""));
     assert_eq!(

@@ -41,7 +41,7 @@ pub enum ReleaseAction {
         force: bool,
     },
     /// Restores live objects to the release's manifest: creates no revision and runs no hook.
-    Mend,
+    Repair,
     Uninstall,
 }
 
@@ -50,7 +50,7 @@ impl ReleaseCall {
     pub fn describe_release_call(&self) -> String {
         let what = match self.deed {
             ReleaseAction::Upgrade { .. } => "helm upgrade --install",
-            ReleaseAction::Mend => "repair live objects of",
+            ReleaseAction::Repair => "repair live objects of",
             ReleaseAction::Uninstall => "helm uninstall",
         };
         format!("{what} {} in {}", self.asked.name, self.asked.namespace)
@@ -108,7 +108,7 @@ impl ReleaseExecutor<'_> {
         }
         match self.call.deed {
             ReleaseAction::Uninstall => self.uninstall().await,
-            ReleaseAction::Mend => self.repair_drift().await,
+            ReleaseAction::Repair => self.repair_drift().await,
             ReleaseAction::Upgrade { force } => {
                 self.install_definitions().await?;
                 self.upgrade(force).await?;

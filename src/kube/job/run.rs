@@ -186,7 +186,7 @@ impl ClusterWriter {
         let reasons = self.looker.cluster.collect_reasons(&seen, &made.namespace).await;
         match reasons.first() {
             Some(first) => WorkloadEnd::Good(format!("stayed pending for {for_s} s: {first}")),
-            None => failed_end("it stays pending, but nobody says why: is its scheduler there", seen),
+            None => failed_end("it stays pending and no reason is reported: check that its scheduler runs", seen),
         }
     }
 

@@ -214,7 +214,7 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
     );
     assert!(done.proof.proven.is_some() && done.left == 0);
     let done = run_workload(&call(JobLogRules::default(), waits), play(vec![other]), false).await;
-    assert!(done.said.unwrap_err().message.contains("it stays pending, but nobody says why"));
+    assert!(done.said.unwrap_err().message.contains("it stays pending and no reason is reported"));
     let running =
         SimulatedWorkload { pods: vec![pod("a", "Running")], status: state("Running"), ..SimulatedWorkload::default() };
     let done = run_workload(&call(JobLogRules::default(), waits), running, false).await;

@@ -247,7 +247,7 @@ fn assess_repair(
             if added == 1 { "was added and will" } else { "were added and will" }
         ));
     }
-    with_release_call(Assessment::change(reason, live, DisruptionClass::D1, basis), release, ReleaseAction::Mend)
+    with_release_call(Assessment::change(reason, live, DisruptionClass::D1, basis), release, ReleaseAction::Repair)
 }
 
 fn assess_upgrade(

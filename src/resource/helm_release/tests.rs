@@ -196,7 +196,7 @@ fn live_objects_alone_are_mended_without_an_upgrade() {
     let added = vec![FieldChange { by: Some(owner), to: None, ..make_field_change("metadata.labels.x", "\"y\"", "") }];
     let live = LiveObject { object: "Deployment r".to_owned(), missing: false, changed, added };
     let judged = assess_state(ReleaseState { live: vec![live], ..make_release_state(ReleaseStatus::Deployed) });
-    assert_eq!(requested_action(&judged), Some(ReleaseAction::Mend));
+    assert_eq!(requested_action(&judged), Some(ReleaseAction::Repair));
     assert_eq!(
         judged.reason.raw(),
         "1 live object differs from the release; 1 of the fields was added and will not be removed by an upgrade"

@@ -25,8 +25,9 @@ pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
             }
             "}" => depth -= 1,
             "include" => {
-                return Err(rules_error(format!("line {line} of `rules` contains an `include`"))
-                    .hint("copy the rules into the recipe: included files are not compared"));
+                return Err(rules_error(format!("line {line} of `rules` contains an `include`")).hint(
+                    "copy the rules into the recipe: included files are not compared and may change other tables",
+                ));
             }
             _ => {}
         }

@@ -287,7 +287,7 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
             assert!(seen.contains(line), "{seen}");
         }
         assert!(state.values.is_empty() && state.manifest.is_empty());
-        place.bring("{}", ReleaseAction::Mend);
+        place.bring("{}", ReleaseAction::Repair);
         assert_eq!(told(&place.look("{}")), "");
         assert_eq!(place.history(), "1=deployed ");
         let owner = place.kubectl(&[
@@ -345,7 +345,7 @@ fn fields_added_by_hand_are_found_and_taken_out() {
         ] {
             assert!(seen.contains(line), "{seen}");
         }
-        place.bring("{}", ReleaseAction::Mend);
+        place.bring("{}", ReleaseAction::Repair);
         assert_eq!(told(&place.look("{}")), "");
         assert_eq!(place.history(), "1=deployed ");
     });

@@ -148,7 +148,7 @@ fn what_is_to_stay_pending_needs_somebody_who_says_why() {
     let site = site(api, "job-pending", &recipe("job-pending", ", stays_pending: 3s", POD));
     let out = apply(&site);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.to_string().contains("it stays pending, but nobody says why"), "{out}");
+    assert!(out.to_string().contains("it stays pending and no reason is reported"), "{out}");
     let full = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.";
     let unplaced = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": full });
     let scheduler = Kubelet::says(api, "job-pending", json!({ "conditions": [unplaced] }));
