@@ -57,7 +57,7 @@ fn example_projects_load() {
 }
 
 #[test]
-fn messages_are_pinned() {
+fn error_messages_match_the_expected_files() {
     let bless = std::env::var_os("FORGE_BLESS").is_some();
     let mut wrong = Vec::new();
     for folder in folders("errors") {
@@ -76,7 +76,7 @@ fn messages_are_pinned() {
 
 /// A built-in recipe that cannot be read must not be read again forever, because it names itself.
 #[test]
-fn a_built_in_recipe_that_cannot_be_read_is_a_mistake_like_any_other() {
+fn unreadable_builtin_recipe_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     let path = root.join("inventory.yaml");
@@ -131,7 +131,7 @@ fn desired(turn: &ExpandedStep) -> serde_json::Value {
 }
 
 #[test]
-fn stacks_pass_parameters_and_values_have_their_origin() {
+fn stacks_pass_parameters_and_values_record_their_origin() {
     let project = example("gpu");
     let driver = instance(&project, "h100-node-14-31", "nvidia-driver");
     assert_eq!(driver.params["version"].value, json!("560.35.03"));
@@ -178,7 +178,7 @@ fn steps_become_resources() {
 }
 
 #[test]
-fn exports_are_waited_for_and_then_read() {
+fn step_is_deferred_until_its_exports_are_known() {
     let project = example("mesh");
     let turn = one(&project, "n2", "ssh-mesh/authorized keys");
     let ExpansionState::Deferred(deferred) = turn.state else { panic!("{:?}", turn.state) };
@@ -200,7 +200,7 @@ fn exports_are_waited_for_and_then_read() {
 }
 
 #[test]
-fn each_makes_turns_and_facts_decide_later() {
+fn each_expands_to_steps_and_when_waits_for_facts() {
     let project = example("kube");
     let turns = expand(&project, "w01", "kube-packages/sysctl", FactSource::NotYet, &ExportedValues::new());
     let ids: Vec<_> = turns.iter().map(|turn| turn.id.to_string()).collect();
@@ -222,7 +222,7 @@ fn each_makes_turns_and_facts_decide_later() {
 }
 
 #[test]
-fn a_secret_never_shows() {
+fn debug_output_hides_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     let recipe = "recipe: r\nparams: { t: { type: secret } }\nsteps:\n  - { name: s, file: { path: /t, content: \"x={{ params.t }}\" } }\n";
@@ -242,7 +242,7 @@ fn write(root: &Utf8Path, inventory: &str, recipe: &str) {
 }
 
 #[test]
-fn links_out_of_the_tree_are_refused() {
+fn symlinks_out_of_the_tree_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     write(
@@ -260,7 +260,7 @@ fn links_out_of_the_tree_are_refused() {
 }
 
 #[test]
-fn many_hosts_share_what_is_equal() {
+fn hosts_share_equal_recipe_instances() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     let steps: String = (0..40)
@@ -350,7 +350,7 @@ fn texts_of(name: &str) -> Vec<(String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn nothing_that_people_write_panics(
+    fn loader_never_panics_on_mutated_projects(
         name in prop::sample::select(vec!["gpu", "mesh", "kube"]),
         file in 0usize..8,
         edits in prop::collection::vec((any::<u8>(), any::<usize>(), any::<usize>()), 0..4),
@@ -376,7 +376,7 @@ proptest! {
 
 /// A fact that only a template file reads is requested as well.
 #[test]
-fn facts_of_template_files_are_read() {
+fn facts_read_by_template_files_are_collected() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     let read = |step: &str, template: &str| {
@@ -426,7 +426,7 @@ fn hostile(inventory: &str, recipes: &[(String, String)]) -> (String, std::time:
 }
 
 #[test]
-fn projects_without_measure_end_soon_with_an_error() {
+fn oversized_projects_are_rejected_quickly() {
     let nested = |levels: usize| {
         let group = |at: usize| format!("  g{at}: {{ groups: [g{}] }}\n", at + 1);
         let all: String = (0..levels).map(group).collect();

@@ -77,7 +77,7 @@ fn proof(kind: &str) -> String {
 }
 
 #[test]
-fn every_kind_has_its_page() {
+fn kind_reference_pages_are_up_to_date() {
     let mut index =
         String::from("# Kinds\n\nThe resources that a step can declare. Each page is generated from the code.\n\n");
     for kind in all_kinds() {
@@ -165,7 +165,7 @@ fn unproven(proof: &str) -> String {
 }
 
 #[test]
-fn every_built_in_recipe_has_its_page() {
+fn recipe_reference_pages_are_up_to_date() {
     let mut index = String::from(
         "# Built-in recipes\n\nEvery inventory can apply them. A recipe of the same name in the inventory's own `recipes/` \
          overrides the built-in one. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
@@ -183,19 +183,19 @@ fn every_built_in_recipe_has_its_page() {
 }
 
 #[test]
-fn every_schema_stands_in_its_file() {
+fn schema_files_are_up_to_date() {
     for schema in schemas::list_schemas() {
         holds(&format!("schemas/{}", schema.file), &schemas::render_schema(&schema));
     }
 }
 
 #[test]
-fn the_command_line_is_in_the_reference() {
+fn cli_reference_is_up_to_date() {
     holds("docs/reference/cli.md", &forge::cli::reference::render_markdown());
 }
 
 #[test]
-fn every_exit_code_is_in_the_reference() {
+fn exit_code_reference_is_up_to_date() {
     let mut page = String::from(
         "# Exit codes\n\nIf several apply, forge exits with the first in this table.\n\n| code | meaning |\n|---|---|\n",
     );
@@ -206,7 +206,7 @@ fn every_exit_code_is_in_the_reference() {
 }
 
 #[test]
-fn every_error_code_is_in_the_reference() {
+fn error_code_reference_is_up_to_date() {
     let mut page = String::from(
         "# Error codes\n\nThe errors that `forge validate` reports. `forge explain CODE` shows one of these pages.\n\n| code | meaning |\n|---|---|\n",
     );
@@ -220,7 +220,7 @@ fn every_error_code_is_in_the_reference() {
 }
 
 #[test]
-fn every_fact_is_in_the_reference() {
+fn fact_reference_is_up_to_date() {
     let mut page = String::from(
         "# Facts\n\nTemplates read facts as `facts.NAME`; `forge facts` shows them. Null means that the host has no such item. If only a part \
          of a fact could not be read, that part is `{\"unknown\": \"why\"}`: a template that reads it is unknown with that reason.\n",

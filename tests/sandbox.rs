@@ -43,7 +43,7 @@ fn as_everybody(test: impl Fn(&Lab)) {
 }
 
 #[test]
-fn the_demo_runs_and_this_machine_stays_as_it_is() {
+fn demo_runs_and_leaves_the_machine_unchanged() {
     as_everybody(|lab| {
         let before = Machine::look();
         lab.copy("inventories", "inventories");
@@ -69,7 +69,7 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
 
 /// A closed terminal is an interrupt: running steps finish, no further step starts, and the report is written.
 #[test]
-fn a_closed_terminal_stops_a_run_in_order() {
+fn closed_terminal_interrupts_a_run_cleanly() {
     const SLOW: &str = "recipe: r
 summary: two steps
 steps:
@@ -99,7 +99,7 @@ steps:
 }
 
 #[test]
-fn a_changed_machine_would_be_noticed() {
+fn machine_snapshot_detects_changes() {
     for part in ["files", "kernel", "names"] {
         let lie = Machine::look().with_a_lie(part);
         let panic = std::panic::catch_unwind(|| lie.is_unchanged()).unwrap_err();
@@ -111,7 +111,7 @@ fn a_changed_machine_would_be_noticed() {
 /// `setns` into a mount namespace sets the root directory to that of the namespace, which is outside the chroot: a
 /// command that enters only the namespace runs on the machine outside the chroot.
 #[test]
-fn a_sandbox_in_a_chroot_is_no_way_out_of_it() {
+fn sandbox_does_not_escape_a_chroot() {
     if Who::all()[0] != Who::Root {
         return eprintln!("skipped: only root can make a chroot");
     }
@@ -146,7 +146,7 @@ sleep 0.2
 "#;
 
 #[test]
-fn harm_inside_stays_inside() {
+fn sandbox_contains_destructive_commands() {
     as_everybody(|lab| {
         let before = Machine::look();
         let mut witness = std::process::Command::new("sleep").arg("600").spawn().unwrap();
@@ -166,7 +166,7 @@ const ALIKE: &str = "cluster: lab\nconnect: { transport: sandbox, hardware: h100
                      groups: { gpu: { hosts: [\"gpu-*\"] } }\n";
 
 #[test]
-fn the_odd_one_of_six_is_named() {
+fn outliers_among_similar_hosts_are_reported() {
     as_everybody(|lab| {
         lab.file("alike.yaml", ALIKE);
         let head = "exit 0\nsimulated, no real hardware: gpu-[01:06],spare\n\n";
@@ -190,7 +190,7 @@ fn the_odd_one_of_six_is_named() {
 }
 
 #[test]
-fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
+fn sandbox_has_its_own_boot_id_and_persists_until_reset() {
     as_everybody(|lab| {
         let boot = |host: &str| lab.inside("inventory.yaml", host, "cat /proc/sys/kernel/random/boot_id");
         let (a, b) = (boot("a"), boot("b"));
@@ -235,7 +235,7 @@ fn the_readme_shows(lab: &Lab) {
 }
 
 #[test]
-fn the_page_that_teaches_recipes_is_true() {
+fn recipe_tutorial_output_matches_a_real_run() {
     as_everybody(|lab| {
         const PAGE: &str = "docs/recipes.md";
         let page = std::fs::read_to_string(PAGE).unwrap();
@@ -258,7 +258,7 @@ fn the_page_that_teaches_recipes_is_true() {
 }
 
 #[test]
-fn a_sandbox_of_root_is_not_ended_by_a_user() {
+fn user_cannot_reset_a_sandbox_of_root() {
     if Who::all() != [Who::Root, Who::User] {
         eprintln!("skipped: a sandbox of another user: needs root");
         return;
@@ -276,7 +276,7 @@ fn a_sandbox_of_root_is_not_ended_by_a_user() {
 }
 
 #[test]
-fn several_commands_at_once_make_one_sandbox() {
+fn concurrent_commands_share_one_sandbox() {
     as_everybody(|lab| {
         let boots: Vec<String> = std::thread::scope(|scope| {
             let one = || lab.inside("inventory.yaml", "a", "cat /proc/sys/kernel/random/boot_id");
@@ -289,7 +289,7 @@ fn several_commands_at_once_make_one_sandbox() {
 
 /// The command transport enters a sandbox here, so that the host cannot be harmed.
 #[test]
-fn a_program_that_gives_a_shell_is_a_host() {
+fn command_transport_requires_trust_and_a_shell() {
     as_everybody(|lab| {
         let forge = lab.binary();
         let inventory = format!(
@@ -339,7 +339,7 @@ systemctl is-active kept lost; cat /proc/sys/vm/dirty_ratio; [ \"$(cat /proc/sys
 ls /run/here /tmp/here /etc/here /var/tmp/here 2>/dev/null; cat /proc/sys/kernel/random/boot_id";
 
 #[test]
-fn a_reboot_ends_processes_and_forgets_memory_alone() {
+fn reboot_ends_processes_and_keeps_files_on_disk() {
     as_everybody(|lab| {
         let before = lab.inside("inventory.yaml", "a", BEFORE);
         assert_eq!(before.lines().count(), 1, "{before}");
@@ -385,7 +385,7 @@ systemctl poweroff 2>&1
 "#;
 
 #[test]
-fn the_stand_in_for_systemctl_starts_stops_and_refuses() {
+fn simulated_systemctl_runs_units_and_rejects_invalid_calls() {
     as_everybody(|lab| {
         let said = lab.inside("inventory.yaml", "a", UNITS);
         let expected = "up: active success\nbad: failed exit-code\ngone: failed exit-code\nonce: active success\n\

@@ -149,7 +149,7 @@ fn cases() -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
 }
 
 #[test]
-fn plans_are_pinned() {
+fn plans_match_the_expected_files() {
     let bless = std::env::var_os("FORGE_BLESS").is_some();
     let mut wrong = Vec::new();
     for (folder, path) in cases() {
@@ -167,7 +167,7 @@ fn plans_are_pinned() {
 }
 
 #[test]
-fn planning_is_pure() {
+fn planning_is_deterministic_and_hides_secrets() {
     for (folder, path) in cases() {
         let (project, case) = (load(&folder.join("inventory.yaml")), read(&path));
         let (first, second) = (make(&project, &case), make(&project, &case));
@@ -185,7 +185,7 @@ fn planning_is_pure() {
 /// The plan of a host does not depend on the order in which hosts are observed. (The host chosen for a `one` step that
 /// has not run yet does: those cases are skipped.)
 #[test]
-fn the_order_of_hosts_does_not_matter() {
+fn plan_does_not_depend_on_host_order() {
     for (folder, path) in cases() {
         let (project, case) = (load(&folder.join("inventory.yaml")), read(&path));
         let (forth, back) = (look(&project, &case, false), look(&project, &case, true));

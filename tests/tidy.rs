@@ -204,7 +204,7 @@ fn first_word(text: &str) -> &str {
 }
 
 #[test]
-fn rooms_import_only_rooms_below() {
+fn modules_import_only_lower_layers() {
     let mut found = Vec::new();
     for source in &code() {
         let Some(own) = source.room().and_then(layer) else { continue };
@@ -217,7 +217,7 @@ fn rooms_import_only_rooms_below() {
 }
 
 #[test]
-fn every_room_has_a_layer_and_the_order_is_that_of_lib() {
+fn layers_cover_all_modules_in_lib_order() {
     let lib = sources().into_iter().find(|source| source.path == "lib.rs").unwrap();
     let rooms: Vec<&str> =
         lib.text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
@@ -227,7 +227,7 @@ fn every_room_has_a_layer_and_the_order_is_that_of_lib() {
 }
 
 #[test]
-fn bans_hold() {
+fn banned_names_are_not_used() {
     let mut found = Vec::new();
     let sources = code();
     for (source, ban) in sources.iter().flat_map(|source| BANS.iter().map(move |ban| (source, ban))) {
@@ -255,7 +255,7 @@ fn mentions(line: &str, word: &str) -> bool {
 }
 
 #[test]
-fn every_file_has_a_head_and_a_bearable_length() {
+fn files_have_a_doc_comment_and_limited_length() {
     let mut found = Vec::new();
     for source in sources() {
         if !source.text.starts_with("//! ") {
@@ -270,7 +270,7 @@ fn every_file_has_a_head_and_a_bearable_length() {
 }
 
 #[test]
-fn the_checks_see_what_they_look_for() {
+fn import_and_ban_checks_detect_matches() {
     assert_eq!(imports("use crate::{cli::run, model};"), ["cli", "model"]);
     assert_eq!(imports("    let x: crate::view::Text = crate::model::f();"), ["view", "model"]);
     assert_eq!(imports("use super::crates;"), [""; 0]);

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read() {
+    fn content_ranges_are_parsed() {
         assert_eq!(parse_content_range("bytes 5-9/10"), Some((5, Some(10))));
         assert_eq!(parse_content_range("bytes 5-9/*"), Some((5, None)));
         assert_eq!((parse_content_range("bytes */10"), parse_content_range("5-9/10")), (None, None));

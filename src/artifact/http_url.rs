@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_absolute_urls_are_addresses() {
+    fn only_absolute_http_urls_without_credentials_are_accepted() {
         assert_eq!(address("https://Mirror.example/a/b.run?x=1#f").to_string(), "https://mirror.example/a/b.run?x=1");
         assert_eq!(address("http://h").to_string(), "http://h/");
         assert_eq!(HttpUrl::parse("ftp://h/x"), Err("is neither http nor https"));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_redirects_without_signatures_and_credentials() {
+    fn redirect_errors_omit_signatures_and_credentials() {
         let from = address("https://h/a/b.run");
         for (location, why) in [
             (

@@ -70,7 +70,7 @@ fn requested_offsets(server: &Server) -> Vec<Option<usize>> {
 }
 
 #[tokio::test]
-async fn what_was_fetched_is_fetched_once_and_told() {
+async fn artifact_is_fetched_once_with_progress() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x.run"), ArtifactCredentials::None, &body());
@@ -89,7 +89,7 @@ async fn what_was_fetched_is_fetched_once_and_told() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_goes_on_where_it_stopped() {
+async fn broken_download_resumes_where_it_stopped() {
     let tries = AtomicUsize::new(0);
     let server = Server::start(move |request| {
         let reply = Reply::file(&body(), request);
@@ -105,7 +105,7 @@ async fn a_broken_connection_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
+async fn failed_download_is_resumed_by_the_next_run() {
     let broken = Arc::new(Mutex::new(true));
     let state = broken.clone();
     let server = Server::start(move |request| match (*state.lock().unwrap(), request.from) {
@@ -126,7 +126,7 @@ async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_another_file_is_begun_anew() {
+async fn partial_file_of_another_artifact_is_discarded() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
@@ -142,7 +142,7 @@ async fn what_is_left_of_another_file_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_server_without_ranges_is_read_from_the_beginning() {
+async fn download_restarts_if_the_server_ignores_ranges() {
     let server = Server::start(|request| {
         let whole = Request { from: None, ..request.clone() };
         Reply::file(&body(), &whole)
@@ -156,7 +156,7 @@ async fn a_server_without_ranges_is_read_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn another_digest_is_thrown_away() {
+async fn file_with_a_wrong_checksum_is_discarded() {
     let server = Server::start(|request| Reply::file(b"something else", request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
@@ -167,7 +167,7 @@ async fn another_digest_is_thrown_away() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_at_once() {
+async fn status_404_and_403_are_not_retried() {
     let server = Server::start(|request| Reply::status(if request.path == "/x" { 404 } else { 403 }));
     let place = TestCacheDir::new();
     let error = fetch_with(&place.build_fetcher(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b""))
@@ -185,7 +185,7 @@ async fn what_is_not_there_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn offline_nothing_is_asked() {
+async fn offline_fetch_sends_no_request() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
@@ -196,7 +196,7 @@ async fn offline_nothing_is_asked() {
 }
 
 #[tokio::test]
-async fn what_the_cache_holds_is_read_again_when_asked() {
+async fn damaged_cache_entry_is_fetched_again_on_recheck() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
@@ -209,7 +209,7 @@ async fn what_the_cache_holds_is_read_again_when_asked() {
 }
 
 #[tokio::test]
-async fn credentials_stay_with_their_origin() {
+async fn credentials_are_not_sent_to_another_origin() {
     let other = Server::start(|request| Reply::file(&body(), request));
     let away = other.url("/cdn");
     let server = Server::start(move |request| match request.path.as_str() {
@@ -230,7 +230,7 @@ async fn credentials_stay_with_their_origin() {
 }
 
 #[tokio::test]
-async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
+async fn bearer_token_is_sent_only_with_its_artifact() {
     let server = Server::start(|request| match &request.authorization {
         Some(shown) if shown == "Bearer let me in" => Reply::file(&body(), request),
         _ => Reply::status(401),
@@ -248,7 +248,7 @@ async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn redirects_that_go_in_circles_end() {
+async fn redirect_loop_is_an_error() {
     let server = Server::start(|_| Reply::redirect("/x"));
     let place = TestCacheDir::new();
     let error = fetch_with(&place.build_fetcher(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b""))
@@ -259,7 +259,7 @@ async fn redirects_that_go_in_circles_end() {
 }
 
 #[tokio::test]
-async fn https_is_spoken_and_never_left() {
+async fn https_is_supported_and_never_downgraded() {
     let plain = Server::start(|request| Reply::file(&body(), request));
     let away = plain.url("/x");
     let server = Server::secure(move |request| match request.path.as_str() {
@@ -285,7 +285,7 @@ async fn https_is_spoken_and_never_left() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_nobody_is_refused() {
+async fn untrusted_certificate_is_rejected() {
     let server = Server::secure(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let url = server.secure_url("/x");
@@ -298,7 +298,7 @@ async fn a_certificate_of_nobody_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_is_checked_where_it_lies() {
+async fn local_file_is_verified_in_place() {
     let place = TestCacheDir::new();
     let path = place.path().join("x.run");
     std::fs::write(&path, b"content").unwrap();
@@ -312,7 +312,7 @@ async fn a_file_is_checked_where_it_lies() {
 }
 
 #[tokio::test]
-async fn what_nobody_declared_is_learned_and_noted() {
+async fn undeclared_checksum_is_computed_and_recorded() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = TestCacheDir::new();
     let own = artifact(&server.url("/x.run"), ArtifactCredentials::None, b"");
@@ -339,7 +339,7 @@ async fn what_nobody_declared_is_learned_and_noted() {
 }
 
 #[tokio::test]
-async fn a_signature_of_a_redirect_is_used_and_not_kept() {
+async fn redirect_signature_is_used_but_not_recorded() {
     let storage = Server::start(|request| match request.path.as_str() {
         "/bucket/x.run?X-Amz-Signature=hunter2" => Reply::file(&body(), request),
         _ => Reply::status(403),
@@ -358,7 +358,7 @@ async fn a_signature_of_a_redirect_is_used_and_not_kept() {
 }
 
 #[test]
-fn a_lock_file_that_is_none_is_an_error() {
+fn invalid_lock_file_is_an_error() {
     let place = TestCacheDir::new();
     let path = place.path().join("x.lock");
     let told = |text: &str| {

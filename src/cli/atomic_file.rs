@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+    fn failed_write_keeps_the_old_file_and_no_temporary_file() {
         let (folder, path) = folder();
         replace_file(&path, |out| out.write_all(b"old")).unwrap();
         let failed =
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_not_written_over() {
+    fn existing_file_is_not_overwritten() {
         let (folder, path) = folder();
         assert!(create_file(&path, "old").unwrap());
         assert!(!create_file(&path, "new").unwrap());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_is_its_owners_also_where_another_was() {
+    fn private_file_gets_mode_0600_even_if_it_existed() {
         let (_folder, path) = folder();
         replace_file(&path, |out| out.write_all(b"old")).unwrap();
         replace_private_file(&path, |out| out.write_all(b"new")).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link() {
+    fn symlink_is_followed_and_kept() {
         let (folder, path) = folder();
         let link = camino::Utf8Path::from_path(folder.path()).unwrap().join("link");
         replace_file(&path, |out| out.write_all(b"old")).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_checked_without_a_trace() {
+    fn writability_check_leaves_no_file() {
         let (folder, path) = folder();
         assert!(check_writable(&path).is_ok() && check_writable(Utf8Path::new("/dev/null")).is_ok());
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_is_named() {
+    fn missing_directory_error_names_the_path() {
         let error = replace_file(Utf8Path::new("/nonexistent/forge/x.json"), |_| Ok(())).unwrap_err();
         let mut said = Vec::new();
         error.write_to(&mut said).unwrap();

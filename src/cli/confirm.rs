@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_yes_is_yes() {
+    fn only_y_or_yes_confirms() {
         for yes in ["y\n", "Y\n", "yes\n", " YES \r\n"] {
             assert!(is_yes(yes), "{yes:?}");
         }

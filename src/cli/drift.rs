@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_a_span_or_a_day() {
+    fn history_start_is_a_duration_or_a_date() {
         assert_eq!("7d".parse(), Ok(HistoryStart::Ago(Duration::from_secs(7 * 86_400))));
         assert_eq!("12h".parse(), Ok(HistoryStart::Ago(Duration::from_secs(12 * 3600))));
         assert_eq!("2026-11-21".parse(), Ok(HistoryStart::Day(Date::constant(2026, 11, 21))));

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_take_what_files_take_but_not_zero() {
+    fn duration_flags_accept_file_syntax_but_reject_zero() {
         assert_eq!(parse_positive_duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse_positive_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_positive_duration("0s"), Err("must be longer than zero".to_owned()));

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_are_told_apart() {
+    fn explain_topics_are_parsed_by_their_form() {
         let value = |on, recipe: &str, param: &str| {
             let name = ValueName::Param { recipe: recipe.into(), param: param.into() };
             Some(ExplainTopic::Value { on, name })

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nohup_is_seen() {
+    fn nohup_is_detected() {
         assert!(is_hangup_ignored("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
         assert!(!is_hangup_ignored("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n"));
         assert!(!is_hangup_ignored(""));

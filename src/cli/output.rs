@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_disk_is_no_closed_terminal() {
+    fn disk_error_is_not_a_closed_terminal() {
         let closed = io::Error::from_raw_os_error(5);
         assert!(is_closed_terminal(&closed, true) && !is_closed_terminal(&closed, false));
         assert!(!is_closed_terminal(&io::Error::from_raw_os_error(28), true), "a full disk");

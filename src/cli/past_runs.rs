@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_found_by_the_beginning_of_its_name() {
+    fn run_is_found_by_a_unique_prefix() {
         let folders = [folder("20260103T0000-b"), folder("20260103T0000"), folder("20260101T0000-a")];
         let run = |name| find_run_folder(&folders, name).ok().map(|folder| folder.run.as_str());
         assert_eq!(run("last"), Some("20260103T0000-b"));

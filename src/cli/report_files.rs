@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_a_format_and_a_file() {
+    fn report_target_is_parsed_as_format_and_file() {
         let report = |format, path: &str| Ok(ReportTarget { format, path: path.into() });
         assert_eq!("html=a=b.html".parse(), report(OutputFormat::Html, "a=b.html"));
         assert_eq!("junit=/x".parse(), report(OutputFormat::Junit, "/x"));

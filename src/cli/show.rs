@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_and_bare_values_are_told_apart() {
+    fn plans_and_reports_are_recognized_with_or_without_envelope() {
         let (plan, report) = (sample::rich_plan(), sample::rich_report());
         let of_plan = format!("a plan of {}", plan.cluster);
         let of_report = format!("a report of {}", report.cluster);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_reads_back_as_it_was() {
+    fn report_round_trips_through_json() {
         let report = sample::rich_report();
         assert_eq!(engine::read_report(&serde_json::to_string(&report).unwrap()), Ok(report));
     }

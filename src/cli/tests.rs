@@ -316,13 +316,13 @@ fn plan_names_the_next_command() {
 }
 
 #[test]
-fn plan_tells_changes_by_its_exit_code_only_when_asked() {
+fn detailed_exitcode_is_2_if_the_plan_has_changes() {
     assert_eq!(run_forge(&changing_backend(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 2);
     assert_eq!(run_forge(&unchanged_backend(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 0);
 }
 
 #[test]
-fn a_dry_run_is_a_plan_and_needs_nobody() {
+fn dry_run_plans_without_confirmation() {
     let fake = changing_backend();
     let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "--dry-run", "-q"], None);
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, false));
@@ -330,7 +330,7 @@ fn a_dry_run_is_a_plan_and_needs_nobody() {
 }
 
 #[test]
-fn apply_asks_and_goes_on_with_a_yes() {
+fn apply_continues_after_confirmation() {
     let fake = changing_backend();
     let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "-q"], Some("y\n"));
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
@@ -338,7 +338,7 @@ fn apply_asks_and_goes_on_with_a_yes() {
 }
 
 #[test]
-fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
+fn apply_changes_no_host_if_an_artifact_is_unavailable() {
     let had = ArtifactFetchState::Failed {
         why: "`https://h/x.run` cannot be fetched: no".into(),
         hint: Some("try later".into()),
@@ -356,7 +356,7 @@ fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
 }
 
 #[test]
-fn apply_changes_nothing_without_a_yes() {
+fn apply_changes_nothing_without_confirmation() {
     for answer in ["", "\n", "n\n"] {
         let fake = changing_backend();
         let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "-q"], Some(answer));
@@ -368,13 +368,13 @@ fn apply_changes_nothing_without_a_yes() {
 }
 
 #[test]
-fn apply_with_nothing_to_do_says_one_line_and_asks_nothing() {
+fn apply_without_changes_prints_one_line_and_does_not_ask() {
     let (exit, said) = run_forge(&unchanged_backend(), &["apply", "c.yaml", "-q"], Some(""));
     assert_eq!((exit, said.as_str()), (0, "--- stdout\nno changes: 1 host, 1 step matches\n"));
 }
 
 #[test]
-fn apply_reports_what_failed_where_the_plan_had_nothing_to_do() {
+fn apply_reports_failed_hosts_even_without_planned_changes() {
     let mut fake = unchanged_backend();
     fake.report.hosts = vec![sample::ended_host_report("node-01", HostOutcome::Locked, "held by root@ci-7")];
     let (exit, said) = run_forge(&fake, &["apply", "c.yaml", "--yes", "-q"], None);
@@ -383,7 +383,7 @@ fn apply_reports_what_failed_where_the_plan_had_nothing_to_do() {
 }
 
 #[test]
-fn json_has_stdout_to_itself() {
+fn json_is_the_only_output_on_stdout() {
     let (exit, said) = run_forge(&changing_backend(), &["apply", "c.yaml", "--yes", "--format", "json", "-q"], None);
     assert_eq!(exit, 0);
     let stdout: String = said.split("--- stdout\n").nth(1).unwrap().to_owned();
@@ -393,7 +393,7 @@ fn json_has_stdout_to_itself() {
 }
 
 #[test]
-fn json_goes_into_a_file_beside_the_text() {
+fn json_file_is_written_in_addition_to_the_text() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.json");
     let (_, said) = run_forge(
@@ -407,7 +407,7 @@ fn json_goes_into_a_file_beside_the_text() {
 }
 
 #[test]
-fn a_broken_inventory_contacts_nothing() {
+fn invalid_inventory_contacts_no_host() {
     let fake = FakeBackend { broken: true, ..changing_backend() };
     for verb in ["plan", "verify", "facts"] {
         let (exit, said) = run_forge(&fake, &[verb, "c.yaml"], None);
@@ -418,7 +418,7 @@ fn a_broken_inventory_contacts_nothing() {
 }
 
 #[test]
-fn a_broken_inventory_is_a_document_too() {
+fn invalid_inventory_is_reported_as_json() {
     let fake = FakeBackend { broken: true, ..changing_backend() };
     let (exit, said) = run_forge(&fake, &["plan", "c.yaml", "--format", "json"], None);
     assert_eq!(exit, 65);
@@ -428,7 +428,7 @@ fn a_broken_inventory_is_a_document_too() {
 }
 
 #[test]
-fn a_selector_that_picks_nothing_is_usage() {
+fn selector_without_matches_is_a_usage_error() {
     let (exit, said) = run_forge(&changing_backend(), &["plan", "c.yaml", "--on", "nobody"], None);
     assert_eq!(exit, 64);
     assert!(said.starts_with("--- stderr\nerror[F0203]: selector `nobody` selects no host"), "{said}");
@@ -455,14 +455,14 @@ fn progress_goes_to_stderr() {
 }
 
 #[test]
-fn verify_has_the_reports_exit_code() {
+fn verify_exits_with_the_exit_code_of_the_report() {
     let (exit, said) = run_forge(&changing_backend(), &["verify", "c.yaml", "-q"], None);
     assert_eq!(exit, 0);
     assert!(said.contains("\nverified: 1 host: 1 changed;"), "{said}");
 }
 
 #[test]
-fn facts_exit_by_what_they_show() {
+fn facts_exit_code_reports_only_unreachable_hosts() {
     use crate::probe::UnansweredReason;
     let host = |name: &str| ObservedHost::from_observation(&sample::host(name), Default::default(), 1);
     let mut unknown = host("a");
@@ -503,7 +503,7 @@ fn exec_asks_before_more_than_one_host() {
 }
 
 #[test]
-fn doctor_ends_by_what_it_found() {
+fn doctor_exit_code_reflects_its_findings() {
     let (exit, said) = run_forge(&changing_backend(), &["doctor", "c.yaml", "--on", "two", "-q"], None);
     assert_eq!(exit, 3);
     assert_eq!(

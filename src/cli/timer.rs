@@ -163,14 +163,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_one_argument_each_whatever_they_hold() {
+    fn quoted_word_is_one_argument_in_a_unit_file() {
         assert_eq!(quote_word("a b"), "\"a b\"");
         assert_eq!(quote_word("100%n $HOME \"x\" \\"), "\"100%%n $$HOME \\\"x\\\" \\\\\"");
         assert_eq!(quote_word("a\nExecStart=evil"), "\"a\\nExecStart=evil\"");
     }
 
     #[test]
-    fn units_do_not_overlap_and_do_not_hide_a_failure() {
+    fn units_do_not_overlap_and_report_failures() {
         let command = ["/usr/bin/forge", "drift", "/srv/c.yaml"].map(str::to_owned);
         let units = render_units(&TimerSpec { cluster: "lab", command: &command, every: Duration::from_secs(900) });
         let has = |text: &str, line: &str| assert!(text.lines().any(|l| l == line), "{line}: {text}");

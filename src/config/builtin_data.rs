@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn every_file_is_built_in_in_order() {
+    fn builtin_lists_match_the_files_in_order() {
         assert_eq!(list_file_names("recipes"), BUILTIN_RECIPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         assert_eq!(list_file_names("recipes/data"), BUILTIN_TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     }
 
     #[test]
-    fn every_table_is_read_and_names_its_source_and_date() {
+    fn every_table_has_a_source_a_date_and_rows() {
         for table in builtin_tables() {
             assert!(!table.about.is_empty() && !table.source.is_empty(), "{}", table.name);
             assert!(table.date.starts_with("20") && table.date.len() == 10, "{}", table.name);

@@ -30,7 +30,7 @@ mod tests {
 
     /// An inventory reads only the built-in recipes that it names, so this test checks all of them.
     #[test]
-    fn everything_built_in_is_read_without_a_mistake() {
+    fn all_builtin_recipes_pass_validation() {
         let options = LoadOptions { trust: false, embedded: BUILTIN_RECIPES, env: &|_| None };
         let mut cx = LoadContext::new(&options, Utf8PathBuf::new());
         let library = read_builtin_library(&mut cx);

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_typed() {
+    fn values_are_parsed_to_their_types() {
         let text = "{path: /a//b/, mode: \"0644\", backup: true, count: 3, version: 560.10, wait: 10m, state: stopped, names: [a, b], env: {A: 1}, inner: {key: x}}";
         let checked = check_yaml(text);
         assert!(checked.diags.is_empty(), "{:?}", checked.diags);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let text = "{mode: 0644, backup: yes, count: 12, version: \"1 2\", wait: 30, state: runing, names: a, env: [], inner: {kye: x}, password: hunter2, pth: /x}";
         assert_eq!(
             collect_messages(text),
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_paths_are_confined() {
+    fn unsafe_names_and_paths_are_rejected() {
         assert_eq!(collect_messages("{path: etc/x}"), ["`path` must be absolute, found `etc/x`"]);
         assert_eq!(collect_messages("{path: /etc/../x}"), ["`path` must not contain `..`, found `/etc/../x`"]);
         assert_eq!(
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_named() {
+    fn deferred_field_names_its_pending_input() {
         let checked = check_yaml("{path: /x, template: a.conf}");
         assert_eq!(checked.deferred, [("template".to_owned(), PendingInput::Facts)]);
         assert!(checked.diags.is_empty());

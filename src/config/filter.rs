@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_a_recipe_or_a_step_of_it() {
+    fn pattern_matches_a_recipe_or_a_step() {
         assert!(build_filter(&[], &[]).admits_step("web", "page"));
         assert!(build_filter(&["web"], &[]).admits_step("web", "page"));
         assert!(!build_filter(&["web"], &[]).admits_step("webber", "page"));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn verification_comes_with_the_whole_recipe_only() {
+    fn verification_runs_only_for_a_whole_recipe() {
         assert!(build_filter(&["web"], &[]).admits_recipe("web"));
         assert!(!build_filter(&["web/page"], &[]).admits_recipe("web"));
     }

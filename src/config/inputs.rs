@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_names_its_file() {
+    fn each_changed_input_is_named() {
         let then = build_input_files(&[("a.yaml", "1"), ("recipes/r.yaml", "2"), ("recipes/s.yaml", "3")]);
         assert!(describe_changed_inputs(&then, &then).is_empty());
         let now = build_input_files(&[("a.yaml", "1"), ("recipes/r.yaml", "9"), ("recipes/t.yaml", "3")]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_text_have_the_digest_of_the_file() {
+    fn text_and_base64_content_have_the_digest_of_the_file() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(hash_content(&Value::from("")), empty);
         assert_eq!(hash_content(&serde_json::json!({ "base64": "" })), empty);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_file_gives_what_a_step_leaves_out() {
+    fn lock_file_fills_missing_checksums() {
         let (one, two) = ("1".repeat(64), "2".repeat(64));
         let noted = [("https://h/x.run".to_owned(), one.clone()), ("files/y.tgz".to_owned(), two.clone())];
         let lock = ArtifactLockFile { artifacts: noted.into_iter().collect(), ..ArtifactLockFile::default() };

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_from_inventories_with_mistakes_too() {
+    fn names_are_read_from_invalid_inventories_too() {
         let web = "recipe: web\nsteps:\n  - { name: site, fiel: {} }\n  - { name: reload now }\n";
         let inventory = "hosts:\n  gpu-[01:03]: {}\n  login: {}\ngroups: { gpu: { hosts: [\"gpu-*\"] }, all: {} }\n\
                          apply: [{ recipe: web, onn: all }, { recipe: shipped, on: all }]\n";
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_has_no_names() {
+    fn unreadable_inventories_yield_no_names() {
         assert_eq!(read_declared_names(Utf8Path::new("/nowhere/x.yaml"), &[]), DeclaredNames::default());
         assert_eq!(read_declared_names(Utf8Path::new("/dev/zero"), &[]), DeclaredNames::default());
         let many: String = (0..9).map(|at| format!("  h{at}-[00000:99999]: {{}}\n")).collect();

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hours_go_over_midnight() {
+    fn hours_may_span_midnight() {
         let night = RolloutHours::parse("22:00-05:00").unwrap();
         let at = |hour: u16, minute: u16| night.contains_minute(hour * 60 + minute);
         assert_eq!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_span_is_refused() {
+    fn invalid_hours_are_rejected() {
         for text in
             ["", "22:00", "22:00-", "22-05", "24:00-05:00", "22:60-05:00", "1:00-2:00", "03:00-03:00", "+1:00-02:00"]
         {

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_what_was_typed() {
+    fn only_plain_integers_become_numbers() {
         assert_eq!(parse_plain_scalar("535"), Value::from(535));
         assert_eq!(parse_plain_scalar("-1"), Value::from(-1));
         for text in ["560.10", "0644", "1e3", "+1", "0x10", "1_000", "yes", "-0", "99999999999999999999"] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_of_files_are_whole_seconds() {
+    fn file_durations_must_be_whole_seconds() {
         assert_eq!(parse_whole_seconds("1h30m"), Some(5400));
         assert_eq!(
             (parse_whole_seconds("1500ms"), parse_whole_seconds("2000ms"), parse_whole_seconds("30")),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_and_names_and_paths() {
+    fn modes_names_and_paths_are_validated() {
         assert_eq!(parse_mode("0644"), Some(0o644));
         assert_eq!(parse_mode("4755"), Some(0o4755));
         assert!(["64", "0o644", "00644", "0888", ""].iter().all(|text| parse_mode(text).is_none()));

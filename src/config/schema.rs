@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_the_fields_of_every_kind() {
+    fn step_schema_covers_every_kind() {
         let step = step_schema();
         for kind in all_kinds() {
             assert_eq!(step["properties"][kind.name]["additionalProperties"], json!(false), "{}", kind.name);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_read_as_they_are_typed() {
+    fn typed_hosts_are_parsed() {
         assert_eq!(expand_typed_hosts(&["gpu[1:2]", "login"]).unwrap(), ["gpu[1:2] -", "login -"]);
         assert_eq!(expand_typed_hosts(&["admin@gpu1:2222"]).unwrap(), ["gpu1 - port=2222 user=\"admin\""]);
         assert_eq!(expand_typed_hosts(&["gpu[1:2]:22"]).unwrap(), ["gpu[1:2] - port=22"]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what() {
+    fn invalid_hosts_are_rejected_with_a_reason() {
         let why = |text: &str| expand_typed_hosts(&[text]).unwrap_err();
         assert_eq!(why("a:b"), "`a:b`: `b` is not a valid port");
         assert_eq!(why("a b"), "`a b`: `a b` is not a valid host name; write a name and the address: `gpu01=a b`");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_names_a_cluster() {
+    fn any_text_becomes_a_valid_cluster_name() {
         assert_eq!(sanitize_cluster_name("my cluster"), "my-cluster");
         assert_eq!(sanitize_cluster_name("..."), "cluster");
     }

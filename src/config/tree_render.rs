@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn mistakes_are_placed_inside_their_scalar() {
+    fn errors_point_inside_the_scalar() {
         let mut sources = SourceMap::default();
         let text = "path: \"/etc/{{ params.nmae }}\"\ncontent: |\n  a\n  {{ params.nmae }}\n";
         let file = sources.add_file("r.yaml", text);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn known_and_unknown_parts() {
+    fn known_parts_render_while_facts_are_pending() {
         let mut sources = SourceMap::default();
         let text = "list: \"{{ params.list }}\"\nfact: \"{{ facts.os.id }}\"\nplain: 560.10\n";
         let file = sources.add_file("r.yaml", text);

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_exact_behind_wide_characters() {
+    fn spans_are_exact_after_wide_characters() {
         let text = "ü: 'é'\nlist:\n  - {a: b}\n  - |\n    block\nend: 1\n";
         let (node, _) = parse_text(text);
         let node = node.unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_duplicate_is_found_with_both_places() {
+    fn every_duplicate_key_is_reported_with_both_locations() {
         let text = "a: 1\nb: {x: 1, x: 2}\na: 3\n\"a\": 4\n";
         let (node, diags) = parse_text(text);
         assert!(node.is_some());
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_and_merges_unfold() {
+    fn anchors_and_merge_keys_are_expanded() {
         let (node, diags) = parse_text("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\n");
         assert!(diags.is_empty(), "{diags:?}");
         let node = node.unwrap();
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_aliases_copy_is_bounded_before_it_is_copied() {
+    fn alias_expansion_is_limited_in_time_and_memory() {
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), vec!["*a"; 1000].join(","));
         let merged = format!("a: &a {{{}}}\nb: [{}]\n", letter_entries(), vec!["{<<: *a}"; 50_000].join(","));
         let nested = format!("a: {}[{}]{}\n", "&a [".repeat(60), vec!["1"; 50_000].join(","), "]".repeat(60));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_of_placeholders_are_refused() {
+    fn reserved_characters_are_rejected() {
         let (_, diags) = parse_text("a: \"x\\uE000y\"\nb: \"\\0\"\n");
         let messages: Vec<_> = diags.iter().map(|d| d.message.as_str()).collect();
         assert_eq!(
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn syntax_errors_have_a_place() {
+    fn syntax_error_has_a_location() {
         let (node, diags) = parse_text("a: [1,\nb: 2\n");
         assert!(node.is_none());
         assert_eq!(diags[0].code, DiagCode::Yaml);
@@ -493,7 +493,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn never_panics(text in r#"[\[\]{}:,&*a-c<!|>'"\\ \n\t#%\-0-9ü]{0,60}|\PC{0,40}"#) {
+        fn parser_never_panics(text in r#"[\[\]{}:,&*a-c<!|>'"\\ \n\t#%\-0-9ü]{0,60}|\PC{0,40}"#) {
             let (node, _) = parse_text(&text);
             if let Some(node) = node {
                 check_spans(&text, &node);

@@ -45,14 +45,14 @@ mod tests {
     const SPAN: Span = Span { file: FileId(0), start: 0, end: 0 };
 
     #[test]
-    fn each_document_is_a_value() {
+    fn each_document_becomes_a_value() {
         let text = "# a comment\n---\na: 1\nb: |\n  ---x\n--- # another\n- x\n---\n...\n";
         let read = read_documents("x.yaml", text, SPAN).unwrap();
         assert_eq!(read, json!([{ "a": 1, "b": "---x\n" }, ["x"]]));
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn parse_error_names_its_line() {
         let diag = read_documents("x.yaml", "a: 1\n---\nb: 1\nb: 2\n", SPAN).unwrap_err();
         assert_eq!(diag.notes, ["in `x.yaml:4`"]);
     }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_with_hint() {
+    fn span_is_rendered_with_its_hint() {
         let (sources, file) = sources("cluster: a\nhosst:\n  x: ~\n");
         let diag = Diag::error(DiagCode::UnknownKey, "unknown key `hosst` in an inventory")
             .with_span(span(file, 11, 16))
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn two_places_far_apart() {
+    fn distant_spans_are_rendered_separately() {
         let text = format!("a: 1\n{}a: 2\n", "# filler\n".repeat(40));
         let (sources, file) = sources(&text);
         let at = text.len() as u32 - 5;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_acts_on_the_terminal() {
+    fn control_characters_are_escaped() {
         let (sources, file) = sources("\u{202e}key\u{1b}[31m: 1\n");
         let diag = Diag::error(DiagCode::UnknownKey, "bad \u{1b}[2J\nkey").with_span(span(file, 3, 6));
         let text = render_diag(&diag, &sources, false);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_at_the_very_end() {
+    fn span_at_end_of_file_is_rendered() {
         let (sources, file) = sources("a: [1,");
         let text = render_diag(&Diag::error(DiagCode::Yaml, "unclosed").with_span(span(file, 6, 6)), &sources, false);
         assert!(text.starts_with("error[F0102]: unclosed\n --> inventory.yaml:1:7"), "{text}");

@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_record_tells_an_attribute_as_a_judge_does() {
+    fn applied_record_formats_attribute_values() {
         let digest = "0123456789abcdef".repeat(4);
         let record = json!({
             "digest": "sha256:aa", "time": "2026-11-21T09:30:15Z", "user": "ann",
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_a_secret_tells_no_value() {
+    fn applied_record_of_a_secret_has_no_value() {
         let applied = json!({ "digest": "keyed:sha256:aa" });
         assert_eq!(AppliedRecordView::new(&applied).attribute_value("content"), None);
         let text = json!({ "value": { "content": { "text": "x" } } });

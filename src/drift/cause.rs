@@ -147,7 +147,7 @@ mod tests {
     use AttributeValue::{Nothing, Untold, Value};
 
     #[test]
-    fn the_cause_of_every_combination() {
+    fn cause_follows_from_desired_observed_and_applied_values() {
         let change = StepVerdict::Change;
         let (same, other) = (Some("d"), Some("e"));
         // verdict, desired digest and value, seen value, the record's digest and value, the cause
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_each_cause_matters() {
+    fn severity_depends_on_cause_verdict_and_disruption() {
         let change = |cause, class| rate_severity(cause, StepVerdict::Change, class);
         assert_eq!(change(DriftCause::MachineChanged, DisruptionClass::D1), FindingSeverity::Medium);
         assert_eq!(change(DriftCause::Both, DisruptionClass::D2), FindingSeverity::High);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_has_a_name_that_json_has_too() {
+    fn cause_names_match_their_json_values() {
         for cause in DriftCause::ALL {
             assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
             assert!(!cause.describe().is_empty());

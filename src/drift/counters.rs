@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_counter_grew_by_counts_within_one_boot_only() {
+    fn counter_growth_is_reported_only_within_one_boot() {
         // boot and value before, boot and value now, increase
         let table = [
             (("a", 3), ("a", 3), None),
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_not_there_before_has_not_grown() {
+    fn new_port_reports_no_counter_growth() {
         let (host, mut counters) = (HostName::new("h"), HardwareCounters::default());
         counters.update_host(&host, "a", "t1", &CounterValues::new());
         assert_eq!(counters.update_host(&host, "a", "t2", &ports(9)), CounterGrowth::new());
     }
 
     #[test]
-    fn what_is_kept_reads_back_and_what_is_broken_is_nothing() {
+    fn counters_round_trip_and_corrupt_files_parse_as_empty() {
         let mut counters = HardwareCounters::default();
         counters.update_host(&HostName::new("h"), "a", "t1", &ports(4));
         assert_eq!(HardwareCounters::parse(&serde_json::to_string(&counters).unwrap()), counters);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_next_action() {
+    fn gpu_faults_map_to_repair_actions() {
         let quiet = || (rows(3, false, false), json!({ "volatile": 0, "aggregate": 9 }), json!("None"));
         let table = [
             (gpu(quiet().0, quiet().1, quiet().2), vec![]),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernels_log_tells() {
+    fn hardware_errors_in_the_kernel_log_map_to_repair_actions() {
         let of = |event: Value| {
             let facts = Facts([("hardware_errors".to_owned(), Ok(json!({ "events": [event] })))].into());
             let found = detect_faults(&facts, &CounterGrowth::new()).pop();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_slot_tells() {
+    fn pcie_link_and_bus_faults_are_detected() {
         let of = |gpu: Value| {
             let mut facts = Facts::default();
             facts.0.insert("gpus".into(), Ok(json!([gpu])));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_that_is_unknown_tells_no_fault() {
+    fn unknown_fact_reports_no_fault() {
         let mut facts = Facts::default();
         facts.0.insert("gpu_state".into(), Err(crate::probe::UnansweredReason::new("timed out after 45 s")));
         assert_eq!(detect_faults(&facts, &CounterGrowth::new()), []);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_counters_those_of_broken_links_are_compared() {
+    fn only_link_error_counters_are_compared() {
         let mut facts = Facts::default();
         let port = json!({ "name": "mlx5_0", "port": 1, "counters": { "link_downed": 2, "port_xmit_data": 9 } });
         facts.0.insert("rdma_counters".into(), Ok(json!([port])));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_known_again_and_comes_back_the_same() {
+    fn host_findings_round_trip_without_overwriting_known_ones() {
         let file = HostFindingsFile { version: HOST_FINDINGS_VERSION, cluster: "lab".into(), open: vec![known()] };
         let mut past = FindingHistory::default();
         assert!(
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_makes_up_is_nothing() {
+    fn forged_or_invalid_host_findings_are_rejected() {
         assert_eq!(taken(known(), "lab"), Some(1));
         assert_eq!(taken(known(), "other"), None);
         assert_eq!(HostFindingsFile::parse("{\"half\": ", "lab", &HostName::new("h"), NOW), None);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_inside_an_action_leaves_the_others_alone() {
+    fn exit_in_one_action_does_not_affect_later_actions() {
         let acted =
             run_test_actions(&[action_with_code("x=1; cd /; exit 0"), action_with_code("echo \"${x-unset} $(pwd)\"")]);
         assert_eq!(acted[0].status, Some(0));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_stdout_alone() {
+    fn exported_value_excludes_stderr() {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
         let action = action_with_code("echo a warning >&2; echo the value");
         let script = ShellScript {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_breaks_off_has_no_status() {
+    fn action_without_end_frame_has_no_exit_status() {
         let acted = split_group_output(b"\nt begin 0\nhalf of it", 0, &ScriptToken::new("t"), 2);
         let open = ExecutedAction { began: true, output: "half of it".into(), ..ExecutedAction::default() };
         assert_eq!(acted, [open, ExecutedAction::default()]);
@@ -201,7 +201,7 @@ mod tests {
 
     /// Only the last part of a long output is kept: with the end frame, without the begin frame.
     #[test]
-    fn an_output_without_its_beginning_keeps_its_status() {
+    fn action_without_begin_frame_keeps_its_exit_status() {
         let token = ScriptToken::new("t");
         let acted = split_group_output(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
         let first = ExecutedAction { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn without_any_frame_nobody_knows_who_ran() {
+    fn output_without_frames_marks_every_action_as_begun() {
         let acted = split_group_output(b"half a secr\nlast", 99, &ScriptToken::new("t"), 2);
         let open = ExecutedAction { began: true, output: "last".into(), cut: true, ..ExecutedAction::default() };
         assert_eq!(acted, [open.clone(), open]);
     }
 
     #[test]
-    fn a_tail_is_short_in_lines_and_in_bytes() {
+    fn output_tail_is_limited_in_lines_and_bytes() {
         let long = "é".repeat(100_000);
         assert_eq!(tail_output(&long.as_str().into()).raw().len(), 16 * 1024);
         let lines = "x\n".repeat(99);

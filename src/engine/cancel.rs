@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_second_wish_detaches() {
+    async fn second_stop_request_detaches() {
         let cancel = CancelSignal::default();
         assert_eq!(cancel.level(), StopLevel::No);
         assert_eq!(cancel.raise_level(), StopLevel::Finish);

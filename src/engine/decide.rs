@@ -167,7 +167,7 @@ mod tests {
     use crate::model::{DisruptionClass, Value};
 
     #[test]
-    fn a_stale_step_names_what_ran_since_its_host_was_observed() {
+    fn stale_step_names_steps_run_since_its_observation() {
         let change = AttributeChange::new("mode", Some("0600"), Some("0644"));
         let judgement = Assessment::change("mode differs", vec![change.clone()], DisruptionClass::D0, Value::Null);
         let stale = || StepResult::Stale { reason: "`mode` moved".into() };

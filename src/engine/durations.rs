@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_counts_and_only_of_steps_that_changed_something() {
+    fn step_duration_is_the_median_over_changed_results() {
         let ok = || StepResult::AlreadyOk { reason: "".into() };
         let runs = [10, 900, 20].map(|ms| {
             report_of(
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_the_cluster_are_read_also_those_without_a_report() {
+    fn past_durations_include_runs_without_a_report() {
         let dir = tempfile::tempdir().unwrap();
         let state = Utf8Path::from_path(dir.path()).unwrap();
         let info = |cluster: &str| RunInfo { version: 1, cluster: cluster.into(), ..RunInfo::default() };

@@ -477,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_three_times_is_told_once() {
+    fn stderr_summary_omits_repeated_lines() {
         assert_eq!(summarize_stderr(b"mkdir: no\nmkdir: no\n\nmkdir: no\n"), "mkdir: no");
         assert_eq!(summarize_stderr(b"a\nb\nc\nd\n"), "b; c; d");
         assert_eq!(summarize_stderr(b""), "");

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_never_guessed() {
+    fn invalid_or_newer_notified_runs_file_is_rejected() {
         let told = NotifiedRuns::parse_file(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
         assert_eq!(told.runs["ops"], "r1");
         let broken = NotifiedRuns::parse_file("{\"version\": 1, \"runs\"").unwrap_err();

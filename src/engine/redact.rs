@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_has_one_number_everywhere_and_declared_ones_stay() {
+    fn redaction_numbers_identifiers_and_keeps_declared_ones() {
         let declared = ["mount: { device: UUID=2A7C11F0-7f0e-4a6f-9d6f-6d2f3c1b9a55 }".to_owned()];
         let redacted = recording_of(&["a", "b"], PRINTED)
             .redact_identifiers([&facts_with_machine_id()].into_iter(), &declared)
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_question_names_stays() {
+    fn redaction_keeps_identifiers_named_in_probes() {
         let mut asked = recording_of(&["a"], "806f8ea2-6428-1096-a076-bb687fb45fb0");
         let text = serde_json::to_string(&asked.hosts[0].answers[0].probes[0]).unwrap();
         let text = text.replace("true", "nvidia-smi -i GPU-806f8ea2-6428-1096-a076-bb687fb45fb0");

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_service_at_a_time_and_another_beside_it() {
+    async fn restart_limit_applies_to_each_service_separately() {
         let restarts = RestartLimiter::new(Some(1));
         let step = |at| BTreeSet::from([StepIndex(at)]);
         let first = restarts.acquire_permits(step(1)).await;

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_limits_what_names_no_limit() {
+    fn command_line_timeout_applies_to_steps_without_a_timeout() {
         let asked = Some(Duration::from_secs(5));
         let seconds = |step, own, asked, long| choose_time_limit(step, own, asked, long).as_secs();
         assert_eq!((seconds(None, None, asked, false), seconds(None, None, asked, true)), (5, 5));

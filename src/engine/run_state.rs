@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_barrier_counts_hosts_that_are_done_without_reaching_it() {
+    async fn barrier_counts_hosts_that_finish_without_reaching_it() {
         let board = Arc::new(SharedRunState::new(SharedValues::default(), RolloutPlan::default()));
         let (a, b) = (HostName::new("a"), HostName::new("b"));
         let step = StepIndex(0);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_turns_the_least_counts() {
+    fn step_phase_is_the_lowest_of_its_instances() {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let host = HostName::new("a");
         board.record_phase(StepIndex(1), &host, ReachedPhase::Effective);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn verified_is_decided_after_effective() {
+    fn verified_phase_is_undecided_until_verification_runs() {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let (step, host) = (StepIndex(0), HostName::new("a"));
         let got_to = |phase| board.read_data(|s| s.has_reached(step, &host, phase));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_lets_begin_whom_it_waits_for_and_nobody_else() {
+    fn canary_lets_only_its_awaited_hosts_start() {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let [a, b, c, d] = ["a", "b", "c", "d"].map(HostName::new);
         let canaries = BTreeSet::from([a.clone()]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_left_alone_spends_no_budget_but_proves_no_canary() {
+    fn blocked_hosts_spend_no_failure_budget_but_fail_as_canaries() {
         let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let outcomes = [HostOutcome::Failed, HostOutcome::Blocked, HostOutcome::Unreachable, HostOutcome::Changed];
         let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_read() {
+    fn partial_file_status_is_parsed() {
         assert_eq!(parse_partial_file("12 abc\n"), Some((12, "abc".to_owned())));
         assert_eq!(
             (parse_partial_file("0 -\n").map(|p| p.0), parse_partial_file("x"), parse_partial_file("")),

@@ -87,7 +87,7 @@ mod tests {
     use crate::model::StepPhase;
 
     #[test]
-    fn a_step_that_waits_for_more_begins_a_group() {
+    fn step_with_an_extra_dependency_starts_a_new_group() {
         let span = Span { file: FileId(0), start: 0, end: 0 };
         let step = |recipe: &str, step: &str| GraphStep { recipe: recipe.into(), step: step.into(), span };
         let end =

@@ -125,7 +125,7 @@ mod tests {
 
     /// A step that matches now passes, even if a pending package may change it.
     #[test]
-    fn a_precaution_of_the_plan_is_no_failure() {
+    fn precautionary_change_does_not_fail_verification() {
         let envelope = |foresight| PredictedEffects {
             until: "base/nginx has run".into(),
             disruption: crate::model::DisruptionClass::D0,

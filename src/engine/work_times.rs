@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_work_is_counted() {
+    fn work_time_excludes_waiting() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut time = WorkTime::default();
         assert_eq!(time.time_worked(began), Duration::ZERO, "not started yet");

@@ -41,7 +41,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn id_and_time_are_read() {
+    fn boot_id_and_time_are_parsed() {
         // origin: field, Debian 12
         let text = "id\t1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c\nbtime 1795253207\n";
         let expected = json!({"id": "1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c", "btime": 1_795_253_207});

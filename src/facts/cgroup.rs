@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_told() {
+    fn unit_is_parsed_from_cgroup_path() {
         let unit = |text| parse_cgroup(text).unit;
         assert_eq!(
             unit("0::/system.slice/nvidia-persistenced.service\n").as_deref(),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_and_containers_are_told_under_both_drivers() {
+    fn pod_and_container_are_parsed_for_both_cgroup_drivers() {
         // origin: field, paths published in tests of public tools
         let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         let systemd = format!(
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_slurm_are_told_under_both_versions() {
+    fn slurm_job_is_parsed_for_both_cgroup_versions() {
         // origin: field, compute nodes in tests of public tools
         let job = |text| parse_cgroup(text).slurm_job;
         assert_eq!(

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_by_path_and_unknown_stays_unknown() {
+    fn values_are_found_by_path_and_unknown_is_preserved() {
         let fact = json!({ "a": { "b": 1 }, "n": null, "u": { "unknown": "why" } });
         assert_eq!(rows_as_json(&compare_value("a.b"), &fact), json!({ "": 1 }));
         assert_eq!(rows_as_json(&compare_value("n.x"), &fact), json!({ "": null }), "everything below null is null");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_by_key() {
+    fn list_entries_are_compared_by_key() {
         let rdma = json!([
             { "bdf": "b", "psid": "MT_1", "firmware": "28.1", "ports": [{ "rate": 400 }, { "rate": 200 }] },
             { "bdf": "a", "psid": "MT_1", "firmware": "28.2", "ports": [] },
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_without_a_key_are_counted() {
+    fn list_entries_without_a_key_are_counted() {
         let pci = json!([{ "d": "x", "v": 1 }, { "d": "x", "v": 1 }, { "d": "y", "v": null }]);
         assert_eq!(rows_as_json(&compare_counts("", &["d", "v"]), &pci), json!({ "[x 1]": 2, "[y -]": 1 }));
         let hidden = json!([{ "d": { "unknown": "hidden" } }]);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_each_hosts_own_is_left_out() {
+    fn host_specific_values_are_ignored() {
         let line = json!("BOOT_IMAGE=/vmlinuz-5 root=UUID=7 ro quiet iommu=pt rd.lvm.lv=a/b");
         assert_eq!(normalize_cmdline(&line), json!(["iommu=pt", "quiet", "ro"]));
         let (one, other) = (2_163_907_104_768_u64, 2_163_901_235_200_u64);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_is_documented() {
+    fn compared_fields_are_documented() {
         for fact in crate::facts::all_facts() {
             let known: Vec<&str> = fact.fields.iter().map(|(name, _)| *name).collect();
             let named = fact.alike.iter().flat_map(ComparisonRule::field_names);

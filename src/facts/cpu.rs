@@ -52,7 +52,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn lists_of_processors_are_counted() {
+    fn online_processors_are_counted() {
         // origin: field, Debian 12
         let expected = json!({"count": 2, "model": "Intel(R) Xeon(R) Processor"});
         assert_eq!(parse_stdout(&FACT, "online\t0-1\nmodel\t Intel(R) Xeon(R) Processor\n"), Ok(expected));

@@ -48,7 +48,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn room_is_read_per_path() {
+    fn disk_space_is_parsed_per_path() {
         // origin: field, Debian 12
         let text = "     Avail  1B-blocks File\n 515944448  536870912 /\n2527440896 2527653888 /tmp\n";
         let expected = json!({"/": {"available": 515_944_448, "total": 536_870_912},

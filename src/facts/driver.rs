@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_versions_are_told_apart() {
+    fn loaded_disk_userspace_and_package_versions_are_distinct() {
         // origin: reconstructed after a node with 560.35.03 whose userspace was upgraded
         let driver = parse_text(&format!(
             "@@module\n560.35.03\n\n@@version\n{LOADED}\n@@params\nEnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\n\n\
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_driver_has_none() {
+    fn host_without_driver_reports_null_fields() {
         let driver = parse_text("\n@@host\t0\t6.1.0-44-amd64\n");
         for field in ["loaded", "flavor", "disk", "disk_flavor", "userspace", "package", "packaged", "method", "params"]
         {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_of_installing_are_seen() {
+    fn runfile_and_mixed_install_methods_are_detected() {
         assert_eq!(parse_text("@@host\t0\tk\n@@uninstaller\n")["method"], "runfile");
         assert_eq!(
             parse_text("@@host\t0\tk\n@@uninstaller\n@@package\tnvidia-utils-560\t560.35.03-1\n")["method"],
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_says_why() {
+    fn unknown_fields_contain_a_reason() {
         let driver =
             parse_text("@@version\nodd\n@@host\t0\tk\n@@lacks\tmodinfo\n@@library\t/usr/lib/libnvidia-ml.so.1\n");
         assert_eq!(driver["loaded"]["unknown"], "`/proc/driver/nvidia/version` has an unexpected format");

@@ -41,7 +41,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn its_version_is_read_in_any_wording() {
+    fn version_is_parsed_in_any_wording() {
         // origin: reconstructed, the wording is not confirmed
         assert_eq!(parse_stdout(&FACT, "Fabric Manager version is : 560.35.03\n"), Ok(json!({"version": "560.35.03"})));
         assert_eq!(parse_stdout(&FACT, "none\n"), Ok(json!({"version": null})));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_follows_from_what_is_loaded() {
+    fn gdr_path_depends_on_loaded_modules() {
         // origin: reconstructed after the kernel's sysfs and the driver's README
         let peermem = parse_text(
             "@@kernel\t5.15.0-130-generic\n@@version\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  560.35.03  x\n@@loaded\tnvidia_peermem\n\
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_tell_leaves_the_path_unknown() {
+    fn driver_without_flavor_leaves_gdr_path_unknown() {
         let odd = parse_text("@@kernel\t5.15.0\n@@version\nodd\n@@disk\n@@gpu\t0x2330\n");
         assert_eq!(odd["path"]["unknown"], "the loaded driver does not report its flavor");
         assert_eq!(odd["dmabuf"]["unknown"], "the loaded driver does not report its flavor");
     }
 
     #[test]
-    fn a_module_built_before_the_rdma_stack_is_seen() {
+    fn peermem_built_without_rdma_stack_is_detected() {
         let gdr = parse_text(
             "@@kernel\t5.15.0\n@@disk\nfilename: /x.ko\nversion: 560.35.03\ndepends: nvidia\n@@gpu\t0x2330\n",
         );

@@ -63,7 +63,7 @@ mod tests {
     use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
-    fn every_processor_counts() {
+    fn governors_are_counted_per_processor() {
         // origin: reconstructed after the kernel's sysfs
         let text = "governor\tperformance\ngovernor\tpowersave\ngovernor\tperformance\nbalancing\t1\nthp\talways [madvise] never\n";
         let expected =

@@ -208,7 +208,7 @@ mod tests {
     const H100: &str = include_str!("../../tests/samples/nvidia-smi-q-h100-nvl.txt");
 
     #[test]
-    fn each_gpu_has_its_state() {
+    fn each_gpu_reports_its_own_state() {
         let expected = json!({
             "bdf": "0000:ad:00.0", "uuid": "GPU-806f8ea2-6428-1096-a076-bb687fb45fb0", "model": "NVIDIA H100 NVL",
             "vbios": "96.00.74.00.11", "persistence": true,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fabric_in_progress_is_not_completed() {
+    fn fabric_in_progress_is_not_completed() {
         // origin: field, H100 80GB HBM3 with 570.195.03
         let block = "    Fabric\n        State                             : In Progress\n        Status                            : N/A\n";
         let text = H100.replacen("    Fabric\n        State                             : N/A\n        Status                            : N/A\n", block, 1);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_in_another_form_is_unknown_and_never_zero() {
+    fn malformed_cell_is_unknown_not_zero() {
         let text =
             H100.replacen("Uncorrectable Error               : 0", "Uncorrectable Error               : ERR!", 1);
         let state = parse_stdout(&FACT, &guarded_answer(&text, "0")).expect("is known");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_told_is_not_what_a_gpu_lacks() {
+    fn failed_query_is_unknown_and_unsupported_feature_is_null() {
         let with = |from: &str, to: &str| {
             assert!(H100.contains(from), "{from}");
             parse_stdout(&FACT, &guarded_answer(&H100.replacen(from, to, 1), "0")).expect("is known")[0].clone()
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_exits_with_tells_why_it_is_unknown() {
+    fn exit_code_gives_the_reason_for_unknown() {
         let lost = "Unable to determine the device handle for GPU0000:9B:00.0: GPU is lost.  Reboot the system to recover this GPU\n";
         assert_eq!(
             expect_unknown(&FACT, 0, &guarded_answer(lost, "15")),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_driver_nothing_is_started() {
+    fn nvidia_smi_is_not_started_without_a_driver() {
         let text = run_snippet("nvidia-smi() { echo started; }", &FACT);
         assert_eq!(parse_stdout(&FACT, &text), Ok(json!([])), "{text}");
     }

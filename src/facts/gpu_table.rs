@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_read_and_the_table_names_its_source() {
+    fn every_row_is_parsed_and_table_names_its_source() {
         let rows = TABLE_TEXT.lines().filter(|line| line.starts_with("gpu\t")).count();
         assert_eq!(TABLE.len(), rows);
         let ids: std::collections::BTreeSet<_> = TABLE.iter().map(|gpu| gpu.device).collect();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn flavors_follow_from_the_id() {
+    fn device_id_determines_driver_flavors() {
         let of = |id| find_gpu_model(id).map(|gpu| (gpu.generation, gpu.flavors, gpu.is_gsp_optional(), gpu.branches));
         assert_eq!(of("0x2330"), Some(("hopper", &["proprietary", "open"][..], true, (None, None))));
         assert_eq!(of("0x2901"), Some(("blackwell", &["open"][..], false, (Some(570), None))));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_has_its_place_its_model_and_its_firmware() {
+    fn gpu_reports_address_model_and_firmware() {
         let text = expand_separators(&format!("{PROPRIETARY}{BUS}{}", information_section("N/A")));
         let expected = json!([{
             "bdf": "0000:18:00.0", "device": "0x2330", "driver": "nvidia", "numa": 0,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn gsp_is_what_the_driver_s_file_of_the_gpu_says_and_never_what_was_asked_for() {
+    fn gsp_state_comes_from_driver_file_not_from_parameters() {
         assert_eq!(parse_gsp(&format!("{PROPRIETARY}{BUS}{}", information_section("560.35.03"))), "on");
         assert_eq!(
             parse_gsp(&format!("{OPEN}{BUS}{}", information_section("560.35.03"))),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_not_in_the_table_is_unknown_and_the_rest_is_not() {
+    fn unlisted_device_id_leaves_other_fields_known() {
         let facts = parse_stdout(&FACT, &expand_separators(&BUS.replace("0x2330", "0x4242").replace("de 10", "ff ff")))
             .expect("is known");
         assert_eq!(facts[0]["flavors"]["unknown"], "forge's table has no GPU with the device id `0x4242`");
@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_the_server_is_unknown() {
+    fn fabric_of_server_dependent_gpu_is_unknown() {
         let facts = parse_stdout(&FACT, &expand_separators(&BUS.replace("0x2330", "0x2342"))).expect("is known");
         assert_eq!(facts[0]["fabric"]["unknown"], "it depends on the server");
         assert_eq!((&facts[0]["flavors"], &facts[0]["gsp_optional"]), (&json!(["open"]), &json!(false)), "GH200");
     }
 
     #[test]
-    fn no_gpu_is_an_empty_list() {
+    fn host_without_gpus_has_an_empty_list() {
         assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
     }
 }

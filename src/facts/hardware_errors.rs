@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_source_has_its_form() {
+    fn errors_of_every_source_are_parsed() {
         // origin: the Xid and the SXid from leptonai/gpud, Xid 63 from huggingface's log of a training, 154
         // reconstructed, AER from a report to linux-pci, machine check and memory from the kernel's format strings
         let table = [
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_error_is_left_out() {
+    fn lines_without_an_error_are_ignored() {
         let lines = [
             "mce: [Hardware Error]: Machine check events logged",
             "EDAC MC: Ver: 3.0.0",
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn like_ones_are_counted_and_those_of_before_the_driver_was_loaded_are_past() {
+    fn repeats_are_counted_and_errors_before_driver_load_dropped() {
         let loading = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03  Fri Aug 16 21:39:15 UTC 2024";
         let (old, new) = ("NVRM: Xid (PCI:0000:9b:00): 48, pid=1", "NVRM: Xid (PCI:0000:9b:00): 79, pid=2");
         let aer = "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0";
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_calls_for_something_is_a_fault() {
+    fn only_errors_that_require_action_are_faults() {
         let lines = [
             "NVRM: Xid (PCI:0000:9b:00): 31, x",
             "NVRM: Xid (PCI:0000:9b:00): 79, x",
@@ -307,7 +307,7 @@ mod tests {
 
     /// An unreadable log does not mean that there are no errors.
     #[test]
-    fn a_log_without_a_line_is_unknown() {
+    fn empty_kernel_log_makes_fact_unknown() {
         let expected = "the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it";
         for text in ["@@log\t0\t0\n", "@@log\t1\t0\n", "@@log\t124\t9\n", ""] {
             assert_eq!(expect_unknown(&FACT, 0, &expand_separators(text)), expected, "{text}");

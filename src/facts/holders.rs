@@ -133,7 +133,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     #[test]
-    fn holders_are_named_with_whose_they_are() {
+    fn device_holders_are_listed_with_user_and_workload() {
         // origin: reconstructed after the kernel's procfs; paths of control groups from public tools' tests
         let text = expand_separators(
             "@@files\n/proc/77/fd/4\t/dev/nvidia0\n/proc/77/fd/5\t/dev/nvidiactl\n/proc/77/fd/9\t/dev/nvidia0\n\
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_see_does_not_say_that_nobody_holds_one() {
+    fn unprivileged_query_is_unknown_not_empty() {
         let output =
             ProbeOutput { status: 3, stderr: "only root sees who holds a device\n".into(), ..ProbeOutput::default() };
         assert_eq!(parse(&output).expect_err("is unknown").why, "only root sees who holds a device");

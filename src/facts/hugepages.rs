@@ -58,7 +58,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn pages_are_read_in_total_and_by_node() {
+    fn huge_pages_are_parsed_in_total_and_per_node() {
         // origin: field, Debian 12
         let text = "MemTotal:       16266004 kB\nHugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\nnode\t0\t2048\t16\t12\n";
         let expected = json!({"default_kb": 2048, "total": 16, "free": 12, "nodes": [{"node": 0, "size_kb": 2048, "total": 16, "free": 12}]});

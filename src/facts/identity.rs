@@ -42,7 +42,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn what_is_not_readable_is_null() {
+    fn unreadable_product_uuid_is_null() {
         // origin: field, Debian 12
         let text = "machine_id\t3d1219c7c4c5404aaa1f6d2a48adfda4\nproduct_uuid\t\nhostname\tnode-01\n";
         let expected =

@@ -51,7 +51,7 @@ mod tests {
     use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
-    fn the_types_of_all_groups_make_the_mode() {
+    fn group_types_determine_the_iommu_mode() {
         // origin: source, the kernel's drivers/iommu/iommu.c
         let mode = |text| parse_stdout(&FACT, text).expect("is known")["mode"].clone();
         assert_eq!((mode(""), mode("identity\nidentity\n")), (json!("off"), json!("passthrough")));

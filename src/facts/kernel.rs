@@ -44,7 +44,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn release_architecture_and_command_line_are_read() {
+    fn release_architecture_and_command_line_are_parsed() {
         // origin: reconstructed after Ubuntu 22.04
         let text = "5.15.0-130-generic x86_64\nBOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt\n";
         let expected = json!({"release": "5.15.0-130-generic", "arch": "x86_64", "cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt"});

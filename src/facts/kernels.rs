@@ -60,7 +60,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn each_kernel_has_headers_or_not() {
+    fn header_presence_is_reported_per_kernel() {
         // origin: reconstructed after Ubuntu 22.04
         let text =
             "running\t5.15.0-130-generic\nkernel\t5.15.0-130-generic\tyes\tyes\nkernel\t5.15.0-131-generic\tyes\tno\n";

@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_server_tells_its_maker_and_a_host_without_the_table_has_none() {
+    fn vendor_and_product_are_null_without_dmi_table() {
         // origin: reconstructed: one line a file, as `drivers/firmware/dmi-id.c` prints it
         let text =
             "vendor\tSupermicro\nproduct\tSYS-821GE-TNHR  \nboard\tX13DEG-OAD\nbios\t2.1.V1\nbios_date\t05/17/2024\n";

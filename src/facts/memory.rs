@@ -36,7 +36,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn the_total_is_bytes() {
+    fn total_is_converted_to_bytes() {
         // origin: field, Debian 12
         assert_eq!(parse_stdout(&FACT, "16366088 kB\n"), Ok(json!({"total": 16_758_874_112u64})));
         assert_eq!(expect_unknown(&FACT, 0, ""), "`MemTotal` is not in the answer");

@@ -46,7 +46,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn uses_and_users_are_read() {
+    fn reference_counts_and_users_are_parsed() {
         // origin: field, a node with RTX A6000; the last line is reconstructed
         let text = "modules\nnvidia_uvm 2093056 0 - Live 0x0 (POE)\nnvidia 104198144 62 nvidia_uvm,nvidia_modeset, Live 0x0\nx 1 - [permanent], Live 0x0\n";
         let expected = json!({

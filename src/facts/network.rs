@@ -68,7 +68,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn interfaces_are_read_with_driver_and_addresses() {
+    fn interfaces_are_parsed_with_driver_and_addresses() {
         // origin: field, Debian 12, shortened; the driver's line is reconstructed
         let text = r#"[{"ifindex":1,"ifname":"lo","flags":["LOOPBACK","UP"],"mtu":65536,"operstate":"UNKNOWN","link_type":"loopback","address":"00:00:00:00:00:00","addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8},{"family":"inet6","local":"::1","prefixlen":128}]},{"ifindex":2,"ifname":"eth0","mtu":1500,"operstate":"UP","address":"02:fc:00:00:00:01","addr_info":[]}]"#;
         let text = format!("{text}\neth0\tvirtio_net\n");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn another_answer_is_unknown() {
+    fn unexpected_output_makes_fact_unknown() {
         assert_eq!(expect_unknown(&FACT, 0, "1: lo: <LOOPBACK>"), "JSON of `ip` is not in the answer");
         assert_eq!(expect_unknown(&FACT, 0, "[{}]"), "an interface's name is not in the answer");
     }

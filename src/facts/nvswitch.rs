@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fabric_manager_is_required_where_there_are_switches() {
+    fn fabric_manager_is_required_on_hosts_with_nvswitches() {
         let gpus = "gpu\t0x2330\n".repeat(8);
         assert_eq!(
             parse_text(&format!("{gpus}{}devices\t0\n", "switch\t0000:05:00.0\n".repeat(4))),

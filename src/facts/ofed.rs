@@ -125,7 +125,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     #[test]
-    fn a_kernel_without_the_stack_is_seen_while_it_is_installed() {
+    fn kernel_without_installed_ofed_stack_is_detected() {
         // origin: reconstructed after a node whose kernel was upgraded
         let text = expand_separators(
             "@@kernel\t5.15.0-131-generic\n@@info\nMLNX_OFED_LINUX-24.10-0.7.0.0:\n\n@@infostatus\t0\n\n@@doca\n\n\
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_the_stack_has_none() {
+    fn host_without_ofed_stack_reports_null_fields() {
         let fact = parse_stdout(&FACT, &expand_separators("@@kernel\t6.1.0\n\n@@doca\n")).expect("is known");
         let expected = json!({"version": null, "kind": null, "doca": null, "origin": null, "kernels": {}, "loaded": false, "loaded_version": null, "matches_disk": null});
         assert_eq!(fact, expected);

@@ -53,7 +53,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn debian_and_its_relatives_are_read() {
+    fn os_release_fields_are_parsed() {
         // origin: field, Debian 12
         let debian = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n\
                       VERSION=\"12 (bookworm)\"\nVERSION_CODENAME=bookworm\nID=debian\n";
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_does_not_say_is_unknown() {
+    fn missing_os_id_makes_fact_unknown() {
         assert_eq!(expect_unknown(&FACT, 0, "NAME=x\n"), "`ID` is not in the answer");
         assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
     }

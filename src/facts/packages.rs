@@ -73,7 +73,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn installed_packages_are_read_and_others_are_left_out() {
+    fn only_installed_packages_are_listed() {
         // origin: field, Debian 12, shortened; the i386 line is reconstructed
         let text = "apt\ninstalled\tdpkg\tamd64\t1.21.23\nhalf-configured\tforge-broken\tall\t1.0\nconfig-files\told\tall\t2\n\
                     installed\tlibc6\tamd64\t2.36-9+deb12u14\ninstalled\tlibc6\ti386\t2.36-9+deb12u13\ninstalled\ttzdata\tall\t2026b-0+deb12u1\n";
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_kernels_the_last_installed_counts() {
+    fn most_recently_installed_kernel_is_reported() {
         // origin: reconstructed after RHEL 9
         let text = "dnf\ninstalled\tkernel\tx86_64\t5.14.0-503.el9\ninstalled\tkernel\tx86_64\t5.14.0-427.el9\ninstalled\trpm\tx86_64\t4.16.1.3-34.el9\n";
         let installed = json!({"kernel": "5.14.0-503.el9", "rpm": "4.16.1.3-34.el9"});
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn another_answer_is_unknown() {
+    fn unexpected_output_makes_fact_unknown() {
         assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
         assert_eq!(expect_unknown(&FACT, 0, "pacman\n"), "the manager is not in the answer");
     }

@@ -58,7 +58,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn devices_are_read_with_driver_and_node() {
+    fn devices_are_parsed_with_driver_and_numa_node() {
         // origin: reconstructed after an H100 host; ids from the PCI id list
         let text = "0000:18:00.0\t0x10de\t0x2330\t0x030200\t0\tnvidia\n0000:1a:00.0\t0x15b3\t0x1021\t0x020700\t-1\t\n";
         let expected = json!([
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bus_is_no_device_and_no_sysfs_is_unknown() {
+    fn missing_bus_is_an_empty_list_and_missing_sysfs_is_unknown() {
         assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
         assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
         assert_eq!(expect_unknown(&FACT, 0, "x\n"), "a line of the answer is not a device");

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_told_by_address_and_guid() {
+    fn device_is_parsed_with_address_and_guid() {
         // origin: field, a node with ConnectX-7 at NDR; GUID and GID from the sample of `ibstatus`
         let gid = "mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:c470:bd03:00cf:4964\nmlx5_0/ports/1/gids/1:0000:0000:0000:0000:0000:0000:0000:0000\n";
         let device = parse_host(&(files("4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand", "0x7") + gid));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_its_rate_does_not_make_an_ethernet_port_infiniband() {
+    fn ethernet_port_with_infiniband_rate_is_roce() {
         let gids = "mlx5_0/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a00:0e1f\nmlx5_0/ports/1/gids/2:0000:0000:0000:0000:0000:ffff:0a00:0e1f\n\
                     mlx5_0/ports/1/gid_attrs/types/2:IB/RoCE v1\nmlx5_0/ports/1/gid_attrs/types/3:RoCE v2\n\
                     mlx5_0/ports/1/gid_attrs/ndevs/2:ibs11\nmlx5_0/ports/1/gid_attrs/ndevs/3:ibs11\n";
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_lanes_and_a_port_without_a_subnet_manager_are_seen() {
+    fn lost_lanes_and_missing_subnet_manager_are_detected() {
         let lost = parse_host(&files("4: ACTIVE", "100 Gb/sec (1X NDR)", "InfiniBand", "0x7"));
         assert_eq!(lost["ports"][0]["lanes"], "lost");
         let down = files("1: DOWN", "2.5 Gb/sec (1X SDR)", "InfiniBand", "0x0").replace("5: LinkUp", "2: Polling");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_unknown_and_the_rest_is_not() {
+    fn unreadable_field_is_unknown_and_others_stay_known() {
         let device = parse_host("mlx5_0/ports/1/link_layer:InfiniBand\n");
         assert_eq!(device["ports"][0]["state"]["unknown"], "`state` of port 1 cannot be read");
         assert_eq!(device["ports"][0]["class"], "infiniband");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_has_its_own_guid_and_interface_or_none() {
+    fn port_without_guid_and_interface_reports_null() {
         let two = "mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a00:0e1f\nmlx5_0/ports/2/state:1: DOWN\n";
         let device = parse_host(two);
         assert_eq!((&device["ports"][0]["guid"], &device["ports"][0]["netdev"]), (&Json::Null, &Json::Null));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn no_device_is_an_empty_list() {
+    fn host_without_rdma_devices_has_an_empty_list() {
         assert_eq!(parse_stdout(&FACT, ""), Ok(json!([])));
         assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
     }

@@ -52,7 +52,7 @@ mod tests {
     use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
-    fn counters_are_read_by_port() {
+    fn counters_are_parsed_per_port() {
         // origin: source, the kernel's drivers/infiniband/core/sysfs.c
         let text = "mlx5_0/ports/1/counters/link_downed:2\nmlx5_0/ports/1/counters/VL15_dropped:N/A (no PMA)\n\
                     mlx5_0/ports/1/hw_counters/out_of_sequence:7\nmlx5_1/ports/1/counters/link_downed:0\n";

@@ -38,7 +38,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn the_mode_is_a_word() {
+    fn mode_is_shared_or_exclusive() {
         // origin: source, the kernel's drivers/infiniband/core/device.c
         assert_eq!(
             (parse_stdout(&FACT, "Y\n"), parse_stdout(&FACT, "N\n")),

@@ -55,7 +55,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn the_mark_names_its_packages_once() {
+    fn packages_that_require_a_reboot_are_deduplicated() {
         // origin: source, update-notifier's notify-reboot-required
         let text = "required\nlinux-image-5.15.0-130-generic\nlinux-base\nlinux-base\n";
         let expected = json!({"required": true, "packages": ["linux-base", "linux-image-5.15.0-130-generic"]});
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mark_on_a_host_that_leaves_none_is_unknown() {
+    fn host_without_reboot_hook_is_unknown() {
         assert_eq!(expect_unknown(&FACT, 0, "silent\n"), "no hook on the host records that a reboot is required");
     }
 }

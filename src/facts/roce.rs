@@ -157,7 +157,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expand_separators, parse_stdout};
 
     #[test]
-    fn a_port_tells_its_settings() {
+    fn roce_settings_of_a_port_are_parsed() {
         // origin: reconstructed, with the samples of the two commands
         let qos = include_str!("../../tests/samples/mlnx_qos-dscp.txt");
         let ecn: String =
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_missing_leaves_the_rest_known() {
+    fn missing_tool_leaves_other_settings_known() {
         let text = expand_separators(
             "@@port\tmlx5_2\t1\tens9np0\nmtu\t9000\n@@mlnx_qos\tmissing\n@@ethtool\trun\t5\n@@status\t124\n",
         );

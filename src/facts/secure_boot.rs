@@ -65,7 +65,7 @@ mod tests {
     use crate::facts::snippet_output::testing::parse_stdout;
 
     #[test]
-    fn the_state_is_told_by_what_can_be_read() {
+    fn state_comes_from_firmware_variable_or_mokutil() {
         // origin: source, mokutil.c and the kernel's security/lockdown
         let enabled = |text: &str| parse_stdout(&FACT, text).expect("is known")["enabled"].clone();
         assert_eq!(

@@ -70,7 +70,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn units_are_read_by_name() {
+    fn units_are_parsed_by_name() {
         // origin: reconstructed after `systemctl show` of Debian 12
         let text = "Id=nvidia-persistenced.service\nNames=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active\nSubState=running\n\
                     UnitFileState=enabled\nNeedDaemonReload=no\nMainPID=812\nLimitMEMLOCK=8388608\n\n\

@@ -30,7 +30,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn the_profile_is_named_and_most_hosts_have_none() {
+    fn profile_is_reported_or_null() {
         assert_eq!(parse_stdout(&FACT, "h100x8-ndr\n"), Ok(Value::from("h100x8-ndr")));
         assert_eq!(parse_stdout(&FACT, ""), Ok(Value::Null));
         assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");

@@ -51,7 +51,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
-    fn the_manager_is_told() {
+    fn subnet_manager_is_reported() {
         let sample = include_str!("../../tests/samples/sminfo.txt");
         let expected =
             json!({"lid": 3, "guid": "0x248a0703009c0196", "priority": 15, "state": "master", "activity": 38526});

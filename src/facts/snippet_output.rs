@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guarded_command_has_a_status_or_hangs() {
+    fn guarded_command_returns_its_status_or_times_out() {
         let of = |text: &str| {
             let text = expand_separators(text);
             find_guarded_output(&split_sections(&text), "tool")
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_killed_is_left_behind() {
+    fn unkillable_command_does_not_block_the_snippet() {
         // A child that ignores TERM and left its process group simulates one that hangs in the kernel.
         const SNIPPET: &str = guarded!("sleepy() { :; }\nguard 1 setsid -w sh -c 'trap \"\" TERM; exec sleep 30'");
         let began = std::time::Instant::now();

@@ -116,7 +116,7 @@ fn b200_tree() -> SysfsTree {
 }
 
 #[test]
-fn gpus_are_those_on_the_bus() {
+fn gpus_are_enumerated_from_the_pci_bus() {
     let gpus = b200_tree().with_pci_device("0000:05:00.0", SWITCH, None, ALIVE).read_fact("gpus");
     let told: Vec<_> = ["bdf", "driver", "answers"].iter().map(|key| gpus[0][key].clone()).collect();
     assert_eq!(told, [json!("0000:18:00.0"), json!("nvidia"), json!(true)]);
@@ -126,7 +126,7 @@ fn gpus_are_those_on_the_bus() {
 }
 
 #[test]
-fn firmware_is_that_of_each_gpu_s_own_file() {
+fn gsp_firmware_is_read_from_each_gpus_own_file() {
     let sample = include_str!("../../tests/samples/information-gsp-on.txt");
     let gpus = b200_tree()
         .with_file("proc/driver/nvidia/version", include_str!("../../tests/samples/version-open.txt"))
@@ -138,7 +138,7 @@ fn firmware_is_that_of_each_gpu_s_own_file() {
 }
 
 #[test]
-fn adapters_that_manage_switches_are_told_apart() {
+fn nvswitch_bridge_adapters_are_distinguished() {
     let tree = b200_tree();
     let nvswitch = tree.read_fact("nvswitch");
     assert_eq!((&nvswitch["bridges"], &nvswitch["required"]), (&json!(["0000:3b:00.0"]), &json!(true)));
@@ -150,7 +150,7 @@ fn adapters_that_manage_switches_are_told_apart() {
 }
 
 #[test]
-fn product_data_that_cannot_be_read_leaves_it_unknown() {
+fn unreadable_vpd_leaves_bridge_unknown() {
     let tree = b200_tree();
     std::fs::remove_file(tree.path().join("sys/bus/pci/devices/0000:3b:00.0/vpd")).expect("is removed");
     // Reading a folder fails even for root.
@@ -167,7 +167,7 @@ fn product_data_that_cannot_be_read_leaves_it_unknown() {
 }
 
 #[test]
-fn an_ethernet_port_has_the_settings_of_its_own_interface() {
+fn roce_port_uses_settings_of_its_interface() {
     let port = "sys/class/infiniband/mlx5_2/ports/1";
     let tree = SysfsTree::new()
         .with_pci_device("0000:1b:00.0", ETHERNET, Some("mlx5_core"), ALIVE)
@@ -196,7 +196,7 @@ fn an_ethernet_port_has_the_settings_of_its_own_interface() {
 }
 
 #[test]
-fn a_host_without_sysfs_is_unknown_and_not_without_devices() {
+fn missing_sysfs_is_unknown_not_empty() {
     let facts = ["gpus", "nvswitch", "rdma", "rdma_netns", "gdr", "iommu", "governor"];
     for fact in all_facts().iter().filter(|fact| facts.contains(&fact.name)) {
         let code = fact.snippet.snippet.replace("/sys/", "/nonexistent/sys/");

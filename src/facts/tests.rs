@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 #[test]
-fn names_are_unique_and_everything_is_documented() {
+fn fact_names_are_unique_and_documented() {
     let names: std::collections::BTreeSet<_> = all_facts().iter().map(|fact| fact.name).collect();
     assert_eq!(names.len(), all_facts().len());
     for fact in all_facts() {
@@ -33,7 +33,7 @@ fn list_field_names(shape: FactShape, value: &Value) -> Vec<String> {
 
 /// Recipes reject names that are not documented.
 #[test]
-fn every_field_that_a_host_tells_is_documented() {
+fn every_reported_field_is_documented() {
     let facts = observe_locally("dash");
     for fact in all_facts() {
         assert_eq!(fact.fields.is_empty(), fact.shape == FactShape::Value, "{}", fact.name);
@@ -65,7 +65,7 @@ fn run_script(shell: &str, script: &ShellScript) -> Vec<u8> {
 }
 
 #[test]
-fn this_machine_tells_its_facts() {
+fn facts_of_this_machine_are_collected() {
     for shell in ["dash", "bash"] {
         let facts = observe_locally(shell);
         assert_eq!(facts.0.len(), all_facts().len(), "every fact has an answer");
@@ -98,7 +98,7 @@ fn this_machine_tells_its_facts() {
 
 proptest! {
     #[test]
-    fn any_answer_is_read_without_a_panic(text in "\\PC{0,80}|([a-z0-9 \t\n\u{1e}/\"'\\\\={}\\[\\]:,.-]{0,120})|(\u{1e}(gpu|device|port|disk|files|status|information|process|kernel)[\t\n][a-zA-Z0-9_ \t\n:/]{0,60}){0,4}", status in 0i32..3) {
+    fn parsers_do_not_panic_on_any_output(text in "\\PC{0,80}|([a-z0-9 \t\n\u{1e}/\"'\\\\={}\\[\\]:,.-]{0,120})|(\u{1e}(gpu|device|port|disk|files|status|information|process|kernel)[\t\n][a-zA-Z0-9_ \t\n:/]{0,60}){0,4}", status in 0i32..3) {
         let output = ProbeOutput { status, stdout: text.into(), ..ProbeOutput::default() };
         for fact in all_facts() {
             let _ = (fact.parse)(&output);

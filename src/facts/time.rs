@@ -57,14 +57,14 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn the_kernel_s_estimate_decides() {
+    fn kernel_max_error_determines_synchronization() {
         // origin: field, Debian 12 without a time service
         assert_eq!(parse_stdout(&FACT, "maxerror\t16000000\n"), Ok(json!({"synchronized": false})));
         assert_eq!(parse_stdout(&FACT, "maxerror\t2500\n"), Ok(json!({"synchronized": true})));
     }
 
     #[test]
-    fn chrony_is_asked_where_the_kernel_is_not() {
+    fn chrony_leap_status_is_the_fallback() {
         // origin: source, chrony's client.c
         assert_eq!(parse_stdout(&FACT, "leap\tNormal\n"), Ok(json!({"synchronized": true})));
         assert_eq!(parse_stdout(&FACT, "leap\tNot synchronised\n"), Ok(json!({"synchronized": false})));

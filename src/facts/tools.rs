@@ -42,7 +42,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_program_is_there_or_not() {
+    fn presence_is_reported_per_program() {
         // origin: field, Debian 12, shortened
         assert_eq!(parse_stdout(&FACT, "bash\tyes\nnvidia-smi\tno\n"), Ok(json!({"bash": true, "nvidia-smi": false})));
         assert_eq!(expect_unknown(&FACT, 0, ""), "no program is in the answer");

@@ -51,7 +51,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
-    fn links_are_told_by_row_and_column() {
+    fn links_are_indexed_by_row_and_column() {
         let sample = include_str!("../../tests/samples/topo-a100x8.txt");
         let topology =
             parse_stdout(&FACT, &expand_separators(&format!("@@nvidia-smi\trun\t30\n{sample}\n@@status\t0\n")))

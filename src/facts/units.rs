@@ -52,7 +52,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn failed_units_are_named_and_all_are_counted() {
+    fn failed_units_are_listed_and_all_units_counted() {
         // origin: field, Debian 12, shortened
         let text = "proc-sys-fs-binfmt_misc.automount  loaded    inactive dead      Arbitrary Executable File Formats\n\
                     -.mount                            loaded    active   mounted   Root Mount\n\
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_running_systemd_is_unknown() {
+    fn host_without_running_systemd_is_unknown() {
         assert_eq!(expect_unknown(&FACT, 1, ""), "its snippet failed with status 1");
         assert_eq!(expect_unknown(&FACT, 0, ""), "no unit is in the answer");
     }

@@ -55,7 +55,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expand_separators, expect_unknown, parse_stdout};
 
     #[test]
-    fn devices_are_listed() {
+    fn verbs_devices_are_listed() {
         let sample = include_str!("../../tests/samples/ibv_devinfo.txt");
         let text = expand_separators(&format!("@@ibv_devinfo\trun\t15\n{sample}\n@@status\t0\n"));
         let expected = json!([{"name": "mlx5_0", "firmware": "28.40.1000", "psid": "MT_0000000834", "ports": [

@@ -39,7 +39,7 @@ mod tests {
     use crate::facts::snippet_output::testing::{expect_unknown, parse_stdout};
 
     #[test]
-    fn none_is_an_answer_whatever_the_status() {
+    fn none_is_valid_despite_nonzero_exit_code() {
         let bare = ProbeOutput { status: 1, stdout: "none\n".into(), ..ProbeOutput::default() };
         assert_eq!(parse(&bare), Ok(Value::from("none")));
         // origin: field, Debian 12

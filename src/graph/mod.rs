@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn order_keeps_declaration_unless_an_edge_says_otherwise() {
+    fn order_follows_declaration_unless_an_edge_requires_otherwise() {
         let steps = [
             graph_step("fm", "pkg"),
             graph_step("fm", "svc"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_told_whole() {
+    fn dependency_cycle_is_reported_with_all_locations() {
         let steps = [graph_step("a", "1"), graph_step("a", "2"), graph_step("b", "1"), graph_step("c", "1")];
         let links = [
             needs_link("b", "a/2", StepPhase::Effective, 10),

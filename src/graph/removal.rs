@@ -54,20 +54,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_built_last_goes_first() {
+    fn removal_reverses_the_build_order() {
         assert_eq!(removal_order(&["base", "app"]), ["app/2", "app/1", "base/2", "base/1", "new/1"]);
         assert_eq!(removal_order(&["base", "app", "new"]), ["new/1", "app/2", "app/1", "base/2", "base/1"]);
         assert_eq!(removal_order(&[]), ["base/1", "base/2", "app/1", "app/2", "new/1"]);
     }
 
     #[test]
-    fn what_goes_comes_before_what_stays() {
+    fn removal_is_ordered_before_steps_that_stay() {
         assert_eq!(removal_order(&["app"]), ["app/2", "app/1", "base/1", "base/2", "new/1"]);
         assert_eq!(removal_order(&["new"]), ["base/1", "base/2", "new/1", "app/1", "app/2"]);
     }
 
     #[test]
-    fn a_removal_waits_for_nothing_but_removals() {
+    fn removal_waits_only_for_other_removals() {
         let only_app = sample_graph().for_removal(&BTreeSet::from(["app"]));
         let last = only_app.find_step("app", "2").unwrap();
         assert_eq!(only_app.incoming_edges(last).count(), 0);

@@ -62,13 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_nothing_is_in_the_first_wave() {
+    fn steps_without_dependencies_are_in_the_first_wave() {
         let steps = [("b", "1"), ("a", "1"), ("a", "2"), ("c", "1")];
         assert_eq!(waves_of_steps(&steps, &[("a", StepPhase::Effective, "b")]), [2, 0, 1, 0]);
     }
 
     #[test]
-    fn a_proof_comes_after_the_last_step() {
+    fn need_at_verified_waits_for_the_last_step_of_the_recipe() {
         let steps = [("b", "1"), ("a", "1"), ("a", "2")];
         assert_eq!(waves_of_steps(&steps, &[("a/1", StepPhase::Effective, "b")]), [1, 0, 1]);
         assert_eq!(waves_of_steps(&steps, &[("a/1", StepPhase::Verified, "b")]), [2, 0, 1]);

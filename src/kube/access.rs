@@ -204,7 +204,7 @@ contexts:
     }
 
     #[tokio::test]
-    async fn the_context_that_was_named_is_taken_and_no_other() {
+    async fn only_the_named_context_is_used() {
         assert_eq!(load_test_context("plain", false).await.unwrap().cluster_url, "https://127.0.0.1:6443/");
         let (message, hint) = load_context_error("prod").await;
         assert_eq!(message, "kubeconfig `FILE` has no context `prod`");
@@ -214,7 +214,7 @@ contexts:
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_is_an_error() {
+    async fn missing_kubeconfig_is_an_error() {
         let kubeconfig = "/nonexistent".into();
         let access = ClusterAccess {
             kubeconfig,
@@ -231,14 +231,14 @@ contexts:
     }
 
     #[tokio::test]
-    async fn whoever_gets_the_credentials_is_checked() {
+    async fn insecure_server_connections_are_rejected() {
         assert_eq!(load_context_error("blind").await.0, "context `blind` does not check the server's certificate");
         assert_eq!(load_context_error("open").await.0, "context `open` uses unencrypted `http://api.example:8080`");
         assert_eq!(load_context_error("proxied").await.0, "context `proxied` uses a proxy, which is not supported");
     }
 
     #[tokio::test]
-    async fn a_login_that_runs_a_program_needs_trust() {
+    async fn login_program_requires_trust() {
         let (message, hint) = load_context_error("program").await;
         assert_eq!(message, "context `program` runs the program `get-token` on this machine to log in");
         assert_eq!(hint, "pass `--trust` to allow it, if you trust this kubeconfig like a script");
@@ -247,7 +247,7 @@ contexts:
     }
 
     #[tokio::test]
-    async fn a_host_names_neither_programs_nor_files_of_this_machine() {
+    async fn kubeconfig_from_a_host_cannot_name_local_programs_or_files() {
         let through = |context: &str| ClusterAccess {
             kubeconfig: "/etc/kubernetes/admin.conf".into(),
             context: context.to_owned(),

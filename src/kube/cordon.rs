@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_comes_back_before_the_node_does() {
+    fn operands_are_restored_only_if_forge_removed_them() {
         let aside = sample_node(true, None, Some("false"));
         let patch = json!({ "metadata": { "labels": { OPERANDS_LABEL: null } } });
         assert_eq!(sample_record(true, Some(None)).restore_operands_patch(&aside), Some(patch));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn forge_owns_what_it_cordoned_and_nothing_else() {
+    fn record_claims_only_nodes_that_forge_cordoned() {
         let ours = sample_record(true, Some(Some("true"))).to_json();
         let theirs = sample_record(false, None).to_json();
         // (cordoned already, note there, ours now)
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_comes_back() {
+    fn uncordon_restores_the_previous_node_state() {
         let cases = [
             (
                 sample_record(true, None),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_label_of_before_is_noted_once() {
+    fn previous_operands_label_is_recorded_once() {
         let patch = sample_record(true, None).remove_operands_patch(&sample_node(true, None, Some("true")));
         assert_eq!(patch["metadata"]["labels"], json!({ OPERANDS_LABEL: "false" }));
         let noted = |patch: &Value| {

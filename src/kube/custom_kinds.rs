@@ -44,7 +44,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[tokio::test]
-    async fn a_kind_is_there_once_it_is_listed_not_once_its_definition_is_established() {
+    async fn definition_is_served_only_once_discovery_lists_its_kind() {
         let asked = AtomicUsize::new(0);
         let (cluster, _server) = start_api(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
             0 => status_reply(404, "the server could not find the requested resource", json!({})),

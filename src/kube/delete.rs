@@ -75,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_keeps_an_object_is_told() {
+    fn deletion_blocker_names_the_finalizers() {
         let mut map = json!({ "kind": "ConfigMap", "metadata": { "finalizers": ["test/slow", "b"] } });
         assert_eq!(describe_deletion_blocker(&map), None, "it is not being deleted");
         map["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_tells_what_is_left_in_it() {
+    fn deletion_blocker_of_a_namespace_lists_remaining_content() {
         let namespace = json!({
             "kind": "Namespace", "metadata": { "deletionTimestamp": "2026-11-22T19:00:00Z" }, "status": { "phase": "Terminating", "conditions": [
                 { "type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "All resources successfully discovered" },

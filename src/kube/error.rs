@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_cause_is_told_with_what_to_do() {
+    fn client_error_reports_its_root_cause_and_a_hint() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = KubeError::from_client_error("https://a:1", false, &::kube::Error::Service(Box::new(refused)));
         assert_eq!(error.message, "request to `https://a:1` failed: connection refused");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_known_is_told_apart_from_who_may_not() {
+    fn status_401_and_403_have_different_messages() {
         assert_eq!(
             KubeError::from_status("https://a:1", 401, "Unauthorized").message,
             "`https://a:1` rejected the credentials (401)"

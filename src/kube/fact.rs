@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_node_is_kept_what_is_read() {
+    fn trimmed_node_keeps_only_the_fields_in_use() {
         let whole = json!({
             "metadata": { "name": "a", "uid": "u", "managedFields": [] },
             "spec": { "podCIDR": "10.0.0.0/24" },

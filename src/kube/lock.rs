@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_of_an_earlier_version_excludes_this_one_until_it_ends() {
+    async fn held_lease_of_an_earlier_version_blocks_the_lock() {
         let (locked, puts) = lock_with_former_lease(json!({ OWNER_ANNOTATION: owner("r1").to_text() })).await;
         let Err(ClusterLockError::Held(held_by)) = locked else { panic!("acquired while an earlier version works") };
         assert_eq!(held_by.raw(), owner("r1").to_text());
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lease_of_a_run_that_ended_on_this_machine_is_taken_over() {
+    async fn lease_of_an_ended_local_run_is_taken_over() {
         let own = ProcessMark::current_process().unwrap();
         let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
         let holder = LockOwner { process: ended, ..owner("r1") };

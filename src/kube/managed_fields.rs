@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_added_is_told_as_a_whole() {
+    fn added_fields_are_reported_as_whole_subtrees() {
         let found = find_added_fields(&object(), &object(), "forge");
         let told: Vec<(&str, &str)> =
             found.iter().map(|added| (added.field.as_str(), added.pointer.as_str())).collect();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_not_added_whoever_set_it_last() {
+    fn declared_fields_are_not_reported_as_added() {
         let mut applied = object();
         applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
             json!({ ".": {}, "f:name": {} });
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn who_set_what_is_told_without_a_status() {
+    fn field_managers_are_listed_without_status_fields() {
         let managers = list_field_managers(&object());
         assert_eq!(managers.len(), 2);
         assert_eq!(
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_taken_out_from_the_end() {
+    fn list_items_are_removed_from_the_end_first() {
         let pointers =
             find_added_fields(&object(), &object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
         let left = remove_pointers(&object(), &pointers);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn who_restarts_pods_adds_nothing() {
+    fn rollout_restart_is_not_a_manual_change() {
         assert!(
             is_manual_manager("kubectl-edit")
                 && is_manual_manager("kubectl")

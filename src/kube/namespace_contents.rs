@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_deleted_owner_leaves_is_going() {
+    fn dependents_of_a_deleted_owner_are_not_listed() {
         let (set, pod) = (owned_object("set", &["Deployment/front"]), owned_object("pod", &["ReplicaSet/set"]));
         let all = |deployments: &[Value]| {
             summarize_kinds(&[
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_whom_nothing_is_known_keeps_what_it_owns() {
+    fn dependents_of_an_unlisted_owner_are_listed() {
         let sets = [
             owned_object("a", &["Policy/elsewhere"]),
             owned_object("b", &["DaemonSet/gone", "ReplicaSet/c"]),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_namespace_has_does_not_count_and_more_than_a_handful_is_cut() {
+    fn default_objects_are_ignored_and_the_list_is_limited() {
         let maps: Vec<Value> =
             ["kube-root-ca.crt", "a", "b", "c", "d", "e", "f"].iter().map(|n| owned_object(n, &[])).collect();
         let mut found = NamespaceListing::default();

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_the_node_of_its_name_or_of_its_address() {
+    fn host_is_matched_to_a_node_by_name_or_address() {
         let node = |name: &str, address: &str| ClusterNode {
             name: name.to_owned(),
             addresses: vec![address.to_owned()],

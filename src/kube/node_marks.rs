@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_as_it_is_shown() {
+    fn mark_round_trips_through_its_text() {
         for text in ["label team", "annotation a/b", "taint nvidia.com/gpu:NoExecute"] {
             let mark = NodeMark::parse(text).unwrap();
             assert_eq!(mark.to_string(), text);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_of_others_stay_as_they_are() {
+    fn taints_of_other_managers_are_preserved() {
         let unreachable = json!({ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-22T07:00:00Z" });
         let other = json!({ "key": "spare", "effect": "NoExecute", "value": "x" });
         let node = json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [unreachable, other] } });
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_meant_is_not_in_the_patch() {
+    fn patch_contains_only_the_changed_marks() {
         let node = json!({ "metadata": { "resourceVersion": "7", "labels": { "a": "1" }, "annotations": { "forge/cordoned": "{}" } } });
         let marks = NodeMarkChanges {
             set: [(NodeMark::Label("team".to_owned()), "ml".to_owned())].into(),

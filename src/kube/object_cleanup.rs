@@ -163,13 +163,13 @@ mod tests {
     use secrecy::SecretString;
 
     #[test]
-    fn what_the_api_keeps_for_itself_is_no_difference() {
+    fn server_fields_are_stripped() {
         let object = json!({ "metadata": { "name": "a", "uid": "u", "generation": 2, "annotations": { "deployment.kubernetes.io/revision": "3" } }, "status": {}, "data": {} });
         assert_eq!(strip_server_fields(object), json!({ "metadata": { "name": "a" }, "data": {} }));
     }
 
     #[test]
-    fn of_secrets_only_is_told_whether_they_differ() {
+    fn masked_secret_values_still_show_whether_they_differ() {
         let secret =
             |a: &str, b: &str| Some(json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": a, "b": b } }));
         let (mut live, mut dry) = (secret("MQ==", "Mg=="), secret("MQ==", "Mw=="));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_has_its_status_and_no_secrets() {
+    fn shown_object_keeps_its_status_but_no_secrets() {
         let mut secrets = SecretStore::default();
         secrets.insert("TOKEN", SecretString::from("hunter2".to_owned()));
         let pod = json!({
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_says_where_a_secret_is() {
+    fn values_from_placeholders_are_masked() {
         let mut secrets = SecretStore::default();
         let placeholder = secrets.insert("TOKEN", SecretString::from("hunter2\"".to_owned())).0;
         let want = json!({ "data": { "token": format!("x {placeholder}"), "b": "2" }, "list": [1, placeholder] });
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_secret_is_written_as_the_api_keeps_it() {
+    fn string_data_of_a_secret_is_written_as_base64_data() {
         let want = json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "a": "1" } });
         assert_eq!(
             reveal_object(&want, &SecretStore::default()),

@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_goes_and_what_stays_is_as_kubectl_has_it() {
+    fn drain_evicts_the_same_pods_as_kubectl() {
         let owned = |kind: &str| Pod { owner: Some(kind.to_owned()), ..Pod::default() };
         let careful = DrainAllowedLosses::default();
         let bold = DrainAllowedLosses { emptydir: true, unmanaged: true };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_read_as_the_api_tells_of_it() {
+    fn pod_is_parsed_from_its_api_object() {
         let pod = |value: Value| Pod::from_api(serde_json::from_value(value).unwrap());
         let read = pod(json!({
             "metadata": {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_of_budgets_are_read_as_the_api_does() {
+    fn budget_selectors_match_as_in_the_api() {
         let labels = BTreeMap::from([("app".to_owned(), "train".to_owned()), ("rank".to_owned(), "0".to_owned())]);
         let covers = |selector: Value, empty_is_all| {
             PodBudget { name: "b".to_owned(), allowed: 0, selector, empty_is_all }.covers_labels(&labels)

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_have_a_key_each() {
+    fn record_keys_are_unique_and_bounded() {
         assert_eq!(
             record_map_key("lab@web%2Fsite.json"),
             format!("lab_web_2Fsite.{}.json", &record_map_key("lab@web%2Fsite.json")[15..27])
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_objects_of_the_form_of_forges_own_are_its_own() {
+    fn only_objects_written_by_forge_are_recognized() {
         let object = |manager: &str, data: Value| json!({ "metadata": { "managedFields": [{ "manager": manager }] }, "data": data });
         let records = json!({ record_map_key("lab@web%2Fsite.json"): "{}" });
         let key = json!({ "key": base64::engine::general_purpose::STANDARD.encode([7; 32]) });
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_clusters_become_names_of_objects() {
+    fn object_names_are_valid_and_unique_per_cluster() {
         assert_eq!(own_object_name("applied", "lab-1.a"), "forge-applied-lab-1.a");
         assert_eq!(own_object_name("applied", "Lab_1"), "forge-applied-lab-1-2b96fd57");
         assert_ne!(own_object_name("applied", "Lab-1"), own_object_name("applied", "lab-1"));

@@ -77,7 +77,7 @@ fn sample_pod() -> Pod {
 }
 
 #[tokio::test]
-async fn the_server_says_by_which_version_it_evicts() {
+async fn eviction_api_version_is_read_from_discovery() {
     assert_eq!(read_eviction_api("v1").await.name(), "policy/v1");
     assert_eq!(read_eviction_api("v1beta1").await.name(), "policy/v1beta1");
     let (cluster, server) = start_api(|_| core_kinds_reply(json!([]))).await;
@@ -86,7 +86,7 @@ async fn the_server_says_by_which_version_it_evicts() {
 }
 
 #[tokio::test]
-async fn an_eviction_is_of_one_pod_and_is_asked_once() {
+async fn eviction_request_targets_one_pod_by_uid() {
     let (cluster, server) = start_api(|_| json_reply(201, &json!({ "kind": "Status", "status": "Success" }))).await;
     let policy = read_eviction_api("v1").await;
     assert_eq!(cluster.evict_pod(&policy, &sample_pod(), Some(30)).await, Ok(EvictionOutcome::Taken));
@@ -98,7 +98,7 @@ async fn an_eviction_is_of_one_pod_and_is_asked_once() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_to_an_eviction() {
+async fn eviction_replies_map_to_outcomes() {
     let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently" }] });
     let ending =
         json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "namespace ml is being terminated" }] });
@@ -129,7 +129,7 @@ async fn what_a_server_says_to_an_eviction() {
 }
 
 #[tokio::test]
-async fn budgets_are_asked_for_by_the_version_of_the_server() {
+async fn budgets_are_listed_in_the_served_policy_version() {
     let answer = |request: &Request| {
         let budget = |name: &str, selector: Value| json!({ "metadata": { "name": name }, "spec": { "selector": selector }, "status": { "disruptionsAllowed": 0 } });
         let items = [
@@ -153,7 +153,7 @@ async fn budgets_are_asked_for_by_the_version_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_node_is_changed_only_as_it_was_read() {
+async fn node_patch_requires_the_resource_version_it_read() {
     let node = ClusterNode { name: "gpu-1".to_owned(), version: "42".to_owned(), ..ClusterNode::default() };
     let told = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "gpu-1" } });
     let cases = [
@@ -176,7 +176,7 @@ async fn a_node_is_changed_only_as_it_was_read() {
 }
 
 #[tokio::test]
-async fn a_long_list_comes_in_parts() {
+async fn long_list_is_read_page_by_page() {
     let (cluster, server) = start_api(|request| {
         let node = |name: &str| json!({ "metadata": { "name": name } });
         let (rest, items) = match request.path.contains("continue=more") {
@@ -236,7 +236,7 @@ async fn records_in_the_former_namespace_are_read_and_moved() {
 }
 
 #[tokio::test]
-async fn what_another_product_keeps_there_is_left_alone() {
+async fn objects_of_other_products_are_left_alone() {
     let (cluster, server) = start_api(with_map("forge-system", "other-operator")).await;
     assert!(cluster.read_own_object("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
     assert!(cluster.move_former_objects("lab").await.is_ok_and(|moved| moved.is_empty()));
@@ -245,7 +245,7 @@ async fn what_another_product_keeps_there_is_left_alone() {
 
 /// Two inventories may give their clusters the same name: one uses the default namespace, the other names its own.
 #[tokio::test]
-async fn records_in_the_default_namespace_stay_with_the_inventory_that_uses_it() {
+async fn records_of_other_inventories_are_not_moved() {
     let (cluster, server) = start_api_in("team-b", with_map(DEFAULT_NAMESPACE, "forge")).await;
     assert!(cluster.read_own_object("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
     assert!(cluster.move_former_objects("lab").await.is_ok_and(|moved| moved.is_empty()));

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_in_one_way() {
+    fn durations_parse_only_in_canonical_form() {
         let cases = [
             ("500ms", 500),
             ("30s", 30_000),

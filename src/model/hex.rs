@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_has_two_digits() {
+    fn every_byte_is_formatted_as_two_digits() {
         let bytes: Vec<u8> = (0..=255).collect();
         let formatted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(to_hex(&bytes), formatted);

@@ -35,14 +35,14 @@ fn delivery_error(why: &str, tries: usize) -> Result<usize, DeliveryError> {
 }
 
 #[tokio::test]
-async fn what_is_taken_is_sent_once() {
+async fn accepted_message_is_sent_once() {
     let (sent, asked) = send_to_server(ResponseFormat::Status, vec![server_reply(204, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(1), 1));
     assert_eq!((asked[0].method.as_str(), asked[0].body.as_str()), ("POST", "{}"));
 }
 
 #[tokio::test]
-async fn a_server_that_failed_is_tried_again_and_not_for_ever() {
+async fn server_errors_are_retried_a_limited_number_of_times() {
     let (sent, asked) =
         send_to_server(ResponseFormat::Status, vec![server_reply(500, ""), server_reply(200, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(2), 2));
@@ -51,7 +51,7 @@ async fn a_server_that_failed_is_tried_again_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_to_be_left_alone_is() {
+async fn retry_after_header_is_respected() {
     let asks = |seconds: &str| Reply { headers: vec![("Retry-After".into(), seconds.into())], ..Reply::status(429) };
     let began = Instant::now();
     let (sent, asked) = send_to_server(ResponseFormat::Status, vec![asks("1"), server_reply(200, "")]).await;
@@ -62,7 +62,7 @@ async fn a_server_that_asks_to_be_left_alone_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_given_up() {
+async fn hanging_server_times_out() {
     let server = Server::start(|_| {
         std::thread::sleep(Duration::from_secs(5));
         Reply::status(200)
@@ -78,7 +78,7 @@ async fn a_server_that_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn nothing_is_followed_elsewhere() {
+async fn redirects_are_not_followed() {
     let other = Server::start(|_| Reply::status(200));
     for status in [301, 302, 307, 308] {
         let reply = Reply { status, ..Reply::redirect(&other.url("/steal")) };
@@ -90,7 +90,7 @@ async fn nothing_is_followed_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_refused_with_a_status_of_success_is_refused() {
+async fn rejection_in_a_200_response_is_detected() {
     for (manner, body, refused) in [
         (ResponseFormat::Ok, "ok", None),
         (ResponseFormat::Ok, r#"{"ok":true}"#, None),
@@ -133,7 +133,7 @@ async fn what_is_refused_with_a_status_of_success_is_refused() {
 }
 
 #[tokio::test]
-async fn no_failure_tells_the_address() {
+async fn errors_do_not_reveal_the_webhook_url() {
     let (sent, _) =
         send_to_server(ResponseFormat::Status, vec![server_reply(404, "no hook T0123456789 at /hook/T0123456789")])
             .await;
@@ -155,7 +155,7 @@ async fn no_failure_tells_the_address() {
 }
 
 #[test]
-fn signatures_are_those_of_the_services() {
+fn signatures_match_those_of_dingtalk_and_feishu() {
     let (key, now) =
         (SecretString::from("this is secret"), jiff::Timestamp::from_millisecond(1_577_262_236_757).unwrap());
     use secrecy::ExposeSecret;
@@ -179,7 +179,7 @@ fn write_sendmail_script(folder: &tempfile::TempDir, code: &str) -> camino::Utf8
 }
 
 #[tokio::test]
-async fn mail_is_handed_over_on_standard_input() {
+async fn mail_is_passed_to_sendmail_on_stdin() {
     let folder = tempfile::tempdir().unwrap();
     let mail = |code: &str| {
         NotifyDelivery::Mail(MailMessage {

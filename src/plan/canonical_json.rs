@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn key_order_does_not_matter() {
+    fn canonical_json_ignores_key_order() {
         assert_eq!(
             to_canonical_json(&json!({"b": [1, {"d": null, "c": "x\n", "ü\u{7f}": "\\\"é"}], "a": true})),
             "{\"a\":true,\"b\":[1,{\"c\":\"x\\n\",\"d\":null,\"ü\u{7f}\":\"\\\\\\\"é\"}]}"

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_is_named() {
+    fn missing_hosts_are_named() {
         let wait = CrossHostWait {
             from: StepIndex(0),
             phase: StepPhase::Effective,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut() {
+    fn long_host_lists_are_truncated() {
         assert_eq!(format_host_names(&hosts(8)), "n0, n1, n2, n3, n4, n5, n6, n7");
         assert_eq!(format_host_names(&hosts(10)), "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more");
     }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_image_is_told_once_and_what_is_lacking_is_named() {
+    fn images_are_listed_once_and_unevaluated_steps_are_named() {
         let found = plan(&json!("observed")).list_images();
         assert_eq!(found.images.keys().collect::<Vec<_>>(), ["r/a:1", "r/b:1", "r/c:1"]);
         assert_eq!(found.images["r/a:1"], [StepId::new("base", "a"), StepId::new("base", "b")].into());

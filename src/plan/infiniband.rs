@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fabric_is_told_from_the_port() {
+    fn missing_subnet_manager_is_blamed_on_fabric_or_port() {
         let said = |why: &str, hint: &str| Some((why.to_owned(), hint.to_owned()));
         let fabric = "no InfiniBand port of the 2 hosts has a subnet manager: the fabric has none";
         let port = "`mlx5_1/1` has a link but no subnet manager, while 3 ports of 2 hosts have one: suspect the port or cable of this host";

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_order_whatever_the_number_of_threads() {
+    fn results_keep_input_order_for_any_thread_count() {
         let items: Vec<u32> = (0..1000).collect();
         let twice: Vec<u32> = items.iter().map(|n| n * 2).collect();
         for threads in [0, 1, 2, 3, 7, 999, 1000, 2000] {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "number 999")]
-    fn a_panic_is_not_lost() {
+    fn worker_panic_is_propagated() {
         let items: Vec<u32> = (0..1000).collect();
         map_on_threads(2, &items, |n| assert!(*n < 999, "number {n}"));
     }

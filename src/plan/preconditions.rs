@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn two_digests_are_told_as_a_difference() {
+    fn changed_digest_is_described_without_the_digests() {
         let digest = |text: &str| digest_text(text);
         let (old, new) = (digest_text("a"), format!("\"{}\"", digest("b").trim_start_matches("sha256:")));
         let moved = describe_changed_preconditions(&parts(&[("content", &old)]), &parts(&[("content", &new)]));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_is_named_with_both_values() {
+    fn changed_preconditions_show_old_and_new_values() {
         let before = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.0\""), ("held", "true")]);
         assert_eq!(describe_changed_preconditions(&before, &before), None);
         let now = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.1\""), ("status", "\"broken\"")]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_taken_apart() {
+    fn nested_attributes_are_flattened_to_dotted_names() {
         let mut out = Vec::new();
         flatten_attributes("", &serde_json::json!({"hello": {"version": "1", "held": null}, "list": [1]}), &mut out);
         let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_nothing_moved() {
+    fn empty_preconditions_report_no_change() {
         assert_eq!(describe_changed_preconditions(&[], &[]), None);
     }
 }

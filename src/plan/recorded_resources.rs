@@ -187,7 +187,7 @@ mod tests {
     use crate::probe::{PackageState, UnitState};
 
     #[test]
-    fn what_a_node_carries_no_more_is_gone() {
+    fn removed_node_label_counts_as_absent() {
         let claim = ("node".to_owned(), "gpu-1 label team".to_owned());
         let node = |labels: Value| {
             let live = Some(serde_json::json!({ "metadata": { "labels": labels } }));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hosts_say_of_things_that_are_gone() {
+    fn absent_resources_are_recognized_from_readings() {
         let unit = |load: &str| ProbeReading::Unit(UnitState { load: load.into(), ..UnitState::default() });
         assert!(
             is_reading_absent(&unit("not-found"))
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_asked_for_is_asked_for() {
+    fn only_probeable_kinds_get_a_claim_probe() {
         let claim = |kind: &str| build_claim_probe(&(kind.to_owned(), "x".to_owned()));
         assert!(["path", "user", "service", "package"].into_iter().all(|kind| claim(kind).is_some()));
         assert_eq!(claim("line"), None);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_table_of_what_moved() {
+    fn stale_steps_are_reported_with_the_reason() {
         let ok = || step("s", "ok", "1", json!({}));
         let envelope = json!({ "envelope": { "until": "x", "disruption": "D0", "resource": "file /etc/x" } });
         let other = json!({ "changes": [{ "attribute": "mode", "from": "0600", "to": "0777" }] });
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_new_or_gone_moves_the_host() {
+    fn new_or_removed_step_makes_the_plan_stale() {
         let (one, other) = (change("1", json!({})), step("t", "change", "1", json!({})));
         let found = list_stale_steps(&host(vec![one]), &host(vec![other]));
         let said: Vec<String> = found.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();

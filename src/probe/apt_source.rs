@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_entries_with_options_and_comments() {
+    fn one_line_entries_are_parsed_with_options_and_comments() {
         let text = "/etc/apt/sources.list\0# deb http://old.example x main\ndeb [arch=amd64 signed-by=/k.gpg] http://a.example/ y main # note\n\
                     deb-src http://a.example y main\nnonsense\ndeb [trusted=yes] file:/srv/repo ./\n\0end\0";
         let file = "/etc/apt/sources.list";
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn stanzas_with_continuations_and_disabled_ones() {
+    fn deb822_stanzas_are_parsed_and_disabled_ones_skipped() {
         let file = "/etc/apt/sources.list.d/a.sources";
         let text = format!(
             "{file}\0# note\nTypes: deb\nURIs: http://a.example\nSuites: x\n y\nSigned-By:\n -----BEGIN\n .\n\nEnabled: no\nTypes: deb\nURIs: http://b.example\nSuites: z\n\0end\0"
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_did_not_end_is_unknown() {
+    fn truncated_listing_is_unknown() {
         assert_eq!(
             read_from("/etc/apt/sources.list\0deb http://a x\0").unwrap_err().why,
             "apt's sources returned no answer"

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn debians_menu_is_read() {
+    fn debian_grub_menu_is_parsed() {
         let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-debian.txt"))).unwrap();
         let BootLoader::UpdateGrub { lines, entries } = &state.loader else { panic!("{state:?}") };
         let places: Vec<String> =
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn grubbys_entries_are_read() {
+    fn grubby_entries_are_parsed() {
         let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-rhel.txt"))).unwrap();
         let BootLoader::Grubby { entries } = &state.loader else { panic!("{state:?}") };
         insta::assert_snapshot!(shown(entries).join("\n"));
     }
 
     #[test]
-    fn another_loader_is_told_by_its_files() {
+    fn other_boot_loader_is_detected_by_its_files() {
         let text = "loaded\0ro\0container\0docker\0loader\0other\0found\0/etc/kernel/cmdline\0end\0";
         let state = ask(&printed(text)).unwrap();
         assert_eq!(state.loader, BootLoader::Other { found: vec!["/etc/kernel/cmdline".into()] });
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_menu_that_was_cut_is_unknown() {
+    fn truncated_menu_is_unknown() {
         let whole =
             "loaded\0ro\0container\0\0loader\0update-grub\0/etc/default/grub\x001:GRUB_CMDLINE_LINUX=\nend\0menu\0x\0";
         assert!(ask(&printed(whole)).is_ok());

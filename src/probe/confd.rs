@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_order_and_a_name_counts_once() {
+    fn files_are_sorted_by_name_and_duplicates_overridden() {
         let printed = "file\0/etc/x.d/50.conf\0file\0/etc/x.d/99.conf\0file\0/usr/lib/x.d/10.conf\0\
                        file\0/usr/lib/x.d/50.conf\0lines\0/etc/x.d/50.conf\x003:ours\n\
                        /usr/lib/x.d/10.conf\x001: first:one \n/usr/lib/x.d/50.conf\x001:masked\nend\0";
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_masks_its_name() {
+    fn empty_file_masks_file_of_the_same_name() {
         let printed = "file\0/etc/x.d/50.conf\0file\0/usr/lib/x.d/50.conf\0lines\0\
                        /usr/lib/x.d/50.conf\x001:masked\nend\0";
         assert_eq!(read(printed), Some(vec![]));
     }
 
     #[test]
-    fn what_was_cut_is_no_answer() {
+    fn truncated_output_is_rejected() {
         assert_eq!(read("file\0/etc/x.d/50.conf\0lines\0"), None);
         assert_eq!(read("file\0/etc/x.d/50.conf\0lines\0/etc/x.d/50.conf\x001:a"), None);
         assert_eq!(read("nonsense\0"), None);

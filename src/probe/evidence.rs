@@ -66,7 +66,7 @@ journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,U
 forge_journal() {
 printf 'journal\0'
 command -v journalctl >/dev/null || { forge_lack '`journalctl` is missing'; return; }
-o=$(forge_j | head -n 1)
+o=$(forge_j --system | head -n 1)
 [ -n "$o" ] || { forge_lack 'is empty or may not be read'; return; }
 e=$(forge_entries | tail -c "$c")
 printf '%s' "$e"; forge_lack ''
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart_and_a_part_that_was_cut_is_left_out() {
+    fn parts_are_separated_and_truncated_part_is_dropped() {
         let state = ask("now\x007\0\0apt\0\0is missing\0journal\0{\"a\"").unwrap();
         let names: Vec<_> = state.parts.iter().map(|(name, part)| (&**name, part.text.raw(), &*part.lack)).collect();
         assert_eq!(names, [("apt", "", "is missing"), ("now", "7", "")]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_end_the_question_are_refused() {
+    fn invalid_unit_names_and_paths_are_rejected() {
         let owned = |text: &str| vec![text.to_owned()];
         assert_eq!(refusal_reason(&owned("-x"), &[]), Some("is not a unit name"));
         assert_eq!(refusal_reason(&[], &owned("/a\0b")), Some("the path contains a NUL byte"));

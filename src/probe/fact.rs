@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_quick_fact_has_its_own_status_words_and_reason() {
+    fn each_quick_fact_has_its_own_status_output_and_reason() {
         let section = shared_section(&["a", "b", "c", "d"]);
         let mut raw = printed("a\x000\x00one\x00b\x001\x00\x00c\x00127\x00\x00d\x000\x00cut");
         raw.stderr =

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_read() {
+    fn images_are_parsed() {
         for fixture in [
             include_str!("../../tests/fixtures/probe/initramfs-debian.txt"),
             include_str!("../../tests/fixtures/probe/initramfs-dracut.txt"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_read_says_so() {
+    fn unreadable_image_gives_the_reason() {
         let text = "container\0\0host\0initramfs-tools\0k\09\0image\0k\0/boot/initrd.img-k\0made\09\0trouble\0\0end\0";
         let state = ask(&printed(text)).unwrap();
         assert_eq!(state.images[0].trouble.raw(), "the listing is empty");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_steps_ask_is_asked_once() {
+    fn requests_of_several_steps_are_merged() {
         let one = |files: &[&str], modules: &[&str], all| Probe::Initramfs {
             files: files.iter().map(|f| (*f).to_owned()).collect(),
             modules: modules.iter().map(|m| (*m).to_owned()).collect(),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_read_with_holders_and_parameters() {
+    fn module_is_parsed_with_holders_and_parameters() {
         let raw = recorded(include_str!("../../tests/fixtures/probe/module.txt"));
         let core = ask("nvme_core", &raw).unwrap();
         assert_eq!((core.presence, core.refcount, core.available), (ModulePresence::Loaded, Some(5), true));
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_modules_is_told() {
+    fn kernel_without_module_support_is_detected() {
         let raw = recorded(include_str!("../../tests/fixtures/probe/module-none.txt"));
         let module = ask("loop", &raw).unwrap();
         assert_eq!((module.presence, module.loadable), (ModulePresence::Builtin, false));
     }
 
     #[test]
-    fn what_was_cut_is_unknown() {
+    fn truncated_answer_is_unknown() {
         let whole = "lines\0end\0lines\0end\0cmdline\0ro\0loadable\0yes\0files\0\0module\0dummy\0none\0\0";
         assert!(ask("dummy", &printed(whole)).is_ok());
         assert!(ask("dummy", &printed(&whole[..40])).is_err());

@@ -60,7 +60,7 @@ mod tests {
     use crate::probe::section::testing::{answers, printed};
 
     #[test]
-    fn a_key_is_its_bytes_and_what_was_cut_is_unknown() {
+    fn key_is_decoded_and_truncated_answer_is_unknown() {
         let one = |stdout: &str| {
             let probe = Probe::Key { path: "/k".into() };
             answers(&build_section(vec![probe.clone()]).expect("a section"), &printed(stdout)).get(&probe).cloned()

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_has_its_device_options_and_line() {
+    fn mount_is_parsed_with_device_options_and_fstab_line() {
         let data = ask("/data", "UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55", &sample()).unwrap();
         let [mounted] = data.mounts.as_slice() else { panic!("{data:?}") };
         assert_eq!((mounted.source.as_str(), mounted.fstype.as_str()), ("/dev/mapper/vg-data", "ext4"));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_mount_of_a_writable_file_system() {
+    fn bind_mount_can_be_read_only_on_a_writable_file_system() {
         let bind = ask("/srv/ro", "/data/pub", &sample()).unwrap();
         assert_eq!(bind.mounts[0].options, ["ro", "relatime", "errors=remount-ro"]);
         assert_eq!(bind.bind, Some(bind.mounts[0].root.clone()));
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn names_with_blanks_and_tags_without_a_device() {
+    fn mount_points_with_spaces_and_unknown_labels_are_parsed() {
         let odd = ask("/data/with space", "LABEL=none such", &sample()).unwrap();
         assert_eq!((odd.mounts.len(), odd.fstab.len(), odd.device), (1, 1, None));
         assert_eq!(device_path("LABEL=a b/c"), "/dev/disk/by-label/a\\x20b\\x2fc");
     }
 
     #[test]
-    fn points_that_others_can_replace_and_points_that_did_not_answer() {
+    fn replaceable_or_unresponsive_mount_point_is_unknown() {
         let rest = "table\0\0fstab\0\0end\0";
         let why = ask_raw("/home/a/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0user a can\0{rest}")));
         assert_eq!(why, Err("user a can".to_owned()));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_unknown() {
+    fn truncated_answer_is_unknown() {
         assert!(ask("/data", "tmpfs", &printed("table\0\0fstab\0\0")).is_err());
         assert!(ask("/data", "tmpfs", &printed("table\0half a row\0fstab\0\0end\0")).is_err());
         assert_eq!(ask("/data", "tmpfs", &printed("table\0\0fstab\0\0end\0")), Ok(MountState::default()));

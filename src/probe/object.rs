@@ -174,7 +174,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn another_version_of_its_api_is_the_same_object() {
+    fn object_identity_ignores_the_api_version() {
         let of = |version: &str| {
             ObjectId::from_object(
                 &json!({ "apiVersion": version, "kind": "Deployment", "metadata": { "name": "a", "namespace": "n" } }),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_no_namespace_has_none() {
+    fn cluster_scoped_object_has_no_namespace() {
         let id =
             ObjectId::from_object(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "web" } }))
                 .unwrap();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_has_a_name_for_people() {
+    fn query_is_displayed_with_kind_name_and_labels() {
         let pods = ObjectsQuery {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deb_with_what_is_installed_of_it() {
+    fn deb_file_is_parsed_with_installed_version() {
         let found = info(one("/a.deb", "/a.deb\0deb\0forge-tool\t1.0\tall\0installed\t0.9\thold\n\0"));
         assert_eq!(
             (found.name.as_str(), found.version.as_str(), found.architecture.as_str()),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_rpm_with_what_is_installed_of_it() {
+    fn rpm_file_is_parsed_with_installed_version() {
         let text = "/a.rpm\0rpm\0demo\t1:2.0-1\tnoarch\0demo\tnoarch\t1:1.0-1\n\0/etc/x\ndemo-1:1.0-1.*\n\0";
         let found = info(one("/a.rpm", text));
         assert_eq!(found.installed.version.as_deref(), Some("1:1.0-1"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_package_and_what_was_cut() {
+    fn absent_invalid_and_truncated_package_files_are_distinct() {
         assert_eq!(one("/a.deb", "/a.deb\0absent\0"), Ok(PackageFileState::Absent));
         let bad = "/a.deb\0bad\0dpkg-deb: error: '/a.deb' is not a Debian format archive\n\0";
         let said = "dpkg-deb: error: '/a.deb' is not a Debian format archive";

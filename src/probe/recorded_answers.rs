@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_is_not_recorded() {
+    fn unrecorded_probe_returns_not_recorded() {
         let recorded = Observation::default();
         assert_eq!(of(&recorded, Probe::Path { path: "/x".into(), want: None }).unwrap_err(), "not recorded");
         assert_eq!(of(&recorded, Probe::Fact { name: "os".into() }).unwrap_err(), "is not a fact that forge knows");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn another_wish_for_the_same_path_is_answered() {
+    fn path_answer_is_reused_for_another_wanted_digest() {
         let mut recorded = Observation::default();
         let asked = Probe::Path { path: "/x".into(), want: Some("new".into()) };
         recorded.insert(asked, Ok(ProbeReading::Path(PathState::Present(info(Some("body"))))));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_check_with_another_limit_is_answered() {
+    fn check_answer_is_reused_for_another_timeout() {
         let check = |script: &str, timeout_s| Probe::Check {
             id: "a/b".into(),
             script: script.into(),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_found_again_by_the_digest_of_its_command() {
+    fn check_is_found_by_its_script_digest() {
         let check = |script: &str| Probe::Check {
             id: "a/b".into(),
             script: script.into(),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_that_nobody_needed_then_are_not_recorded() {
+    fn offers_skipped_at_recording_time_are_not_recorded() {
         let mut recorded = Observation::default();
         let state = PackageState {
             version: Some("1.0".into()),

@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_was_cut_short_is_not_handed_out() {
+    fn truncated_field_is_not_returned() {
         let mut fields = NulFields::new(b"a\0b\0c");
         assert_eq!(fields.next(), Some(&b"a"[..]));
         assert_eq!(fields.next_row::<2>(), None);
     }
 
     #[test]
-    fn reasons_are_told_in_order_of_what_explains_most() {
+    fn most_specific_failure_reason_is_reported() {
         let raw = |end, stderr: &str, truncated| SectionOutput {
             end,
             began: true,

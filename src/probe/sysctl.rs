@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_lines_are_read() {
+    fn values_and_configuration_lines_are_parsed() {
         let raw = recorded(include_str!("../../tests/fixtures/probe/sysctl.txt"));
         let seen = ask(&["net/ipv4/ip_forward", "net/ipv4/tcp_rmem", "kernel/osrelease", "net/nf/none"], &raw);
         let value = |at: usize| seen[at].as_ref().unwrap().value.clone();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_not_answered_is_unknown() {
+    fn unanswered_key_is_unknown() {
         let seen = ask(&["a/b", "a/c"], &printed("lines\0end\0key\0a/b\0rw\0values\0/proc/sys/a/b\x001\nend\0"));
         assert!(seen[0].is_ok());
         assert_eq!(seen[1], Err("reading `/proc/sys` and `sysctl.d` returned no answer".into()));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_stay_below_their_folder() {
+    fn keys_outside_proc_sys_are_rejected() {
         assert!(is_sysctl_key("net/ipv4/conf/eth0.100/forwarding"));
         for bad in ["net", "net//ipv4", "../etc", "net/../x", "net/ipv4/*", "/net/ipv4", "net/a b"] {
             assert!(!is_sysctl_key(bad), "{bad}");

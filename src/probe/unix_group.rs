@@ -92,20 +92,20 @@ mod tests {
     const LINES: &str = "2\0adm:x:4:syslog,alice\nsudo:x:27:\n\0";
 
     #[test]
-    fn members_are_sorted_and_a_missing_group_is_none() {
+    fn members_are_sorted_and_missing_group_is_absent() {
         let adm = GroupInfo { gid: 4, members: vec!["alice".into(), "syslog".into()] };
         assert_eq!(one("adm", None, LINES), Ok(GroupState { group: Some(adm), gid_of: None }));
         assert_eq!(one("none", None, LINES), Ok(GroupState::default()));
     }
 
     #[test]
-    fn the_owner_of_a_number_is_named_unless_it_is_the_group_itself() {
+    fn other_group_with_the_same_gid_is_reported() {
         assert_eq!(one("hpc", Some(27), LINES).unwrap().gid_of.as_deref(), Some("sudo"));
         assert_eq!(one("sudo", Some(27), LINES).unwrap().gid_of, None);
     }
 
     #[test]
-    fn a_failing_or_odd_answer_is_not_a_missing_group() {
+    fn failed_or_malformed_answer_is_not_a_missing_group() {
         for text in ["1\0\0", "2\0adm:x\n\0", "0\0adm:x:4:"] {
             assert_eq!(one("adm", None, text).expect_err(text).why, "`getent` returned no answer");
         }

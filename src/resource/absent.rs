@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_needs_is_never_removed() {
+    fn protected_directories_are_never_removed() {
         assert_eq!(build_error(&[("path", json!("/etc"))]), "`/etc` is a top-level directory and is never removed");
         assert_eq!(
             build_error(&[("paths", json!(["/tmp/x", "/usr/lib"]))]),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_to_name_paths() {
+    fn exactly_one_of_path_and_paths_is_required() {
         assert_eq!(build_error(&[]), "an `absent` step needs `path` or `paths`");
         assert_eq!(build_error(&[("paths", json!([]))]), "an `absent` step needs `path` or `paths`");
         assert_eq!(

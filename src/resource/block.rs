@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_block_is_refused() {
+    fn invalid_block_fields_are_rejected() {
         assert_eq!(build_error(&[]), "a block needs `content` or `template`");
         assert_eq!(
             build_error(&[("content", json!("")), ("template", json!(""))]),

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_needs_a_check() {
+    fn command_requires_check_or_creates_and_apply() {
         let diag = build_error(&[("apply", json!("true"))], false);
         assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs `check` or `creates`"));
         assert_eq!(build_error(&[("check", json!("true"))], false).message, "a command needs `apply`");
@@ -412,19 +412,19 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_needs_a_remover() {
+    fn removal_requires_the_remove_field() {
         let fields = [("check", json!("true")), ("apply", json!("true"))];
         assert_eq!(build_error(&fields, true).message, "a command without `remove` cannot be removed");
     }
 
     #[test]
-    fn variables_have_names() {
+    fn invalid_environment_variable_name_is_rejected() {
         let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
         assert_eq!(build_error(&fields, false).message, "`A B` is not a valid environment variable name");
     }
 
     #[test]
-    fn an_overlong_script_is_refused() {
+    fn oversized_script_is_rejected() {
         let fields = [("check", json!("")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
         assert_eq!(build_error(&fields, false).message, "`apply` has 98305 bytes, the maximum is 98304");
     }

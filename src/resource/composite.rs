@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_that_is_not_known_decides() {
+    fn unknown_part_outranks_blocked_and_blocked_outranks_change() {
         let unknown = Assessment::unknown(&UnansweredReason::new("no answer"));
         let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
         let all = PartAssessments::default()
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_before_what_is_pending() {
+    fn change_outranks_pending_and_pending_outranks_ok() {
         let all = PartAssessments::default()
             .with_part("file", change_assessment("content"))
             .with_part("loaded", pending_assessment())
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn one_predicted_part_makes_the_whole_predicted() {
+    fn combined_assessment_is_predicted_if_any_part_is() {
         let all = PartAssessments::default()
             .with_part("a", change_assessment("x").mark_predicted())
             .with_part("b", change_assessment("y"))
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_part_waits_for_the_whole_waits_for() {
+    fn combined_assessment_requires_reboot_if_any_part_does() {
         let waits = |other| {
             PartAssessments::default()
                 .with_part("a", pending_assessment().mark_reboot_required())
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_finds_its_own_changes() {
+    fn extracted_part_contains_only_its_changes() {
         let all = PartAssessments::default()
             .with_part("file", change_assessment("content"))
             .with_part("loaded", change_assessment("loaded"))

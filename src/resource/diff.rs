@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_lines_of_context() {
+    fn diff_shows_three_lines_of_context() {
         let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let new = "1\n2\n3\n4\nfive\n6\n7\n8\n9\n";
         let expected = "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n";
@@ -49,22 +49,22 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_newline_at_the_end_is_said() {
+    fn diff_marks_a_missing_final_newline() {
         assert_eq!(unified_diff(b"a\n", b"a").unwrap(), "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n");
     }
 
     #[test]
-    fn line_endings_differ_visibly() {
+    fn diff_shows_changed_line_endings() {
         assert_eq!(unified_diff(b"a\r\nb\n", b"a\nb\n").unwrap(), "@@ -1,2 +1,2 @@\n-a\r\n+a\n b\n");
     }
 
     #[test]
-    fn a_new_file_is_all_added() {
+    fn diff_of_a_new_file_adds_every_line() {
         assert_eq!(unified_diff(b"", b"x\ny\n").unwrap(), "@@ -0,0 +1,2 @@\n+x\n+y\n");
     }
 
     #[test]
-    fn binary_and_huge_bodies_have_no_diff() {
+    fn binary_and_oversized_bodies_have_no_diff() {
         assert_eq!(unified_diff(b"\0", b"a"), None);
         assert_eq!(unified_diff(b"a", b"\xff"), None);
         assert_eq!(unified_diff(b"a", &vec![b'x'; BODY_CAP as usize + 1]), None);

@@ -358,7 +358,7 @@ mod tests {
     use crate::probe::ProbeReading;
 
     #[test]
-    fn the_top_level_is_never_removed() {
+    fn top_level_directories_are_never_removed() {
         for path in ["/", "/etc"] {
             let fields = FieldValues([("path", json!(path))].into_iter().collect());
             assert_eq!(
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_the_system_above_is_not_judged_by_its_mode() {
+    fn parent_symlink_mode_does_not_block_owner_change() {
         let link =
             PathInfo { kind: PathType::Symlink, mode: 0o777, target: Some("/run".into()), ..PathInfo::root_file() };
         let judgement = assess_under_parent("/var/run", link);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_rename_what_is_above_is_named() {
+    fn hint_names_accounts_with_write_access_to_the_parent() {
         let above = |owner: &str, group: &str, mode| PathInfo {
             kind: PathType::Directory,
             owner: owner.into(),

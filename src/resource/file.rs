@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_body() {
+    fn exactly_one_body_field_is_required() {
         assert_eq!(build_error(&[("path", json!("/a"))]), "a file needs `content`, `template` or `source`");
         assert_eq!(
             build_error(&[("path", json!("/a")), ("content", json!("")), ("source", json!(""))]),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_the_owners_alone_unless_a_mode_is_declared() {
+    fn file_with_a_secret_defaults_to_mode_0600() {
         let mut secrets = crate::model::SecretStore::default();
         let secret = json!(format!("key={}", secrets.insert("key", "hunter2".to_owned().into()).0));
         let built = |content: &Value, mode: Option<i64>| {
@@ -229,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_no_file() {
+    fn root_directory_is_rejected_as_a_file_path() {
         assert_eq!(build_error(&[("path", json!("/")), ("content", json!(""))]), "`/` is not a file");
     }
 
     #[test]
-    fn bytes_come_as_base64() {
+    fn base64_source_is_decoded() {
         let binary = make_fields(&[("path", json!("/a")), ("source", json!({ "base64": "AP8=" }))]);
         assert_eq!(parse_body(&binary, false).unwrap().bytes(), b"\x00\xff");
         let broken = make_fields(&[("path", json!("/a")), ("source", json!({ "base64": "%" }))]);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_group_is_refused() {
+    fn invalid_group_fields_are_rejected() {
         assert_eq!(build_error(&[("name", json!("root"))], true), "`root` is never removed");
         assert_eq!(build_error(&[("name", json!("100"))], false), "`name` is a number, not a name");
         assert_eq!(
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_a_set() {
+    fn duplicate_members_are_removed() {
         assert_eq!(sort_names(vec!["b".into(), "a".into(), "b".into()]), ["a", "b"]);
     }
 }

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_one_line_is_refused() {
+    fn invalid_line_fields_are_rejected() {
         assert_eq!(build_error(&[], false), "`line` is required");
         assert_eq!(build_error(&[], true), "`line` or `match` is required to remove a line");
         assert_eq!(build_error(&[("line", json!(""))], false), "`line` is empty");

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_link_is_refused() {
+    fn invalid_link_fields_are_rejected() {
         assert_eq!(build_error("/", "/srv"), "`/` is not a link");
         assert_eq!(build_error("/a", ""), "`target` is empty");
         assert_eq!(build_error("/a/b", "/a/b"), "`/a/b` cannot link to itself");

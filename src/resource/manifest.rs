@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn invalid_manifest_objects_are_rejected() {
         assert_eq!(build_error(json!([])), "a manifest needs at least one object");
         assert_eq!(build_error(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "n" } });
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_stand_on_comes_first() {
+    fn namespaces_are_ordered_before_their_objects() {
         let object = |kind: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a" } });
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": [object("ConfigMap"), object("Namespace")] });
         let fields = FieldValues([("objects", list), ("namespace", json!("n"))].into_iter().collect());

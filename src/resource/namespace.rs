@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_namespace_is_refused() {
+    fn invalid_namespace_name_and_system_removal_are_rejected() {
         assert_eq!(build_error("Web", false), "`Web` is not a valid namespace name");
         assert_eq!(build_error("-a", false), "`-a` is not a valid namespace name");
         assert_eq!(build_error("kube-system", true), "`kube-system` is never removed");

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_package_file_is_refused() {
+    fn invalid_package_file_fields_are_rejected() {
         let deb = json!("!<arch>\ndebian-binary   ");
         assert_eq!(build_error(&[]), "`source` or `path` is required");
         assert_eq!(
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_needs_no_file() {
+    fn removal_requires_a_name_but_no_file() {
         assert!(build(&FieldValues([("name", json!("a"))].into_iter().collect()), true).is_ok());
         assert!(build(&FieldValues::default(), true).is_err());
     }

@@ -42,7 +42,7 @@ fn case_files(kind: &ResourceKind) -> Vec<PathBuf> {
 }
 
 #[test]
-fn recorded_cases() {
+fn recorded_cases_match_their_expectations() {
     let mut wrong = Vec::new();
     for kind in super::all_kinds() {
         let files = case_files(kind);
@@ -96,7 +96,7 @@ fn every_kind_has_its_required_cases() {
 
 /// Every action parses in both shells.
 #[test]
-fn every_action_is_posix_shell() {
+fn every_action_parses_as_posix_shell() {
     for kind in super::all_kinds() {
         for file in case_files(kind) {
             let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();

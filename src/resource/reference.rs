@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_a_row_for_each_field() {
+    fn reference_page_has_a_row_for_each_field() {
         let page = render_kind_page(super::super::find_kind("unit").unwrap());
         assert!(page.starts_with("# `unit`\n\nA systemd unit file or a drop-in"), "{page}");
         assert!(page.contains("| `name` | name, required | Name of the unit; the default type is `.service`. |\n"));

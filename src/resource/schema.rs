@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_has_a_closed_schema() {
+    fn kind_schema_rejects_unknown_fields() {
         let schema = kind_schema(super::super::find_kind("unit").unwrap());
         assert_eq!(schema["required"], json!(["name"]));
         assert_eq!(schema["additionalProperties"], json!(false));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_described() {
+    fn every_schema_field_has_a_description() {
         for kind in super::super::all_kinds() {
             for (name, property) in kind_schema(kind)["properties"].as_object().unwrap() {
                 assert!(property["description"].as_str().is_some_and(|d| d.ends_with('.')), "{}.{name}", kind.name);

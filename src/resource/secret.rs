@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn invalid_secret_fields_are_rejected() {
         assert_eq!(build_error(json!({})), "Secret web/token has no values");
         let twice = json!({ "values": { "a": "1" }, "data": { "a": "MQ==" } });
         assert_eq!(build_error(twice), "`a` of Secret web/token is in both `values` and `data`");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn records_hold_no_value() {
+    fn desired_value_does_not_contain_secret_values() {
         let secret = build_secret(json!({ "values": { "a": "hunter2" } })).unwrap();
         assert!(!secret.desired_value().to_string().contains("hunter2"));
         assert_eq!(secret.title(), "Secret web/token");

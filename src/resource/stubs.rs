@@ -96,7 +96,7 @@ const FINISHED: &str = "echo 'ii |nginx'";
 const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx ;; esac; exit 0";
 
 #[test]
-fn one_transaction_for_all_names() {
+fn apt_installs_all_packages_in_one_transaction() {
     let stubs = apt_stubs("", "", FINISHED);
     let output =
         stubs.run_action("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
@@ -105,7 +105,7 @@ fn one_transaction_for_all_names() {
 }
 
 #[test]
-fn a_held_package_is_held_again_also_when_apt_fails() {
+fn hold_is_restored_even_if_apt_fails() {
     let stubs = apt_stubs("exit 100", NGINX_HELD, FINISHED);
     let output = stubs.run_action("package", json!({ "names": ["nginx", "other"] }), false, &["version of nginx"]);
     assert!(!output.status.success());
@@ -120,7 +120,7 @@ fn a_held_package_is_held_again_also_when_apt_fails() {
 }
 
 #[test]
-fn a_declared_hold_is_set_and_released_at_the_end() {
+fn declared_apt_hold_is_set_or_released_last() {
     let stubs = apt_stubs("", NGINX_HELD, FINISHED);
     let output = stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["hold"]);
     assert!(output.status.success(), "{}", stderr_text(&output));
@@ -137,14 +137,14 @@ fn a_declared_hold_is_set_and_released_at_the_end() {
 }
 
 #[test]
-fn a_lower_version_needs_the_word_downgrade() {
+fn apt_downgrade_is_allowed_only_for_a_downgrade_change() {
     let stubs = apt_stubs("", "", FINISHED);
     stubs.run_action("package", json!({ "name": "nginx", "version": "1" }), false, &["downgrade"]);
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove --allow-downgrades -- nginx=1")]);
 }
 
 #[test]
-fn lists_are_updated_only_for_what_they_do_not_know() {
+fn apt_lists_are_updated_only_for_unknown_versions() {
     let written = |update: &str| json!({ "name": "nginx", "version": "2", "update": update });
     let stubs = apt_stubs("", "", FINISHED);
     let output = stubs.run_action("package", written("if-missing"), false, &["version"]);
@@ -157,7 +157,7 @@ fn lists_are_updated_only_for_what_they_do_not_know() {
 
 /// dpkg reports `half-configured` until `dpkg --configure -a` has run.
 #[test]
-fn an_interrupted_dpkg_is_finished_first() {
+fn interrupted_dpkg_is_configured_before_install() {
     let query = "if grep -q 'dpkg --force' \"${0%/*}/log\"; then echo 'ii |nginx'; else echo 'iF |nginx'; fi";
     let stubs = apt_stubs("", "", query);
     let output = stubs.run_action("package", json!({ "name": "nginx" }), false, &["status"]);
@@ -172,7 +172,7 @@ fn an_interrupted_dpkg_is_finished_first() {
 }
 
 #[test]
-fn what_dpkg_wants_reinstalled_is_reinstalled() {
+fn packages_that_require_reinstallation_are_reinstalled() {
     let stubs = apt_stubs("", "", "echo 'iHR|libfoo'; echo 'ii |nginx'");
     stubs.run_action("package", json!({ "name": "nginx" }), false, &["version"]);
     assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} install --reinstall --no-remove -- libfoo")));
@@ -180,7 +180,7 @@ fn what_dpkg_wants_reinstalled_is_reinstalled() {
 }
 
 #[test]
-fn a_removal_that_would_take_others_along_stops() {
+fn apt_removal_fails_if_it_would_remove_other_packages() {
     let stubs = apt_stubs("case $* in '-s '*) echo 'Remv nginx:amd64 [1]'; echo 'Remv site [2]' ;; esac", "", FINISHED);
     let output = stubs.run_action("package", json!({ "name": "nginx" }), true, &["version"]);
     assert!(!output.status.success());
@@ -201,7 +201,7 @@ fn a_removal_that_would_take_others_along_stops() {
 
 /// The test process holds the lock, so the action must print its pid and give up at the timeout.
 #[test]
-fn another_holder_of_the_lock_is_named_and_waited_for() {
+fn dpkg_lock_holder_is_reported_and_wait_times_out() {
     let stubs = apt_stubs("", "", FINISHED);
     let folder = stubs.dir.path().join("dpkg-state");
     std::fs::create_dir(&folder).unwrap();
@@ -217,7 +217,7 @@ fn another_holder_of_the_lock_is_named_and_waited_for() {
 
 /// A file that is open but not locked does not block.
 #[test]
-fn an_open_lock_file_is_no_lock() {
+fn open_lock_file_without_a_lock_does_not_block() {
     let stubs = apt_stubs("", "", FINISHED);
     let folder = stubs.dir.path().join("dpkg-state");
     std::fs::create_dir(&folder).unwrap();
@@ -248,7 +248,7 @@ esac"#
 const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
 
 #[test]
-fn a_service_starts_and_stays_up() {
+fn service_is_unmasked_enabled_and_started() {
     let stubs = systemctl_stubs("deactivating reloading active");
     let output =
         stubs.run_action("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
@@ -265,7 +265,7 @@ fn a_service_starts_and_stays_up() {
 }
 
 #[test]
-fn a_service_that_dies_at_once_fails_with_its_log() {
+fn service_that_dies_after_restart_fails_with_its_log() {
     for (states, why) in [
         ("active active activating", "nginx.service started and died"),
         ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
@@ -277,7 +277,7 @@ fn a_service_that_dies_at_once_fails_with_its_log() {
 }
 
 #[test]
-fn a_reload_leaves_its_mark() {
+fn reload_records_unit_state_and_time() {
     let stubs = systemctl_stubs("active");
     let output = stubs.run_action("service", json!({ "name": "nginx", "reload": true }), false, &["reload"]);
     assert!(output.status.success(), "{}", stderr_text(&output));
@@ -290,7 +290,7 @@ fn a_reload_leaves_its_mark() {
 }
 
 #[test]
-fn a_stop_only_stops() {
+fn stop_only_disables_and_stops_the_unit() {
     let stubs = systemctl_stubs("active");
     stubs.run_action(
         "service",
@@ -309,7 +309,7 @@ fn scratch_mount(stubs: &CommandStubs) -> Value {
 }
 
 #[test]
-fn a_mount_that_fails_leaves_fstab_as_it_was() {
+fn failed_mount_leaves_fstab_unchanged() {
     let stubs = CommandStubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
     std::fs::write(stubs.dir.path().join("fstab"), SCRATCH).unwrap();
     let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted", "fstab entry"]);
@@ -321,7 +321,7 @@ fn a_mount_that_fails_leaves_fstab_as_it_was() {
 }
 
 #[test]
-fn what_is_mounted_is_remounted_and_the_entry_stays() {
+fn changed_mount_options_are_applied_by_remount() {
     let stubs = CommandStubs::new(&[("mount", ""), ("systemctl", "")]);
     let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted options"]);
     assert!(output.status.success(), "{}", stderr_text(&output));
@@ -330,7 +330,7 @@ fn what_is_mounted_is_remounted_and_the_entry_stays() {
 }
 
 #[test]
-fn modules_are_loaded_with_modprobe_and_unloaded_alone() {
+fn modules_are_loaded_by_modprobe_and_unloaded_by_rmmod() {
     let stubs = CommandStubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
     let module = |loaded: bool| json!({ "name": "dummy-x", "loaded": loaded });
     assert!(stubs.run_action("kernel_module", module(true), false, &["loaded"]).status.success());
@@ -341,7 +341,7 @@ fn modules_are_loaded_with_modprobe_and_unloaded_alone() {
 }
 
 #[test]
-fn a_calendar_is_judged_before_anything_is_written() {
+fn invalid_calendar_is_rejected_before_writing() {
     let stubs = CommandStubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
     let timer = json!({ "name": "job", "command": "true", "calendar": "dayly" });
     let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
@@ -352,7 +352,7 @@ fn a_calendar_is_judged_before_anything_is_written() {
 }
 
 #[test]
-fn a_calendar_that_never_comes_is_refused() {
+fn calendar_without_next_elapse_is_rejected() {
     let stubs = CommandStubs::new(&[
         ("systemd-analyze", "printf 'Normalized form: x\\n    Next elapse: never\\n'"),
         ("systemctl", ""),

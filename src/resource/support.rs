@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_read_like_sentences() {
+    fn words_are_joined_with_commas_and_and() {
         assert_eq!(join_words::<&str>(&[]), "");
         assert_eq!(join_words(&["a"]), "a");
         assert_eq!(join_words(&["a", "b"]), "a and b");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_without_a_type_is_a_service() {
+    fn unit_name_defaults_to_service_type() {
         assert_eq!(unit_name("nginx"), "nginx.service");
         assert_eq!(unit_name("a.timer"), "a.timer");
         assert_eq!(unit_name("org.example.thing"), "org.example.thing.service");
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn parents() {
+    fn parent_path_stops_at_the_root() {
         assert_eq!(parent_path("/etc/motd"), Some("/etc"));
         assert_eq!(parent_path("/etc"), Some("/"));
         assert_eq!(parent_path("/"), None);
     }
 
     #[test]
-    fn owners_are_names() {
+    fn numeric_or_combined_owner_is_rejected() {
         assert_eq!(check_account_name("owner", "0").unwrap_err().message, "`owner` is a number, not a name");
         assert_eq!(
             check_account_name("owner", "a:b").unwrap_err().message,

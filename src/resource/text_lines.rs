@@ -169,7 +169,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_not_touched_stays(text in "[ab\r\n]{0,20}") {
+        fn unmodified_text_round_trips(text in "[ab\r\n]{0,20}") {
             prop_assert_eq!(TextLines::parse(&text).to_text(), text);
         }
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn new_lines_end_as_the_others_do() {
+    fn inserted_line_uses_the_existing_line_ending() {
         assert_eq!(insert_new_line("a\r\nb\r\n", 1), "a\r\nnew\r\nb\r\n");
         assert_eq!(insert_new_line("a\nb", 2), "a\nb\nnew\n");
         assert_eq!(insert_new_line("a\nb", 0), "new\na\nb");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_line_keeps_its_ending() {
+    fn replaced_line_keeps_its_line_ending() {
         let mut lines = TextLines::parse("a\r\nb");
         lines.replace(0, "x");
         lines.replace(1, "y");
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_expression_says_what_is_wrong_with_it() {
+    fn invalid_regex_reports_the_parse_error() {
         let fields = FieldValues([("match", json!("a(b"))].into_iter().collect());
         let diag = LinePattern::from_field(&fields, "match").unwrap_err();
         assert_eq!(diag.message, "`match` is not a valid regular expression: unclosed group");
     }
 
     #[test]
-    fn anchors_take_the_last_line_or_the_first() {
+    fn after_anchors_at_last_match_and_before_at_first() {
         let lines = TextLines::parse("x\ny\nx\n");
         let pattern = || LinePattern(Regex::new("x").unwrap());
         assert_eq!(InsertAnchor::After(pattern()).insertion_index(&lines), Ok(3));

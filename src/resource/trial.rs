@@ -129,7 +129,7 @@ fn file_mode(path: &str) -> u32 {
 }
 
 #[test]
-fn a_file_with_a_nasty_name_and_body() {
+fn file_with_special_characters_is_written_and_removed() {
     if !is_root() {
         return;
     }
@@ -153,7 +153,7 @@ fn a_file_with_a_nasty_name_and_body() {
 }
 
 #[test]
-fn a_large_and_binary_body() {
+fn large_binary_body_is_written() {
     if !is_root() {
         return;
     }
@@ -168,7 +168,7 @@ fn a_large_and_binary_body() {
 }
 
 #[test]
-fn only_the_mode_of_a_file_is_put_right_in_place() {
+fn mode_is_fixed_without_replacing_the_file() {
     if !is_root() {
         return;
     }
@@ -184,7 +184,7 @@ fn only_the_mode_of_a_file_is_put_right_in_place() {
 }
 
 #[test]
-fn a_link_is_replaced_and_its_target_left() {
+fn symlink_is_replaced_and_its_target_unchanged() {
     if !is_root() {
         return;
     }
@@ -199,7 +199,7 @@ fn a_link_is_replaced_and_its_target_left() {
 }
 
 #[test]
-fn a_candidate_that_is_not_valid_leaves_the_old_file() {
+fn failed_validation_leaves_the_old_file() {
     if !is_root() {
         return;
     }
@@ -223,7 +223,7 @@ fn a_candidate_that_is_not_valid_leaves_the_old_file() {
 }
 
 #[test]
-fn what_a_killed_run_left_is_cleared() {
+fn leftover_candidate_of_a_killed_run_is_removed() {
     if !is_root() {
         return;
     }
@@ -238,7 +238,7 @@ fn what_a_killed_run_left_is_cleared() {
 }
 
 #[test]
-fn a_secret_body_is_compared_without_travelling() {
+fn file_with_a_secret_converges() {
     if !is_root() {
         return;
     }
@@ -251,7 +251,7 @@ fn a_secret_body_is_compared_without_travelling() {
 }
 
 #[test]
-fn directories_come_and_go() {
+fn directory_is_created_and_removed() {
     if !is_root() {
         return;
     }
@@ -272,7 +272,7 @@ fn directories_come_and_go() {
 }
 
 #[test]
-fn commands_are_checked_run_and_checked_again() {
+fn command_is_checked_run_and_verified() {
     if !is_root() {
         return;
     }
@@ -297,7 +297,7 @@ fn commands_are_checked_run_and_checked_again() {
 }
 
 #[test]
-fn a_command_fails_with_its_own_status_or_at_its_limit() {
+fn command_fails_with_its_exit_code_or_at_the_timeout() {
     if !is_root() {
         return;
     }
@@ -326,7 +326,7 @@ fn with_own_etc() -> Option<ActionTrial> {
 }
 
 #[test]
-fn accounts_come_change_and_go() {
+fn user_is_created_changed_and_removed() {
     if !is_root() {
         return;
     }
@@ -356,7 +356,7 @@ fn accounts_come_change_and_go() {
 
 /// `userdel` removes the account's own group too; the step of the group comes after it.
 #[test]
-fn a_group_that_went_with_its_account_is_gone() {
+fn removal_of_an_already_removed_group_succeeds() {
     if !is_root() {
         return;
     }
@@ -373,7 +373,7 @@ fn a_group_that_went_with_its_account_is_gone() {
 }
 
 #[test]
-fn a_unit_is_verified_under_its_own_name() {
+fn invalid_unit_is_not_installed() {
     if !is_root() || !Path::new("/usr/bin/systemd-analyze").exists() {
         eprintln!("skipped: needs systemd-analyze");
         return;
@@ -424,7 +424,7 @@ fn fstab_resource(trial: &ActionTrial, absent: bool) -> Box<dyn Resource> {
 const ENTRY: &str = "LABEL=a\\040b /no/such/mount\\040point ext4 noauto 0 0\n";
 
 #[test]
-fn fstab_is_edited_line_by_line() {
+fn fstab_edit_preserves_other_lines() {
     if !is_root() {
         return;
     }
@@ -445,7 +445,7 @@ fn fstab_is_edited_line_by_line() {
 }
 
 #[test]
-fn a_missing_fstab_is_made() {
+fn missing_fstab_is_created() {
     if !is_root() {
         return;
     }
@@ -455,7 +455,7 @@ fn a_missing_fstab_is_made() {
 }
 
 #[test]
-fn an_entry_that_changed_meanwhile_is_left() {
+fn fstab_entry_changed_since_the_plan_is_not_overwritten() {
     if !is_root() {
         return;
     }

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_refused_wherever_they_stand() {
+    fn secret_in_content_or_drop_in_is_rejected() {
         let mut secrets = crate::model::SecretStore::default();
         let secret = secrets.insert("key", "hunter2".to_owned().into()).0;
         let content = json!(format!("[Service]\nEnvironment=KEY={secret}\n"));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_body() {
+    fn exactly_one_of_content_and_drop_in_is_required() {
         assert_eq!(build_error(&[("name", json!("a"))]), "`content` or `drop_in` is required");
         assert_eq!(
             build_error(&[

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_break_the_account_files_are_refused() {
+    fn invalid_user_fields_are_rejected() {
         assert_eq!(build_error(&[("name", json!("root"))], true), "`root` is never removed");
         assert_eq!(
             build_error(&[("name", json!("a")), ("comment", json!("x:y"))], false),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_primary_group_is_no_supplementary_one() {
+    fn primary_group_is_excluded_from_supplementary_groups() {
         assert_eq!(sort_groups(vec!["b".into(), "a".into(), "b".into(), "p".into()], Some("p")), ["a", "b"]);
     }
 }

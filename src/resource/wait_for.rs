@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_thing_is_waited_for() {
+    fn exactly_one_wait_condition_is_required() {
         assert_eq!(build_error(&[]), "exactly one of `port`, `path`, `unit` and `command` is required");
         assert_eq!(build_error(&[("port", json!(1)), ("path", json!("/a"))]), "`port` and `path` exclude each other");
         assert_eq!(build_error(&[("path", json!("/a")), ("host", json!("a"))]), "`host` requires `port`");

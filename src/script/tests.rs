@@ -33,7 +33,7 @@ fn print_fragment(value: &str) -> ShellFragment {
 }
 
 #[test]
-fn a_script_cut_at_any_byte_runs_nothing() {
+fn truncated_script_runs_nothing() {
     let body = ShellFragment::new()
         .code("echo ran\nif :; then echo ran; fi\ncase x in x) echo ran ;; esac\n")
         .append_fragment(print_fragment("}\nforge_main\necho ran\n"));
@@ -48,7 +48,7 @@ fn a_script_cut_at_any_byte_runs_nothing() {
 }
 
 #[test]
-fn hostile_values_arrive_as_they_are() {
+fn hostile_values_are_quoted_unchanged() {
     let values = [
         "",
         "'",
@@ -84,7 +84,7 @@ fn hostile_values_arrive_as_they_are() {
 }
 
 #[test]
-fn nested_values_and_data_arrive_as_they_are() {
+fn nested_values_and_binary_data_are_passed_unchanged() {
     let value = "a'b\\'\n$(x)\u{1b}";
     let nested = ShellFragment::new()
         .code("sh -c")
@@ -97,7 +97,7 @@ fn nested_values_and_data_arrive_as_they_are() {
 }
 
 #[test]
-fn a_nul_byte_is_refused_at_any_depth() {
+fn nul_byte_is_rejected_at_any_depth() {
     assert_eq!(render_script(print_fragment("a\0b")), Err(FragmentError::Nul));
     assert_eq!(
         render_script(ShellFragment::new().code("sh -c").nested_word(print_fragment("\0"))),
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_value_arrives_in_every_shell(value in "[^\0]{0,60}", hostile in "['\"\\\\$`(){};&|<>\n\r\t !*?~#%\u{1b}\u{202e}-]{0,40}") {
+    fn any_value_is_passed_unchanged_in_every_shell(value in "[^\0]{0,60}", hostile in "['\"\\\\$`(){};&|<>\n\r\t !*?~#%\u{1b}\u{202e}-]{0,40}") {
         for value in [value, hostile] {
             let text = render_script(print_fragment(&value)).expect("no NUL");
             for shell in SHELLS {
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn any_script_cut_anywhere_runs_nothing(value in "['\"\\\\$(){};\na-c ]{0,40}", at in any::<prop::sample::Index>()) {
+    fn any_truncated_script_runs_nothing(value in "['\"\\\\$(){};\na-c ]{0,40}", at in any::<prop::sample::Index>()) {
         let text = render_script(ShellFragment::new().code("echo ran; printf %s").word(value)).expect("no NUL");
         let bytes = &text.as_bytes()[..at.index(text.len())];
         for shell in SHELLS {

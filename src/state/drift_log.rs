@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_back_in_order_and_old_days_go() {
+    fn log_lines_are_read_in_order_and_old_days_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let log = open_test_log(&dir);
         assert_eq!(log.read_lines(None).unwrap(), [""; 0]);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_killed_run_spoils_no_other() {
+    fn partial_line_of_a_killed_run_does_not_corrupt_others() {
         let dir = tempfile::tempdir().unwrap();
         let log = open_test_log(&dir);
         let turn = log.lock_for_append().unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn many_write_beside_each_other_and_others_read() {
+    fn concurrent_writers_and_readers_keep_lines_intact() {
         let dir = tempfile::tempdir().unwrap();
         let log = open_test_log(&dir);
         std::thread::scope(|scope| {

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_newest_first_and_a_missing_folder_has_none() {
+    fn runs_are_listed_newest_first_or_empty_without_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let state = Utf8Path::from_path(dir.path()).unwrap();
         assert_eq!(list_runs(&state.join("gone")).unwrap(), []);

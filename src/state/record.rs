@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_survives_the_way_to_the_host() {
+    fn record_round_trips_through_the_write_script() {
         let id = StepId::new("r", "it's $(here)\n");
         let record = StepRecord::new("lab", &id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
         let script = build_records_script(&[(id.clone(), record.clone())]).render(&SecretStore::default()).unwrap();

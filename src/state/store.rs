@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_lines_of_json() {
+    fn journal_has_one_json_line_per_entry() {
         let dir = tempfile::tempdir().unwrap();
         let store = StateStore::new(Utf8Path::from_path(dir.path()).unwrap(), "c");
         let mut run = store.create_run("r1").unwrap();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_private() {
+    fn control_dir_must_be_private() {
         let (_folder, path) = temporary_dir();
         let dir = path.join("forge");
         prepare_control_dir(&dir).unwrap();
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_its_place_is_refused() {
+    fn symlink_as_control_dir_is_refused() {
         let (_folder, path) = temporary_dir();
         std::os::unix::fs::symlink("/tmp", path.join("forge")).unwrap();
         assert!(prepare_control_dir(&path.join("forge")).unwrap_err().message.ends_with("not a directory"));
     }
 
     #[test]
-    fn old_leftovers_go_and_live_ones_stay() {
+    fn stale_dirs_are_removed_and_live_ones_kept() {
         let (_folder, path) = temporary_dir();
         let (dead, live, young) = (path.join("sdead"), path.join("slive"), path.join("syoung"));
         for dir in [&dead, &live, &young] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_kept_connections_that_died_go() {
+    fn stale_sockets_of_kept_connections_are_removed() {
         let (_folder, path) = temporary_dir();
         let target = |address: &str| ConnectionTarget {
             address: address.into(),

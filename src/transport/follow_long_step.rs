@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_is_read_whole_or_not_at_all() {
+    fn truncated_poll_is_not_parsed() {
         let look = LongStepPoll { life: LongStepState::Running, result: None, size: 12, piece: b"a\nb" };
         assert_eq!(LongStepPoll::parse(b"yes - 12 3\na\nb"), Some(look));
         let look = LongStepPoll { life: LongStepState::Over, result: Some(124), size: 0, piece: b"" };

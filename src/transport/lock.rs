@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_lock_says_whose_it_is_and_what_to_do() {
+    fn foreign_lock_error_names_its_owner_and_the_fix() {
         let told = |found: &str| {
             let error = foreign_lock_error(found, "/run/lock/forge");
             (error.message, error.hint.unwrap())
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_told_in_a_line() {
+    fn lock_owner_is_described_in_one_line() {
         let text =
             "run: 20261121T093015-4f2a\nby: root@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply x.yaml";
         let told = "`forge apply x.yaml` by root@c1 (pid 7), since 2026-11-21T09:30:15Z, run 20261121T093015-4f2a";
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_text_is_lines_that_no_value_can_forge() {
+    fn newlines_in_values_cannot_forge_owner_lines() {
         let owner = LockOwner {
             run: "20261121T093015-4f2a".into(),
             user: "eve\nrun: x".into(),

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain() {
+    fn unit_names_are_safe_and_unique() {
         let name = UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install; rm -rf /"));
         assert_eq!(name.as_str(), "forge-20261121T093015-4f2a-web-install--rm--rf---51cebe");
         assert_ne!(name, UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install: rm -rf /")));

@@ -88,7 +88,7 @@ impl SlowHost {
 const HELD_BY_STEP: &str = "\u{1}MARK<unit\nforge-r1-test\u{1}MARK>0.";
 
 #[test]
-fn a_step_whose_process_is_late_is_running() {
+fn step_with_a_late_process_counts_as_running() {
     let host = SlowHost::new(false, &[("setsid", "sleep 1; exec /usr/bin/setsid \"$@\"")]);
     host.start_step_successfully("exit 3");
     assert_eq!(host.poll_step(), (LongStepState::Running, None));
@@ -98,7 +98,7 @@ fn a_step_whose_process_is_late_is_running() {
 }
 
 #[test]
-fn a_step_whose_result_is_late_is_running() {
+fn late_result_of_a_step_is_awaited() {
     let host =
         SlowHost::new(false, &[("rm", "sleep 0.5; exec /bin/rm \"$@\""), ("mv", "sleep 0.5; exec /bin/mv \"$@\"")]);
     host.start_step_successfully("exit 4");
@@ -106,7 +106,7 @@ fn a_step_whose_result_is_late_is_running() {
 }
 
 #[test]
-fn a_step_that_was_killed_is_gone_though_its_child_lives() {
+fn killed_step_is_over_even_if_its_child_lives() {
     let host = SlowHost::new(false, &[]);
     host.start_step_successfully("sleep 2 & kill -9 \"$(cat \"${0%/*}/pid\")\"; sleep 2");
     let began = Instant::now();
@@ -127,7 +127,7 @@ const ALIVE: (&str, &str) = (
 );
 
 #[test]
-fn a_unit_whose_runner_is_late_is_running() {
+fn unit_with_a_late_runner_counts_as_running() {
     let host = SlowHost::new(true, &[LATE_UNIT, ALIVE]);
     host.start_step_successfully("exit 5");
     assert_eq!(host.poll_step(), (LongStepState::Running, None));
@@ -135,7 +135,7 @@ fn a_unit_whose_runner_is_late_is_running() {
 }
 
 #[test]
-fn a_systemctl_that_fails_says_nothing_of_the_step() {
+fn systemctl_failure_leaves_the_step_state_unknown() {
     let host = SlowHost::new(true, &[LATE_UNIT, ("systemctl", "echo 'Failed to connect to bus' >&2; exit 1")]);
     host.start_step_successfully("exit 6");
     assert_eq!(host.poll_step(), (LongStepState::Unknown, None));
@@ -147,7 +147,7 @@ fn a_systemctl_that_fails_says_nothing_of_the_step() {
 
 /// systemd-run stops waiting while its job is queued, and the unit starts anyway.
 #[test]
-fn a_unit_that_started_late_is_not_called_failed() {
+fn unit_that_starts_late_is_not_reported_as_failed() {
     let late = format!("{}\nexit 1", LATE_UNIT.1);
     let host = SlowHost::new(true, &[("systemd-run", &late), ALIVE]);
     host.start_step_successfully("exit 7");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_at_every_place_give_the_same_pieces() {
+    fn pieces_do_not_depend_on_chunk_boundaries() {
         for cut in 0..STREAM.len() {
             for second in cut..STREAM.len() {
                 let mut scanner = MarkerScanner::new("MK");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_end_keeps_its_last_bytes() {
+    fn unterminated_stream_keeps_its_last_bytes() {
         let mut scanner = MarkerScanner::new("MK");
         let mut pieces = scanner.feed_bytes(b"\x01MK<data\x01MK>1");
         assert!(scanner.has_begun() && !scanner.has_ended());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_carries_its_word() {
+    fn refusal_marker_carries_its_reason() {
         let mut scanner = MarkerScanner::new("MK");
         assert_eq!(scanner.feed_bytes(b"\x01MK!lost."), vec![StreamPiece::Refused("lost".to_owned())]);
     }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_or_nothing() {
+    fn push_beyond_the_limit_is_refused() {
         let mut kept = OutputBuffer::new(OutputLimit::All(4));
         assert!(kept.push(b"abcd"));
         assert!(!kept.push(b"e"));

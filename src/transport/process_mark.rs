@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_process_of_this_machine_is_known_to_have_ended() {
+    fn only_local_processes_are_reported_as_ended() {
         let own = ProcessMark::current_process().unwrap();
         assert_eq!(ProcessMark::parse(&own.to_string()), Some(own.clone()));
         assert!(!own.has_ended());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ssh_gets_what_is_named_and_no_secret() {
+    fn ssh_receives_only_listed_variables_and_no_secrets() {
         let more = ["AWS_*", "ROLE"].map(str::to_owned).into();
         let withheld = BTreeSet::from(["AWS_SECRET".to_owned(), "LC_PIN".to_owned()]).into();
         let surroundings = ProgramEnvironment { more, withheld };

@@ -213,7 +213,7 @@ mod tests {
 
     /// The login's PATH may start with a folder of another user.
     #[test]
-    fn no_program_is_looked_up_in_the_path_of_the_login() {
+    fn programs_are_not_looked_up_in_the_login_path() {
         for command in list_commands() {
             let (before, _) = command.split_once("PATH=").unwrap();
             let start = before.split(' ').collect::<Vec<_>>();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_reaches_the_host_as_it_is() {
+    fn owner_text_reaches_the_host_unchanged() {
         let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\nline\n";
         for shell in ["dash", "bash"] {
             let mut printf = std::process::Command::new(shell);
@@ -234,12 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_is_what_it_is_said_to_be() {
+    fn locking_wrapper_uses_the_lease_timeout() {
         assert!(LOCKING_WRAPPER.contains(&format!("timeout {LEASE_S} sh")));
     }
 
     #[test]
-    fn sudo_gets_its_prompt_as_one_word() {
+    fn sudo_prompt_is_passed_as_one_argument() {
         let mark = ScriptToken::new("MK");
         let command = ShellWrapper::Reading
             .build_command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default())

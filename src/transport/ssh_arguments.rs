@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_are_read() {
+    fn jump_hosts_are_parsed() {
         let read = |text| {
             let JumpHost { user, host, port } = JumpHost::parse(text);
             (user, host, port)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_jump_doubles_the_tokens_of_the_first() {
+    fn second_jump_escapes_the_tokens_of_the_first() {
         let way = [("a", Duration::from_secs(7)), ("me@b:2", Duration::from_secs(8))];
         let proxy = proxy_command(&ConnectionTarget::default(), "l", &way).unwrap();
         assert!(proxy.ends_with(" -W '[%h]:%p' -- 'b'"), "{proxy}");

@@ -202,7 +202,7 @@ mod tests {
         Host key verification failed.\r\n";
 
     #[test]
-    fn a_changed_key_names_its_line() {
+    fn changed_host_key_error_names_the_known_hosts_line() {
         let error = diagnose_logs(CHANGED, "");
         assert_eq!(error.kind, TransportErrorKind::HostKeyChanged);
         assert_eq!(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_says_how_to_take_it() {
+    fn unknown_host_key_hint_shows_how_to_add_it() {
         let log = "No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.\r\n\
                    Host key verification failed.\r\n";
         let error = diagnose_logs(log, "");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_says_is_told_apart() {
+    fn ssh_messages_are_classified() {
         use TransportErrorKind as K;
         let cases = [
             ("root@n1: Permission denied (publickey,password).\r\n", K::Auth, false),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_speaks_before_the_connection_through_it() {
+    fn jump_host_error_takes_precedence_over_the_target_error() {
         let log = "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n";
         let error = diagnose_logs(log, "me@bastion: Permission denied (publickey).\r\n");
         assert_eq!((error.kind, error.retryable), (TransportErrorKind::Jump, false));

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_of_ssh_count_as_silence() {
+    fn ssh_defaults_count_as_unset() {
         let said = |connect: &str, alive: &str| {
             parse_ssh_config(&format!(
                 "user root\nconnecttimeout {connect}\nserveralivecountmax 3\nserveraliveinterval {alive}\n"
@@ -127,7 +127,7 @@ mod tests {
 
     /// Queries this machine's ssh. The file is writable by other users, which ssh accepts with `-F`.
     #[tokio::test]
-    async fn the_inventory_goes_before_the_user_and_the_user_before_the_default() {
+    async fn inventory_timeout_overrides_user_config_and_default() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let config = camino::Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn sudo_is_understood() {
+    fn sudo_refusals_are_classified() {
         use TransportErrorKind as K;
         let cases = [
             ("sudo: a password is required\n", K::SudoNeedsPassword, "sudo requires a password for `admin`"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sudo_nothing_is_sudos_fault() {
+    fn sudo_messages_are_ignored_without_sudo() {
         assert_eq!(find_sudo_refusal(b"sudo: a password is required", &ConnectionTarget::default()), None);
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_timeout_is_the_documented_one() {
+    fn default_timeout_matches_the_docs() {
         let documented = format!(
             "`ConnectTimeout` of your ssh configuration, else `{}s`)",
             ConnectionTarget::CONNECT_TIMEOUT.as_secs()

@@ -72,7 +72,7 @@ async fn output_and_status_are_exact() {
 }
 
 #[tokio::test]
-async fn a_script_of_5_mb_arrives_whole() {
+async fn script_of_5_mb_is_transferred_completely() {
     let folder = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
     for target in carrier_targets(&folder) {
@@ -86,7 +86,7 @@ async fn a_script_of_5_mb_arrives_whole() {
 }
 
 #[tokio::test]
-async fn a_background_process_that_keeps_stdout_open_does_not_hold_the_script_up() {
+async fn background_process_holding_stdout_does_not_block_the_script() {
     let folder = tempfile::tempdir().unwrap();
     let started = std::time::Instant::now();
     let done = run_code(&local_target(&folder), "sleep 30 & echo started").await.unwrap();
@@ -95,7 +95,7 @@ async fn a_background_process_that_keeps_stdout_open_does_not_hold_the_script_up
 }
 
 #[tokio::test]
-async fn a_script_that_does_not_end_is_a_timeout() {
+async fn endless_script_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let slow = ShellScript { limit: Duration::from_millis(300), ..build_script("sleep 30") };
     let error = open_test_session(&local_target(&folder))
@@ -109,7 +109,7 @@ async fn a_script_that_does_not_end_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_killed_wrapper_is_not_a_status() {
+async fn killed_wrapper_is_an_error_not_an_exit_status() {
     let folder = tempfile::tempdir().unwrap();
     let error = run_code(&local_target(&folder), "echo why >&2; kill -9 $PPID; sleep 1").await.unwrap_err();
     assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Killed, true));
@@ -118,7 +118,7 @@ async fn a_killed_wrapper_is_not_a_status() {
 }
 
 #[tokio::test]
-async fn a_program_that_gives_no_shell_is_named() {
+async fn program_that_opens_no_shell_is_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let with = |argv: &[&str]| ConnectionTarget {
         kind: ConnectionKind::Command(argv.iter().map(|a| (*a).into()).collect()),
@@ -132,7 +132,7 @@ async fn a_program_that_gives_no_shell_is_named() {
 }
 
 #[tokio::test]
-async fn the_lock_is_one_writers() {
+async fn lock_is_held_by_one_writer_at_a_time() {
     let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
     let reader = HostReader::new(open_test_session(&local_target(&folder)).await);
@@ -152,7 +152,7 @@ async fn the_lock_is_one_writers() {
 
 /// Its host has not noticed yet that the run is gone.
 #[tokio::test]
-async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
+async fn lock_of_an_ended_local_run_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let own = ProcessMark::current_process().unwrap();
     let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
@@ -173,7 +173,7 @@ async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
 }
 
 #[tokio::test]
-async fn acting_without_the_lock_runs_nothing() {
+async fn acting_script_does_not_run_without_the_lock() {
     let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
     let target = local_target(&folder);
@@ -190,7 +190,7 @@ async fn acting_without_the_lock_runs_nothing() {
 }
 
 #[tokio::test]
-async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
+async fn acting_script_that_ignores_sigterm_times_out() {
     let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
     let target = local_target(&folder);
@@ -203,7 +203,7 @@ async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_a_link_is_refused() {
+async fn symlinked_lock_file_is_refused() {
     let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
     let target = local_target(&folder);
@@ -223,7 +223,7 @@ async fn a_lock_that_is_a_link_is_refused() {
 }
 
 #[tokio::test]
-async fn a_hanging_device_leaves_the_rest_known() {
+async fn hanging_device_probe_does_not_affect_other_facts() {
     use crate::probe::{FactSnippet, Probe, ProbeReading, compile_probes};
     let folder = tempfile::tempdir().unwrap();
     let snippet = |name, snippet, device| FactSnippet { name, snippet, timeout_s: 1, device, quick: false };
@@ -303,7 +303,7 @@ async fn a_long_step_outlives_its_writer() {
 }
 
 #[tokio::test]
-async fn a_long_step_without_result_is_gone() {
+async fn long_step_without_a_result_is_an_error() {
     let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
     let target = local_target(&folder);
@@ -318,7 +318,7 @@ async fn a_long_step_without_result_is_gone() {
 }
 
 #[tokio::test]
-async fn a_long_step_that_outlives_its_limit_is_stopped() {
+async fn long_step_is_stopped_at_its_timeout() {
     let _alone = lock_test_host();
     let folder = tempfile::tempdir().unwrap();
     let writer = HostReader::new(open_test_session(&local_target(&folder)).await)

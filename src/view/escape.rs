@@ -134,7 +134,7 @@ pub(crate) mod tests {
     ];
 
     #[test]
-    fn nothing_that_acts_is_left_in_a_line() {
+    fn control_and_hidden_characters_are_escaped_in_a_line() {
         for (raw, shown) in HOSTILE {
             assert_eq!(escape_line(raw), *shown);
             assert!(!escape_line(raw).chars().any(|c| is_hidden_char(c) || c == '\n' || c == '\t'), "{raw:?}");
@@ -142,25 +142,25 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_block_keeps_its_lines_and_tabs() {
+    fn block_keeps_lines_and_tabs() {
         let lines: Vec<_> = escape_block("a\tb\n\u{1b}[31m\r\n\n\n").collect();
         assert_eq!(lines, ["a\tb", "\\x1b[31m\\r"]);
         assert_eq!(escape_block("").collect::<Vec<_>>(), [""]);
     }
 
     #[test]
-    fn long_text_is_cut_with_a_count() {
+    fn long_text_is_truncated_with_a_count() {
         assert_eq!(escape_truncated("abcdef", 6), "abcdef");
         assert_eq!(escape_truncated("ab\ndef", 3), "ab\\n… (3 more characters)");
     }
 
     #[test]
-    fn a_cut_never_splits_a_placeholder() {
+    fn truncation_never_splits_a_secret_placeholder() {
         assert_eq!(escape_truncated("x\u{e000}forge-secret:pw\u{e001}", 4), "x(se… (8 more characters)");
     }
 
     #[test]
-    fn text_without_anything_hidden_is_not_copied() {
+    fn plain_text_is_not_copied() {
         assert!(matches!(escape_line("plain"), Cow::Borrowed(_)));
     }
 }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_kept_apart() {
+    fn padded_and_unpadded_numbers_are_not_mixed() {
         assert_eq!(fold_words("n1 n01 n2 n02"), "n[1:2],n[01:02]");
         assert_eq!(fold_words("n099 n100"), "n[099:100]");
         assert_eq!(fold_words("n99 n100"), "n[99:100]");
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_fold_to_a_product() {
+    fn names_with_two_numbers_fold_to_a_product() {
         assert_eq!(fold_words("r1n1 r1n2 r2n1 r2n2"), "r[1:2]n[1:2]");
         assert_eq!(fold_words("r1n1 r1n2 r2n1"), "r1n[1:2],r2n1");
     }
 
     #[test]
-    fn what_cannot_fold_stays() {
+    fn unfoldable_names_are_kept() {
         assert_eq!(fold_words("web db"), "web,db");
         assert_eq!(fold_words("web web"), "web");
         assert_eq!(fold_words("a[1] a[2]"), "a[1],a[2]");
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folding_is_undone_by_expanding(names in proptest::collection::vec("[ab]{1,2}[0-2]{0,3}(-?[0-9]{1,2})?b?", 0..40)) {
+        fn expanding_a_fold_restores_the_names(names in proptest::collection::vec("[ab]{1,2}[0-2]{0,3}(-?[0-9]{1,2})?b?", 0..40)) {
             let expected: BTreeSet<String> = names.iter().cloned().collect();
             prop_assert_eq!(expand_ranges(&fold_names(names.iter().map(String::as_str))), expected);
         }

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_and_many() {
+    fn counts_use_singular_and_plural() {
         assert_eq!(format_count(1, "host"), "1 host");
         assert_eq!(format_count(0, "host"), "0 hosts");
         assert_eq!(format_count(2, "verification"), "2 verifications");
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn sizes_fit_their_size() {
+    fn sizes_use_a_unit_that_fits() {
         assert_eq!([1, 9_999, 10_000, 999_999].map(format_size), ["1 byte", "9999 bytes", "10 kB", "999 kB"]);
         assert_eq!(format_size(412_345_678), "412.3 MB");
     }
 
     #[test]
-    fn times_fit_their_size() {
+    fn durations_use_a_unit_that_fits() {
         let of = |ms| format_duration(Duration::from_millis(ms));
         assert_eq!(of(0), "0.0 s");
         assert_eq!(of(2_140), "2.1 s");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut() {
+    fn long_lists_are_truncated() {
         assert_eq!(list_names::<&str>(&[]), "");
         assert_eq!(list_names(&["a"]), "a");
         assert_eq!(list_names(&["a", "b"]), "a and b");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_counts_are_left_out() {
+    fn zero_counts_are_omitted() {
         assert_eq!(join_counts(&[(2, "changed"), (0, "failed"), (1, "ok")]), "2 changed, 1 ok");
         assert_eq!(join_counts(&[]), "");
     }

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_cannot_leave_their_quotes() {
+    fn dot_and_mermaid_labels_are_escaped() {
         assert_eq!(quote_dot("a\"b\\c\nd"), r#""a\"b\\c\nd""#);
         assert_eq!(quote_dot("\u{1b}[2J"), r#""\\x1b[2J""#);
         assert_eq!(escape_mermaid("a\"]<b>`#1. x-y"), "a#34;#93;#60;b#62;#96;#35;1#46; x#45;y");

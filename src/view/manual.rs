@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_found_by_topic_kind_and_path() {
+    fn manual_pages_are_found_by_topic_kind_and_path() {
         let topic = |name: &str| find_manual_page(name).map(|page| page.topic);
         for (name, expected) in [
             ("rollout", "rollout"),

@@ -70,7 +70,7 @@ fn acting(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_hostile_host_is_text_in_every_format() {
+fn hostile_host_text_is_escaped_in_every_format() {
     let Some(mut chrome) = chrome::start() else { return };
     let hostile = hostile();
     let shown = escape::escape_line(HOSTILE).into_owned();

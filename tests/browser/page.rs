@@ -22,7 +22,7 @@ fn is_quiet(chrome: &mut Chrome) {
 }
 
 #[test]
-fn what_is_looked_for_is_shown() {
+fn search_and_filters_show_matching_entries() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());
@@ -52,7 +52,7 @@ fn what_is_looked_for_is_shown() {
 }
 
 #[test]
-fn what_is_typed_and_clicked_is_in_the_address() {
+fn filters_are_kept_in_the_url() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());
@@ -78,7 +78,7 @@ fn what_is_typed_and_clicked_is_in_the_address() {
 }
 
 #[test]
-fn light_and_dark_are_as_preferred_and_as_chosen() {
+fn theme_follows_the_preference_and_the_toggle() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());
@@ -100,7 +100,7 @@ fn light_and_dark_are_as_preferred_and_as_chosen() {
 }
 
 #[test]
-fn a_phone_shows_it_without_scrolling_sideways() {
+fn page_fits_a_phone_without_horizontal_scrolling() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());
@@ -119,7 +119,7 @@ fn a_phone_shows_it_without_scrolling_sideways() {
 }
 
 #[test]
-fn without_its_script_the_page_tells_the_same() {
+fn page_is_complete_without_its_script() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());
@@ -141,7 +141,7 @@ fn without_its_script_the_page_tells_the_same() {
 }
 
 #[test]
-fn the_policy_refuses_what_is_not_the_page_s_own() {
+fn content_security_policy_blocks_injected_content() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());

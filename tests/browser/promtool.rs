@@ -34,7 +34,7 @@ pub fn check_metrics(text: &str) -> Option<String> {
 }
 
 #[test]
-fn the_text_file_is_one() {
+fn metrics_file_passes_promtool() {
     let Some(said) = check_metrics(&sample::written(&sample::rich(), write_prometheus)) else { return };
     assert_eq!(said, "");
     assert_eq!(
@@ -66,7 +66,7 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn rules_and_dashboard_name_only_what_is_written() {
+fn rules_and_dashboard_use_only_written_metrics() {
     let mut drift = sample::rich();
     let mut api = drift.hosts[0].clone();
     api.host = HostName::new(HostName::CLUSTER);

@@ -82,7 +82,7 @@ fn opens(chrome: &mut chrome::Chrome, page: &Path, limit: f64) {
 }
 
 #[test]
-fn a_recorded_run_over_a_thousand_hosts_opens_at_once() {
+fn report_of_a_thousand_hosts_opens_quickly() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     record(folder.path());
@@ -105,7 +105,7 @@ fn a_recorded_run_over_a_thousand_hosts_opens_at_once() {
 
 /// Hosts without any equal details, so that none can be folded and the page has to omit some.
 #[test]
-fn a_page_that_is_full_says_what_it_leaves_out() {
+fn full_page_reports_omitted_details() {
     let Some(mut chrome) = chrome::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let hosts: Vec<String> = (1..=HOSTS).map(|at| format!("node-{at:04}")).collect();

@@ -255,7 +255,7 @@ fn source(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn it_agrees_with_ansible() {
+fn converted_inventory_matches_ansible() {
     let bin = match ansible() {
         Ok(bin) => bin,
         Err(why) => return eprintln!("skipped: {why}"),

@@ -29,7 +29,7 @@ fn forge_lines(script: &str) -> Vec<&str> {
 }
 
 #[test]
-fn pull_requests_ask_nobody_and_are_given_nothing() {
+fn pull_request_jobs_contact_no_host_and_get_no_secrets() {
     let (text, review) = file("github/forge-review.yml");
     assert!(!text.contains("secrets.") && !text.contains("pull_request_target") && !text.contains(": write"), "{text}");
     assert!(
@@ -45,7 +45,7 @@ fn pull_requests_ask_nobody_and_are_given_nothing() {
 }
 
 #[test]
-fn whatever_asks_hosts_runs_on_protected_refs() {
+fn jobs_that_contact_hosts_run_on_protected_refs() {
     for (name, jobs) in [("github/forge-observe.yml", &["observe"][..]), ("github/forge-apply.yml", &["plan", "apply"])]
     {
         let (text, workflow) = file(name);
@@ -64,7 +64,7 @@ fn whatever_asks_hosts_runs_on_protected_refs() {
 }
 
 #[test]
-fn the_comment_runs_nothing_of_the_pull_request() {
+fn comment_workflow_runs_no_pull_request_code() {
     let (text, comment) = file("github/forge-comment.yml");
     assert!(!text.contains("uses: actions/checkout") && text.contains("workflow_run"), "{text}");
     let steps = comment["jobs"]["comment"]["steps"].as_array().unwrap();
@@ -98,7 +98,7 @@ fn run(place: &Place, script: &str) -> (i32, String) {
 }
 
 #[test]
-fn the_script_for_pull_requests_makes_the_comment() {
+fn review_script_writes_the_plan_comment() {
     let (_, review) = file("github/forge-review.yml");
     let (_, gitlab) = file("gitlab/.gitlab-ci.yml");
     for script in [step(&review, "review", "plan"), script(&gitlab, "forge review")] {
@@ -113,7 +113,7 @@ fn the_script_for_pull_requests_makes_the_comment() {
 }
 
 #[test]
-fn the_scripts_on_protected_refs_keep_a_plan_and_carry_it_out() {
+fn protected_ref_scripts_save_and_apply_a_plan() {
     let (_, observe) = file("github/forge-observe.yml");
     let (_, apply) = file("github/forge-apply.yml");
     let (_, gitlab) = file("gitlab/.gitlab-ci.yml");

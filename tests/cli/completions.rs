@@ -85,7 +85,7 @@ fn zsh_and_fish_complete_the_same() {
 }
 
 #[test]
-fn a_prompt_is_told_nothing_but_candidates() {
+fn completion_is_safe_and_fast_on_hostile_inventories() {
     let hostile = "hosts: [\"a\\e]0;x\\a\", \"b$(id)\", \"c\\nd\"]\ngroups: []\nrecipes: [/etc, ../..]\napply: {";
     let place = Place::new().file("inventory.yaml", hostile).file("recipes/bad.yaml", "recipe: [");
     let told = place.forge(&["completions", "bash", "--complete", "3", "--", "forge", "plan", "--on", ""]);

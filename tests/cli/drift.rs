@@ -5,7 +5,7 @@ use super::support::Place;
 const INVENTORY: &str = "cluster: lab\nhosts: { gpu01: { address: 127.0.0.1 } }\n";
 
 #[test]
-fn the_timer_s_units_are_written_and_how_to_undo_it_is_said() {
+fn install_timer_writes_units_and_prints_how_to_undo() {
     let place = Place::new().file("c.yaml", INVENTORY);
     let arguments = ["drift", "c.yaml", "--on", "gpu01", "--install-timer", "--every", "30m", "--unit-dir", "units"];
     let said = place.forge(&arguments);
@@ -19,7 +19,7 @@ fn the_timer_s_units_are_written_and_how_to_undo_it_is_said() {
 }
 
 #[test]
-fn what_goes_together_only_is_refused_alone() {
+fn invalid_flag_combinations_are_rejected() {
     let place = Place::new().file("c.yaml", INVENTORY);
     for arguments in [
         &["drift", "c.yaml", "--since", "7d"][..],
@@ -34,14 +34,14 @@ fn what_goes_together_only_is_refused_alone() {
 }
 
 #[test]
-fn a_history_of_nothing_is_empty() {
+fn history_without_runs_is_empty() {
     let said = Place::new().file("c.yaml", INVENTORY).forge(&["drift", "c.yaml", "--history"]);
     let expected = "exit 0\n--- stdout\nhistory: 0 runs (0 without drift); 0 open, 0 resolved\n--- stderr\n";
     assert_eq!(said, expected);
 }
 
 #[test]
-fn entries_of_ignore_need_a_reason_and_a_day() {
+fn ignore_entries_require_a_reason_and_an_end_date() {
     let place = |entry: &str| Place::new().file("c.yaml", &format!("{INVENTORY}drift: {{ ignore: [ {entry} ] }}\n"));
     for (entry, message) in [
         ("{ path: /etc/motd, until: 2027-01-01 }", "an entry of `ignore` needs `why`"),
@@ -68,7 +68,7 @@ fn entries_of_ignore_need_a_reason_and_a_day() {
 
 /// The arguments of the shipped CronJob are valid: the only error is that its inventory is not on this machine.
 #[test]
-fn the_cronjob_that_ships_runs_a_command_that_there_is() {
+fn shipped_cronjob_passes_valid_arguments() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/cronjob.yaml")).unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix("args: [")).unwrap();
     let arguments: Vec<&str> = line.trim_end_matches(']').split(", ").collect();
@@ -93,7 +93,7 @@ fn recorded() -> Place {
 const LAST_SUCCESS: &str = "forge_drift_last_success_timestamp_seconds{cluster=\"fleet\"}";
 
 #[test]
-fn one_run_writes_every_report() {
+fn one_run_writes_reports_in_every_format() {
     let place = recorded();
     let reports = [
         ("text", "unreachable\n"),
@@ -128,7 +128,7 @@ fn one_run_writes_every_report() {
 }
 
 #[test]
-fn the_last_success_survives_runs_that_fail() {
+fn failed_runs_keep_the_last_success_time() {
     let line = format!("{LAST_SUCCESS} 1700000000\n");
     let place = recorded().file("forge.prom", &line).file("broken.yaml", "cluster: fleet\nhots: [a]\n");
     let report = ["--report", "prometheus=forge.prom"];
@@ -141,7 +141,7 @@ fn the_last_success_survives_runs_that_fail() {
 }
 
 #[test]
-fn a_success_is_noted() {
+fn successful_run_updates_the_last_success_time() {
     let inventory = "cluster: lab\nhosts: { me: { connect: { transport: local } } }\n";
     let place = Place::new().file("c.yaml", inventory).env("PATH", &std::env::var("PATH").unwrap());
     let said = place.forge(&["drift", "c.yaml", "--report", "prometheus=forge.prom", "--report", "html=drift.html"]);
@@ -170,7 +170,7 @@ fn a_success_is_noted() {
 }
 
 #[test]
-fn reports_have_a_place_before_a_host_is_asked() {
+fn report_flags_are_checked_before_hosts_are_contacted() {
     let place = Place::new().file("c.yaml", INVENTORY);
     for (arguments, exit, message) in [
         (&["--report", "html=a", "--report", "junit=a"][..], 64, "error: two reports have the same file `a`\n"),
@@ -191,7 +191,7 @@ fn reports_have_a_place_before_a_host_is_asked() {
 }
 
 #[test]
-fn the_timer_writes_the_reports_too() {
+fn timer_unit_includes_the_report_flags() {
     let place = Place::new().file("c.yaml", INVENTORY);
     let reports = ["--report", "html=drift.html", "--report", "prometheus=/var/lib/x.prom"];
     let said = place.forge(&[&["drift", "c.yaml", "--install-timer", "--unit-dir", "units"], &reports[..]].concat());

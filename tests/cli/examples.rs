@@ -10,7 +10,7 @@ fn blocks() -> Vec<&'static str> {
 }
 
 #[test]
-fn the_readmes_example_is_valid() {
+fn readme_example_is_valid() {
     let blocks = blocks();
     let place = Place::new().file("inventory.yaml", blocks[0]).file("recipes/greeting.yaml", blocks[1]);
     assert_eq!(
@@ -20,7 +20,7 @@ fn the_readmes_example_is_valid() {
 }
 
 #[test]
-fn the_demos_are_valid() {
+fn demo_inventories_are_valid() {
     for demo in [
         "demo/inventory.yaml",
         "inventories/demo.yaml",

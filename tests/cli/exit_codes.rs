@@ -23,12 +23,12 @@ fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
 }
 
 #[test]
-fn the_order_is_the_contracts() {
+fn exit_code_severity_order_matches_the_contract() {
     assert_eq!(ExitCode::WORST_FIRST.map(ExitCode::code), ORDER);
 }
 
 #[test]
-fn of_any_two_the_worse_one_wins_in_either_order() {
+fn worse_exit_code_wins_in_either_order() {
     for (at, worse) in ExitCode::WORST_FIRST.into_iter().enumerate() {
         for better in ExitCode::WORST_FIRST.into_iter().skip(at) {
             assert_eq!(ExitCode::pick_worst([worse, better]), worse);
@@ -129,7 +129,7 @@ fn report() -> RunReport {
 }
 
 #[test]
-fn every_combination_in_a_report() {
+fn report_exits_with_the_worst_code_of_any_combination() {
     subsets(OF_REPORTS, |subset| {
         let mut report = report();
         subset.iter().for_each(|(_, happen)| happen(&mut report));
@@ -147,7 +147,7 @@ fn a_failed_step_outweighs_the_verification_it_breaks() {
 }
 
 #[test]
-fn what_is_unknown_never_makes_a_host_ok() {
+fn unknown_results_never_make_a_host_ok() {
     let unknown = StepResult::Unknown { reason: why() };
     assert_eq!(added_up(vec![step(StepResult::Changed), step(unknown)], vec![]).outcome, HostOutcome::Skipped);
     assert_eq!(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]).outcome, HostOutcome::Skipped);
@@ -248,7 +248,7 @@ const OF_PLANS: &[Found] = &[
 ];
 
 #[test]
-fn every_combination_in_a_plan() {
+fn plan_exits_with_the_worst_code_of_any_combination() {
     subsets(OF_PLANS, |subset| {
         let hosts = subset.iter().map(|(_, _, host)| host()).collect();
         let plan = Plan {
@@ -330,7 +330,7 @@ fn odd_one_out() -> OutlierReport {
 }
 
 #[test]
-fn every_combination_of_drift() {
+fn drift_exits_with_the_worst_code_of_any_combination() {
     type Has = (u8, fn(&mut DriftReport));
     let all: [Has; 8] = [
         (2, |drift| drift.findings.push(drifted(DriftCause::MachineChanged, StepVerdict::Change))),

@@ -22,7 +22,7 @@ fn place(artifact: &str) -> Place {
 }
 
 #[test]
-fn the_cache_is_filled_once_and_looked_at_offline() {
+fn fetch_fills_the_cache_and_offline_reads_it() {
     let server = serve();
     let url = server.url("/driver.run");
     let place = place(&format!("{{ path: /opt/driver.run, url: \"{url}\", sha256: {DIGEST} }}"));
@@ -40,7 +40,7 @@ fn the_cache_is_filled_once_and_looked_at_offline() {
 }
 
 #[test]
-fn what_cannot_be_had_ends_with_69() {
+fn failed_fetch_exits_69() {
     let server = serve();
     let url = server.url("/gone.run");
     let place = place(&format!("{{ path: /opt/driver.run, url: \"{url}\", sha256: {DIGEST} }}"));
@@ -59,7 +59,7 @@ fn what_cannot_be_had_ends_with_69() {
 }
 
 #[test]
-fn a_digest_that_is_left_out_is_noted_beside_the_inventory() {
+fn fetch_lock_writes_missing_digests_to_the_lock_file() {
     let server = serve();
     let url = server.url("/driver.run");
     let place = place(&format!("{{ path: /opt/driver.run, url: \"{url}\" }}"));
@@ -87,7 +87,7 @@ fn a_digest_that_is_left_out_is_noted_beside_the_inventory() {
 }
 
 #[test]
-fn what_only_hosts_can_tell_is_named() {
+fn artifacts_that_depend_on_facts_are_reported_unresolved() {
     let place = place("{ path: /opt/x, url: \"http://127.0.0.1:9/{{ facts.os.id }}\", sha256: \"{{ facts.os.id }}\" }");
     let told = place.forge(&["fetch"]);
     let open = "not resolved: `driver/file` depends on facts of the hosts; `forge apply` fetches the artifacts\n";
@@ -95,7 +95,7 @@ fn what_only_hosts_can_tell_is_named() {
 }
 
 #[test]
-fn a_file_of_the_inventory_is_read_and_compared() {
+fn local_artifact_file_is_verified_by_digest() {
     let place = place(&format!("{{ path: /opt/x, file: files/driver, sha256: {DIGEST} }}"));
     let place = place.file("recipes/files/driver", "a driver");
     let told = place.forge(&["fetch"]);
@@ -118,7 +118,7 @@ fn driver(runfile: &str) -> String {
 }
 
 #[test]
-fn a_missing_digest_of_a_built_in_recipe_is_computed_and_its_line_printed() {
+fn missing_builtin_recipe_digest_is_computed_and_printed() {
     let server = Server::start(|request| match request.path.as_str() {
         "/driver.run" => Reply::redirect("/mirror/driver.run"),
         _ => Reply::file(BODY, request),
@@ -150,7 +150,7 @@ fn a_missing_digest_of_a_built_in_recipe_is_computed_and_its_line_printed() {
 }
 
 #[test]
-fn a_signature_of_a_redirect_is_printed_nowhere() {
+fn redirect_signatures_are_never_printed() {
     let storage = Server::start(|request| match request.path.as_str() {
         "/bucket/driver.run?X-Amz-Signature=hunter2" => Reply::file(BODY, request),
         _ => Reply::status(403),
@@ -180,7 +180,7 @@ fn a_signature_of_a_redirect_is_printed_nowhere() {
 }
 
 #[test]
-fn mistakes_of_artifacts_point_at_the_users_parameter() {
+fn artifact_errors_point_at_the_users_parameter() {
     let place = Place::new().file("inventory.yaml", &driver("        url: ftp://h/x\n        sha256: abc\n"));
     let told = place.forge(&["validate"]);
     assert!(told.contains("`url` is neither http nor https\n   --> inventory.yaml:11:14"), "{told}");

@@ -7,22 +7,22 @@ fn said(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn version() {
+fn version_flag_prints_the_version() {
     assert_eq!(said(&["--version"]), format!("exit 0\n--- stdout\nforge {}\n--- stderr\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
-fn the_long_help_has_every_exit_code() {
+fn long_help_lists_every_exit_code() {
     insta::assert_snapshot!(said(&["--help"]));
 }
 
 #[test]
-fn apply_has_examples() {
+fn apply_help_has_examples() {
     insta::assert_snapshot!(said(&["apply", "--help"]));
 }
 
 #[test]
-fn every_verb_has_examples() {
+fn help_of_every_verb_has_examples() {
     for verb in [
         "init",
         "doctor",
@@ -48,12 +48,12 @@ fn every_verb_has_examples() {
 }
 
 #[test]
-fn colours_are_off_in_a_pipe() {
+fn colors_are_off_in_a_pipe() {
     assert!(!said(&["--help"]).contains('\u{1b}'));
     assert!(!said(&["plan"]).contains('\u{1b}'));
 }
 
 #[test]
-fn colours_can_be_asked_for() {
+fn color_always_enables_colors() {
     assert!(said(&["plan", "--color", "always"]).contains("\u{1b}["));
 }

@@ -64,7 +64,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_hostile_inventory_starts_nothing_when_it_is_planned_from_a_recording() {
+fn hostile_inventory_starts_no_program_with_a_recording() {
     if !can_trace() {
         return;
     }
@@ -106,7 +106,7 @@ fn expect(file: &Path, said: &str) {
 
 /// The check can fail: with `--trust` and without a recording, the same inventory does run its programs.
 #[test]
-fn the_same_inventory_starts_programs_when_hosts_are_asked() {
+fn hostile_inventory_starts_programs_without_a_recording() {
     if !can_trace() {
         return;
     }

@@ -26,7 +26,7 @@ fn one() -> Place {
 }
 
 #[test]
-fn images_are_lines_and_what_lacks_is_no_line() {
+fn images_are_listed_and_unknown_ones_noted_on_stderr() {
     assert_eq!(
         one().forge(&["show", "plan.json", "--images"]),
         "exit 0\n--- stdout\nr/a:1\nr/b:1\n--- stderr\n\
@@ -35,7 +35,7 @@ fn images_are_lines_and_what_lacks_is_no_line() {
 }
 
 #[test]
-fn a_program_is_told_which_steps_run_them() {
+fn images_json_lists_the_steps_of_each_image() {
     let said = one().forge(&["show", "plan.json", "--images", "--format", "json"]);
     let text = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
     let document: Value = serde_json::from_str(text).unwrap();
@@ -45,7 +45,7 @@ fn a_program_is_told_which_steps_run_them() {
 }
 
 #[test]
-fn an_api_that_did_not_answer_is_told() {
+fn unreachable_cluster_api_is_noted_on_stderr() {
     let place = place(&json!({ "unreachable": { "why": "it does not answer" } }), &[]);
     assert_eq!(
         place.forge(&["show", "plan.json", "--images"]),
@@ -54,7 +54,7 @@ fn an_api_that_did_not_answer_is_told() {
 }
 
 #[test]
-fn a_plan_without_containers_says_so() {
+fn plan_without_images_prints_a_note() {
     assert_eq!(
         place(&json!("observed"), &[step("a", "ok", &[])]).forge(&["show", "plan.json", "--images"]),
         "exit 0\n--- stdout\n--- stderr\nno step of this plan runs a container image\n"
@@ -62,7 +62,7 @@ fn a_plan_without_containers_says_so() {
 }
 
 #[test]
-fn what_has_no_images_is_refused() {
+fn images_flag_is_rejected_for_markdown_and_runs() {
     assert_eq!(
         one().forge(&["show", "plan.json", "--images", "--format", "markdown"]),
         "exit 64\n--- stdout\n--- stderr\nerror: `--images` does not support `--format markdown`\n  \

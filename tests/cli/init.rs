@@ -3,7 +3,7 @@
 use super::support::Place;
 
 #[test]
-fn named_hosts_become_an_inventory_that_validates() {
+fn init_with_hosts_writes_a_valid_inventory() {
     let place = Place::new();
     assert_eq!(
         place.forge(&["init", "gpu[01:08]", "admin@login:2222", "--cluster", "lab"]),
@@ -18,7 +18,7 @@ fn named_hosts_become_an_inventory_that_validates() {
 }
 
 #[test]
-fn ranges_stay_as_they_were_typed() {
+fn host_ranges_are_written_unexpanded() {
     let place = Place::new();
     let said = place.forge(&["init", "h200-[01:14]=10.0.0.[11:24]", "n[1:9:2]", "a2", "a1", "--cluster", "lab"]);
     assert!(said.contains("written: inventory.yaml: 21 hosts\n"), "{said}");
@@ -29,7 +29,7 @@ fn ranges_stay_as_they_were_typed() {
 }
 
 #[test]
-fn lists_take_ranges() {
+fn host_lists_accept_ranges() {
     let inventory = "cluster: c\nhosts: [\"h200-[01:14]\", login]\ngroups: { gpu: { hosts: [\"h200-[02:03]\"] } }\napply:\n  - { recipe: motd, on: \"h200-[04:05]\" }\n";
     let recipe = "recipe: motd\nsteps:\n  - { name: a, file: { path: /etc/motd, content: a } }\n";
     let place = Place::new().file("inventory.yaml", inventory).file("recipes/motd.yaml", recipe);
@@ -38,7 +38,7 @@ fn lists_take_ranges() {
 }
 
 #[test]
-fn without_a_host_it_is_this_machine() {
+fn init_without_hosts_uses_the_local_machine() {
     let place = Place::new();
     place.forge(&["init"]);
     assert!(place.read("inventory.yaml").contains("  localhost:\n    connect: { transport: local }\n"));
@@ -46,7 +46,7 @@ fn without_a_host_it_is_this_machine() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn init_does_not_overwrite_files() {
     let place = Place::new().file("inventory.yaml", "mine").file("recipes/hello.yaml", "recipe: hello\nsteps: []\n");
     assert_eq!(
         place.forge(&["init", "a"]),
@@ -59,7 +59,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn a_host_that_is_none_is_told_before_anything_is_written() {
+fn invalid_host_name_is_rejected_before_writing() {
     let place = Place::new();
     assert_eq!(
         place.forge(&["init", "10.0.0.1", "::1"]),
@@ -69,7 +69,7 @@ fn a_host_that_is_none_is_told_before_anything_is_written() {
 }
 
 #[test]
-fn an_ansible_inventory_with_its_differences() {
+fn ansible_import_lists_differences() {
     let hosts = "[web]\nw[1:2] ansible_user=admin ansible_password=x\n[web:vars]\nrack=a\nmotd='{{ x }}'\n";
     let place = Place::new().file("hosts.ini", hosts).file("group_vars/web.yml", "mode: 0644\n");
     insta::assert_snapshot!(place.forge(&[
@@ -88,7 +88,7 @@ fn an_ansible_inventory_with_its_differences() {
 }
 
 #[test]
-fn a_mistake_in_the_ansible_inventory_has_its_place() {
+fn ansible_import_error_shows_its_location() {
     let place = Place::new().file("hosts", "[web]\nw1 oops\n");
     insta::assert_snapshot!(place.forge(&["init", "--from-ansible", "hosts"]));
     assert!(place.forge(&["validate"]).contains("no inventory given"), "nothing was written");

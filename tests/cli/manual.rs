@@ -11,7 +11,7 @@ fn named<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn pages_are_shown_without_the_repository() {
+fn explain_shows_builtin_pages() {
     let place = Place::new();
     for topic in ["rollout", "docs/rollout.md", "kinds", "file", "exit-codes"] {
         let told = place.forge(&["explain", topic]);
@@ -32,7 +32,7 @@ fn pages_are_shown_without_the_repository() {
 }
 
 #[test]
-fn every_page_that_forge_speaks_of_is_built_in() {
+fn every_referenced_page_is_built_in() {
     let place = Place::new();
     let schemas = place.forge(&["schema"]);
     let verbs = place.forge(&["--help"]);

@@ -72,7 +72,7 @@ fn ok(body: &str) -> Reply {
 const WEBHOOK: &str = "webhook: { url: { env: URL }, token: { env: KEY } }";
 
 #[test]
-fn a_change_is_told_once_and_what_is_unchanged_is_not() {
+fn each_drift_change_is_notified_once() {
     let scene = Scene::new(WEBHOOK);
     let first = scene.drift(&[]);
     assert!(first.starts_with("exit 2\n") && first.ends_with("notified `webhook` (webhook): 1 finding\n"), "{first}");
@@ -91,7 +91,7 @@ fn a_change_is_told_once_and_what_is_unchanged_is_not() {
 }
 
 #[test]
-fn what_could_not_be_told_comes_with_the_next_run_and_changes_no_finding() {
+fn failed_notification_is_resent_by_the_next_run() {
     let scene = Scene::new(WEBHOOK);
     scene.answers(ok(""));
     scene.drift(&[]);
@@ -117,7 +117,7 @@ fn what_could_not_be_told_comes_with_the_next_run_and_changes_no_finding() {
 }
 
 #[test]
-fn a_server_that_is_busy_or_failed_is_tried_again_in_the_same_run() {
+fn busy_server_is_retried_and_redirects_are_not_followed() {
     let scene = Scene::new(WEBHOOK);
     let later = Reply { headers: vec![("Retry-After".into(), "1".into())], ..Reply::status(429) };
     scene.answers(later);
@@ -140,7 +140,7 @@ fn a_server_that_is_busy_or_failed_is_tried_again_in_the_same_run() {
 }
 
 #[test]
-fn services_that_refuse_with_a_status_of_success_have_not_taken_it() {
+fn http_200_with_an_error_body_is_a_failed_notification() {
     for (entry, refusal, why, taken) in [
         ("slack: { url: { env: URL } }", "invalid_token", "the service rejected the message: invalid_token", "ok"),
         (
@@ -183,7 +183,7 @@ fn services_that_refuse_with_a_status_of_success_have_not_taken_it() {
 }
 
 #[test]
-fn a_dry_run_prints_what_would_be_sent_and_remembers_nothing() {
+fn notify_dry_run_prints_messages_and_stores_nothing() {
     let scene = Scene::new("{ name: ops, slack: { url: { env: URL } } }");
     let dry = scene.drift(&["--notify-dry-run"]);
     assert!(
@@ -199,7 +199,7 @@ fn a_dry_run_prints_what_would_be_sent_and_remembers_nothing() {
 }
 
 #[test]
-fn a_secret_that_is_not_there_is_missed_only_when_somebody_is_told() {
+fn missing_secret_fails_only_when_notifying() {
     let scene = Scene::new("slack: { url: { env: NOT_SET } }");
     assert!(scene.place.forge(&["validate", "c.yaml"]).starts_with("exit 0\n"));
     assert!(scene.place.forge(&["plan", "c.yaml"]).starts_with("exit 0\n"));
@@ -212,7 +212,7 @@ fn a_secret_that_is_not_there_is_missed_only_when_somebody_is_told() {
 }
 
 #[test]
-fn mail_goes_to_the_program_that_is_named_and_that_takes_trust() {
+fn email_runs_the_sendmail_program_only_with_trust() {
     let scene = Scene::new("email: { to: [ops@example.com], sendmail: PROGRAM }");
     let program = scene.place.path().join("sendmail");
     std::fs::write(&program, format!("#!/bin/sh\ncat >{}/mail\n", scene.place.path().display())).unwrap();
@@ -231,7 +231,7 @@ fn mail_goes_to_the_program_that_is_named_and_that_takes_trust() {
 }
 
 #[test]
-fn what_is_wrong_below_notify_is_told_at_its_place() {
+fn invalid_notify_settings_are_rejected() {
     for (entry, message) in [
         (
             "slack: { url: https://hooks.slack.com/x }",
@@ -266,7 +266,7 @@ fn what_is_wrong_below_notify_is_told_at_its_place() {
 
 /// A service over HTTPS is notified only if its certificate is trusted; otherwise no request reaches it.
 #[test]
-fn a_certificate_is_checked_before_anything_is_told() {
+fn untrusted_certificate_prevents_notification() {
     let server = Server::secure(|_: &Request| ok("ok"));
     let url = server.secure_url(&format!("/hook/{TOKEN}"));
     let tls = |file: &str| format!("{}/tests/common/tls/{file}", env!("CARGO_MANIFEST_DIR"));

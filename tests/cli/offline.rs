@@ -79,27 +79,27 @@ fn document(arguments: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn a_graph_has_waves() {
+fn graph_shows_waves() {
     insta::assert_snapshot!(place().forge(&["graph"]));
 }
 
 #[test]
-fn a_graph_of_some_hosts_and_steps() {
+fn graph_respects_host_and_step_selection() {
     insta::assert_snapshot!(place().forge(&["graph", "--on", "login,gpu-1", "--skip", "keys/make", "-v"]));
 }
 
 #[test]
-fn a_graph_for_graphviz() {
+fn graph_renders_as_graphviz_dot() {
     insta::assert_snapshot!(place().forge(&["graph", "--format", "dot"]));
 }
 
 #[test]
-fn a_graph_for_mermaid() {
+fn graph_renders_as_mermaid() {
     insta::assert_snapshot!(place().forge(&["graph", "--format", "mermaid"]));
 }
 
 #[test]
-fn a_graph_as_a_document() {
+fn graph_json_lists_waves_and_edges() {
     let graph = &document(&["graph", "--format", "json"])["graph"];
     assert_eq!(graph["waves"].as_array().unwrap().len(), 2);
     let edge = graph["edges"].as_array().unwrap().iter().find(|edge| edge["why"] == "barrier").unwrap();
@@ -115,17 +115,17 @@ fn a_graph_as_a_document() {
 }
 
 #[test]
-fn drawings_are_of_graphs_only() {
+fn dot_format_is_rejected_outside_graph() {
     insta::assert_snapshot!(place().forge(&["recipes", "--format", "dot"]));
 }
 
 #[test]
-fn recipes_in_a_list() {
+fn recipes_verb_lists_recipes() {
     insta::assert_snapshot!(place().forge(&["recipes"]));
 }
 
 #[test]
-fn a_recipe_in_full() {
+fn recipes_verb_shows_one_recipe_in_full() {
     insta::assert_snapshot!(place().forge(&["recipes", "driver"]));
     let recipe = &document(&["recipes", "driver", "--format", "json"])["recipe"];
     assert_eq!(recipe["params"][0]["required"], true);
@@ -134,19 +134,19 @@ fn a_recipe_in_full() {
 }
 
 #[test]
-fn an_unknown_recipe() {
+fn unknown_recipe_is_rejected_with_a_suggestion() {
     insta::assert_snapshot!(place().forge(&["recipes", "drivr"]));
 }
 
 #[test]
-fn a_built_in_recipe_without_an_inventory() {
+fn builtin_recipe_is_shown_without_an_inventory() {
     insta::assert_snapshot!(Place::new().forge(&["recipes", "nouveau"]));
     let listed = Place::new().forge(&["recipes"]);
     assert!(listed.contains("nvidia-driver"), "{listed}");
 }
 
 #[test]
-fn an_own_recipe_in_the_place_of_a_built_in_one() {
+fn own_recipe_overrides_a_builtin_one() {
     let inventory = "cluster: lab\nhosts: [n1]\napply:\n  - { recipe: nouveau, on: all }\n";
     let own = "recipe: nouveau\nsummary: Ours\nsteps:\n  - { name: a, file: { path: /etc/a, content: a } }\n";
     let place = Place::new().file("inventory.yaml", inventory).file("recipes/nouveau.yaml", own);
@@ -156,17 +156,17 @@ fn an_own_recipe_in_the_place_of_a_built_in_one() {
 }
 
 #[test]
-fn a_value_shows_winner_and_losers() {
+fn explain_shows_a_value_and_overridden_sources() {
     insta::assert_snapshot!(place().forge(&["explain", "motd.greeting"]));
 }
 
 #[test]
-fn a_variable_of_one_host() {
+fn explain_shows_a_variable_of_one_host() {
     insta::assert_snapshot!(place().forge(&["explain", "login:vars.greeting"]));
 }
 
 #[test]
-fn a_value_through_a_stack() {
+fn explain_traces_a_value_through_a_stack() {
     insta::assert_snapshot!(place().forge(&["explain", "gpu-2:driver.version"]));
     let value = &document(&["explain", "gpu-2:driver.version", "--format", "json"])["values"][0];
     assert_eq!(value["winner"]["value"], "560.10");
@@ -174,22 +174,22 @@ fn a_value_through_a_stack() {
 }
 
 #[test]
-fn a_step_shows_inputs_and_edges() {
+fn explain_shows_the_dependencies_of_a_step() {
     insta::assert_snapshot!(place().forge(&["explain", "motd/file"]));
 }
 
 #[test]
-fn a_step_across_hosts() {
+fn explain_shows_cross_host_dependencies() {
     insta::assert_snapshot!(place().forge(&["explain", "keys/spread", "--on", "gpu-1"]));
 }
 
 #[test]
-fn an_error_code_needs_no_inventory() {
+fn explain_error_code_needs_no_inventory() {
     insta::assert_snapshot!(Place::new().forge(&["explain", "f0203"]));
 }
 
 #[test]
-fn what_cannot_be_explained() {
+fn explain_rejects_unknown_subjects() {
     let mut said = String::new();
     for thing in
         ["F0399", "driver", "driver/pakages", "nobody:motd.greeting", "gpu-1:motd.greting", "login:driver.version"]
@@ -216,7 +216,7 @@ fn schemas_are_listed_and_printed() {
 }
 
 #[test]
-fn every_shell_has_a_script() {
+fn every_shell_has_a_completion_script() {
     // Some scripts run forge at each completion, others contain all flags.
     let (asks, holds) = (["completions", "--complete"], ["explain", "json-into"]);
     for (shell, words) in [("bash", asks), ("zsh", asks), ("fish", asks), ("elvish", holds), ("powershell", holds)] {
@@ -226,7 +226,7 @@ fn every_shell_has_a_script() {
 }
 
 #[test]
-fn every_verb_has_a_page() {
+fn man_writes_pages_for_forge_and_its_verbs() {
     let place = place().file("man/.keep", "");
     assert_eq!(place.forge(&["man", "--into", "man"]), "exit 0\n--- stdout\n--- stderr\n");
     assert!(place.read("man/forge.1").contains(".TH forge 1"));
@@ -236,7 +236,7 @@ fn every_verb_has_a_page() {
 }
 
 #[test]
-fn the_version_is_said_at_once() {
+fn version_prints_within_the_time_limit() {
     let place = Place::new();
     let once = |run: &dyn Fn()| {
         let began = std::time::Instant::now();
@@ -257,7 +257,7 @@ fn the_version_is_said_at_once() {
 
 /// Every verb and every format prints the name of a secret, never its value.
 #[test]
-fn secrets_stay_hidden() {
+fn offline_verbs_never_print_secrets() {
     let inventory = "cluster: c\nhosts: { a: { vars: { token: { env: CANARY } } } }\napply: [{ recipe: t, on: a }]\n";
     let recipe = "recipe: t\nparams: { token: { type: secret } }\nsteps:\n  - { name: s, file: { path: /t, content: '{{ params.token }}' } }\n";
     let place =

@@ -58,12 +58,12 @@ fn place() -> Place {
 }
 
 #[test]
-fn runs_come_newest_first() {
+fn runs_are_listed_newest_first() {
     insta::assert_snapshot!(place().forge(&["runs"]));
 }
 
 #[test]
-fn the_newest_ones_only() {
+fn last_limits_the_list_of_runs() {
     let said = place().forge(&["runs", "--last", "2", "--format", "json"]);
     let text = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
     let document: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -75,12 +75,12 @@ fn the_newest_ones_only() {
 }
 
 #[test]
-fn a_run_is_printed_as_it_was() {
+fn show_prints_a_stored_run() {
     insta::assert_snapshot!(place().forge(&["show", "20261121"]));
 }
 
 #[test]
-fn a_run_that_did_not_end() {
+fn show_reports_an_unfinished_run() {
     insta::assert_snapshot!(place().forge(&["show", "last"]));
 }
 
@@ -90,7 +90,7 @@ fn two_runs_are_compared() {
 }
 
 #[test]
-fn runs_that_cannot_be_shown() {
+fn show_rejects_unreadable_and_unknown_runs() {
     let mut said = String::new();
     for run in ["20261120", "202611", "last-week", "gone.json", "odd.json"] {
         said += &format!("== {run}\n{}", place().file("odd.json", "{\"result\": \"facts\"}").forge(&["show", run]));
@@ -100,14 +100,14 @@ fn runs_that_cannot_be_shown() {
 }
 
 #[test]
-fn a_stored_report_is_a_file_too() {
+fn show_accepts_a_report_file() {
     let path = format!(".forge/lab/runs/{FIRST}/report.json");
     let said = place().forge(&["show", &path]);
     assert!(said.starts_with("exit 0\n") && said.contains("motd/file") && !said.contains('\u{1b}'), "{said}");
 }
 
 #[test]
-fn no_runs_at_all() {
+fn runs_verb_prints_an_empty_list_without_runs() {
     assert_eq!(
         Place::new().forge(&["runs"]),
         "exit 0\n--- stdout\nrun  started (UTC)  verb  by  cluster  result\n\nruns: 0\n--- stderr\n"
@@ -115,7 +115,7 @@ fn no_runs_at_all() {
 }
 
 #[test]
-fn which_run_is_asked_for() {
+fn show_without_a_run_is_rejected_with_a_hint() {
     assert_eq!(
         place().forge(&["show"]),
         "exit 64\n--- stdout\n--- stderr\nerror: no run given\n  \

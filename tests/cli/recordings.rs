@@ -57,7 +57,7 @@ fn said(folder: &Path) -> String {
 }
 
 #[test]
-fn every_recording_says_what_is_expected() {
+fn recordings_give_the_expected_output() {
     let all = recordings();
     assert!(!all.is_empty());
     for folder in all {
@@ -90,7 +90,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn what_is_not_in_a_recording_is_unknown_and_no_host_is_asked() {
+fn unrecorded_checks_are_unknown_without_contacting_hosts() {
     let place = place();
     let said = forge(place.path(), &["plan", "-v", "--observed", "seen.json"]);
     insta::assert_snapshot!(said);
@@ -100,7 +100,7 @@ fn what_is_not_in_a_recording_is_unknown_and_no_host_is_asked() {
 }
 
 #[test]
-fn a_file_that_is_no_recording_is_told() {
+fn invalid_recording_file_is_rejected() {
     let place = place().file("other.json", r#"{"version": 2}"#).file("none.json", "hello");
     let said = |file: &str| forge(place.path(), &["facts", "--observed", file]);
     let hint = "  hint: create one with `forge facts --record FILE` or `forge plan --record FILE`\n\n";

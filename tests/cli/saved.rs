@@ -39,7 +39,7 @@ fn stdout(said: &str) -> &str {
 }
 
 #[test]
-fn a_kept_plan_is_shown_as_plan_printed_it_and_is_private() {
+fn saved_plan_is_private_and_shown_unchanged() {
     let place = place();
     let said = place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
     insta::assert_snapshot!(said.split("sha256:").next().unwrap());
@@ -56,7 +56,7 @@ fn a_kept_plan_is_shown_as_plan_printed_it_and_is_private() {
 }
 
 #[test]
-fn the_file_is_as_its_schema_says() {
+fn saved_plan_matches_its_schema() {
     let schema = forge::view::schemas::find_schema("saved-plan").unwrap().to_value();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let value: serde_json::Value = serde_json::from_str(&kept().read("plan.json")).unwrap();
@@ -65,7 +65,7 @@ fn the_file_is_as_its_schema_says() {
 }
 
 #[test]
-fn markdown_names_the_digest_of_the_file() {
+fn markdown_shows_the_digest_of_the_saved_plan() {
     let place = kept();
     let saved = SavedPlan::parse(&place.read("plan.json")).unwrap();
     let said = place.forge(&["show", "plan.json", "--format", "markdown"]);
@@ -82,7 +82,7 @@ const OTHER: &str =
     "exit 65\n--- stdout\n--- stderr\nerror: the inputs of `plan.json` have changed; nothing was contacted\n";
 
 #[test]
-fn whatever_was_read_may_not_change() {
+fn saved_plan_is_rejected_after_an_input_changed() {
     for (file, text, what) in [
         ("site/recipes/r.yaml", &*format!("{RECIPE}# later\n"), "`recipes/r.yaml` changed"),
         ("site/files/x", "hallo\n", "`files/x` changed"),
@@ -98,13 +98,13 @@ fn whatever_was_read_may_not_change() {
 }
 
 #[test]
-fn a_plan_that_fits_goes_on_to_its_hosts() {
+fn matching_saved_plan_contacts_its_hosts() {
     let said = refused(&kept(), &[]);
     assert!(said.starts_with("exit 4\n"), "{said}");
 }
 
 #[test]
-fn an_altered_plan_is_refused_with_and_without_its_digest() {
+fn altered_plan_is_rejected_even_with_a_new_digest() {
     let place = kept();
     let text = place.read("plan.json").replace("does not exist", "is correct");
     let place = place.file("plan.json", &text);
@@ -121,7 +121,7 @@ fn an_altered_plan_is_refused_with_and_without_its_digest() {
 }
 
 #[test]
-fn a_plan_says_itself_what_it_is_about() {
+fn selection_flags_are_rejected_with_a_saved_plan() {
     let place = kept();
     for arguments in [&["--on", "a"][..], &["--step", "r"], &["--skip", "r/x"], &["--max-disruption", "D1"]] {
         let said = refused(&place, arguments);
@@ -134,7 +134,7 @@ fn a_plan_says_itself_what_it_is_about() {
 }
 
 #[test]
-fn the_inventory_is_found_where_it_was_or_where_one_says() {
+fn moved_inventory_must_be_passed_for_a_saved_plan() {
     let place = kept();
     std::fs::rename(place.path().join("site"), place.path().join("moved")).unwrap();
     let said = refused(&place, &[]);
@@ -144,7 +144,7 @@ fn the_inventory_is_found_where_it_was_or_where_one_says() {
 }
 
 #[test]
-fn a_plan_with_open_questions_can_be_refused() {
+fn no_unknown_rejects_a_plan_with_unknown_steps() {
     let place =
         place().file("site/recipes/r.yaml", "recipe: r\nsteps:\n  - name: y\n    file: { path: /etc/y, content: y }\n");
     place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
@@ -154,7 +154,7 @@ fn a_plan_with_open_questions_can_be_refused() {
 
 /// Plans from before there were saved plans, and plans of a future forge.
 #[test]
-fn plans_of_other_forms_are_shown_or_told_apart() {
+fn old_plans_are_shown_and_future_versions_rejected() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans");
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let place = Place::new().file("bare.json", &text("version-1.json")).file("document.json", &text("document-1.json"));
@@ -191,7 +191,7 @@ fn signed_place() -> Place {
 }
 
 #[test]
-fn only_who_is_on_the_list_signs_for_others() {
+fn only_allowed_signers_are_accepted() {
     let place = signed_place();
     let (alice, eve) = (key(&place, "alice"), key(&place, "eve"));
     let place = place.file("signers", &alice).file("others", &eve);
@@ -216,7 +216,7 @@ fn only_who_is_on_the_list_signs_for_others() {
 }
 
 #[test]
-fn a_signature_is_of_one_plan_and_for_plans_only() {
+fn signature_of_another_plan_or_namespace_is_rejected() {
     let place = signed_place();
     let alice = key(&place, "alice");
     let place = place.file("signers", &alice);
@@ -238,7 +238,7 @@ fn a_signature_is_of_one_plan_and_for_plans_only() {
 }
 
 #[test]
-fn a_key_that_does_not_sign_is_told() {
+fn sign_rejects_missing_keys_and_non_plan_files() {
     let place = signed_place();
     let said = place.forge(&["sign", "plan.json", "--key", "nothing"]);
     assert!(said.starts_with("exit 1\n") && said.contains("error: cannot sign with `nothing`: "), "{said}");
@@ -251,7 +251,7 @@ fn a_key_that_does_not_sign_is_told() {
 
 /// The plan is a sparse file: it has the size, but takes no disk space.
 #[test]
-fn a_plan_without_measure_is_not_read() {
+fn oversized_plan_is_not_read() {
     let place = place().file("site/large.json", "");
     let large = std::fs::File::options().write(true).open(place.path().join("site/large.json")).unwrap();
     large.set_len((1 << 30) + 1).unwrap();

@@ -12,7 +12,7 @@ apply: []
 const SSH: &str = "#!/bin/sh\nenv >>\"$HOME/seen\"\necho 'Connection refused' >&2\nexit 255\n";
 
 #[test]
-fn ssh_gets_a_chosen_environment_and_no_secret() {
+fn ssh_receives_only_allowed_environment_variables() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new().file("inventory.yaml", INVENTORY).file("bin/ssh", SSH);
     let (home, ssh) = (place.path().to_str().unwrap().to_owned(), place.path().join("bin/ssh"));

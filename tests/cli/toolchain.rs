@@ -24,7 +24,7 @@ fn run(script: &str, cargo: &str, rustc: &str) -> String {
 }
 
 #[test]
-fn debians_own_rust_is_refused_before_anything_is_built() {
+fn debian_rust_is_rejected_before_building() {
     for script in ["demo", "install", "package", "test"] {
         assert_eq!(
             run(script, "1.65.0", "1.65.0 (897e37553 2022-11-02) (built from a source tarball)"),
@@ -34,7 +34,7 @@ fn debians_own_rust_is_refused_before_anything_is_built() {
 }
 
 #[test]
-fn an_old_rustc_beside_a_new_cargo_is_refused() {
+fn old_rustc_with_a_new_cargo_is_rejected() {
     assert_eq!(
         run("demo", "1.100.0 (0123456789 2026-01-01)", "1.88.0-nightly (6b00bc388 2025-06-23)"),
         format!("exit 1\ndemo: error: forge needs Rust 1.89 or newer; `BIN/rustc` is 1.88.0\n{HINT}")
@@ -42,7 +42,7 @@ fn an_old_rustc_beside_a_new_cargo_is_refused() {
 }
 
 #[test]
-fn a_toolchain_that_does_not_run_is_shown_with_what_it_says() {
+fn broken_toolchain_error_includes_its_message() {
     assert_eq!(
         run("demo", "is not installed for the toolchain", "1.89.0"),
         format!("exit 1\ndemo: error: `cargo --version` failed: cargo is not installed for the toolchain\n{HINT}")

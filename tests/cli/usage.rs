@@ -7,24 +7,24 @@ fn said(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn without_a_verb_the_help_is_shown() {
+fn missing_verb_prints_the_help() {
     let said = said(&[]);
     assert!(said.starts_with("exit 64\n--- stdout\n--- stderr\nDeclarative provisioning"), "{said}");
 }
 
 #[test]
-fn an_unknown_verb() {
+fn unknown_verb_is_rejected_with_a_suggestion() {
     insta::assert_snapshot!(said(&["aply"]));
 }
 
 #[test]
-fn an_unknown_flag() {
+fn unknown_flag_is_rejected_with_a_suggestion() {
     insta::assert_snapshot!(said(&["plan", "--onn", "gpu"]));
 }
 
 /// For flags of other tools the error names forge's flag.
 #[test]
-fn flags_of_other_tools() {
+fn flags_of_other_tools_get_a_hint() {
     let cases = [
         ("--limit", "to select hosts, use `--on SELECTOR`"),
         ("-l", "to select hosts, use `--on SELECTOR`"),
@@ -55,39 +55,39 @@ fn flags_of_other_tools() {
 }
 
 #[test]
-fn a_bad_duration() {
+fn invalid_duration_is_rejected() {
     insta::assert_snapshot!(said(&["plan", "--timeout", "10"]));
 }
 
 #[test]
-fn no_window_at_all() {
+fn parallel_zero_is_rejected() {
     insta::assert_snapshot!(said(&["plan", "--parallel", "0"]));
 }
 
 #[test]
-fn quiet_and_verbose() {
+fn quiet_and_verbose_are_mutually_exclusive() {
     insta::assert_snapshot!(said(&["plan", "-q", "-v"]));
 }
 
 #[test]
-fn no_inventory_names_what_was_tried() {
+fn missing_inventory_error_lists_tried_sources() {
     insta::assert_snapshot!(said(&["plan"]));
 }
 
 #[test]
-fn the_variable_names_the_inventory() {
+fn environment_variable_sets_the_inventory() {
     let said = Place::new().env("FORGE_INVENTORY", "there.yaml").forge(&["validate"]);
     assert!(said.starts_with("exit 65\n") && said.contains("there.yaml"), "{said}");
 }
 
 #[test]
-fn the_folders_own_inventory_comes_last() {
+fn working_directory_inventory_is_the_default() {
     let said = Place::new().file("inventory.yaml", "").forge(&["validate"]);
     assert!(said.starts_with("exit 65\n") && said.contains("inventory.yaml"), "{said}");
 }
 
 #[test]
-fn two_inventories() {
+fn two_inventories_are_rejected() {
     insta::assert_snapshot!(said(&["plan", "a.yaml", "-i", "b.yaml"]));
 }
 
@@ -122,7 +122,7 @@ fn place() -> Place {
 
 /// A selection that matches nothing is an error of every verb, including `validate`.
 #[test]
-fn a_selection_is_checked() {
+fn selection_that_matches_nothing_is_rejected() {
     let said = |arguments: &[&str]| place().forge(arguments);
     let exit = |hint: &str, text: &str| format!("exit 64\n--- stdout\n--- stderr\nerror[{text}\n = hint: {hint}\n\n");
     assert_eq!(
@@ -145,7 +145,7 @@ fn a_selection_is_checked() {
 
 /// The argument of `exec` is a host selector, as with similar tools.
 #[test]
-fn an_inventory_in_the_place_of_hosts() {
+fn exec_rejects_an_inventory_as_host_selector() {
     let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
     let hint = "`c.yaml` is not a host selector\n  hint: pass the inventory as `-i c.yaml`";
     assert_eq!(said(&["exec", "c.yaml", "--", "uptime"]), usage(hint));
@@ -157,7 +157,7 @@ fn an_inventory_in_the_place_of_hosts() {
 
 /// An output file that cannot be written is reported before any host is contacted.
 #[test]
-fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
+fn unwritable_output_file_fails_before_hosts_are_contacted() {
     for verb in ["validate", "plan"] {
         let said = place().forge(&[verb, "--json-into", "/nonexistent/x.json"]);
         assert!(
@@ -170,7 +170,7 @@ fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
 
 /// Other tools take hosts as the argument where forge takes the inventory.
 #[test]
-fn hosts_in_the_inventorys_place() {
+fn host_name_as_inventory_gets_a_hint() {
     for arguments in [&["doctor", "gpu-01"], &["plan", "gpu-01"]] {
         assert_eq!(
             said(arguments),
@@ -183,7 +183,7 @@ fn hosts_in_the_inventorys_place() {
 }
 
 #[test]
-fn an_inventory_that_is_nearly_there_is_named() {
+fn mistyped_inventory_name_gets_a_suggestion() {
     for typed in ["inventory.yml", "invetory.yaml"] {
         assert_eq!(
             Place::new().file("inventory.yaml", "cluster: c\n").forge(&["plan", typed]),
@@ -196,7 +196,7 @@ fn an_inventory_that_is_nearly_there_is_named() {
 }
 
 #[test]
-fn exec_without_a_command() {
+fn exec_without_a_command_is_rejected() {
     let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
     let hint = "no command given\n  hint: pass it after `--`, as in `forge exec gpu-01 -- uptime`";
     assert_eq!(said(&["exec"]), usage(hint));
@@ -206,7 +206,7 @@ fn exec_without_a_command() {
 
 /// No network is used: `local` runs the command on this machine.
 #[test]
-fn exec_here() {
+fn exec_runs_on_the_local_machine() {
     let inventory = "cluster: c\nhosts: { me: { connect: { transport: local } } }\n";
     let place = || Place::new().file("inventory.yaml", inventory);
     let out = place().forge(&["exec", "-q", "--", "echo out; echo err >&2; exit 3"]);

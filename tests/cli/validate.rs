@@ -21,7 +21,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn a_valid_inventory_says_what_it_declares() {
+fn validate_prints_the_counts_of_a_valid_inventory() {
     assert_eq!(
         place().forge(&["validate"]),
         "exit 0\n--- stdout\nvalid: inventory.yaml: 2 hosts, 1 recipe, 1 step\n--- stderr\n"
@@ -29,20 +29,20 @@ fn a_valid_inventory_says_what_it_declares() {
 }
 
 #[test]
-fn who_wants_no_more_than_mistakes_hears_nothing_of_a_valid_one() {
+fn quiet_validate_prints_only_errors() {
     assert_eq!(place().forge(&["validate", "-q"]), "exit 0\n--- stdout\n--- stderr\n");
     let broken = place().file("inventory.yaml", &VALID.replace("recipe: motd", "recipe: modt"));
     assert_eq!(broken.forge(&["validate", "-q"]), broken.forge(&["validate"]));
 }
 
 #[test]
-fn a_broken_inventory_says_where() {
+fn invalid_inventory_error_shows_its_location() {
     let place = place().file("inventory.yaml", &VALID.replace("recipe: motd", "recipe: modt"));
     insta::assert_snapshot!(place.forge(&["validate"]));
 }
 
 #[test]
-fn the_document_goes_beside_the_text() {
+fn json_into_writes_the_validation_document() {
     let place = place();
     place.forge(&["validate", "--json-into", "out.json"]);
     let document: serde_json::Value = serde_json::from_str(&place.read("out.json")).unwrap();

@@ -14,7 +14,7 @@ const INVENTORY: &str = "cluster: lab\nkubernetes: { kubeconfig: kubeconfig, con
                          apply: [{ recipe: example, on: all, with: { token: { env: TOKEN } } }]\n";
 
 #[test]
-fn the_example_of_every_kind_is_taken() {
+fn example_of_every_kind_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     std::fs::create_dir(root.join("recipes")).unwrap();

@@ -37,7 +37,7 @@ fn with_message(page: &str, message: &str) -> String {
 }
 
 #[test]
-fn every_page_shows_the_message_that_its_example_gives() {
+fn error_pages_show_the_message_of_their_example() {
     for code in DiagCode::ALL {
         let message = said(*code);
         if std::env::var_os("FORGE_BLESS").is_some() {
@@ -50,7 +50,7 @@ fn every_page_shows_the_message_that_its_example_gives() {
 }
 
 #[test]
-fn every_page_says_what_it_means_and_how_to_mend_it() {
+fn error_pages_explain_the_meaning_and_the_fix() {
     for code in DiagCode::ALL {
         let page = code.page();
         let meaning = page.split("```").next().unwrap();

@@ -58,7 +58,7 @@ fn texts() -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_valid_is_valid_for_an_editor_too() {
+fn schemas_accept_all_valid_files() {
     let (inventory, recipe) = (validator("inventory"), validator("recipe"));
     let mut wrong = Vec::new();
     let mut seen = [0, 0];
@@ -76,7 +76,7 @@ fn what_is_valid_is_valid_for_an_editor_too() {
 }
 
 #[test]
-fn mistakes_of_shape_are_mistakes_for_an_editor_too() {
+fn schemas_reject_structural_errors() {
     let recipe = |step: &str| format!("recipe: r\nsteps:\n  - {step}\n");
     let inventories = [
         "cluster: c\ngruops: {}\n",
@@ -108,7 +108,7 @@ fn mistakes_of_shape_are_mistakes_for_an_editor_too() {
 
 /// Every published schema is a valid JSON Schema.
 #[test]
-fn every_published_schema_is_one() {
+fn published_schemas_are_valid_json_schema() {
     for schema in schemas::list_schemas() {
         let value = schema.to_value();
         assert!(jsonschema::meta::is_valid(&value), "{}", schema.name);

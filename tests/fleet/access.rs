@@ -33,7 +33,7 @@ fn apply(project: &Project) -> Output {
 }
 
 #[test]
-fn sudo_without_a_password() {
+fn sudo_works_without_a_password() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = with_connect(&nodes, &format!("{{ user: deploy, sudo: true, {} }}", keys()));
     expect(&apply(&project), 0);
@@ -42,7 +42,7 @@ fn sudo_without_a_password() {
 }
 
 #[test]
-fn sudo_with_a_password_that_appears_nowhere() {
+fn sudo_password_is_never_exposed() {
     let Some(nodes) = Fleet::take(1) else { return };
     let connect = format!("{{ user: admin, sudo: {{ password: {{ env: FORGE_TEST_SUDO }} }}, {} }}", keys());
     let project = with_connect(&nodes, &connect);
@@ -69,7 +69,7 @@ fn sudo_with_a_password_that_appears_nowhere() {
 }
 
 #[test]
-fn a_user_without_sudo_is_told_so() {
+fn user_without_sudo_rights_is_rejected() {
     let Some(nodes) = Fleet::take(1) else { return };
     let out =
         with_connect(&nodes, &format!("{{ user: plain, sudo: true, {} }}", keys())).forge(["plan", "inventory.yaml"]);
@@ -78,7 +78,7 @@ fn a_user_without_sudo_is_told_so() {
 }
 
 #[test]
-fn a_jump_host_is_passed() {
+fn host_is_reached_through_a_jump_host() {
     let Some(nodes) = Fleet::take(2) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     // The target accepts ssh only from the jump host.
@@ -96,7 +96,7 @@ fn a_jump_host_is_passed() {
 }
 
 #[test]
-fn an_unknown_host_key_is_refused_with_a_hint_and_taken_by_choice() {
+fn unknown_host_key_is_rejected_unless_accept_new_is_set() {
     let Some(nodes) = Fleet::take(1) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     let key = fleet.key.display();
@@ -113,7 +113,7 @@ fn an_unknown_host_key_is_refused_with_a_hint_and_taken_by_choice() {
 }
 
 #[test]
-fn a_host_that_is_down_never_stops_the_others() {
+fn unreachable_host_does_not_stop_other_hosts() {
     let Some(nodes) = Fleet::take(3) else { return };
     nodes[1].stop();
     let project = with_connect(&nodes, &format!("{{ user: root, timeout: 3s, {} }}", keys()));
@@ -158,7 +158,7 @@ steps:
 
 /// The secret is a canary value: it must not appear in any output, state folder, process list or record.
 #[test]
-fn a_secret_reaches_its_file_and_nothing_else() {
+fn secret_does_not_leak_outside_its_file() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = Project::new(&nodes)
@@ -201,7 +201,7 @@ fn tool(program: &str, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_certificate_is_enough_to_log_in() {
+fn ssh_certificate_authenticates_the_login() {
     let Some(nodes) = Fleet::take(1) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     let project = with_connect(&nodes, "{}");
@@ -221,7 +221,7 @@ fn a_certificate_is_enough_to_log_in() {
 }
 
 #[test]
-fn an_agent_holds_the_key() {
+fn ssh_agent_key_authenticates_the_login() {
     let Some(nodes) = Fleet::take(1) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     let project = with_connect(&nodes, &format!("{{ user: root, known_hosts: {} }}", fleet.known_hosts.display()));
@@ -250,7 +250,7 @@ fn an_agent_holds_the_key() {
 }
 
 #[test]
-fn two_names_of_one_machine_change_nothing_there() {
+fn hosts_sharing_one_machine_are_not_changed() {
     let Some(nodes) = Fleet::take(2) else { return };
     let second = format!("{}.200", nodes[0].address.rsplit_once('.').unwrap().0);
     nodes[0].must(&format!("ip address add {second}/24 dev host0"));

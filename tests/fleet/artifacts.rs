@@ -43,7 +43,7 @@ fn serve(nodes: &Nodes, answer: impl Fn(&server::Request) -> Reply + Send + Sync
 }
 
 #[test]
-fn a_large_artifact_is_sent_and_gone_on_with_after_a_kill() {
+fn large_artifact_upload_resumes_after_a_kill() {
     const BYTES: usize = 200_000_000;
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
@@ -91,7 +91,7 @@ fn a_large_artifact_is_sent_and_gone_on_with_after_a_kill() {
 }
 
 #[test]
-fn what_is_not_what_is_declared_changes_nothing() {
+fn unavailable_or_mismatched_artifact_changes_nothing() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let (server, base) = serve(&nodes, |request| match request.path.as_str() {
@@ -118,7 +118,7 @@ fn what_is_not_what_is_declared_changes_nothing() {
 }
 
 #[test]
-fn a_host_fetches_by_itself_and_shows_credentials_to_nobody_else() {
+fn host_fetch_resumes_and_hides_credentials_from_redirects() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let body = Arc::new(large(3_000_000));
@@ -170,7 +170,7 @@ fn a_host_fetches_by_itself_and_shows_credentials_to_nobody_else() {
 }
 
 #[test]
-fn an_installer_that_fails_tells_what_its_status_means_and_the_end_of_its_log() {
+fn failed_installer_reports_exit_code_meaning_and_log_tail() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     node.write("/srv/setup", "#!/bin/sh\nmkdir -p /tmp/setup.$$.logs\necho 'cannot find headers' > /tmp/setup.$$.logs/general.log\nexit 172\n");

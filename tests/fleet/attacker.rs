@@ -143,7 +143,7 @@ fn gained(node: &Node) -> String {
 }
 
 #[test]
-fn a_race_in_their_own_directory_gains_nothing() {
+fn symlink_race_of_a_user_gains_no_root_access() {
     let Some(nodes) = host() else { return };
     let node = &nodes[0];
     let project = project(&nodes);
@@ -189,7 +189,7 @@ fn a_race_in_their_own_directory_gains_nothing() {
 
 /// A link that existed before: forge does nothing through it, and reports nothing behind it as matching.
 #[test]
-fn a_link_of_theirs_leads_nowhere() {
+fn user_replaceable_symlink_is_not_followed() {
     let Some(nodes) = host() else { return };
     let node = &nodes[0];
     let project = project(&nodes);

@@ -26,7 +26,7 @@ fn apply(project: &Project) -> Output {
 }
 
 #[test]
-fn who_is_not_root_is_refused_and_leaves_nothing() {
+fn non_root_login_is_rejected_and_writes_nothing() {
     let Some(nodes) = Fleet::take(1) else { return };
     let plain = with(Project::connecting_as("plain", &nodes), MOTD);
     let before = nodes[0].snapshot();
@@ -48,7 +48,7 @@ fn who_is_not_root_is_refused_and_leaves_nothing() {
 
 /// A lock file left behind by a forge that ran as `plain`, or by a person.
 #[test]
-fn a_lock_of_somebody_else_is_told_with_what_to_do() {
+fn lock_file_of_another_user_blocks_with_a_hint() {
     let Some(nodes) = Fleet::take(1) else { return };
     nodes[0].must("rm -f /run/lock/forge*; setpriv --reuid=plain --clear-groups touch /run/lock/forge");
     let root = with(Project::new(&nodes), MOTD);
@@ -65,7 +65,7 @@ fn a_lock_of_somebody_else_is_told_with_what_to_do() {
 }
 
 #[test]
-fn fifty_megabytes_of_output_hide_no_end() {
+fn huge_output_keeps_the_exit_code_and_last_lines() {
     let Some(nodes) = Fleet::take(1) else { return };
     let much = "head -c 50000000 /dev/zero | tr '\\0' x; echo; echo at the end";
     let steps = format!(
@@ -116,19 +116,19 @@ fn is_left_and_taken_up(node: &Node, long: &str, waits: &str) {
 }
 
 #[test]
-fn a_run_that_is_left_in_a_long_step_says_what_was_done() {
+fn detached_long_step_is_reported_and_awaited_by_next_run() {
     let Some(nodes) = Fleet::take(1) else { return };
     is_left_and_taken_up(&nodes[0], "true", "waits for `r/b` of run 20");
 }
 
 #[test]
-fn a_run_that_is_left_in_a_short_step_says_what_was_done() {
+fn detached_short_step_is_reported_and_awaited_by_next_run() {
     let Some(nodes) = Fleet::take(1) else { return };
     is_left_and_taken_up(&nodes[0], "false", "waits for a script of `forge apply inventory.yaml` by ");
 }
 
 #[test]
-fn a_host_that_another_run_holds_says_who() {
+fn locked_host_names_the_run_that_holds_the_lock() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = with(Project::new(&nodes), &LEFT.replace("LONG", "false"));
     let mut first = project.begin();
@@ -143,7 +143,7 @@ fn a_host_that_another_run_holds_says_who() {
 }
 
 #[test]
-fn the_limit_of_the_command_line_holds_for_checks() {
+fn timeout_option_applies_to_checks() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = with(Project::new(&nodes), "  - { name: a, command: { check: sleep 30, apply: \"true\" } }\n");
     let began = Instant::now();
@@ -154,7 +154,7 @@ fn the_limit_of_the_command_line_holds_for_checks() {
 }
 
 #[test]
-fn what_a_silent_host_may_have_done_is_not_done_again() {
+fn scope_one_step_does_not_move_off_an_unreachable_host() {
     let Some(nodes) = Fleet::take(2) else { return };
     let init = "  - { name: init, scope: one, command: { creates: /srv/init, apply: touch /srv/init } }\n";
     let project = with(Project::new(&nodes), init);
@@ -171,7 +171,7 @@ fn what_a_silent_host_may_have_done_is_not_done_again() {
 }
 
 #[test]
-fn progress_names_the_canary_and_verify_takes_time() {
+fn progress_names_the_canary_and_verify_reports_its_duration() {
     let Some(nodes) = Fleet::take(2) else { return };
     let slow = "  - { name: a, command: { check: \"sleep 1; test -e /srv/a\", apply: touch /srv/a } }\n";
     let project = with(Project::new(&nodes), slow);

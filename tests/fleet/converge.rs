@@ -23,7 +23,7 @@ fn expect(out: &Output, code: i32) {
 }
 
 #[test]
-fn three_bare_hosts_are_applied_once_and_then_there_is_nothing_to_do() {
+fn bare_hosts_converge_in_one_apply_and_stay_unchanged() {
     let Some(nodes) = Fleet::take(3) else { return };
     let project = web(&nodes);
     expect(&plan(&project), 2);
@@ -94,7 +94,7 @@ const TAMPERS: [Tamper; 12] = [
 ];
 
 #[test]
-fn each_change_behind_forges_back_is_found_named_and_repaired() {
+fn each_change_made_without_forge_is_planned_and_repaired() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = web(&nodes);
     expect(&apply(&project), 0);
@@ -116,7 +116,7 @@ fn each_change_behind_forges_back_is_found_named_and_repaired() {
 }
 
 #[test]
-fn a_plan_shows_just_the_line_that_differs() {
+fn plan_diff_shows_only_the_changed_line() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = web(&nodes);
     expect(&apply(&project), 0);
@@ -127,7 +127,7 @@ fn a_plan_shows_just_the_line_that_differs() {
 }
 
 #[test]
-fn a_plan_writes_nothing_on_the_host_and_takes_one_round_trip() {
+fn plan_verify_and_facts_write_nothing_on_the_host() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = web(&nodes);
     // `snapshot` skips the files that a login writes.
@@ -143,7 +143,7 @@ fn a_plan_writes_nothing_on_the_host_and_takes_one_round_trip() {
 }
 
 #[test]
-fn a_package_with_old_mtimes_that_was_upgraded_needs_its_service_restarted() {
+fn service_restarts_after_a_package_upgrade_with_old_mtimes() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = web(&nodes);
     expect(&apply(&project), 0);
@@ -164,7 +164,7 @@ fn a_package_with_old_mtimes_that_was_upgraded_needs_its_service_restarted() {
 }
 
 #[test]
-fn an_upgrade_and_a_new_greeting_arrive_with_one_restart() {
+fn package_upgrade_and_config_change_load_in_one_apply() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = web(&nodes);
     expect(&apply(&project), 0);
@@ -180,7 +180,7 @@ fn an_upgrade_and_a_new_greeting_arrive_with_one_restart() {
 }
 
 #[test]
-fn observing_takes_one_round_trip_and_two_where_text_depends_on_facts() {
+fn fact_templates_add_a_second_observation_round_trip() {
     let Some(nodes) = Fleet::take(1) else { return };
     let one = "recipe: r\nsummary: No facts\nsteps:\n  - name: text\n    file: { path: /etc/motd, content: x }\n";
     let two = "recipe: r\nsummary: Facts\nsteps:\n  - name: text\n    file: { path: \"/etc/motd-{{ facts.os.id }}\", content: x }\n";

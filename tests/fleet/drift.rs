@@ -65,7 +65,7 @@ const TAMPERS: [(&str, &[&str]); 12] = [
 ];
 
 #[test]
-fn each_change_behind_forges_back_is_found_classified_and_gone_after_apply() {
+fn each_change_without_forge_is_classified_and_repaired() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, KINDS));
     let before = drift(&project);
@@ -92,7 +92,7 @@ fn each_change_behind_forges_back_is_found_classified_and_gone_after_apply() {
 }
 
 #[test]
-fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
+fn recipe_changes_are_distinguished_from_machine_changes() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, KINDS));
     assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
@@ -115,7 +115,7 @@ fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
 }
 
 #[test]
-fn looking_writes_nothing_on_the_host() {
+fn drift_writes_nothing_on_the_host() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, KINDS));
     assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
@@ -152,7 +152,7 @@ fn unknown(out: &Output) -> Vec<String> {
 }
 
 #[test]
-fn every_shipped_probe_works_where_nothing_can_be_written() {
+fn built_in_probes_work_on_a_read_only_host() {
     let Some(nodes) = Fleet::take(1) else { return };
     let Some(fleet) = Fleet::require() else { return };
     let (node, plain) = (&nodes[0], project(&nodes, KINDS));
@@ -178,7 +178,7 @@ fn every_shipped_probe_works_where_nothing_can_be_written() {
 }
 
 #[test]
-fn a_check_of_a_recipe_cannot_write_and_is_unknown_where_that_cannot_be_had() {
+fn recipe_check_is_unknown_if_it_cannot_be_confined() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let recipe = "
@@ -214,7 +214,7 @@ verify:
 ";
 
 #[test]
-fn a_gpu_that_fell_off_the_bus_is_a_fault_with_what_to_do_next() {
+fn gpu_off_the_bus_is_a_hardware_fault_with_an_action() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, GPUS));
     node.profile("h100x8-ndr");

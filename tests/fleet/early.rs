@@ -73,7 +73,7 @@ fn expect(out: &Output, code: i32, said: &[&str]) {
 }
 
 #[test]
-fn what_is_configured_is_pending_until_the_host_has_booted_with_it() {
+fn boot_settings_are_pending_until_the_host_reboots() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     prepare(node);
@@ -101,7 +101,7 @@ fn what_is_configured_is_pending_until_the_host_has_booted_with_it() {
 
 /// The recipe declares no reboot: one reboot, which the plan reports, makes arguments and image effective.
 #[test]
-fn a_rebuild_that_fails_leaves_an_image_to_boot_with() {
+fn failed_initramfs_rebuild_restores_the_old_image() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     prepare(node);

@@ -24,7 +24,7 @@ fn plan(project: &Project) -> Output {
 const PACKAGE: &str = "  - name: package\n    package: { name: forge-tool }\n";
 
 #[test]
-fn a_full_disk_fails_that_host_alone_and_leaves_the_old_file() {
+fn full_disk_fails_only_that_host_and_keeps_the_old_file() {
     let Some(nodes) = Fleet::take(2) else { return };
     let body = "x".repeat(200_000);
     let project = project(&nodes, &format!("  - name: big\n    file: {{ path: /srv/big, content: \"{body}\" }}\n"));
@@ -41,7 +41,7 @@ fn a_full_disk_fails_that_host_alone_and_leaves_the_old_file() {
 }
 
 #[test]
-fn a_held_dpkg_lock_is_named_and_waited_for() {
+fn apply_names_the_dpkg_lock_holder_and_waits() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = project(&nodes, PACKAGE);
     // `forge-slow` keeps dpkg busy for some seconds, like an administrator's apt.
@@ -71,7 +71,7 @@ fn a_half_configured_package_is_recognised_and_repaired() {
 }
 
 #[test]
-fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
+fn package_install_survives_a_dropped_connection() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = project(&nodes, "  - name: package\n    package: { name: forge-slow }\n");
     nodes[0].must("echo 6 > /etc/forge-slow-seconds");
@@ -89,7 +89,7 @@ fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
 }
 
 #[test]
-fn a_link_that_drops_in_the_middle_of_a_step_is_neither_a_success_nor_a_failure_of_the_step() {
+fn step_outcome_is_unknown_if_the_connection_drops() {
     let Some(nodes) = Fleet::take(2) else { return };
     let steps = "  - name: slow\n    command: { check: test -e /srv/done, apply: \"touch /srv/begun; sleep 4; touch /srv/done\" }\n  - name: after\n    file: { path: /srv/after, content: x }\n";
     let project = project(&nodes, steps);
@@ -115,7 +115,7 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_neither_a_success_nor_a_failure_
 }
 
 #[test]
-fn a_hanging_probe_is_unknown_and_stops_nobody_else() {
+fn hanging_probe_is_unknown_and_does_not_stop_other_hosts() {
     let Some(nodes) = Fleet::take(2) else { return };
     let steps = "  - name: hangs\n    command: { check_timeout: 2s, check: \"test ! -e /srv/hang || sleep 1000\", apply: \"true\" }\n  - name: text\n    file: { path: /etc/motd, content: x }\n";
     let project = project(&nodes, steps);
@@ -130,7 +130,7 @@ fn a_hanging_probe_is_unknown_and_stops_nobody_else() {
 }
 
 #[test]
-fn a_failing_command_shows_what_it_said_and_a_bad_host_never_stops_a_good_one() {
+fn failed_command_shows_its_output_and_other_hosts_finish() {
     let Some(nodes) = Fleet::take(3) else { return };
     let steps = "  - name: picky\n    command: { check: test -e /srv/ok, apply: \"test ! -e /srv/bad || { echo this host is bad >&2; exit 7; }; touch /srv/ok\" }\n";
     let project = project(&nodes, steps);
@@ -142,7 +142,7 @@ fn a_failing_command_shows_what_it_said_and_a_bad_host_never_stops_a_good_one() 
 }
 
 #[test]
-fn a_file_that_its_validator_refuses_never_goes_live() {
+fn file_rejected_by_its_validator_is_not_installed() {
     let Some(nodes) = Fleet::take(1) else { return };
     let steps = "  - name: sudoers\n    file: { path: /etc/sudoers.d/forge-test, content: \"this is no sudoers line\\n\", mode: \"0440\", validate: \"visudo -cf $FORGE_FILE\" }\n";
     let out = apply(&project(&nodes, steps));
@@ -152,7 +152,7 @@ fn a_file_that_its_validator_refuses_never_goes_live() {
 }
 
 #[test]
-fn hostile_values_reach_the_host_as_they_are_and_show_harmlessly() {
+fn hostile_values_are_written_verbatim_and_displayed_safely() {
     let Some(nodes) = Fleet::take(1) else { return };
     let hostile = "'\"`$(touch /srv/pwned)\\n; rm -rf / #\u{202e}\u{1b}[31mred\t* ? [a] {b} ~ !x %s %n";
     let yaml = serde_json::to_string(hostile).expect("JSON is YAML");

@@ -4,7 +4,7 @@ use crate::support::{Fleet, Output, Project};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_taken_node_is_fresh_and_is_reached_behind_forges_back() {
+fn taken_node_is_running_and_reset_discards_its_files() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     assert_eq!(node.must("systemctl is-system-running"), "running");
@@ -30,7 +30,7 @@ fn a_reboot_gives_a_new_boot_id_and_keeps_the_disk() {
 }
 
 #[test]
-fn a_stopped_node_is_gone_until_it_is_started() {
+fn stopped_node_is_unreachable_until_it_is_started() {
     let Some(nodes) = Fleet::take(2) else { return };
     nodes[0].stop();
     assert!(!nodes[0].sh("true").ok());
@@ -40,7 +40,7 @@ fn a_stopped_node_is_gone_until_it_is_started() {
 }
 
 #[test]
-fn the_snapshot_is_blind_to_reading_and_sees_a_file_that_came_and_went() {
+fn snapshot_ignores_reads_and_detects_transient_files() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let before = node.snapshot();
@@ -53,7 +53,7 @@ fn the_snapshot_is_blind_to_reading_and_sees_a_file_that_came_and_went() {
 }
 
 #[test]
-fn an_upgrade_leaves_old_mtimes_and_a_running_service_as_it_was() {
+fn upgrade_keeps_old_mtimes_and_does_not_restart_the_service() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     node.must("apt-get -qq install -y forge-demo=1.0-1 && systemctl start forge-demo");
@@ -63,7 +63,7 @@ fn an_upgrade_leaves_old_mtimes_and_a_running_service_as_it_was() {
 }
 
 #[test]
-fn forge_runs_in_a_project_of_its_own() {
+fn forge_runs_in_its_own_project_directory() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = Project::new(&nodes).recipe("demo", "recipe: demo\n");
     assert!(project.path("inventory.yaml").exists() && project.path("recipes/demo.yaml").exists());

@@ -28,7 +28,7 @@ steps:
 ";
 
 #[test]
-fn runs_are_told_after_their_end() {
+fn finished_failed_and_killed_runs_are_shown_afterwards() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = Project::new(&nodes).inventory("apply: [{ recipe: page, on: all }]\n").recipe("page", GOOD);

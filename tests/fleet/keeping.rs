@@ -30,7 +30,7 @@ fn look(project: &Project, state: &str) -> (i32, Vec<(String, String, String)>) 
 }
 
 #[test]
-fn a_runner_without_a_history_knows_since_when_from_the_host() {
+fn first_seen_time_is_read_from_the_host_without_history() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, quiet) = (&nodes[0], project(&nodes, ""));
     assert_eq!(quiet.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);

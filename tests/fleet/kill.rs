@@ -30,7 +30,7 @@ done
 "#;
 
 #[test]
-fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
+fn next_apply_recovers_from_a_kill_at_any_moment() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let mut project = Project::new(&nodes).recipe("web", RECIPE);
@@ -73,7 +73,7 @@ fn kill_after(project: &Project, after: Duration) {
 }
 
 #[test]
-fn one_interrupt_finishes_what_runs_and_says_so() {
+fn one_interrupt_finishes_the_running_step_and_names_it() {
     let Some(nodes) = Fleet::take(1) else { return };
     let recipe = "recipe: r\nsummary: Two steps\nsteps:\n  - name: first\n    command: { check: test -e /srv/one, apply: \"touch /srv/begun; sleep 3; touch /srv/one\" }\n  - name: second\n    command: { check: test -e /srv/two, apply: touch /srv/two }\n";
     let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
@@ -91,7 +91,7 @@ fn one_interrupt_finishes_what_runs_and_says_so() {
 }
 
 #[test]
-fn two_interrupts_detach_and_the_next_apply_picks_the_step_up() {
+fn two_interrupts_detach_and_the_next_apply_resumes_the_step() {
     let Some(nodes) = Fleet::take(1) else { return };
     let recipe = "recipe: r\nsummary: A slow package\nsteps:\n  - name: package\n    package: { name: forge-slow }\n";
     let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");

@@ -75,7 +75,7 @@ fn secret(project: &Project, nodes: &[Node], outputs: &[&Output]) {
 }
 
 #[test]
-fn one_host_begins_a_cluster_and_the_others_join_it_by_tokens_that_nobody_sees() {
+fn kubeadm_hosts_join_with_tokens_that_are_never_shown() {
     let Some(nodes) = Fleet::take(3) else { return };
     nodes.iter().for_each(|node| proof::stand_in(node, "kubernetes"));
     nodes.iter().for_each(|node| _ = node.must(BEFORE));

@@ -101,7 +101,7 @@ const TAMPERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn the_site_that_is_declared_is_the_one_that_is_served() {
+fn declared_nginx_site_is_served_and_repaired() {
     let Some(nodes) = hosts() else { return };
     let recipe = |reload: &str| RECIPE.replace("RELOAD", reload);
     let mut project =

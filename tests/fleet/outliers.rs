@@ -16,7 +16,7 @@ fn told(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn one_host_that_differs_in_what_nobody_declares_is_named() {
+fn outlier_host_is_named_for_undeclared_facts() {
     let Some(nodes) = Fleet::take(3) else { return };
     let project = Project::new(&nodes);
     let outliers = || {

@@ -5,7 +5,7 @@ use crate::support::{Fleet, Project};
 const WEB: &str = include_str!("recipes/web.yaml");
 
 #[test]
-fn what_was_applied_is_removed_whole_and_then_there_is_nothing_to_do() {
+fn ensure_absent_removes_everything_and_then_has_no_changes() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     // The daemon runs as the account and in its folder: neither can be removed before the daemon.
@@ -60,7 +60,7 @@ steps:
 /// Every step now manages another thing: plans list the former ones until the host shows that they are gone, or a step
 /// removes them.
 #[test]
-fn what_steps_were_about_before_is_told_until_it_is_gone() {
+fn former_resources_of_steps_are_listed_until_removed() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     node.must("mkdir -p /etc/cron.d");

@@ -10,7 +10,7 @@ const SEEN: &str = r"systemctl list-units --all --plain --no-legend --type=servi
     sysctl -a 2>/dev/null | grep -E '^net\.(core|ipv4)\.' | grep -vE '\.(conf|neigh)\.'; getent passwd; findmnt -rno TARGET";
 
 #[test]
-fn the_demo_changes_nothing_of_a_machine_with_systemd() {
+fn demo_does_not_change_a_machine_running_systemd() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     node.must("mkdir -p /opt/demo/scripts /run/demo && chmod 777 /run/demo");

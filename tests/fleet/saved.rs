@@ -38,7 +38,7 @@ fn keep(project: &Project) -> String {
 
 /// A package is changed by hand after the review.
 #[test]
-fn a_host_where_a_package_was_changed_by_hand_is_stale_and_the_others_finish() {
+fn host_changed_after_the_plan_is_stale_and_others_finish() {
     let Some(nodes) = Fleet::take(2) else { return };
     let (moved, still) = (&nodes[0], &nodes[1]);
     let project = project(&nodes);
@@ -87,7 +87,7 @@ fn once_only(project: &Project, nodes: &Nodes) {
 }
 
 #[test]
-fn changed_inputs_are_refused_before_anything_is_contacted() {
+fn changed_inputs_are_rejected_before_contacting_hosts() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = project(&nodes);
     keep(&project);
@@ -119,7 +119,7 @@ steps:
 ";
 
 #[test]
-fn an_artifact_with_another_digest_is_refused() {
+fn artifact_with_a_changed_digest_is_rejected() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = Project::new(&nodes).inventory("apply: [{ recipe: site, on: all }]\n").recipe("site", ARTIFACT);
     let project = project.file("files/blob", "one");
@@ -139,7 +139,7 @@ fn an_artifact_with_another_digest_is_refused() {
 
 /// A secret that a host exports is not in any file: steps that depend on it are evaluated only on the host.
 #[test]
-fn secrets_stay_out_and_what_rests_on_them_is_still_bound() {
+fn saved_plan_omits_secrets_and_dependent_steps_apply() {
     let Some(nodes) = Fleet::take(1) else { return };
     const CANARY: &str = "canary-9f3a1c";
     let recipe = "

@@ -55,7 +55,7 @@ steps:
 "#;
 
 #[test]
-fn values_of_every_host_are_collected_before_anyone_reads_them() {
+fn exports_of_all_hosts_are_collected_before_use() {
     let Some(nodes) = Fleet::take(3) else { return };
     let project = Project::new(&nodes).recipe("keys", EACH).inventory("apply:\n  - { recipe: keys, on: all }\n");
     expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
@@ -76,7 +76,7 @@ steps:
 "#;
 
 #[test]
-fn a_barrier_names_who_is_missing_and_skips() {
+fn barrier_skips_the_step_and_names_missing_hosts() {
     let Some(nodes) = Fleet::take(3) else { return };
     let first = "recipe: first\nsummary: Fails on one host\nsteps:\n  - name: try\n    command: { check: test -e /srv/first, apply: \"test ! -e /srv/bad && touch /srv/first\" }\n";
     let project = Project::new(&nodes)
@@ -94,7 +94,7 @@ fn a_barrier_names_who_is_missing_and_skips() {
 }
 
 #[test]
-fn of_two_applies_one_gets_the_hosts_and_the_other_says_who_holds_them() {
+fn second_concurrent_apply_fails_because_the_host_is_locked() {
     let Some(nodes) = Fleet::take(1) else { return };
     let slow = "recipe: slow\nsummary: Takes its time\nsteps:\n  - name: wait\n    command: { check: test -e /srv/done, apply: \"touch /srv/begun; sleep 4; touch /srv/done\" }\n";
     let project = Project::new(&nodes).recipe("slow", slow).inventory("apply:\n  - { recipe: slow, on: all }\n");
@@ -125,7 +125,7 @@ steps:
 "#;
 
 #[test]
-fn a_fleet_step_judges_what_all_hosts_show() {
+fn fleet_step_runs_only_if_all_hosts_agree() {
     let Some(nodes) = Fleet::take(3) else { return };
     let project = Project::new(&nodes).recipe("same", FLEET).inventory("apply:\n  - { recipe: same, on: all }\n");
     expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);

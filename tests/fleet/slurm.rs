@@ -90,7 +90,7 @@ fn inventory(version: &str) -> String {
 }
 
 #[test]
-fn a_node_of_slurm_is_drained_and_resumed_by_nobody_but_who_drained_it() {
+fn slurm_node_is_resumed_only_if_forge_drained_it() {
     let Some(site) = Site::new() else { return };
     gives_back_what_it_took(&site);
     is_busy_while_a_job_runs(&site);

@@ -20,7 +20,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn drift_stays_quiet_and_writes_nothing() {
+fn repeated_drift_runs_find_and_write_nothing() {
     let (runs, size) = (variable("FORGE_SOAK", 5), variable("FORGE_FLEET_SIZE", 20));
     let hosts = if runs > 5 { size } else { size.min(3) };
     let Some(nodes) = Fleet::take(hosts) else { return };

@@ -38,7 +38,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn a_plan_of_twenty_hosts_costs_at_most_twice_the_floor() {
+fn plan_of_20_hosts_takes_at_most_twice_the_ssh_floor() {
     let size = std::env::var("FORGE_FLEET_SIZE").ok().and_then(|s| s.parse::<usize>().ok()).unwrap_or(NODES);
     if size < NODES {
         eprintln!("skipped: the fleet has {size} nodes, {NODES} are needed; set FORGE_FLEET_SIZE={NODES}");

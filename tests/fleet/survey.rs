@@ -34,7 +34,7 @@ fn folded(nodes: &[Node]) -> String {
 }
 
 #[test]
-fn exec_folds_equal_outputs_and_a_host_that_is_down_stops_no_other() {
+fn exec_groups_equal_output_and_skips_unreachable_hosts() {
     let Some(nodes) = Fleet::take(3) else { return };
     let project = Project::new(&nodes);
     nodes[0].must("touch /srv/special");
@@ -54,7 +54,7 @@ fn exec_folds_equal_outputs_and_a_host_that_is_down_stops_no_other() {
 }
 
 #[test]
-fn exec_asks_nobody_where_nobody_is() {
+fn exec_on_many_hosts_requires_yes_without_a_terminal() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = Project::new(&nodes);
     let out = project.forge(["exec", "-i", "inventory.yaml", "--", "touch", "/srv/ran"]);
@@ -69,7 +69,7 @@ fn exec_asks_nobody_where_nobody_is() {
 }
 
 #[test]
-fn exec_stops_what_takes_too_long_and_all_that_it_started() {
+fn exec_timeout_kills_the_command_and_its_children() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = Project::new(&nodes);
     let began = Instant::now();
@@ -84,7 +84,7 @@ fn exec_stops_what_takes_too_long_and_all_that_it_started() {
 }
 
 #[test]
-fn exec_works_on_a_disk_that_is_full_and_as_connect_says() {
+fn exec_works_on_a_full_disk_and_as_the_configured_user() {
     let Some(nodes) = Fleet::take(1) else { return };
     nodes[0]
         .must("dd if=/dev/zero of=/srv/full bs=1M 2>/dev/null; dd if=/dev/zero of=/tmp/full bs=1M 2>/dev/null; true");
@@ -112,7 +112,7 @@ fn interrupted(project: &Project, node: &Node, count: usize) -> Output {
 }
 
 #[test]
-fn an_interrupt_lets_the_command_end_and_a_second_one_leaves_it() {
+fn exec_finishes_on_one_interrupt_and_detaches_on_two() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = Project::new(&nodes);
     let out = interrupted(&project, &nodes[0], 1);
@@ -151,7 +151,7 @@ fn doctor_finds_hosts_ready_and_writes_nothing() {
 }
 
 #[test]
-fn doctor_says_what_is_in_the_way_and_what_to_do() {
+fn doctor_reports_problems_with_hints() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = Project::new(&nodes);
     let node = &nodes[0];
@@ -181,7 +181,7 @@ fn doctor_says_what_is_in_the_way_and_what_to_do() {
 }
 
 #[test]
-fn doctor_tells_who_may_not_and_who_is_at_work() {
+fn doctor_reports_missing_root_and_the_lock_holder() {
     let Some(nodes) = Fleet::take(1) else { return };
     let out = doctor(&Project::connecting_as("plain", &nodes));
     expect(&out, 3);
@@ -202,7 +202,7 @@ fn doctor_tells_who_may_not_and_who_is_at_work() {
 }
 
 #[test]
-fn doctor_tells_of_a_host_key_that_is_not_known() {
+fn doctor_reports_an_unknown_host_key() {
     let Some(nodes) = Fleet::take(1) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     let inventory = format!(

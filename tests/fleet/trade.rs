@@ -71,7 +71,7 @@ fn facts(project: &Project) -> Value {
 }
 
 #[test]
-fn a_module_that_dkms_builds_is_seen_for_its_kernel() {
+fn dkms_module_is_detected_for_its_kernel() {
     let Some(nodes) = node() else { return };
     let project = Project::new(&nodes).recipe("hello", MODULE).inventory("apply:\n  - { recipe: hello, on: all }\n");
     apply(&project, 0);
@@ -96,7 +96,7 @@ fn manager(node: &Node) -> String {
 }
 
 #[test]
-fn a_subnet_manager_governs_a_fabric_that_is_simulated() {
+fn subnet_manager_becomes_master_of_a_simulated_fabric() {
     let Some(nodes) = node() else { return };
     let node = &nodes[0];
     node.write("/root/ibsim.net", FABRIC);
@@ -134,7 +134,7 @@ steps:
 
 /// NVIDIA's real daemon does not start without a GPU, and its real tool reports that there is no driver.
 #[test]
-fn without_a_card_the_daemon_fails_and_the_driver_is_not_guessed() {
+fn persistence_daemon_fails_and_driver_is_null_without_a_gpu() {
     let Some(nodes) = node() else { return };
     let project = Project::new(&nodes)
         .recipe("persistence", PERSISTENCE)

@@ -118,7 +118,7 @@ async fn host_keys_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_logins_are_told_apart() {
+async fn connection_failures_have_distinct_error_kinds() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let right = target(&nodes[0], "root", &folder);
@@ -179,7 +179,7 @@ async fn refused_logins_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jumps_are_passed_and_their_failures_named() {
+async fn jump_hosts_are_used_and_their_failures_named() {
     let Some(nodes) = Fleet::take(3) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (format!("root@{}:22", nodes[0].address), format!("root@{}", nodes[1].address));
@@ -224,7 +224,7 @@ fn with_password(password: &str) -> (SecretStore, ConnectionSudo) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sudo_gives_root_or_says_why_not() {
+async fn sudo_runs_scripts_as_root_or_reports_the_cause() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let host = HostName::new("h");
@@ -319,7 +319,7 @@ async fn sudo_gives_root_or_says_why_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn noise_of_login_shells_is_not_output() {
+async fn login_shell_noise_and_path_do_not_affect_scripts() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     nodes[0].must("for h in /root /home/deploy; do printf 'echo welcome; echo warning >&2\\n' >$h/.bashrc; done; \
@@ -341,7 +341,7 @@ async fn noise_of_login_shells_is_not_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_scripts_share_few_channels() {
+async fn concurrent_scripts_share_at_most_four_channels() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let session = connect(&target(&nodes[0], "root", &folder)).await.unwrap();
@@ -360,7 +360,7 @@ async fn many_scripts_share_few_channels() {
 const CUT: &str = "pkill -KILL -f '^sshd: (root|admin)' ; true";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_link_is_not_a_failed_script() {
+async fn dropped_connection_is_not_reported_as_script_failure() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let session = connect(&target(&nodes[0], "root", &folder)).await.unwrap();
@@ -395,7 +395,7 @@ async fn a_dropped_link_is_not_a_failed_script() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_observation_survives_a_dropped_link() {
+async fn observation_survives_a_dropped_connection() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let reader = HostReader::new(connect(&target(&nodes[0], "root", &folder)).await.unwrap());
@@ -446,7 +446,7 @@ async fn helper_that_holds_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_controller_gives_the_lock_up() {
+async fn killed_controller_releases_the_lock() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
@@ -489,7 +489,7 @@ async fn a_killed_controller_gives_the_lock_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_of_ours_on_a_dead_link_is_taken_back() {
+async fn lock_on_a_dead_connection_is_reacquired() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
@@ -518,7 +518,7 @@ fn long(text: &'static str, step: &str) -> LongStep {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_step_survives_a_dropped_link() {
+async fn long_step_survives_a_dropped_connection() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
@@ -560,7 +560,7 @@ async fn a_long_step_survives_a_dropped_link() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_connection_is_found_again() {
+async fn kept_connection_is_reused() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = ConnectionTarget { keep: Duration::from_secs(20), ..target(&nodes[0], "root", &folder) };
@@ -575,7 +575,7 @@ async fn a_kept_connection_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cost_is_near_the_floor() {
+async fn opening_a_session_takes_less_than_twice_plain_ssh() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
@@ -597,7 +597,7 @@ async fn the_cost_is_near_the_floor() {
 }
 
 #[tokio::test]
-async fn the_lock_is_not_touched_by_who_is_not_root() {
+async fn non_root_session_does_not_touch_the_lock() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (host, secrets) = (HostName::new(&nodes[0].name), SecretStore::default());

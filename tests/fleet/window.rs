@@ -82,7 +82,7 @@ fn host<'r>(report: &'r serde_json::Value, node: &Node) -> &'r serde_json::Value
 }
 
 #[test]
-fn two_steps_that_wait_for_a_reboot_share_one_that_is_proven() {
+fn steps_that_need_a_reboot_share_one_verified_reboot() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = prepare(&nodes, "canary: 1, reboot: allow");
     let before: Vec<String> = nodes.iter().map(Node::boot_id).collect();
@@ -113,7 +113,7 @@ fn report_to(report: &serde_json::Value, node: &Node) -> String {
 }
 
 #[test]
-fn a_host_whose_device_is_held_is_left_alone_while_the_others_finish() {
+fn host_with_a_busy_device_is_blocked_and_others_finish() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = prepare(&nodes, "max_unavailable: 2, reboot: allow");
     let busy = &nodes[0];
@@ -140,7 +140,7 @@ fn a_host_whose_device_is_held_is_left_alone_while_the_others_finish() {
 }
 
 #[test]
-fn a_run_that_is_killed_inside_a_window_is_finished_by_the_next() {
+fn next_run_closes_a_window_left_open_by_a_kill() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = prepare(&nodes, "reboot: allow");
@@ -164,7 +164,7 @@ fn a_run_that_is_killed_inside_a_window_is_finished_by_the_next() {
 }
 
 #[test]
-fn a_run_that_is_killed_during_the_reboot_is_finished_by_the_next() {
+fn next_run_finishes_after_a_kill_during_the_reboot() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = prepare(&nodes, "reboot: allow");
@@ -185,7 +185,7 @@ fn a_run_that_is_killed_during_the_reboot_is_finished_by_the_next() {
 }
 
 #[test]
-fn a_host_that_does_not_come_back_has_failed_and_is_named() {
+fn host_that_does_not_return_from_its_reboot_fails() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = prepare(&nodes, "max_unavailable: 2, reboot: allow, reboot_timeout: 25s");
     // Its network does not come up after the reboot.
@@ -209,7 +209,7 @@ steps:
 
 /// A `reboot` step. The host's state decides whether a reboot is due, so a change made without forge triggers it, too.
 #[test]
-fn a_host_is_rebooted_where_it_was_not_since_a_change() {
+fn reboot_step_runs_if_a_file_changed_after_the_boot() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = Project::new(&nodes).recipe("boot", BOOT);

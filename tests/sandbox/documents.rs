@@ -19,7 +19,7 @@ fn result(lab: &Lab, schema: &Validator, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_documents_of_every_verb_fit_their_schema() {
+fn json_documents_of_every_verb_match_their_schema() {
     let who = Who::all().into_iter().next().expect("at least one user");
     let lab = match Lab::new(who, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
         Ok(lab) => lab,

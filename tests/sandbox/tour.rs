@@ -31,7 +31,7 @@ fn ask_host(lab: &Lab, host: &str) -> Vec<String> {
 }
 
 #[test]
-fn bare_servers_become_gpu_nodes_with_a_reboot_each() {
+fn bare_servers_become_gpu_nodes_after_one_reboot() {
     as_everybody(|lab| {
         let machine = Machine::look();
         copy_inventory(lab);

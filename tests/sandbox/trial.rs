@@ -45,7 +45,7 @@ fn timed(lab: &Lab) {
 }
 
 #[test]
-fn what_starts_by_itself_is_applied_and_found_again() {
+fn units_timers_and_cron_jobs_converge_and_are_removed() {
     as_everybody(|lab| {
         timed(lab);
         let again = lab.forge(&["plan", "--detailed-exitcode"]);
@@ -97,7 +97,7 @@ fn machine_ids_are_recorded_on_request_only(lab: &Lab) {
 
 /// The recorded start of a service decides whether it restarts, so a recording must contain the records of the host.
 #[test]
-fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
+fn recording_with_host_records_reproduces_the_live_plan() {
     as_everybody(|lab| {
         timed(lab);
         lab.inside("inventory.yaml", "a", "echo every=9 >/etc/app.conf");

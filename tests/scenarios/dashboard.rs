@@ -17,7 +17,7 @@ fn metrics(expr: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn a_dashboard_reads_what_exporters_export() {
+fn dashboard_queries_only_exported_metrics() {
     let exported = concat!(
         include_str!("../samples/dcgm-exporter-names.txt"),
         include_str!("../samples/node-infiniband-names.txt")

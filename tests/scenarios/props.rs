@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn steps_stand_after_what_they_wait_for(recipes in recipes(), numbers in answers()) {
+    fn steps_follow_their_dependencies(recipes in recipes(), numbers in answers()) {
         let (_folder, project, _, plan) = planned(&recipes, &numbers);
         for (host, edge) in plan.hosts.iter().flat_map(|h| project.graph.edges().iter().map(move |e| (h, e))) {
             if let (Some(from), Some(to)) = (position(host, &project, edge.from), position(host, &project, edge.to)) {
@@ -142,14 +142,14 @@ proptest! {
     }
 
     #[test]
-    fn as_desired_everywhere_is_nothing_to_do(recipes in recipes()) {
+    fn converged_hosts_have_no_changes(recipes in recipes()) {
         let (_folder, _, _, plan) = planned(&recipes, &[0]);
         prop_assert!(plan.hosts.iter().all(|host| !host.has_changes() && host.steps.iter().all(|s| s.verdict == StepVerdict::Ok)));
         prop_assert_eq!(plan.exit_code(true).code(), 0);
     }
 
     #[test]
-    fn only_changes_act_and_nothing_acts_behind_what_is_stopped(recipes in recipes(), numbers in answers()) {
+    fn only_changes_run_and_none_after_a_stopped_step(recipes in recipes(), numbers in answers()) {
         let (_folder, project, look, plan) = planned(&recipes, &numbers);
         for host in &plan.hosts {
             for step in &host.steps {
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn planning_twice_is_planning_once(recipes in recipes(), numbers in answers()) {
+    fn planning_twice_gives_the_same_plan(recipes in recipes(), numbers in answers()) {
         let (_folder, project, look, plan) = planned(&recipes, &numbers);
         let again = plan_of(&project, &case(&recipes, &numbers), &look);
         prop_assert_eq!(&again.id, &plan.id);

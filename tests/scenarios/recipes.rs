@@ -657,7 +657,7 @@ pub fn cases(recipe: &str) -> Vec<Value> {
 
 /// Each case loads all recipes again: run as many in parallel as there are cores.
 #[test]
-fn every_recipe_has_its_proof() {
+fn every_recipe_passes_its_cases() {
     let (left, wrong) = (Mutex::new(builtin_data::BUILTIN_RECIPES.iter()), Mutex::new(Vec::new()));
     let next = || left.lock().unwrap().next();
     std::thread::scope(|scope| {
@@ -690,7 +690,7 @@ fn mistakes_of(recipe: &str) -> Vec<String> {
 /// Output of programs, and the cause that forge must report: each row of each recipe has a sample, and no sample
 /// matches another row first.
 #[test]
-fn every_row_of_fails_as_gives_its_cause() {
+fn fails_as_rows_report_their_cause() {
     let samples = yaml(&root().join("fails.yaml"));
     let shelf = config::builtin_project();
     let mut wrong = Vec::new();
@@ -715,7 +715,7 @@ fn every_row_of_fails_as_gives_its_cause() {
 /// An inventory's own recipe may lack something that a built-in recipe reads from it. This is an error only if the
 /// built-in recipe is applied.
 #[test]
-fn a_built_in_recipe_that_is_only_mentioned_is_nobodys_mistake() {
+fn unapplied_builtin_recipe_reports_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
     std::fs::create_dir(root.join("recipes")).unwrap();

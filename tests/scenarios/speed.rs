@@ -100,7 +100,7 @@ fn in_its_own_process(hosts: usize, kind: Kind) {
 
 #[test]
 #[ignore = "a measurement; prints time and memory"]
-fn plans_of_many_hosts() {
+fn measure_plans_of_many_hosts() {
     const KINDS: [Kind; 5] = [Kind::Same, Kind::Mixed, Kind::Bare, Kind::Barrier, Kind::Lossy];
     let hosts = std::env::var("FORGE_HOSTS").ok().map_or(10_000, |hosts| hosts.parse().unwrap());
     if let Ok(case) = std::env::var("FORGE_CASE") {
@@ -129,7 +129,7 @@ fn allocations_per_step(kind: Kind) -> f64 {
 /// The limits are close to the real values, because a distant limit detects nothing. If planning gets cheaper, lower
 /// them.
 #[test]
-fn a_step_costs_few_allocations() {
+fn allocations_per_step_stay_within_limits() {
     let most = [(Kind::Same, 70), (Kind::Bare, 82), (Kind::Barrier, 86)];
     let found = most.map(|(kind, most)| (kind, most, allocations_per_step(kind)));
     let near = |(_, most, found): &(Kind, i32, f64)| (f64::from(*most) * 0.8..=f64::from(*most)).contains(found);
@@ -149,7 +149,7 @@ fn cost(made: &Made) -> u64 {
 /// Five times as many hosts cost five times as much; with work per pair of hosts it would be 25 times. Other tests and
 /// the load of the machine may disturb the measurement: the best of several attempts counts.
 #[test]
-fn the_cost_is_linear_in_hosts() {
+fn planning_cost_is_linear_in_hosts() {
     let (few, many) = (Made::new(100, 2, Kind::Lossy), Made::new(500, 2, Kind::Lossy));
     let mut best = (u64::MAX, u64::MAX);
     for _ in 0..5 {

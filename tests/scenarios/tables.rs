@@ -37,7 +37,7 @@ fn verdicts(case: &Value) -> Vec<&str> {
 
 /// Recorded and reconstructed answers of hosts give the expected verdicts.
 #[test]
-fn fixtures_are_judged_as_they_must_be() {
+fn fixtures_give_the_expected_verdicts() {
     let rows = rows("fixtures.yaml", "fixtures");
     numbered(&rows, 22);
     let told = |row: &Value, why: String| format!("{}: {why}", text(row, "fixture").unwrap());
@@ -98,7 +98,7 @@ fn untested(test: &str) -> Option<String> {
 /// Mistakes in manuals: for each mistake, cases show that forge does not make it, or the table says why it is not shown
 /// yet, or why only a human can make it.
 #[test]
-fn mistakes_of_manuals_are_not_made() {
+fn manual_mistakes_are_covered_by_cases() {
     let rows = rows("mistakes.yaml", "mistakes");
     numbered(&rows, 40);
     let mut wrong = Vec::new();
@@ -127,7 +127,7 @@ fn missing(shown: &Value) -> Option<String> {
 /// without facts that fails, a failed rule with facts blocks the host; both have their own message, with the place in
 /// the inventory.
 #[test]
-fn rules_are_kept() {
+fn compatibility_rules_are_enforced() {
     let rows = rows("rules.yaml", "rules");
     numbered(&rows, 18);
     let mut wrong = Vec::new();
@@ -168,7 +168,7 @@ const BARE: [&str; 3] = ["debian", "h100-bare", "rhel"];
 /// A bare host has changes and, after they are applied, no more; a converged host has no changes from the start. Both
 /// are planned for every built-in recipe.
 #[test]
-fn every_recipe_is_planned_on_a_bare_and_on_a_converged_host() {
+fn every_recipe_has_bare_and_converged_host_cases() {
     let mut wrong = Vec::new();
     for (recipe, _) in builtin_data::BUILTIN_RECIPES {
         let cases = cases(recipe);

@@ -50,7 +50,7 @@ fn percent(part: usize, whole: usize) -> usize {
 
 #[test]
 #[allow(clippy::print_stdout, reason = "the statistics are for people")]
-fn names_can_be_searched_for() {
+fn one_word_and_shared_names_stay_within_limits() {
     let names = DeclaredNames::of_sources(&code());
     let count = |names: &BTreeMap<String, Vec<String>>, of: &dyn Fn(&str, &[String]) -> bool| -> usize {
         names.iter().filter(|(name, files)| of(name, files)).map(|(_, files)| files.len()).sum()
@@ -84,7 +84,7 @@ fn declared_names_are_found() {
 const FOREIGN_WORDS: &[&str] = &["Fnnnn", "Lease", "fails_as", "restart_on", "ConfigMap"];
 
 #[test]
-fn the_glossary_names_what_exists() {
+fn glossary_names_exist_in_the_code() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/glossary.md")).unwrap();
     let declared = Regex::new(r"\b(?:struct|enum|trait|type|fn|const|static|mod)\s+(\w+)").unwrap();
     let code = super::sources();

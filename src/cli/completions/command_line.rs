@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_bash_took_apart_are_joined() {
+    fn words_split_by_bash_are_joined() {
         let line = parse_line(Shell::Bash, &["forge", "plan", "--on", "gpu", ":", "lo"], 5);
         assert_eq!(line.before, ["plan", "--on"]);
         assert_eq!(line.current, "gpu:lo");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inserted_is_text_for_the_shell() {
+    fn candidates_are_quoted_for_the_shell() {
         let bash = parse_line(Shell::Bash, &["forge", "plan", "--step", ""], 3);
         assert_eq!(bash.format_candidate("web/reload now", None).as_deref(), Some("web/reload\\ now"));
         assert_eq!(bash.format_candidate("a$(id)`id`", None).as_deref(), Some("a\\$\\(id\\)\\`id\\`"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_behind_the_last_word_begins_a_new_one() {
+    fn cursor_after_the_last_word_starts_a_new_word() {
         let line = parse_line(Shell::Zsh, &["forge", "plan"], 2);
         assert_eq!((line.before.as_slice(), line.current.as_str()), (["plan".to_owned()].as_slice(), ""));
         assert_eq!(self::parse_line(Shell::Bash, &[], 0).before, Vec::<String>::new());

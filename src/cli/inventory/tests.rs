@@ -25,7 +25,7 @@ fn expected_target(path: &str, arguments: &str) -> InventoryTarget {
 }
 
 #[test]
-fn the_argument_the_flag_the_variable_the_folder() {
+fn inventory_argument_overrides_flag_variable_and_default() {
     assert_eq!(resolve_target(Some("a"), &[], Some("c"), true).unwrap(), expected_target("a", "a"));
     assert_eq!(resolve_target(None, &["-i", "b"], Some("c"), true).unwrap(), expected_target("b", "-i b"));
     assert_eq!(resolve_target(None, &[], Some("c"), true).unwrap(), expected_target("c", ""));
@@ -34,7 +34,7 @@ fn the_argument_the_flag_the_variable_the_folder() {
 }
 
 #[test]
-fn a_next_command_repeats_what_narrows_the_work() {
+fn next_command_repeats_the_selection_flags() {
     let typed = ["--on", "gpu:!canary", "--step", "a/*", "--step", "b", "--skip", "c d"];
     let expected = "'x y.yaml' --on 'gpu:!canary' --step 'a/*' --step b --skip 'c d'";
     assert_eq!(resolve_target(Some("x y.yaml"), &typed, None, false).unwrap().arguments, expected);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_ansible_s() {
+    fn host_patterns_expand_as_in_ansible() {
         // origin: source, what _expand_hostpattern of ansible-core 2.18 returns
         let cases: &[(&str, &[&str], Option<u16>)] = &[
             ("web1", &["web1"], None),

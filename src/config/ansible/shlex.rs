@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_python_s() {
+    fn words_split_as_in_python_shlex() {
         // origin: source, what shlex.split(TEXT, comments=True) of Python 3.11 returns
         let cases: &[(&str, &[&str])] = &[
             ("a b=1", &["a", "b=1"]),

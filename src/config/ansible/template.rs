@@ -244,7 +244,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_names_that_are_known_are_resolved() {
+    fn only_known_names_are_resolved() {
         // Reserved names of Ansible override the inventory.
         let known = json!({ "a": "/srv", "n": 80, "on": true, "l": [1], "inventory_hostname": "x" });
         let find = |name: &str| known.get(name);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_templates_make_is_bounded_before_it_is_made() {
+    fn template_expansion_has_size_and_depth_limits() {
         let nested = (0..50).fold(json!("x"), |inner, _| json!([inner]));
         let known = json!({ "text": "x".repeat(1000), "list": vec!["x"; 100], "nested": nested });
         let find = |name: &str| known.get(name);

@@ -48,7 +48,7 @@ fn connection_variables_become_settings() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_listed_with_its_place() {
+fn unsupported_variables_are_listed_with_their_location() {
     let text = "[web]\nw1 ansible_password=x ansible_python_interpreter=/usr/bin/python3 t=\"{{ y }}\" my-var=1\n\
                 w2 ansible_python_interpreter=/usr/bin/python3 ansible_connection=winrm v=1.50\n";
     let (starting, said) = convert(&[("hosts", text)]);
@@ -91,7 +91,7 @@ fn templates_of_known_variables_are_resolved_for_each_host() {
 
 /// A few lines may expand to more than the memory of any machine.
 #[test]
-fn templates_that_grow_without_end_are_listed_and_the_others_carried() {
+fn oversized_templates_are_listed_and_the_others_converted() {
     let doubled = |at: usize| format!("a{at}: \"{{{{ a{0} }}}}{{{{ a{0} }}}}\"\n", at - 1);
     let pairs = |at: usize| format!("a{at}: [\"{{{{ a{0} }}}}\", \"{{{{ a{0} }}}}\"]\n", at - 1);
     let nested = |at: usize| format!("a{at}: [\"{{{{ a{} }}}}\"]\n", at - 1);
@@ -122,7 +122,7 @@ fn templates_that_grow_without_end_are_listed_and_the_others_carried() {
 
 /// A value that cannot be converted still overrides lower layers.
 #[test]
-fn a_lost_value_still_hides_the_one_below() {
+fn unconverted_value_still_overrides_lower_layers() {
     let text = "[web]\nw1 x='{{ y }}'\nw2\n[web:vars]\nx=1\n";
     let (starting, said) = convert(&[("hosts", text)]);
     assert_eq!(starting.hosts["w1"].vars.get("x"), None);
@@ -132,7 +132,7 @@ fn a_lost_value_still_hides_the_one_below() {
 }
 
 #[test]
-fn unrelated_groups_that_disagree_are_settled_at_the_hosts() {
+fn conflicting_group_variables_move_to_the_hosts() {
     let text = "[a]\nh1\nh2\n[b]\nh2\n[a:vars]\nx=1\ny=1\n[b:vars]\nx=2\n";
     let (starting, _) = convert(&[("hosts", text)]);
     assert_eq!((&starting.hosts["h1"].vars["x"], &starting.hosts["h2"].vars["x"]), (&json!(1), &json!(2)));
@@ -140,7 +140,7 @@ fn unrelated_groups_that_disagree_are_settled_at_the_hosts() {
 }
 
 #[test]
-fn files_of_variables_beat_the_inventory() {
+fn variable_files_override_the_inventory() {
     let files = [
         ("hosts.ini", "[web]\nw1 z=1\n[web:vars]\nx=1\ny=1\n"),
         ("group_vars/all.yml", "x: 2\nmode: 0644\non: yes\n"),
@@ -164,7 +164,7 @@ fn files_of_variables_beat_the_inventory() {
 }
 
 #[test]
-fn names_that_forge_does_not_have_are_changed_and_told() {
+fn invalid_names_are_changed_and_duplicate_hosts_skipped() {
     let (starting, said) =
         convert(&[("hosts", "fe80::1\n[web]\nweb\nw_é\nx ansible_host=10.0.0.1\ny ansible_host=10.0.0.1\n")]);
     assert_eq!(starting.hosts.keys().collect::<Vec<_>>(), ["fe80--1", "web", "w_-", "x"]);
@@ -174,7 +174,7 @@ fn names_that_forge_does_not_have_are_changed_and_told() {
 }
 
 #[test]
-fn mistakes_say_where_and_what() {
+fn conversion_errors_name_the_entry_and_the_fix() {
     assert_eq!(mistake(&[("hosts", "[web]\nw1 x\n")]), "expected `key=value` for host `w1`, found `x`");
     assert_eq!(
         mistake(&[("hosts", "[web:kids]\n")]),

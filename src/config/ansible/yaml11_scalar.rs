@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn scalars_are_pyyaml_s() {
+    fn scalars_resolve_as_in_pyyaml() {
         // origin: source, what yaml.safe_load of PyYAML 6.0 returns
         let numbers = [
             ("1", 1),

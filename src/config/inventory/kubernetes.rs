@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_namespaces_are_labels() {
+    fn namespace_names_must_be_dns_labels() {
         let longest = "n".repeat(63);
         for name in ["forge-provisioner", "a", "1a", longest.as_str()] {
             assert!(is_dns_label(name), "{name}");

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_ranges_say_why() {
+    fn invalid_ranges_are_rejected_with_a_reason() {
         let cases = [
             ("n[1:2", "a range is not closed"),
             ("n1]", "`]` has no matching `[`"),

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_join_as_in_ansible() {
+    fn terms_combine_as_in_ansible() {
         assert_eq!(select("gpu:&rack_a:!canary").unwrap(), ["node-2"]);
         assert_eq!(select("!canary:gpu").unwrap(), ["node-2", "node-3"]);
         assert_eq!(select("canary,login").unwrap(), ["node-1", "login"]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_and_suggest() {
+    fn selector_errors_suggest_similar_names() {
         assert_eq!(select("gpus").unwrap_err(), "`gpus` is neither a host nor a group (did you mean `gpu`?)");
         assert_eq!(select("node-02").unwrap_err(), "`node-02` is neither a host nor a group (did you mean `node-2`?)");
         assert_eq!(

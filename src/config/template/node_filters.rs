@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_lies_in_a_network_of_its_kind() {
+    fn address_matches_only_networks_of_its_family() {
         for (address, network, lies) in [
             ("10.0.14.31", "10.0.0.0/16", true),
             ("10.0.14.31/24", "10.0.14.0/24", true),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_the_node_of_its_name_or_of_its_address() {
+    fn host_is_matched_to_a_node_by_name_or_address() {
         let node =
             |name: &str, address: &str| build_tree("t", &serde_json::json!({ "name": name, "addresses": [address] }));
         let nodes = Value::from(vec![node("ip-2", "10.0.0.2"), node("gpu-1", "10.0.0.9"), node("a", "10.0.0.9")]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_picked_by_labels_and_by_what_they_offer() {
+    fn nodes_are_selected_by_labels_and_resources() {
         let nodes = Value::from(vec![
             sample_node("one", "true", 8, 8),
             sample_node("two", "true", 8, 7),

@@ -58,7 +58,7 @@ fn a_sole_expression_keeps_its_type() {
 }
 
 #[test]
-fn missing_names_are_errors_also_in_comparisons() {
+fn missing_names_are_errors_even_in_comparisons() {
     assert_eq!(
         evaluation_error("params.verison == \"1\""),
         "`params.verison` does not exist (did you mean `version`?)"
@@ -77,7 +77,7 @@ fn missing_names_are_errors_also_in_comparisons() {
 }
 
 #[test]
-fn filters_tests_and_calls_are_known_ones() {
+fn unknown_filters_tests_and_calls_are_rejected() {
     assert_eq!(evaluation_error("params.list | lenght"), "unknown filter `lenght` (did you mean `length`?)");
     assert_eq!(evaluation_error("params.n is oddd"), "unknown test `oddd` (did you mean `odd`?)");
     assert_eq!(evaluation_error("now()"), "unknown function `now` ()");
@@ -88,7 +88,7 @@ fn filters_tests_and_calls_are_known_ones() {
 }
 
 #[test]
-fn own_filters() {
+fn custom_filters_return_the_expected_values() {
     assert_eq!(render_source("{{ 'a b' | quote }}"), json!("'a b'"));
     assert_eq!(render_source("{{ '/etc/x.conf' | basename }}{{ '/etc/x.conf' | dirname }}"), json!("x.conf/etc"));
     assert_eq!(
@@ -107,7 +107,7 @@ fn own_filters() {
 }
 
 #[test]
-fn facts_defer_until_they_are_known_and_are_recorded() {
+fn expressions_defer_until_facts_are_known() {
     let expression = "facts.os.id == \"debian\"";
     assert_eq!(run_source(expression, TemplateForm::Expression, None), Ok(EvalOutcome::Deferred(PendingInput::Facts)));
     let reads = BTreeSet::from(["os.id".to_owned()]);
@@ -138,7 +138,7 @@ fn expect_source(source: &str) -> ExpectOutcome {
 }
 
 #[test]
-fn expectations_over_nothing_are_unknown() {
+fn expectation_over_an_empty_list_is_unknown() {
     let all_off = expect_source("facts.gpus | map(attribute='gsp') | unique | list == ['off']");
     assert_eq!(all_off, ExpectOutcome::Known { value: true, reads: BTreeSet::from(["gpus".into()]) });
     let why = |expect| match expect {
@@ -159,7 +159,7 @@ fn expectations_over_nothing_are_unknown() {
 }
 
 #[test]
-fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
+fn unknown_part_of_a_fact_matters_only_where_it_is_read() {
     let mut facts = sample_facts();
     let gpus = json!([{"bdf": "a", "gsp": "off"}, {"bdf": "b", "gsp": {"unknown": "no NVIDIA driver is loaded"}}]);
     facts.0.insert("gpus".into(), Ok(gpus));
@@ -187,7 +187,7 @@ fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
 }
 
 #[test]
-fn a_list_with_an_item_that_is_unknown_is_unknown() {
+fn list_with_an_unknown_item_is_unknown() {
     let mut facts = sample_facts();
     facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "pfc": [true, {"unknown": "odd"}]}])));
     facts.0.insert("sm".into(), Ok(json!([1, {"unknown": "late"}])));
@@ -203,7 +203,7 @@ fn a_list_with_an_item_that_is_unknown_is_unknown() {
 }
 
 #[test]
-fn secrets_stay_whole_or_are_refused() {
+fn templates_cannot_change_secrets() {
     let mut store = crate::model::SecretStore::default();
     let placeholder = store.insert("TOKEN", secrecy::SecretString::from("s3cret".to_owned())).0;
     let bindings = TemplateBindings {
@@ -224,7 +224,7 @@ fn secrets_stay_whole_or_are_refused() {
 }
 
 #[test]
-fn conditions_are_true_or_false() {
+fn conditions_must_be_boolean() {
     let test = |source: &str| {
         TemplateProgram::compile(source, TemplateForm::Expression)
             .unwrap()
@@ -237,7 +237,7 @@ fn conditions_are_true_or_false() {
 }
 
 #[test]
-fn reads_have_places() {
+fn reads_are_recorded_with_their_source_range() {
     let source = "{% for x in params.list %}{{ x }}{{ recipes['nvidia-driver'].version }}{% endfor %}";
     let program = TemplateProgram::compile(source, TemplateForm::Template).unwrap();
     let reads: Vec<_> = program.reads().iter().map(|r| (r.root, r.path.join("/"), &source[r.range.clone()])).collect();
@@ -247,7 +247,7 @@ fn reads_have_places() {
 }
 
 #[test]
-fn endless_work_stops() {
+fn endless_template_is_stopped() {
     let source = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
     let program = TemplateProgram::compile(source, TemplateForm::Template).unwrap();
     assert_eq!(program.run(&sample_bindings(None)).unwrap_err().message, "the template takes too long");

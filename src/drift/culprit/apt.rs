@@ -80,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_history_is_read() {
+    fn recorded_apt_history_is_parsed() {
         insta::assert_snapshot!(told(&parse_history(RECORDED, &TimeZone::UTC)).join("\n"));
     }
 
     #[test]
-    fn a_history_that_was_cut_anywhere_gives_no_run_that_was_not_there() {
+    fn truncated_history_yields_no_invented_runs() {
         let whole = parse_history(RECORDED, &TimeZone::UTC);
         for at in (0..RECORDED.len()).filter(|at| RECORDED.is_char_boundary(*at)) {
             let runs = parse_history(&RECORDED[at..], &TimeZone::UTC);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_outside_of_a_run_are_passed_over() {
+    fn lines_outside_a_run_are_ignored() {
         let text = "Requested-By: mallory (0)\nStart-Date: never\nInstall: x (1)\n";
         assert_eq!(parse_history(text, &TimeZone::UTC), []);
     }

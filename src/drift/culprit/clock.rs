@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_every_form() {
+    fn all_log_time_formats_are_parsed() {
         assert_eq!(at(parse_local_time("2026-11-22  03:10:04", &TimeZone::UTC)), "2026-11-22T03:10:04Z");
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         assert_eq!(at(parse_local_time("2026-11-22 03:10:04", &berlin)), "2026-11-22T02:10:04Z");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             "yesterday",
@@ -98,7 +98,7 @@ mod tests {
 
     /// `/etc/localtime` of a node in Asia/Kolkata contains the rules of the zone, without its name.
     #[test]
-    fn a_hosts_zone_is_read_from_its_own_rules() {
+    fn time_zone_is_parsed_from_localtime_rules() {
         // origin: `head -c 16384 /etc/localtime | od -An -v -tx1` with Etc/UTC on a Debian 12 node of the test fleet
         let utc = include_str!("../../../tests/samples/culprit/zone-utc.txt");
         let kolkata = include_str!("../../../tests/samples/culprit/zone-kolkata.txt");

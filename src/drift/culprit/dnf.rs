@@ -83,7 +83,7 @@ mod tests {
     const PACKAGES: &str = include_str!("../../../tests/samples/culprit/dnf.rpm.log");
 
     #[test]
-    fn commands_are_told_with_what_they_changed() {
+    fn dnf_commands_are_matched_with_their_package_changes() {
         let change =
             |change: &LoggedPackageChange| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
         let told = parse_logs(COMMANDS, PACKAGES).into_iter().map(|run| {
@@ -99,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_before_the_first_command_has_none() {
+    fn changes_before_the_first_command_have_no_command() {
         let runs = parse_logs("", PACKAGES);
         assert!(runs.iter().all(|run| run.command.is_none()) && !runs.is_empty());
         assert_eq!(parse_logs(COMMANDS, "garbage\n2026 SUBDEBUG Erase: x\n"), []);
     }
 
     #[test]
-    fn names_hold_hyphens_and_versions_epochs() {
+    fn package_names_may_have_hyphens_and_versions_epochs() {
         assert_eq!(split_package_version("kernel-core-5.14.0-503.el9.x86_64"), Some(("kernel-core", "5.14.0-503.el9")));
         assert_eq!(split_package_version("openssl-1:3.2.2-6.el9.x86_64"), Some(("openssl", "1:3.2.2-6.el9")));
         assert_eq!((split_package_version("x"), split_package_version("x-1")), (None, None));

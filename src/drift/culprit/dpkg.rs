@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn what_dpkg_did_by_itself_is_told_from_what_apt_had_it_do() {
+    fn dpkg_runs_started_by_apt_are_excluded() {
         let (all, apt) = (parse_log(RECORDED, &TimeZone::UTC), apt::parse_history(HISTORY, &TimeZone::UTC));
         assert!(all.len() > exclude_apt_runs(all.clone(), &apt).len());
         insta::assert_snapshot!(told(&exclude_apt_runs(all, &apt)).join("\n"));
     }
 
     #[test]
-    fn a_log_that_was_cut_or_is_none_is_no_evidence() {
+    fn truncated_or_invalid_dpkg_log_yields_no_runs() {
         for at in 0..RECORDED.len() {
             let runs = parse_log(&RECORDED[at..], &TimeZone::UTC);
             assert!(runs.iter().all(|run| !run.changes.is_empty()), "cut at {at}");

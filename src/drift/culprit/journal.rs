@@ -61,7 +61,7 @@ mod tests {
     const RECORDED: &str = include_str!("../../../tests/samples/culprit/journal.jsonl");
 
     #[test]
-    fn half_a_line_is_passed_over() {
+    fn incomplete_journal_lines_are_skipped() {
         let whole = parse_entries(RECORDED);
         assert_eq!(whole.len(), RECORDED.lines().count());
         for at in (0..RECORDED.len()).step_by(211).filter(|at| RECORDED.is_char_boundary(*at)) {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_may_be_bytes_or_too_long() {
+    fn byte_array_messages_are_decoded_and_missing_ones_skipped() {
         let entry = |message: &str| format!("{{\"__REALTIME_TIMESTAMP\":\"1\",\"MESSAGE\":{message}}}");
         let read = |message: &str| parse_entries(&entry(message)).pop().map(|entry| entry.message);
         assert_eq!(read("[104,105,255]").as_deref(), Some("hi\u{fffd}"));

@@ -139,7 +139,7 @@ fn version(observed: &str) -> DriftFinding {
 }
 
 #[test]
-fn packages_are_told_by_the_logs_of_their_managers() {
+fn package_change_is_attributed_from_package_manager_logs() {
     let apt = LoggedHost::new().part("apt", HISTORY);
     assert_eq!(told(&apt.judge(version("2"))), "named: alice (apt) apt-get install nginx=2 @10:00Z");
     let by_sudo = apt.clone().sudo("alice", 599, 7, "/usr/bin/apt-get install nginx=2");
@@ -166,7 +166,7 @@ fn packages_are_told_by_the_logs_of_their_managers() {
 
 /// A hold leaves no trace in the package logs, and an upgrade of the package does not lift it.
 #[test]
-fn a_hold_is_told_by_the_command_that_sets_it() {
+fn package_hold_change_is_attributed_to_apt_mark_command() {
     let host = LoggedHost::new().part("apt", HISTORY);
     let hold = || finding("package", "nginx", "hold", Some("not held"));
     assert_eq!(told(&host.judge(hold())), "nobody: - (-) no command in the journal refers to it @-");
@@ -175,7 +175,7 @@ fn a_hold_is_told_by_the_command_that_sets_it() {
 }
 
 #[test]
-fn of_several_packages_the_one_that_differs_counts() {
+fn only_the_differing_package_of_a_step_is_attributed() {
     let host = LoggedHost::new().part("apt", HISTORY);
     let of = |attribute: &str| told(&host.judge(finding("package", "nginx, curl", attribute, Some("2"))));
     assert_eq!(of("version of nginx"), "named: alice (apt) apt-get install nginx=2 @10:00Z");
@@ -185,7 +185,7 @@ fn of_several_packages_the_one_that_differs_counts() {
 const DPKG: &str = "2026-11-22 03:10:00 startup archives install\n2026-11-22 03:10:01 upgrade nginx:amd64 1 2\n";
 
 #[test]
-fn dpkg_says_when_and_the_journal_for_whom() {
+fn dpkg_log_gives_the_time_and_the_journal_the_user() {
     let dpkg = LoggedHost::new().part("dpkg", DPKG);
     let by_alice = dpkg.clone().sudo("alice", 600, 2, "/usr/bin/dpkg -i nginx.deb");
     let culprit = by_alice.judge(version("2"));
@@ -204,7 +204,7 @@ fn dpkg_says_when_and_the_journal_for_whom() {
 }
 
 #[test]
-fn dnf_is_read_from_its_logs() {
+fn package_change_is_attributed_from_dnf_and_rpm_logs() {
     let host = LoggedHost::new().lacks("apt", "is missing").lacks("dpkg", "is missing");
     let host = host.part("dnf", "2026-11-22T03:10:00+0000 DDEBUG Command: dnf install -y nginx \n");
     let host = host.part("rpm", "2026-11-22T03:10:03+0000 SUBDEBUG Upgrade: nginx-1:2-1.el9.x86_64\n");
@@ -220,7 +220,7 @@ fn motd(attribute: &str) -> DriftFinding {
 }
 
 #[test]
-fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
+fn file_change_is_attributed_to_sudo_command_naming_the_file() {
     let touched = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root");
     let edited = touched.clone().sudo("alice", 500, 110, "/usr/bin/vim /etc/motd");
     assert_eq!(told(&edited.judge(motd("content"))), "named: alice (sudo) vim /etc/motd @10:00Z");
@@ -241,7 +241,7 @@ fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
 }
 
 #[test]
-fn of_a_file_the_time_counts_that_fits_what_differs() {
+fn file_attribution_uses_mtime_for_content_and_ctime_for_mode() {
     let host = LoggedHost::new().file("/etc/motd", 600, 900, 0, "root");
     let host =
         host.sudo("alice", 600, 1, "/usr/bin/tee /etc/motd").sudo("bob", 900, 1, "/usr/bin/chmod 0600 /etc/motd");
@@ -275,7 +275,7 @@ fn web(attribute: &str) -> DriftFinding {
 }
 
 #[test]
-fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
+fn unit_change_is_attributed_from_systemd_and_systemctl() {
     let stopped = LoggedHost::new().part("units", &units(600, "inactive")).systemd(
         600,
         "web.service",
@@ -312,19 +312,20 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
 
 /// systemd forgets inactive units that nothing refers to: only the journal has the time of the stop.
 #[test]
-fn a_unit_that_systemd_forgot_is_told_by_the_journal() {
+fn stop_of_a_unit_unloaded_by_systemd_is_read_from_the_journal() {
     let forgotten = "UserspaceTimestamp=Sun 2026-11-22 01:00:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
     let host =
         LoggedHost::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
     let host = host.systemd(-50, "web.service", "start", "Started web.service - Web.");
-    assert_eq!(told(&host.judge(web("state"))), "nobody: - (-) its state has not changed since it was applied @-");
+    let why = "systemd no longer knows when it stopped, and the journal does not show it";
+    assert_eq!(told(&host.judge(web("state"))), format!("nobody: - (-) {why} @-"));
     let stopped = host.systemd(600, "web.service", "stop", "Stopped web.service - Web.");
     let stopped = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
     assert_eq!(told(&stopped.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
 }
 
 #[test]
-fn a_process_that_was_killed_has_nobody_named_for_certain() {
+fn kill_command_is_only_near_evidence_for_a_killed_process() {
     let died = LoggedHost::new().part("units", &units(600, "failed"));
     let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=killed, status=9/KILL");
     assert!(told(&died.judge(web("state"))).starts_with("named: - (web.service) Main process exited, code=killed"));
@@ -337,7 +338,7 @@ fn forward(observed: &str) -> DriftFinding {
 }
 
 #[test]
-fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
+fn sysctl_change_is_attributed_to_command_setting_the_value() {
     for command in
         ["/usr/sbin/sysctl -w net.ipv4.ip_forward=0", "/usr/bin/sh -c 'echo 0 >/proc/sys/net/ipv4/ip_forward'"]
     {
@@ -358,7 +359,7 @@ fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
 }
 
 #[test]
-fn of_an_account_the_command_must_speak_of_what_was_found() {
+fn account_change_is_named_only_if_command_has_observed_value() {
     let shell = || finding("user", "bob", "shell", Some("/bin/zsh"));
     let of = |command: &str| told(&LoggedHost::new().sudo("alice", 600, 1, command).judge(shell()));
     assert_eq!(of("/usr/sbin/usermod -s /bin/zsh bob"), "named: alice (sudo) usermod -s /bin/zsh bob @10:00Z");
@@ -368,7 +369,7 @@ fn of_an_account_the_command_must_speak_of_what_was_found() {
 
 /// Kinds with several parts name the differing one: a part that is a file is attributed like any file.
 #[test]
-fn a_file_of_a_kind_of_several_parts_is_told_as_a_file() {
+fn file_part_of_a_composite_kind_is_attributed_like_a_file() {
     let path = "/etc/sysctl.d/90-forge-vm.swappiness.conf";
     let host = LoggedHost::new().file(path, 600, 600, 0, "root").sudo("alice", 600, 1, &format!("/usr/bin/tee {path}"));
     let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
@@ -384,7 +385,7 @@ fn rebooted() -> LoggedHost {
 }
 
 #[test]
-fn a_reboot_is_told_by_whom_it_was_asked_for() {
+fn reboot_is_attributed_to_the_user_that_requested_it() {
     let message = "  alice : PWD=/ ; USER=root ; COMMAND=/usr/bin/systemctl reboot";
     let target = ",\"UNIT\":\"reboot.target\",\"JOB_TYPE\":\"start\"";
     let asked = boot_entry("aaaa", 1190, "7", "1000", "sudo", message, "");
@@ -416,7 +417,7 @@ fn a_reboot_is_told_by_whom_it_was_asked_for() {
 }
 
 #[test]
-fn a_kernel_is_named_where_the_finding_speaks_of_it_and_else_near() {
+fn kernel_upgrade_is_named_only_if_finding_mentions_that_kernel() {
     let history = HISTORY.replace("nginx:amd64 (1, 2)", "linux-image-6.1.0-31-amd64:amd64 (6.1.1, 6.1.2)");
     let host = LoggedHost::new().part("apt", &history);
     let spoken = finding("reboot", "into kernel 6.1.0-31-amd64", "reboot", None);
@@ -426,7 +427,7 @@ fn a_kernel_is_named_where_the_finding_speaks_of_it_and_else_near() {
 }
 
 #[test]
-fn who_may_not_read_logs_does_not_know() {
+fn change_source_is_unknown_if_logs_cannot_be_read() {
     let host = LoggedHost::new().part("account", "plain").part("apt", HISTORY);
     let why = "unknown: - (-) forge connects as `plain`, and only root can read the logs @-";
     assert_eq!(told(&host.judge(version("2"))), why);
@@ -452,7 +453,7 @@ fn who_may_not_read_logs_does_not_know() {
 }
 
 #[test]
-fn what_nobody_did_has_no_culprit() {
+fn findings_not_caused_by_a_machine_change_have_no_source() {
     let host = LoggedHost::new().part("apt", HISTORY);
     let of = |finding: DriftFinding| host.ask(finding, &SecretStore::default());
     assert_eq!(of(DriftFinding { cause: DriftCause::RecipeChanged, ..version("2") }), None);
@@ -465,7 +466,7 @@ fn what_nobody_did_has_no_culprit() {
 
 /// The record has the controller's time: a host whose clock is an hour ahead does not count as changed before apply.
 #[test]
-fn clocks_that_differ_are_set_against_each_other() {
+fn clock_difference_between_host_and_controller_is_corrected() {
     let host = LoggedHost::new().part("now", &(APPLIED + 7200).to_string()).part("apt", HISTORY);
     assert_eq!(told(&host.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
     let later = host.part("apt", &HISTORY.replace("03:10", "04:10"));
@@ -473,7 +474,7 @@ fn clocks_that_differ_are_set_against_each_other() {
 }
 
 #[test]
-fn secrets_are_masked_as_they_are_and_as_sudo_escapes_them() {
+fn plain_and_sudo_escaped_secrets_are_masked() {
     let mut secrets = SecretStore::default();
     secrets.insert("token", SecretString::from("it's \\ 4 secret"));
     secrets.insert("plain", SecretString::from("hunter22"));
@@ -491,7 +492,7 @@ fn secrets_are_masked_as_they_are_and_as_sudo_escapes_them() {
 
 /// A secret is masked before the line is cut: a part of a secret is secret, too.
 #[test]
-fn long_command_lines_are_cut_after_they_are_masked() {
+fn long_command_lines_are_masked_before_truncation() {
     let mut secrets = SecretStore::default();
     secrets.insert("token", SecretString::from("0123456789".repeat(4)));
     let command = format!("/usr/bin/tee /etc/motd {} {}", "x".repeat(200), "0123456789".repeat(4));
@@ -502,7 +503,7 @@ fn long_command_lines_are_cut_after_they_are_masked() {
 }
 
 #[test]
-fn a_host_is_asked_for_what_its_findings_are_about_and_no_other_is() {
+fn evidence_probe_covers_only_findings_changed_on_the_host() {
     let host = version("2").host;
     let now = Timestamp::from_second(APPLIED + 86_400).unwrap();
     let findings = [

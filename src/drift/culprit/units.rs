@@ -59,7 +59,7 @@ fn attribute_state_change(case: &AttributionContext<'_>, unit: &str) -> ChangeSo
     let key = if is_active { "InactiveExitTimestamp" } else { "InactiveEnterTimestamp" };
     let time = case.seen.unit_time(unit, key).filter(|time| *time >= case.since);
     let time = time.or_else(|| if is_active { None } else { find_stop_time(case, unit) });
-    let Some(time) = time else { return attribute_unmoved_unit(case, is_active) };
+    let Some(time) = time else { return attribute_unmoved_unit(case, unit, is_active) };
     let said: Vec<&SystemJournalEntry> = list_unit_entries(case, unit, time, is_active);
     // A stop may take long: the command ran when it began.
     let asked = said.iter().find(|entry| !entry.job.is_empty()).map_or(time, |entry| entry.time);
@@ -120,9 +120,13 @@ fn list_unit_entries<'c>(
 }
 
 /// Handles a unit without a state change in this boot: it was never started, so the reboot stopped it.
-fn attribute_unmoved_unit(case: &AttributionContext<'_>, is_active: bool) -> ChangeSource {
+fn attribute_unmoved_unit(case: &AttributionContext<'_>, unit: &str, is_active: bool) -> ChangeSource {
     match boots::attribute_reboot(case).filter(|_| !is_active) {
         Some(boot) => boot,
+        // systemd forgets a stopped unit that nothing refers to, and its times with it.
+        None if !is_active && case.seen.unit_property(unit, "InactiveEnterTimestamp").is_none() => {
+            case.without_match_at("systemd no longer knows when it stopped, and the journal does not show it", None)
+        }
         None => case.without_match_at("its state has not changed since it was applied", None),
     }
 }

@@ -134,7 +134,7 @@ fn told(drift: &DriftReport) -> (Option<(FindingNovelty, &str, u32)>, usize) {
 }
 
 #[test]
-fn what_stays_is_new_once_and_another_value_is_a_change() {
+fn persistent_finding_is_new_once_and_changes_with_its_value() {
     let mut story = Story(Vec::new());
     assert_eq!(told(&story.tell(&Saw::Value("0600"), T[0])), (Some((FindingNovelty::New, T[0], 1)), 0));
     assert_eq!(told(&story.tell(&Saw::Value("0600"), T[1])), (Some((FindingNovelty::Same, T[0], 1)), 0));
@@ -146,7 +146,7 @@ fn what_stays_is_new_once_and_another_value_is_a_change() {
 
 /// A finding that a run did not check is neither confirmed nor resolved.
 #[test]
-fn what_a_run_did_not_see_is_neither_new_nor_resolved() {
+fn unchecked_finding_is_neither_new_nor_resolved() {
     for saw in [Saw::Unknown, Saw::UnknownRecipe, Saw::Silence, Saw::Elsewhere, Saw::Ignored] {
         let mut story = Story(Vec::new());
         story.tell(&Saw::Value("0600"), T[0]);
@@ -158,7 +158,7 @@ fn what_a_run_did_not_see_is_neither_new_nor_resolved() {
 }
 
 #[test]
-fn what_comes_and_goes_within_a_day_is_one_thing_with_a_count() {
+fn finding_that_flaps_within_a_day_is_counted_as_one() {
     let mut story = Story(Vec::new());
     story.tell(&Saw::Value("0600"), T[0]);
     assert_eq!(told(&story.tell(&Saw::Nothing, T[1])), (None, 1));
@@ -172,7 +172,7 @@ fn what_comes_and_goes_within_a_day_is_one_thing_with_a_count() {
 }
 
 #[test]
-fn half_a_line_and_another_form_are_passed_over() {
+fn incomplete_lines_and_unknown_versions_are_skipped() {
     let mut story = Story(Vec::new());
     story.tell(&Saw::Value("0600"), T[0]);
     story.tell(&Saw::Value("0600"), T[1]);
@@ -184,7 +184,7 @@ fn half_a_line_and_another_form_are_passed_over() {
 }
 
 #[test]
-fn an_entry_that_begins_a_file_is_enough_to_go_on_from() {
+fn first_entry_of_a_rotated_file_restores_open_findings() {
     let mut story = Story(Vec::new());
     story.tell(&Saw::Value("0600"), T[0]);
     let past = FindingHistory::from_entries(&story.entries());
@@ -199,7 +199,7 @@ fn an_entry_that_begins_a_file_is_enough_to_go_on_from() {
 }
 
 #[test]
-fn a_history_tells_how_long_repairs_took_and_who_is_found_most() {
+fn history_summary_has_repair_time_and_top_hosts_and_steps() {
     let mut story = Story(Vec::new());
     for (saw, time) in [Saw::Value("1"), Saw::Nothing, Saw::Value("1"), Saw::Nothing, Saw::Value("1")].iter().zip(T) {
         story.tell(saw, time);

@@ -97,7 +97,7 @@ fn said(entries: &[DriftHistoryEntry], told: &str) -> String {
 }
 
 #[test]
-fn what_a_run_brought_is_told_once() {
+fn each_change_is_notified_once() {
     let entries = runs(&[&["+a"], &["+b", "~a"], &["-a"], &[]]);
     assert_eq!(said(&entries[..1], ""), "+a; 1 open, 0 passed");
     assert_eq!(said(&entries[..2], "r1"), "+b ~a; 2 open, 0 passed");
@@ -108,14 +108,14 @@ fn what_a_run_brought_is_told_once() {
 }
 
 #[test]
-fn what_could_not_be_told_comes_with_the_next_run_in_sum() {
+fn missed_notices_are_merged_into_the_next_one() {
     let entries = runs(&[&["+a"], &["+b"], &["~a", "+c"], &["-c", "=b"]]);
     assert_eq!(said(&entries, "r1"), "~a; 1 open, 1 passed", "an ignored finding is not resolved");
     assert_eq!(said(&entries, ""), "+a; 1 open, 1 passed");
 }
 
 #[test]
-fn what_comes_and_goes_is_told_to_be_gone_when_it_stayed_away() {
+fn flapping_finding_is_resolved_only_after_staying_away() {
     let mut entries = runs(&[&["+a"], &["-a"], &["*a"], &["/a"]]);
     assert_eq!(said(&entries[..3], "r2"), "+a; 1 open, 0 passed");
     assert_eq!(said(&entries, "r3"), "waiting");
@@ -129,7 +129,7 @@ fn what_comes_and_goes_is_told_to_be_gone_when_it_stayed_away() {
 }
 
 #[test]
-fn a_run_that_is_forgotten_leaves_what_was_open_then() {
+fn forgotten_run_keeps_findings_of_its_snapshot_open() {
     let mut entries = runs(&[&["+b"]]);
     entries[0].before = Some(DriftHistorySnapshot { open: vec![known("a", "1", 1, None)], recent: vec![] });
     assert_eq!(said(&entries, "long ago"), "+b; 2 open, 0 passed");
@@ -138,7 +138,7 @@ fn a_run_that_is_forgotten_leaves_what_was_open_then() {
 proptest! {
     /// Whichever notifications succeed, the recipient ends up with the open findings, without losses or duplicates.
     #[test]
-    fn what_was_told_adds_up_to_what_is_open(steps in prop::collection::vec((0usize..3, any::<bool>()), 1..20)) {
+    fn notices_sum_up_to_the_open_findings(steps in prop::collection::vec((0usize..3, any::<bool>()), 1..20)) {
         let (mut open, mut told, mut cursor) = (BTreeSet::new(), BTreeSet::new(), String::new());
         let mut entries = Vec::new();
         for (at, (step, works)) in steps.into_iter().enumerate() {

@@ -56,7 +56,7 @@ fn list_printed_problems(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_host_in_order_has_nothing_but_what_is_in_order() {
+fn healthy_host_has_no_problems() {
     assert_eq!(list_printed_problems(FINE), Vec::<String>::new());
     let seen = ObservedHost::from_observation(&HostName::new("a"), healthy_observation(FINE), 1);
     let checks: Vec<_> = host_checks::check_host(&seen).iter().map(|f| f.check).collect();
@@ -75,7 +75,7 @@ fn missing_programs_are_named() {
 }
 
 #[test]
-fn a_filesystem_is_named_once_with_all_that_is_on_it() {
+fn paths_on_one_filesystem_share_one_disk_space_finding() {
     assert_eq!(
         list_printed_problems(&FINE.replace("2000000", "0")),
         ["Problem room: no space in `/`, `/var`: 0 MiB free -> free up space"]
@@ -97,7 +97,7 @@ fn a_filesystem_is_named_once_with_all_that_is_on_it() {
 }
 
 #[test]
-fn clocks_are_compared_with_the_time_before_and_after_the_question() {
+fn clock_skew_allows_for_the_probe_round_trip() {
     let of = |now| {
         let finding = host_checks::assess_clock_skew(now, 1000, 1010);
         (finding.weight, finding.what.raw().to_owned())
@@ -116,7 +116,7 @@ fn clocks_are_compared_with_the_time_before_and_after_the_question() {
 }
 
 #[test]
-fn a_lock_is_told_with_its_holder_or_its_owner() {
+fn lock_finding_names_the_holder_or_the_file_owner() {
     let held = "lockfile\tregular file by root\nlocked\trun: 7;by: root@ci;what: forge apply x;\nend";
     assert_eq!(
         list_printed_problems(&FINE.replace("end", held)),
@@ -135,7 +135,7 @@ fn a_lock_is_told_with_its_holder_or_its_owner() {
 }
 
 #[test]
-fn only_facts_that_are_judged_or_read_are_asked_for() {
+fn doctor_probes_only_assessed_and_referenced_facts() {
     let probes = host_checks::list_doctor_probes(&["sm".to_owned()].into());
     let name = |probe: Probe| match probe {
         Probe::Fact { name } => Some(name),
@@ -146,7 +146,7 @@ fn only_facts_that_are_judged_or_read_are_asked_for() {
 }
 
 #[test]
-fn what_did_not_answer_is_unknown_and_never_in_order() {
+fn unanswered_checks_are_unknown() {
     assert_eq!(
         list_printed_problems(&FINE.replace("end\n", "")),
         ["Unknown host: could not be evaluated: the host's answer is truncated"]
@@ -166,7 +166,7 @@ fn what_did_not_answer_is_unknown_and_never_in_order() {
 }
 
 #[test]
-fn accounts_packages_and_leftovers_are_told() {
+fn account_package_and_leftover_problems_are_reported() {
     let mut seen = healthy_observation(FINE);
     seen.insert(Probe::Account, Ok(ProbeReading::Account(ScriptAccount::Other("plain".into()))));
     let state = PackageManagerState {
@@ -191,7 +191,7 @@ fn accounts_packages_and_leftovers_are_told() {
 }
 
 #[test]
-fn facts_that_cannot_be_told_are_listed_with_the_reason() {
+fn unreadable_facts_are_listed_with_the_reason() {
     let mut seen = healthy_observation(FINE);
     let time = ProbeOutput { status: 1, stderr: "no\n".into(), ..ProbeOutput::default() };
     seen.insert(Probe::Fact { name: "time".into() }, Ok(ProbeReading::Output(time)));
@@ -205,7 +205,7 @@ fn facts_that_cannot_be_told_are_listed_with_the_reason() {
 }
 
 #[test]
-fn who_does_not_answer_gets_advice_unless_there_is_better() {
+fn unreachable_host_gets_a_default_connect_hint() {
     let of = |hint: Option<&str>| {
         let why = UnreachableReason::new("no", hint.map(Into::into));
         match add_connect_hint(&HostReachability::Unreachable(why)) {
@@ -222,7 +222,7 @@ fn host_with_findings(findings: Vec<DoctorFinding>) -> HostHealth {
 }
 
 #[test]
-fn the_exit_code_is_the_worst_finding() {
+fn exit_code_reflects_the_worst_finding() {
     let of = |weight| DoctorFinding::new(weight, "x", "y");
     let checkup = |here: Vec<DoctorFinding>, hosts: Vec<HostHealth>| {
         DoctorReport { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
@@ -249,7 +249,7 @@ fn the_exit_code_is_the_worst_finding() {
 }
 
 #[test]
-fn a_state_folder_that_cannot_be_written_is_a_note() {
+fn unwritable_state_folder_is_a_note() {
     use camino::Utf8Path;
     let folder = tempfile::tempdir().unwrap();
     let state = Utf8Path::from_path(folder.path()).unwrap().join("a/b/.forge");

@@ -27,20 +27,20 @@ fn run_in_both_shells(command: &ExecCommand) -> (i32, String, String) {
 }
 
 #[test]
-fn words_are_passed_as_they_were_typed() {
+fn command_arguments_are_not_interpreted_by_the_shell() {
     let out = run_in_both_shells(&word_command(&["printf", "%s|", "a b", "$HOME", "it's", "*", ""]));
     assert_eq!(out, (0, "a b|$HOME|it's|*||".into(), String::new()));
 }
 
 #[test]
-fn one_text_is_read_by_a_shell() {
+fn shell_command_text_is_interpreted_by_the_shell() {
     let command =
         ExecCommand::Shell("echo out; echo err >&2; printf '%s\\n' a b | wc -l; echo \"[$unset]\"; exit 7".into());
     assert_eq!(run_in_both_shells(&command), (7, "out\n2\n[]\n".into(), "err\n".into()));
 }
 
 #[test]
-fn a_status_of_its_own_is_told_from_being_stopped() {
+fn command_exit_status_is_distinguished_from_a_timeout() {
     for status in [1, 124, 137, 143, 255] {
         assert_eq!(run_in_both_shells(&ExecCommand::Shell(format!("exit {status}"))).0, status);
     }
@@ -55,7 +55,7 @@ fn a_status_of_its_own_is_told_from_being_stopped() {
 }
 
 #[test]
-fn what_stays_in_the_background_holds_nothing_up() {
+fn background_process_does_not_delay_the_result() {
     let began = Instant::now();
     let out = run_with_shell(
         "dash",
@@ -82,7 +82,7 @@ fn exit_code_of(hosts: Vec<ExecHostResult>, interrupted: bool) -> ExitCode {
 }
 
 #[test]
-fn the_worst_host_decides() {
+fn exit_code_reflects_the_worst_host() {
     let away = || empty_host_result(&HostName::new("c"), HostOutcome::Unreachable, "no route");
     assert_eq!(exit_code_of(vec![finished_host("a", 0), finished_host("b", 0)], false), ExitCode::Done);
     assert_eq!(exit_code_of(vec![finished_host("a", 0), away()], false), ExitCode::Unreachable);
@@ -91,7 +91,7 @@ fn the_worst_host_decides() {
 }
 
 #[test]
-fn being_stopped_has_no_status_and_a_hint() {
+fn timed_out_command_has_a_hint_and_no_exit_status() {
     let late = ended_host("a", 124, b"err\nt stopped");
     assert_eq!((late.status, late.outcome, late.stderr.raw()), (None, HostOutcome::Failed, "err\n"));
     assert_eq!(ended_host("a", 124, b"stopped").status, Some(124));
@@ -100,7 +100,7 @@ fn being_stopped_has_no_status_and_a_hint() {
 }
 
 #[test]
-fn what_may_have_run_is_said() {
+fn lost_connection_reports_that_the_command_may_have_run() {
     let mut error = super::super::host_session::host_side_error("the connection was lost".to_owned());
     assert_eq!(
         build_failed_result(&HostName::new("a"), &error).reason.raw(),

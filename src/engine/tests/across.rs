@@ -16,7 +16,7 @@ steps:
 ";
 
 #[test]
-fn a_barrier_waits_and_names_who_is_missing() {
+fn barrier_names_the_missing_hosts() {
     let stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.create_host_file("n2", "bad");
     let ran = stage.run_once();
@@ -30,7 +30,7 @@ fn a_barrier_waits_and_names_who_is_missing() {
 }
 
 #[test]
-fn what_the_filter_leaves_out_is_waited_for_by_nobody() {
+fn skipped_steps_are_not_waited_for() {
     let stage = SimulatedProject {
         skip: vec!["first".to_owned()],
         ..SimulatedProject::new(2, ALL, &[("first", FIRST), ("second", SECOND)])
@@ -40,7 +40,7 @@ fn what_the_filter_leaves_out_is_waited_for_by_nobody() {
 }
 
 #[test]
-fn a_host_without_the_recipe_counts_for_nothing() {
+fn barrier_ignores_hosts_without_the_recipe() {
     let stack = "uses:\n  - { recipe: first, when: host.name != \"n2\" }\n";
     let apply = "apply:\n  - { recipe: stack, on: all }\n  - { recipe: second, on: all }\n";
     let stage = SimulatedProject::new(2, apply, &[("first", FIRST), ("second", SECOND), ("stack", stack)]);
@@ -52,7 +52,7 @@ fn a_host_without_the_recipe_counts_for_nothing() {
 }
 
 #[test]
-fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
+fn barrier_fails_if_hosts_are_not_in_the_run() {
     let mut stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.hosts.truncate(2);
     let ran = stage.run_once();
@@ -65,7 +65,7 @@ fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
 
 /// While a host waits, others take its place in the window. With a window of one, only that avoids a deadlock.
 #[test]
-fn a_waiting_host_takes_no_place() {
+fn waiting_host_frees_its_parallel_slot() {
     let stage =
         SimulatedProject { parallel: 1, ..SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]) };
     assert_eq!(stage.run_once().exit_code(), 0);
@@ -73,7 +73,7 @@ fn a_waiting_host_takes_no_place() {
 
 /// `two` waits for `key`, which waits for `one` on all hosts: the steps of `files` must not wait as a whole.
 #[test]
-fn a_group_does_not_wait_for_those_who_wait_for_it() {
+fn step_group_does_not_wait_for_its_own_dependents() {
     let files = "steps:
   - { name: one, file: { path: '@root/one', content: x, @own } }
   - { name: two, needs: [key], file: { path: '@root/two', content: x, @own } }
@@ -92,7 +92,7 @@ fn a_group_does_not_wait_for_those_who_wait_for_it() {
 
 /// The first turn matches; other hosts continue only when the second one is done too.
 #[test]
-fn a_step_is_done_when_all_its_turns_are() {
+fn step_is_done_when_all_its_instances_are() {
     let first = "steps:
   - name: try
     each: '[\"a\", \"b\"]'
@@ -121,7 +121,7 @@ const MESH: &str = "steps:
 ";
 
 #[test]
-fn one_makes_and_all_read() {
+fn value_exported_by_one_host_is_read_by_all() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     assert_eq!(stage.run_once().exit_code(), 0);
     assert_eq!(stage.read_file("n3", "accepted"), "secret\n");
@@ -130,7 +130,7 @@ fn one_makes_and_all_read() {
 }
 
 #[test]
-fn a_maker_that_fails_is_named_by_those_who_wait() {
+fn failed_exporter_is_named_by_waiting_hosts() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     stage.create_host_file("n1", "bad");
     let ran = stage.run_once();
@@ -141,7 +141,7 @@ fn a_maker_that_fails_is_named_by_those_who_wait() {
 
 /// The key was created between plan and apply: its value is known nevertheless.
 #[test]
-fn what_was_made_meanwhile_is_published() {
+fn value_created_after_the_plan_is_exported() {
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     let ran = stage.run_with(|stage| stage.create_host_file("n1", "key"), |_, _| ());
     assert_eq!((ran.describe_step("n1", "mesh/key").as_str(), ran.exit_code()), ("ok", 0));
@@ -151,7 +151,7 @@ fn what_was_made_meanwhile_is_published() {
 /// The roles of a cluster are entries of one recipe, and a value belongs to the recipe: its readers wait for its
 /// writer.
 #[test]
-fn entries_of_one_recipe_read_from_each_other() {
+fn entries_of_one_recipe_read_each_others_exports() {
     let join = "params: { role: { type: text } }
 steps:
   - name: waits
@@ -188,7 +188,7 @@ steps:
 }
 
 #[test]
-fn a_value_is_what_was_printed_not_what_was_warned() {
+fn exported_stdout_excludes_stderr_and_stays_secret() {
     let join = "steps:
   - name: token
     scope: one
@@ -223,7 +223,7 @@ const LIST: &str = "steps:
 const LISTS: &str = "apply:\n  - { recipe: keys, on: all }\n  - { recipe: list, on: all }\n";
 
 #[test]
-fn a_map_has_who_made_a_value() {
+fn export_map_contains_only_hosts_that_exported() {
     let stage = SimulatedProject::new(3, LISTS, &[("keys", KEYS), ("list", LIST)]);
     stage.create_host_file("n2", "bad");
     let ran = stage.run_once();
@@ -247,7 +247,7 @@ steps:
 ";
 
 #[test]
-fn verified_means_that_the_verification_holds() {
+fn verified_need_requires_the_verification_to_pass() {
     let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
     let stage = SimulatedProject::new(3, apply, &[("base", BASE), ("proof", PROOF)]);
     stage.create_host_file("n2", "mute");
@@ -277,7 +277,7 @@ fn a_barrier_may_wait_for_verification() {
 
 /// The step in between belongs to another host: the order of declaration still applies.
 #[test]
-fn a_step_elsewhere_does_not_break_the_order() {
+fn declaration_order_holds_across_a_step_on_another_host() {
     let steps = "steps:
   - { name: odd, command: { check: 'test ! -e @root/odd || exit 7', apply: 'true' } }
   - { name: once, scope: one, command: { check: 'test -e @root/once', apply: 'touch @root/once' } }
@@ -295,7 +295,7 @@ fn a_step_elsewhere_does_not_break_the_order() {
 
 /// The host that created the key is unreachable: no second key is created.
 #[test]
-fn a_one_step_is_not_done_again_while_a_host_is_away() {
+fn one_scope_step_is_not_repeated_while_a_host_is_unreachable() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     assert_eq!(stage.run_once().exit_code(), 0);
     stage.create_host_file("n1", ".sim/refuse");
@@ -316,7 +316,7 @@ fn a_one_step_is_not_done_again_while_a_host_is_away() {
 }
 
 #[test]
-fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
+fn one_scope_step_stays_on_its_matching_or_recorded_host() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     stage.create_host_file("n2", "key");
     stage.create_host_file("n1", ".sim/refuse");
@@ -331,7 +331,7 @@ fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
 }
 
 #[test]
-fn whom_forge_may_change_nothing_on_is_not_waited_for_in_the_plan() {
+fn plan_counts_non_root_hosts_as_missing_at_a_barrier() {
     let stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.create_host_file("n2", ".sim/plain");
     let ran = stage.run_once();
@@ -342,7 +342,7 @@ fn whom_forge_may_change_nothing_on_is_not_waited_for_in_the_plan() {
 
 /// A step below a changed one is evaluated again. A result that only the plan can determine keeps its planned value.
 #[test]
-fn a_one_step_below_a_change_stays_unknown() {
+fn one_scope_step_below_a_change_stays_unknown() {
     let steps = "steps:
   - { name: above, command: { check: 'test -e @root/above', apply: 'touch @root/above' } }
   - { name: init, scope: one, needs: [above], command: { check: 'test -e @root/init', apply: 'touch @root/init' } }

@@ -22,7 +22,7 @@ fn artifact_project(hosts: usize) -> SimulatedProject {
 }
 
 #[test]
-fn a_file_is_sent_and_then_as_declared() {
+fn sent_artifact_matches_on_the_next_run() {
     let stage = artifact_project(2);
     let ran = stage.run_once();
     assert_eq!(
@@ -36,7 +36,7 @@ fn a_file_is_sent_and_then_as_declared() {
 }
 
 #[test]
-fn what_an_earlier_try_left_is_gone_on_with() {
+fn interrupted_artifact_transfer_is_resumed() {
     let stage = artifact_project(2);
     let part = format!(".x.forge-{}.part", &hex_digest(BODY)[..16]);
     for (host, came) in [("n1", &BODY[..8]), ("n2", "of another")] {
@@ -52,7 +52,7 @@ fn what_an_earlier_try_left_is_gone_on_with() {
 }
 
 #[test]
-fn what_is_not_what_is_declared_is_sent_to_nobody() {
+fn artifact_with_a_wrong_checksum_is_not_sent() {
     let stage = artifact_project(1);
     stage.write_input_file("recipes/files/x", "another body");
     let ran = stage.run_once();
@@ -64,7 +64,7 @@ fn what_is_not_what_is_declared_is_sent_to_nobody() {
 }
 
 #[test]
-fn each_turn_of_a_step_is_sent_by_itself() {
+fn each_step_instance_sends_its_own_artifact() {
     let steps = format!(
         "steps:\n  - name: x\n    each: '[\"a\", \"b\"]'\n    artifact: {{ path: '@root/{{{{ item }}}}', file: files/x, sha256: {}, @own }}\n",
         hex_digest(BODY)
@@ -77,7 +77,7 @@ fn each_turn_of_a_step_is_sent_by_itself() {
 }
 
 #[test]
-fn what_is_noted_of_a_file_is_believed_until_the_file_changes() {
+fn recorded_artifact_digest_is_trusted_until_the_file_changes() {
     let stage = artifact_project(1);
     assert_eq!(stage.run_once().describe_step("n1", "r/x"), "changed");
     let notes = stage.host_root("n1").join("state/artifacts");

@@ -57,7 +57,7 @@ fn list_reboot_steps(ran: &SimulatedRun) -> Vec<String> {
 }
 
 #[test]
-fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
+fn resources_that_need_a_reboot_share_one_reboot() {
     let stage = booted_project("reboot: allow");
     stage.create_host_file("n1", "wanted");
     let ran = stage.run_once();
@@ -76,7 +76,7 @@ fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
 
 /// A new version on disk invalidates the state of the loaded one: the fact is probed again.
 #[test]
-fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
+fn effective_state_lost_by_a_change_is_restored_by_the_reboot() {
     let steps = "steps:
   - name: installed
     disruption: D2
@@ -95,7 +95,7 @@ fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
 
 /// A run that was killed after the configuration and before the reboot.
 #[test]
-fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {
+fn pending_kernel_arguments_are_loaded_by_the_next_run() {
     let stage = booted_project("reboot: allow");
     stage.write_host_file("n1", "next", "iommu=pt");
     let ran = stage.run_once();
@@ -111,7 +111,7 @@ fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {
 }
 
 #[test]
-fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
+fn reboot_never_leaves_the_step_pending_and_skips_dependents() {
     let stage = booted_project("reboot: never");
     let ran = stage.run_once();
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
@@ -124,7 +124,7 @@ fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
 }
 
 #[test]
-fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
+fn max_disruption_below_reboot_keeps_the_step_pending() {
     let mut stage = booted_project("reboot: allow");
     stage.policy = PlanPolicy { max_disruption: DisruptionClass::D2, ..PlanPolicy::default() };
     let ran = stage.run_once();
@@ -134,7 +134,7 @@ fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
 
 /// A container has the command line of its machine: rebooting the container would not change it.
 #[test]
-fn a_container_is_not_rebooted_for_arguments_of_the_kernel() {
+fn container_is_not_rebooted_for_kernel_arguments() {
     let stage = booted_project("reboot: allow");
     stage.write_host_file("n1", ".sim/container", "systemd-nspawn\n");
     stage.write_host_file("n1", "next", "iommu=pt");

@@ -34,7 +34,7 @@ fn expected_finding(step: &str, attribute: &str, cause: DriftCause) -> (String, 
 }
 
 #[test]
-fn what_was_applied_is_no_drift_and_the_host_is_as_it_was() {
+fn applied_state_has_no_drift_and_detection_changes_nothing() {
     let stage = drift_project();
     assert_eq!(stage.run_once().exit_code(), 0);
     let before = stage.list_host_files("n1");
@@ -45,7 +45,7 @@ fn what_was_applied_is_no_drift_and_the_host_is_as_it_was() {
 }
 
 #[test]
-fn a_host_that_forge_never_applied_to_has_causes_that_nobody_knows() {
+fn never_applied_host_has_findings_of_unknown_cause() {
     let drift = drift_project().detect_drift();
     let expected = [
         expected_finding("page", "exists", DriftCause::Unknown),
@@ -60,7 +60,7 @@ fn has_path_of(found: &DriftFinding, stage: &SimulatedProject, name: &str) -> bo
 }
 
 #[test]
-fn a_machine_that_was_changed_is_told_by_attribute() {
+fn machine_changes_are_reported_per_attribute() {
     let stage = drift_project();
     stage.run_once();
     stage.write_host_file("n1", "page", "two\n");
@@ -79,7 +79,7 @@ fn a_machine_that_was_changed_is_told_by_attribute() {
 }
 
 #[test]
-fn what_is_missing_as_a_whole_is_one_finding() {
+fn missing_file_is_a_single_finding() {
     let stage = drift_project();
     stage.run_once();
     std::fs::remove_file(stage.host_root("n1").join("page")).unwrap();
@@ -89,7 +89,7 @@ fn what_is_missing_as_a_whole_is_one_finding() {
 }
 
 #[test]
-fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
+fn recipe_changes_are_distinguished_from_machine_changes() {
     let stage = drift_project();
     stage.run_once();
     stage.write_recipe("base", &BASE.replace("one", "three"));
@@ -103,7 +103,7 @@ fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
 }
 
 #[test]
-fn what_is_configured_and_not_effective_is_a_finding() {
+fn configured_but_not_effective_step_is_a_drift_finding() {
     let pending = "steps:
   - name: option
     file: { path: '@root/option', content: x, @own }
@@ -119,7 +119,7 @@ fn what_is_configured_and_not_effective_is_a_finding() {
 }
 
 #[test]
-fn what_is_declared_no_more_is_a_finding() {
+fn step_no_longer_declared_is_a_drift_finding() {
     let stage = drift_project();
     stage.run_once();
     stage.replace_apply("");
@@ -131,7 +131,7 @@ fn what_is_declared_no_more_is_a_finding() {
 }
 
 #[test]
-fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
+fn failed_verification_is_a_separate_drift_finding() {
     let recipe = format!("{BASE}  - {{ name: fit, check: 'test ! -e @root/broken' }}\n");
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
     assert_eq!(stage.run_once().exit_code(), 0);
@@ -146,7 +146,7 @@ fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
 
 /// A failed check's output is reported, so that no shell on the host is needed.
 #[test]
-fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
+fn failed_check_reports_its_command_exit_status_and_output() {
     let check =
         "  - { name: fit, check: 'echo found $(ls @root/broken 2>/dev/null); echo why >&2; test ! -e @root/broken' }\n";
     let stage =
@@ -164,7 +164,7 @@ fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
 
 /// Predictions are not observations: they are reported as a count, and the changed step as the only finding.
 #[test]
-fn what_follows_from_a_finding_is_none_of_its_own() {
+fn derived_steps_are_not_reported_twice() {
     let recipe = "steps:
   - name: first
     command: { creates: '@root/first', apply: 'touch @root/first' }
@@ -182,7 +182,7 @@ fn what_follows_from_a_finding_is_none_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown_and_a_host_that_is_silent_is_no_drift() {
+fn unreadable_steps_and_unreachable_hosts_are_not_drift() {
     let recipe = format!("{BASE}  - {{ name: broken, check: 'exit 7' }}\n");
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
     stage.create_host_file("n2", ".sim/refuse");
@@ -195,7 +195,7 @@ fn what_cannot_be_read_is_unknown_and_a_host_that_is_silent_is_no_drift() {
 
 /// No finding contains a secret, whether the machine or the recipe changed.
 #[test]
-fn secrets_are_not_told() {
+fn drift_findings_contain_no_secrets() {
     let token = "params:
   token: { type: secret }
 steps:
@@ -228,7 +228,7 @@ fn list_standings(drift: &DriftReport) -> Vec<(FindingNovelty, u32)> {
 }
 
 #[test]
-fn what_was_found_before_is_remembered_and_what_is_gone_is_told_once() {
+fn known_findings_keep_first_seen_and_are_resolved_once() {
     let stage = drift_project();
     stage.run_once();
     stage.write_host_file("n1", "other", "y");
@@ -245,7 +245,7 @@ fn what_was_found_before_is_remembered_and_what_is_gone_is_told_once() {
 }
 
 #[test]
-fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
+fn drift_detection_continues_without_a_writable_history() {
     let stage = drift_project();
     stage.run_once();
     stage.write_input_file(".forge/test/drift", "a file where the folder should be");
@@ -256,7 +256,7 @@ fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
 
 /// Ignored findings are counted, and are findings again when the rule is removed.
 #[test]
-fn what_is_ignored_is_counted_until_its_day() {
+fn ignored_findings_are_counted_until_the_rule_expires() {
     let stage = drift_project();
     stage.run_once();
     stage.write_host_file("n1", "page", "two\n");
@@ -283,7 +283,7 @@ fn what_is_ignored_is_counted_until_its_day() {
 
 /// A single failed read is neither a finding nor unknown: it is retried once.
 #[test]
-fn a_read_that_failed_is_tried_once_more_before_it_counts() {
+fn failed_read_is_retried_once() {
     let recipe = |check: &str| format!("{BASE}  - {{ name: flaky, check: '{check}' }}\n");
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
     assert_eq!(stage.run_once().exit_code(), 0);
@@ -304,7 +304,7 @@ fn a_read_that_failed_is_tried_once_more_before_it_counts() {
 }
 
 #[test]
-fn what_lies_deeper_than_the_level_is_not_looked_at() {
+fn checks_deeper_than_the_level_are_not_run() {
     let recipe = format!("{BASE}  - {{ name: fast, level: L5, check: 'touch @root/occupied; false' }}\n");
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     assert_eq!(stage.run_once().exit_code(), 0);
@@ -320,7 +320,7 @@ fn list_sources(drift: &DriftReport) -> Vec<(AttributionCertainty, String)> {
 
 /// Hosts that match are not probed again, and an unreachable host names no source.
 #[test]
-fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() {
+fn change_source_is_unknown_if_the_host_does_not_answer() {
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     stage.run_once();
     stage.write_host_file("n1", "page", "two\n");
@@ -348,7 +348,7 @@ fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() 
 
 /// A change of the declaration has no author on the host.
 #[test]
-fn a_recipe_that_was_changed_has_no_culprit() {
+fn recipe_change_has_no_change_source() {
     let stage = drift_project();
     stage.run_once();
     stage.write_recipe("base", &BASE.replace("one", "three"));

@@ -14,7 +14,7 @@ verify:
 ";
 
 #[test]
-fn a_lost_link_claims_nothing_and_stops_nobody_else() {
+fn lost_connection_records_nothing_and_other_hosts_continue() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
     stage.create_host_file("n1", "cut");
     let ran = stage.run_once();
@@ -35,7 +35,7 @@ fn a_lost_link_claims_nothing_and_stops_nobody_else() {
 }
 
 #[test]
-fn a_host_that_is_gone_before_its_first_change_is_unreachable() {
+fn host_lost_before_its_first_change_is_unreachable() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
     let ran = stage.run_with(|stage| stage.create_host_file("n1", ".sim/deaf"), |_, _| ());
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_host_that_is_gone_before_its_first_change_is_unreachable() {
 }
 
 #[test]
-fn a_host_that_refuses_is_unreachable_from_the_start() {
+fn host_that_refuses_connections_is_unreachable() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
     stage.create_host_file("n2", ".sim/refuse");
     let ran = stage.run_once();
@@ -57,7 +57,7 @@ fn a_host_that_refuses_is_unreachable_from_the_start() {
 }
 
 #[test]
-fn a_held_lock_is_told() {
+fn held_lock_is_reported_with_its_holder() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
     stage.create_host_file("n1", ".sim/held");
     let ran = stage.run_once();
@@ -72,7 +72,7 @@ fn a_held_lock_is_told() {
 }
 
 #[test]
-fn who_is_not_root_is_refused_before_the_lock_and_writes_nothing() {
+fn non_root_host_is_refused_before_locking_or_writing() {
     let stage = SimulatedProject::new(2, ALL, &[("r", THREE)]);
     ["plain", "held"].iter().for_each(|fault| stage.create_host_file("n1", &format!(".sim/{fault}")));
     let ran = stage.run_once();
@@ -90,7 +90,7 @@ fn who_is_not_root_is_refused_before_the_lock_and_writes_nothing() {
 }
 
 #[test]
-fn who_is_not_root_and_has_nothing_to_do_is_left_alone() {
+fn non_root_host_without_changes_is_ok() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
     ["a", "b", "c", ".sim/plain"].iter().for_each(|file| stage.create_host_file("n1", file));
     let ran = stage.run_once();
@@ -100,7 +100,7 @@ fn who_is_not_root_and_has_nothing_to_do_is_left_alone() {
 
 /// Only the last part of the output is kept; here 64 KiB.
 #[test]
-fn a_step_that_prints_very_much_ran_all_the_same() {
+fn truncated_output_does_not_change_the_step_result() {
     let much = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'seq 99999; touch @root/a' } }
   - { name: b, command: { check: 'test -e @root/b', apply: 'seq 99999; exit 3' } }
@@ -122,7 +122,7 @@ fn a_step_that_prints_very_much_ran_all_the_same() {
 }
 
 #[test]
-fn what_was_cut_is_no_value() {
+fn truncated_output_is_not_exported() {
     let much = "steps:
   - name: a
     command: { check: 'test -e @root/a', apply: 'seq 99999; touch @root/a' }
@@ -135,7 +135,7 @@ fn what_was_cut_is_no_value() {
 
 /// The action kills the shell that would report its exit status: the state observed afterwards decides.
 #[test]
-fn an_end_that_was_not_seen_is_judged_by_what_is_there() {
+fn action_with_unobserved_exit_is_judged_by_the_host_state() {
     let kills = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a; read -r a b c parent rest < /proc/$PPID/stat; kill -9 \"$parent\"' } }
 ";
@@ -147,7 +147,7 @@ fn an_end_that_was_not_seen_is_judged_by_what_is_there() {
 }
 
 #[test]
-fn the_limit_of_the_run_holds_for_a_check_that_names_none() {
+fn run_timeout_applies_to_checks_without_a_timeout() {
     let slow = "steps:
   - { name: a, command: { check: 'sleep 2; exit 1', apply: 'true' } }
   - { name: b, command: { check: 'sleep 2', apply: 'true', check_timeout: 20s } }
@@ -159,7 +159,7 @@ fn the_limit_of_the_run_holds_for_a_check_that_names_none() {
 }
 
 #[test]
-fn records_of_proven_steps_outlive_a_later_failure() {
+fn records_of_completed_steps_survive_a_later_failure() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
     stage.create_host_file("n1", "bad");
     let ran = stage.run_once();
@@ -169,7 +169,7 @@ fn records_of_proven_steps_outlive_a_later_failure() {
 }
 
 #[test]
-fn records_that_cannot_be_written_fail_the_host_and_the_next_step_is_not_claimed() {
+fn unwritable_records_fail_the_host_before_the_next_step() {
     let two = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a @root/.sim/full' } }
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b' } }
@@ -187,7 +187,7 @@ fn records_that_cannot_be_written_fail_the_host_and_the_next_step_is_not_claimed
 
 /// Steps above one that cannot run are done, those below it are not: as planned.
 #[test]
-fn a_blocked_step_stops_those_below_it_only() {
+fn blocked_step_skips_only_the_steps_below_it() {
     let files = "steps:
   - { name: a, file: { path: '@root/a', content: x, @own } }
   - { name: b, file: { path: '@root/b', content: x, @own } }
@@ -206,7 +206,7 @@ fn a_blocked_step_stops_those_below_it_only() {
 }
 
 #[test]
-fn a_need_of_one_step_is_none_of_those_above_it() {
+fn step_dependency_does_not_affect_earlier_steps() {
     let files = "steps:
   - { name: a, file: { path: '@root/a', content: x, @own } }
   - { name: b, needs: [base], file: { path: '@root/b', content: x, @own } }
@@ -220,7 +220,7 @@ fn a_need_of_one_step_is_none_of_those_above_it() {
 }
 
 #[test]
-fn what_moved_since_the_plan_is_stale() {
+fn state_changed_since_the_plan_makes_the_step_stale() {
     let file = "steps:\n  - { name: a, file: { path: '@root/a', content: new, @own } }\n";
     let stage = SimulatedProject::new(1, ALL, &[("r", file)]);
     let ran = stage.run_with(|stage| stage.create_host_file("n1", "a"), |_, _| ());
@@ -232,7 +232,7 @@ fn what_moved_since_the_plan_is_stale() {
 }
 
 #[test]
-fn a_step_that_was_done_meanwhile_is_ok() {
+fn step_completed_since_the_plan_is_ok() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
     let ran = stage.run_with(|stage| stage.create_host_file("n1", "b"), |_, _| ());
     assert_eq!((ran.describe_step("n1", "r/b").as_str(), ran.exit_code()), ("ok", 0));
@@ -240,7 +240,7 @@ fn a_step_that_was_done_meanwhile_is_ok() {
 }
 
 #[test]
-fn verification_that_fails_has_a_code_of_its_own() {
+fn failed_verification_has_a_distinct_exit_code() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
     stage.create_host_file("n1", "mute");
     let ran = stage.run_once();
@@ -248,7 +248,7 @@ fn verification_that_fails_has_a_code_of_its_own() {
 }
 
 #[test]
-fn a_step_is_tried_again_as_often_as_it_says() {
+fn failed_step_is_retried_as_configured() {
     let flaky = "steps:
   - name: a
     retries: 1
@@ -259,7 +259,7 @@ fn a_step_is_tried_again_as_often_as_it_says() {
 }
 
 #[test]
-fn what_a_later_step_undoes_has_failed() {
+fn step_undone_by_a_later_step_fails() {
     let steps = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a' } }
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b; rm @root/a' } }
@@ -270,7 +270,7 @@ fn what_a_later_step_undoes_has_failed() {
 }
 
 #[test]
-fn what_a_later_step_puts_into_force_waits_no_more() {
+fn step_made_effective_by_a_later_step_is_not_pending() {
     let steps = "steps:
   - name: option
     command: { check: 'test -e @root/option', apply: 'touch @root/option' }

@@ -12,7 +12,7 @@ fn set_identity(stage: &SimulatedProject, host: &str, machine: &str, hostname: &
 }
 
 #[test]
-fn nothing_is_written_through_two_names_of_one_machine() {
+fn hosts_that_share_one_machine_are_blocked() {
     let stage = SimulatedProject::new(3, APPLY, &[("r", RECIPE)]);
     set_identity(&stage, "n1", "aa", "box");
     set_identity(&stage, "n2", "bb", "other");
@@ -29,7 +29,7 @@ fn nothing_is_written_through_two_names_of_one_machine() {
 }
 
 #[test]
-fn a_host_that_calls_itself_as_another_is_warned_about_and_served() {
+fn hostname_of_another_host_is_only_a_warning() {
     let stage = SimulatedProject::new(2, APPLY, &[("r", RECIPE)]);
     set_identity(&stage, "n1", "aa", "n2");
     set_identity(&stage, "n2", "bb", "of-its-own");

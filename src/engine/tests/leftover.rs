@@ -42,7 +42,7 @@ fn run_again(stage: &SimulatedProject) -> Vec<String> {
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn another_path_leaves_the_old_file_which_stays_told_until_it_is_removed() {
+fn changed_path_reports_the_old_file_until_it_is_removed() {
     let stage = leftover_project(&file_step("page", "one"));
     let told = ["base/page: file one"];
     assert_eq!(plan_leftovers(&stage, &file_step("page", "two")), told, "before the other one is there");
@@ -60,7 +60,7 @@ fn another_path_leaves_the_old_file_which_stays_told_until_it_is_removed() {
 }
 
 #[test]
-fn a_step_that_is_put_back_as_one_that_removes_takes_its_own_with_it() {
+fn step_redeclared_as_a_removal_clears_its_leftover() {
     let stage = leftover_project(&(file_step("page", "one") + &file_step("other", "two")));
     assert_eq!(plan_leftovers(&stage, &file_step("other", "two")), ["base/page: file one"]);
     assert_eq!(plan_leftovers(&stage, &(file_step("other", "two") + &removed_file_step("page", "one"))), NOTHING);
@@ -68,7 +68,7 @@ fn a_step_that_is_put_back_as_one_that_removes_takes_its_own_with_it() {
 }
 
 #[test]
-fn another_kind_for_the_same_path_is_about_the_same() {
+fn another_kind_at_the_same_path_leaves_no_leftover() {
     let stage = leftover_project(&file_step("page", "one"));
     let link = "  - name: page\n    link: { path: '@root/one', target: /nowhere, force: true }\n";
     stage.write_recipe("base", &format!("steps:\n{link}"));
@@ -78,7 +78,7 @@ fn another_kind_for_the_same_path_is_about_the_same() {
 }
 
 #[test]
-fn a_renamed_step_or_key_leaves_nothing() {
+fn renamed_step_or_key_leaves_no_leftover() {
     let stage = leftover_project(&file_step("page", "one"));
     assert_eq!(plan_leftovers(&stage, &file_step("site", "one")), NOTHING);
     let each =
@@ -90,7 +90,7 @@ fn a_renamed_step_or_key_leaves_nothing() {
 }
 
 #[test]
-fn what_was_left_outlives_the_recipe_and_its_removal() {
+fn leftover_is_reported_after_its_recipe_is_removed() {
     let stage = leftover_project(&file_step("page", "one"));
     assert_eq!(plan_leftovers(&stage, &file_step("page", "two")), ["base/page: file one"]);
     stage.replace_apply(GONE);
@@ -101,7 +101,7 @@ fn what_was_left_outlives_the_recipe_and_its_removal() {
 }
 
 #[test]
-fn a_removal_of_another_path_than_was_made_is_told() {
+fn removal_of_a_different_path_reports_the_old_file() {
     let stage = leftover_project(&file_step("page", "one"));
     stage.write_recipe("base", &format!("steps:\n{}", file_step("page", "two")));
     stage.replace_apply(GONE);
@@ -110,7 +110,7 @@ fn a_removal_of_another_path_than_was_made_is_told() {
 }
 
 #[test]
-fn a_step_that_fails_forgets_nothing() {
+fn failed_step_still_reports_its_leftover() {
     let stage = leftover_project(&file_step("page", "one"));
     stage.create_host_file("n1", "two/in the way");
     let ran = |stage: &SimulatedProject| (run_again(stage), stage.run_once().exit_code());
@@ -120,7 +120,7 @@ fn a_step_that_fails_forgets_nothing() {
 }
 
 #[test]
-fn what_the_filter_leaves_out_is_declared_all_the_same() {
+fn skipped_steps_still_count_as_declared() {
     let mut stage = leftover_project(&(file_step("page", "one") + &file_step("other", "two")));
     stage.skip = vec!["other".into()];
     assert_eq!(
@@ -132,7 +132,7 @@ fn what_the_filter_leaves_out_is_declared_all_the_same() {
 
 /// A record of a version without identities is read, and rewritten by an apply that changes nothing.
 #[test]
-fn an_old_record_is_known_by_its_path() {
+fn record_without_identity_is_matched_by_path() {
     let stage = leftover_project(&file_step("page", "one"));
     let record = stage.host_root("n1").join("state/applied/test@base%2Fpage.json");
     let whole = std::fs::read_to_string(&record).unwrap();

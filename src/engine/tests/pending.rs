@@ -19,7 +19,7 @@ fn list_verify_results(report: &crate::engine::RunReport) -> Vec<(String, Verify
 
 /// A pending step does not affect a verification that passes; one that fails may pass later.
 #[test]
-fn what_is_pending_puts_off_only_what_does_not_hold() {
+fn pending_step_postpones_only_failing_verifications() {
     let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     let waits = || VerifyResult::Skipped { reason: "the check exited 1; `base/option` is pending".into() };
     for turn in ["changed now", "found so"] {

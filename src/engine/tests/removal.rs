@@ -34,7 +34,7 @@ fn removal_project() -> SimulatedProject {
 }
 
 #[test]
-fn what_was_built_last_is_removed_first_also_across_recipes() {
+fn removal_reverses_the_build_order_across_recipes() {
     let stage = removal_project();
     declare_both(&stage, "present");
     let ran = stage.run_once();
@@ -54,7 +54,7 @@ fn what_was_built_last_is_removed_first_also_across_recipes() {
 
 /// A configuration stops using another recipe's programs when that recipe is removed.
 #[test]
-fn what_is_removed_is_not_beside_what_stays() {
+fn removed_recipe_is_undefined_for_other_recipes() {
     let main = "steps:
   - { name: page, file: { path: '@root/page', content: \"{{ recipes.extra.word if recipes.extra is defined else 'alone' }}\", @own } }
 ";
@@ -75,7 +75,7 @@ steps:
 }
 
 #[test]
-fn leftovers_are_those_of_the_own_cluster() {
+fn leftovers_of_other_clusters_are_not_reported() {
     let stage = removal_project();
     declare_both(&stage, "present");
     stage.run_once();
@@ -93,7 +93,7 @@ fn leftovers_are_those_of_the_own_cluster() {
 }
 
 #[test]
-fn a_record_without_a_cluster_counts_until_it_is_written_anew() {
+fn record_without_a_cluster_counts_until_it_is_rewritten() {
     let stage = removal_project();
     declare_both(&stage, "present");
     stage.run_once();
@@ -113,7 +113,7 @@ fn a_record_without_a_cluster_counts_until_it_is_written_anew() {
 }
 
 #[test]
-fn what_cannot_be_removed_keeps_what_it_stands_on() {
+fn failed_removal_keeps_its_dependencies() {
     let stage = removal_project();
     declare_both(&stage, "present");
     stage.run_once();
@@ -132,7 +132,7 @@ fn what_cannot_be_removed_keeps_what_it_stands_on() {
 }
 
 #[test]
-fn what_goes_comes_before_what_stays() {
+fn removals_run_before_other_steps() {
     let new = "after: [old]\nsteps:\n  - name: make\n    file: { path: '@root/new', content: x, @own }\n";
     let old = "steps:\n  - name: made\n    file: { path: '@root/old', content: x, @own }\n";
     let apply = "apply:\n  - { recipe: new, on: all }\n  - { recipe: old, on: all, ensure: absent }\n";
@@ -146,7 +146,7 @@ fn what_goes_comes_before_what_stays() {
 }
 
 #[test]
-fn what_one_host_made_for_all_is_removed_from_every_host() {
+fn one_scope_step_is_removed_from_every_host() {
     let key = "steps:
   - name: make
     scope: one

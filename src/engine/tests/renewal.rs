@@ -70,7 +70,7 @@ fn describe_planned_service(ran: &SimulatedRun) -> String {
 }
 
 #[test]
-fn a_process_that_started_without_its_file_is_restarted_once_the_file_is_written() {
+fn service_restarts_once_its_missing_config_is_written() {
     let stage = renewal_project(false);
     stage.write_host_file(HOST, "refuse", "");
     let failed = stage.run_once();
@@ -86,7 +86,7 @@ fn a_process_that_started_without_its_file_is_restarted_once_the_file_is_written
 }
 
 #[test]
-fn a_record_of_a_start_names_only_inputs_that_hold() {
+fn start_record_lists_only_inputs_that_match() {
     let stage = renewal_project(false);
     stage.write_host_file(HOST, "etc/demo.conf", "one\n");
     stage.write_host_file(HOST, "refuse", "");
@@ -139,18 +139,18 @@ fn tamper_is_repaired_in_the_process(reload: bool) {
 }
 
 #[test]
-fn what_a_hand_reload_took_over_is_gone_after_a_restart() {
+fn restart_reverts_manually_reloaded_config() {
     tamper_is_repaired_in_the_process(false);
 }
 
 #[test]
-fn what_a_hand_reload_took_over_is_gone_after_a_reload() {
+fn reload_reverts_manually_reloaded_config() {
     tamper_is_repaired_in_the_process(true);
 }
 
 /// A run that was killed between the repair and the reload: the mark of an earlier reload proves nothing.
 #[test]
-fn a_repair_by_another_run_is_taken_over_too() {
+fn config_repaired_by_a_killed_run_is_still_reloaded() {
     let stage = renewal_project(true);
     expect_done(&stage.run_once());
     edit_config(&stage, "other\n");
@@ -167,7 +167,7 @@ fn a_repair_by_another_run_is_taken_over_too() {
 
 /// A removed file has no ctime, and neither have the effects of a command.
 #[test]
-fn a_file_that_forge_removes_and_a_command_that_it_runs_again_restart_the_process() {
+fn removed_file_or_repeated_command_restarts_the_service() {
     let stage = renewal_project(false);
     expect_done(&stage.run_once());
     for (what, file) in [("removed", "etc/old.conf"), ("run again", "")] {

@@ -19,7 +19,7 @@ fn rollout_project(hosts: usize, rollout: &str) -> SimulatedProject {
 }
 
 #[test]
-fn the_canary_comes_first() {
+fn canary_finishes_before_other_hosts_start() {
     let ran = rollout_project(3, "canary: 1").run_once();
     assert_eq!(ran.exit_code(), 0);
     assert!(
@@ -36,7 +36,7 @@ fn the_canary_comes_first() {
 const WAITING: &str = r#"[HostName("n2"), HostName("n3")] [HostName("n1")]"#;
 
 #[test]
-fn a_canary_that_fails_stops_all() {
+fn failed_canary_cancels_the_other_hosts() {
     let stage = rollout_project(3, "canary: 1");
     stage.create_host_file("n1", "bad");
     let ran = stage.run_once();
@@ -53,7 +53,7 @@ fn a_canary_that_fails_stops_all() {
 }
 
 #[test]
-fn a_canary_that_was_locked_proves_nothing() {
+fn locked_canary_cancels_the_other_hosts() {
     let stage = rollout_project(2, "canary: 1");
     stage.create_host_file("n1", ".sim/held");
     let ran = stage.run_once();
@@ -65,7 +65,7 @@ fn a_canary_that_was_locked_proves_nothing() {
 
 /// The budget is checked when a host gets its place in the window, not when the run starts.
 #[test]
-fn the_budget_stops_those_who_have_not_begun() {
+fn failure_budget_cancels_hosts_that_have_not_started() {
     let stage = SimulatedProject { parallel: 1, ..rollout_project(4, "max_failed: 1") };
     stage.create_host_file("n1", "bad");
     stage.create_host_file("n2", "bad");
@@ -76,7 +76,7 @@ fn the_budget_stops_those_who_have_not_begun() {
 }
 
 #[test]
-fn who_cannot_be_reached_has_not_failed() {
+fn unreachable_host_spends_no_failure_budget() {
     let stage = rollout_project(2, "max_failed: 0");
     stage.create_host_file("n1", ".sim/refuse");
     let ran = stage.run_once();
@@ -88,7 +88,7 @@ fn who_cannot_be_reached_has_not_failed() {
 
 /// n1 matches, but its verification fails: that does not count as a failure of this rollout.
 #[test]
-fn what_was_wrong_before_spends_no_budget() {
+fn unchanged_host_with_failed_verification_spends_no_budget() {
     let steps = format!("{STEP}verify:\n  - {{ name: it answers, check: 'test ! -e @root/mute' }}\n");
     let stage =
         SimulatedProject::new(2, "rollout: { max_failed: 0 }\napply:\n  - { recipe: r, on: all }\n", &[("r", &steps)]);
@@ -102,7 +102,7 @@ fn what_was_wrong_before_spends_no_budget() {
 
 /// The canary waits for a key that another host creates: that host starts, the third one does not.
 #[test]
-fn a_canary_may_wait_for_a_host_that_is_none() {
+fn canary_can_wait_for_a_non_canary_host() {
     let mesh = "steps:
   - name: key
     scope: one
@@ -134,7 +134,7 @@ fn stop_at(name: &'static str) -> impl FnMut(&Event, &CancelSignal) {
 }
 
 #[test]
-fn the_first_stop_finishes_what_runs_and_begins_nothing() {
+fn first_stop_finishes_running_steps_and_starts_none() {
     let stage = SimulatedProject { parallel: 1, ..rollout_project(2, "canary: 1") };
     let ran = stage.run_with(|_| (), stop_at("n1"));
     assert_eq!(
@@ -176,7 +176,7 @@ steps:
 }
 
 #[test]
-fn the_second_stop_leaves_at_once() {
+fn second_stop_detaches_at_once() {
     let stage = rollout_project(2, "canary: 1");
     let mut first = stop_at("n1");
     let ran = stage.run_with(
@@ -195,7 +195,7 @@ fn the_second_stop_leaves_at_once() {
 
 /// n1 has completed a and runs b, n2 is done, n3 waits for its place.
 #[test]
-fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
+fn detached_run_reports_done_running_and_remaining_steps() {
     let steps = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a' } }
   - { name: b, command: { check: 'test -e @root/b', apply: '{% if host.name == \"n1\" %}sleep 3; {% endif %}touch @root/b' } }
@@ -230,7 +230,7 @@ fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
 
 /// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
 #[test]
-fn the_time_of_a_host_begins_with_its_work() {
+fn host_duration_excludes_the_wait_for_a_slot() {
     let ran = SimulatedProject { parallel: 1, ..rollout_project(3, "canary: 1") }.run_once();
     assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
     assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);

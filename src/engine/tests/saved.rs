@@ -70,7 +70,7 @@ fn write_host_file(stage: &SimulatedProject, host: &str, file: &str, text: &str)
 }
 
 #[test]
-fn the_same_runs_what_is_done_is_skipped_and_the_rest_is_stale_as_a_whole() {
+fn saved_plan_skips_done_steps_and_whole_stale_hosts() {
     let stage = saved_project(3);
     let saved = save_plan(&stage);
     write_host_file(&stage, "n1", "one", "mine\n");
@@ -97,7 +97,7 @@ fn the_same_runs_what_is_done_is_skipped_and_the_rest_is_stale_as_a_whole() {
 }
 
 #[test]
-fn a_plan_runs_once_on_each_host_unless_it_is_said_otherwise() {
+fn saved_plan_runs_once_per_host_without_replay() {
     let stage = saved_project(2);
     let saved = save_plan(&stage);
     assert_eq!(apply_saved(&stage, &saved, false).exit_code(), 0);
@@ -124,7 +124,7 @@ fn a_plan_runs_once_on_each_host_unless_it_is_said_otherwise() {
 }
 
 #[test]
-fn what_was_as_declared_and_is_not_any_more_is_stale_too() {
+fn saved_plan_step_that_no_longer_matches_is_stale() {
     let stage = saved_project(1);
     assert_eq!(stage.run_once().exit_code(), 0);
     let saved = save_plan(&stage);
@@ -208,7 +208,7 @@ fn a_plan_of_another_cluster_or_inventory_is_refused() {
 }
 
 #[test]
-fn a_plan_that_was_altered_is_another_than_its_inputs_give() {
+fn altered_plan_with_a_recomputed_digest_is_detected() {
     let stage = saved_project(1);
     let mut saved = save_plan(&stage);
     let project = stage.load_project();

@@ -112,7 +112,7 @@ fn list_windows(ran: &SimulatedRun) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn one_reboot_for_all_that_wait_for_one_and_then_nothing_to_do() {
+fn one_reboot_serves_all_pending_steps() {
     let stage = window_project(1, "reboot: allow");
     let ran = stage.run_once();
     assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
@@ -137,7 +137,7 @@ fn one_reboot_for_all_that_wait_for_one_and_then_nothing_to_do() {
 }
 
 #[test]
-fn the_plan_says_when_each_step_runs() {
+fn plan_shows_when_each_step_runs() {
     let stage = window_project(1, "reboot: allow");
     let ran = stage.run_once();
     let stages: Vec<(String, When)> =
@@ -158,7 +158,7 @@ fn the_plan_says_when_each_step_runs() {
 }
 
 #[test]
-fn without_leave_nothing_reboots_and_what_needs_it_waits() {
+fn reboot_never_skips_steps_that_need_a_reboot() {
     let stage = window_project(1, "reboot: never");
     let ran = stage.run_once();
     assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (10, HostOutcome::Skipped));
@@ -169,7 +169,7 @@ fn without_leave_nothing_reboots_and_what_needs_it_waits() {
 }
 
 #[test]
-fn what_disturbs_too_much_is_held_back_with_all_that_is_tied_to_it() {
+fn step_above_max_disruption_is_held_without_stopping_units() {
     let mut stage = window_project(1, "reboot: allow");
     ["configured/first", "configured/second", "loaded/first", "loaded/second"]
         .iter()
@@ -186,7 +186,7 @@ fn what_disturbs_too_much_is_held_back_with_all_that_is_tied_to_it() {
 }
 
 #[test]
-fn a_version_ties_even_without_an_edge() {
+fn step_tied_by_version_to_a_held_step_is_held() {
     let fm = FM.replace("needs: [driver]\n", "");
     let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
@@ -200,7 +200,7 @@ fn a_version_ties_even_without_an_edge() {
 }
 
 #[test]
-fn waves_never_take_more_than_the_budget() {
+fn waves_never_exceed_max_unavailable() {
     let stage = window_project(5, "canary: 1, max_unavailable: 2, reboot: allow");
     let ran = stage.run_once();
     assert_eq!(ran.exit_code(), 0);
@@ -212,7 +212,7 @@ fn waves_never_take_more_than_the_budget() {
 }
 
 #[test]
-fn a_quorum_is_never_taken_out_together() {
+fn quorum_hosts_are_never_out_of_service_together() {
     let stage = window_project(3, "max_unavailable: 3, quorum: [all], reboot: allow");
     let ran = stage.run_once();
     assert_eq!((ran.exit_code(), list_windows(&ran).1, ran.plan.rollout.waves.len()), (0, 1, 3));
@@ -220,7 +220,7 @@ fn a_quorum_is_never_taken_out_together() {
 
 /// The host whose driver fails stays out of service; with a budget of one, no other host is taken out.
 #[test]
-fn a_host_that_stays_out_of_service_uses_the_budget_up() {
+fn host_left_out_of_service_uses_up_max_unavailable() {
     let stage = window_project(3, "max_unavailable: 1, reboot: allow");
     stage.create_host_file("n1", "bad");
     let ran = stage.run_once();
@@ -242,7 +242,7 @@ fn a_host_that_stays_out_of_service_uses_the_budget_up() {
 }
 
 #[test]
-fn who_does_not_answer_uses_the_budget_up() {
+fn unreachable_host_uses_up_max_unavailable() {
     let stage = window_project(2, "max_unavailable: 1, reboot: allow");
     stage.create_host_file("n1", ".sim/refuse");
     let ran = stage.run_once();
@@ -251,7 +251,7 @@ fn who_does_not_answer_uses_the_budget_up() {
 }
 
 #[test]
-fn a_window_that_is_left_open_is_closed_though_nothing_changes() {
+fn window_left_open_is_closed_without_changes() {
     let stage = window_project(1, "reboot: allow");
     stage.run_once();
     stage.write_host_file("n1", "state/window.json", "{\"run\": \"r7\"}");
@@ -263,7 +263,7 @@ fn a_window_that_is_left_open_is_closed_though_nothing_changes() {
 
 /// Another user's process holds a device: the host is not changed, the others finish.
 #[test]
-fn a_host_whose_devices_are_held_is_left_alone() {
+fn host_with_devices_in_use_is_blocked_unless_evicted() {
     let stage = window_project(2, "max_unavailable: 2, reboot: allow");
     stage.create_host_file("n1", "dev/nvidia0");
     let mut holder = hold_device(&stage, "n1");
@@ -288,7 +288,7 @@ fn a_host_whose_devices_are_held_is_left_alone() {
 
 /// A process that starts while the window is open is detected before the reboot.
 #[test]
-fn devices_are_looked_at_again_before_a_reboot() {
+fn devices_are_checked_again_before_a_reboot() {
     let stage = window_project(1, "reboot: allow");
     stage.create_host_file("n1", "dev/nvidia0");
     let mut holder = None;
@@ -313,7 +313,7 @@ fn devices_are_looked_at_again_before_a_reboot() {
 }
 
 #[test]
-fn a_host_that_does_not_come_back_has_failed() {
+fn host_that_does_not_come_back_from_its_reboot_fails() {
     let stage = window_project(2, "max_unavailable: 2, reboot: allow, reboot_timeout: 3s");
     stage.create_host_file("n1", "stays");
     let ran = stage.run_once();
@@ -327,7 +327,7 @@ fn a_host_that_does_not_come_back_has_failed() {
 }
 
 #[test]
-fn a_host_on_which_something_failed_is_not_taken_out_of_service() {
+fn host_with_a_failed_step_is_not_taken_out_of_service() {
     let stage = window_project(1, "reboot: allow");
     let failing =
         "recipe: motd\nsummary: Fails\nsteps:\n  - { name: file, command: { check: 'false', apply: 'exit 3' } }\n";
@@ -357,7 +357,7 @@ fn the_machine_that_forge_runs_on_is_not_rebooted() {
 
 /// A run that was killed after all writes and before the reboot: the next one detects the pending steps.
 #[test]
-fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next() {
+fn reboot_missed_by_a_killed_run_is_done_by_the_next_run() {
     let stage = window_project(1, "reboot: allow");
     ["configured/first", "configured/second", "motd"].iter().for_each(|file| stage.create_host_file("n1", file));
     let ran = stage.run_once();
@@ -374,7 +374,7 @@ fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next(
 
 /// The connection is lost right before the reboot: the host stays out of service, and the next run continues.
 #[test]
-fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
+fn window_lost_with_its_connection_is_closed_by_the_next_run() {
     let stage = window_project(1, "reboot: allow, reboot_timeout: 3s");
     stage.write_host_file("n1", ".sim/reboot", "root=$(dirname \"$0\")/..\ntouch \"$root/.sim/lost\"\n");
     let ran = stage.run_once();
@@ -389,7 +389,7 @@ fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
 /// A step that shares a version with a deferred change is deferred; one that shares it with a change that runs also
 /// runs.
 #[test]
-fn only_what_is_tied_to_the_change_held_back_is_held_back() {
+fn only_steps_tied_to_a_held_change_are_held() {
     let other = "steps:\n  - { name: big, disruption: D3, command: { check: 'test -e @root/big', apply: 'touch @root/big' } }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = "apply:\n  - { recipe: big, on: all }\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
@@ -424,7 +424,7 @@ fn a_selection_of_steps_leaves_no_service_stopped() {
 
 /// A GPU lost in the reboot is detected by a recipe without changes: the host stays out of service.
 #[test]
-fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
+fn device_lost_in_a_reboot_keeps_the_host_out_of_service() {
     let stage = window_project(1, "reboot: allow");
     let text = std::fs::read_to_string(stage.host_root("").join("inventory.yaml")).unwrap();
     std::fs::write(stage.host_root("").join("inventory.yaml"), text + "  - { recipe: cards, on: all }\n").unwrap();
@@ -439,7 +439,7 @@ fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
 
 /// Windows open for one minute of the day that is not now.
 #[test]
-fn outside_the_hours_nothing_is_taken_out_of_service() {
+fn no_window_opens_outside_the_configured_hours() {
     let now = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::system());
     let (hour, next) = ((now.hour() + 5) % 24, (now.hour() + 6) % 24);
     let stage = window_project(1, &format!("reboot: allow, hours: \"{hour:02}:00-{next:02}:00\""));
@@ -455,7 +455,7 @@ fn outside_the_hours_nothing_is_taken_out_of_service() {
 
 /// A host that waits for all hosts has left its window first; otherwise there would be a deadlock.
 #[test]
-fn a_barrier_behind_the_window_is_waited_for_outside_of_it() {
+fn host_leaves_its_window_before_waiting_at_a_barrier() {
     let test = "needs:\n  driver: { of: selected, least: 100% }\nsteps:\n  - { name: run, command: { check: 'test -e @root/tested', apply: 'touch @root/tested' } }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: accept, on: all }\n";
@@ -468,7 +468,7 @@ fn a_barrier_behind_the_window_is_waited_for_outside_of_it() {
 }
 
 #[test]
-fn a_service_restarts_on_few_hosts_at_once() {
+fn max_restarting_limits_concurrent_restarts() {
     let service = "steps:\n  - { name: s, disruption: D1, command: { check: 'test -e @root/s', apply: 'sleep 0.2; touch @root/s' } }\n";
     let stage = SimulatedProject::new(
         3,
@@ -490,7 +490,7 @@ fn a_service_restarts_on_few_hosts_at_once() {
 
 /// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
 #[test]
-fn the_time_of_a_host_does_not_count_its_wait_for_a_wave() {
+fn host_duration_excludes_the_wait_for_a_wave() {
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n";
     let slow = DRIVER_ALONE.replace("test ! -e @root/bad", "sleep 0.3");
     let ran = SimulatedProject { parallel: 1, ..SimulatedProject::new(3, apply, &[("driver", &slow)]) }.run_once();
@@ -511,7 +511,7 @@ fn spawn_sleeper(path: &std::path::Path) -> std::process::Child {
 }
 
 #[test]
-fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
+fn aborted_run_lists_done_hosts_and_the_next_command() {
     use crate::view::{ResultWriter, TextWriter};
     let stage = window_project(4, "max_unavailable: 1, reboot: allow");
     stage.create_host_file("n2", "bad");
@@ -530,7 +530,7 @@ const UNREADABLE: &str = "steps:
 
 /// After a reboot the whole host must be proven. A step that could not be evaluated would keep it out of service.
 #[test]
-fn no_host_reboots_that_could_not_come_back() {
+fn host_with_an_unknown_step_is_not_rebooted() {
     let apply = ["odd", "early", "driver"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
     let recipes = [("odd", UNREADABLE), ("early", EARLY), ("driver", DRIVER)];
     let stage = SimulatedProject::new(2, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), &recipes);
@@ -548,7 +548,7 @@ fn no_host_reboots_that_could_not_come_back() {
 
 /// A change of class D2 needs only its own recipes to be proven: unknown steps elsewhere do not keep the window open.
 #[test]
-fn what_cannot_be_judged_holds_back_its_own_window_only() {
+fn unknown_step_holds_back_only_its_own_window() {
     let tied = UNREADABLE.replace("exit 7", "echo {{ recipes[\"driver\"].version }}; exit 7");
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = ["odd", "driver"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();

@@ -181,7 +181,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_holder_is_told_with_all_that_is_known() {
+    fn device_holder_description_names_process_and_workload() {
         let told = |value: &Value| parse_holder(value).map(|holder| holder.told.raw().to_owned());
         let job = json!({"pid": 4711, "user": "alice", "command": "python3", "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
             "unit": null, "pod": null, "slurm_job": "123"});
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_tell_does_not_say_that_nobody_does() {
+    fn missing_probe_answer_does_not_mean_no_device_holders() {
         assert_eq!(parse_holders(&Observation::default()), Err("no answer".to_owned()));
     }
 }

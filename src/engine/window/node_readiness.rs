@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_lacks_what_is_declared_and_not_there() {
+    fn missing_declared_resources_are_listed() {
         let offers = [("nvidia.com/gpu", ResourceOffer::Count(8)), ("rdma/ib", ResourceOffer::Count(63))];
         let whole = node_with_allocatable(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]);
         assert_eq!(list_missing_with(&whole, &offers, Some("b")), [""; 0]);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_it_has_is_some() {
+    fn capacity_offer_requires_full_nonzero_capacity() {
         let all = [("nvidia.com/gpu", ResourceOffer::Capacity), ("rdma/ib", ResourceOffer::Capacity)];
         let half = node_with_allocatable(&[("nvidia.com/gpu", "8"), ("rdma/ib", "500")]);
         assert_eq!(list_missing_with(&half, &all, Some("b")), ["rdma/ib (500 of 1000)"]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_of_another_boot_says_nothing_of_this_one() {
+    fn kubelet_from_another_boot_is_not_ready() {
         let mut node = node_with_allocatable(&[]);
         assert_eq!(list_missing_with(&node, &[], Some("c")), ["a kubelet started after the last boot"]);
         assert_eq!(list_missing_with(&node, &[], None), ["the host's boot id"]);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_words_joined_by_plus() {
+    fn compound_slurm_states_are_parsed() {
         let of = |state: &str| {
             let node = parse_sample_node(state, "forge r1");
             (node.is_drained(), node.is_working())
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_forge_drained_is_ours() {
+    fn only_nodes_drained_by_forge_are_owned() {
         assert!(parse_sample_node("IDLE+DRAIN", "forge 20261121T093015-4f2a").is_drained_by_forge());
         assert!(!parse_sample_node("IDLE+DRAIN", "bad DIMM").is_drained_by_forge());
         assert!(!parse_sample_node("IDLE", "forge 20261121T093015-4f2a").is_drained_by_forge());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_down_is_not_brought_up() {
+    fn node_that_was_down_is_undrained_but_not_resumed() {
         let text = |script: ShellFragment| {
             use secrecy::ExposeSecret as _;
             script.render(&Default::default()).unwrap().expose_secret().to_owned()
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_slurm_does_not_know_is_told() {
+    fn node_unknown_to_slurm_is_an_error() {
         let output =
             |status, stdout: &str| ProbeOutput { status, stdout: stdout.into(), stderr: "".into(), truncated: false };
         assert_eq!(

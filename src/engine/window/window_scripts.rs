@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_lies_where_it_is_looked_for() {
+    fn window_script_uses_the_window_mark_path() {
         assert!(OPEN_FUNCTIONS.contains(&format!("forge_file={WINDOW_MARK}\n")));
     }
 }

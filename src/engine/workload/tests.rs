@@ -56,7 +56,7 @@ fn estimate_seconds(plan: &Plan, parallel: usize, past: &PastDurations) -> Optio
 }
 
 #[test]
-fn only_steps_of_the_plan_are_counted_and_each_once() {
+fn only_planned_steps_are_counted_and_each_once() {
     let mut fleet = plan_for_fleet(2, &["a", "b"]);
     fleet.hosts[0].steps.push(step("ok", "file", "ok", StepVerdict::Ok, ""));
     let mut work = PlanWorkload::new(&fleet, 16, &PastDurations::default());
@@ -79,7 +79,7 @@ fn only_steps_of_the_plan_are_counted_and_each_once() {
 }
 
 #[test]
-fn what_was_left_alone_did_not_run() {
+fn blocked_and_unstarted_unknown_steps_count_as_not_run() {
     let mut work = PlanWorkload::new(&plan_for_fleet(1, &["a", "b", "c"]), 16, &PastDurations::default());
     let now = Instant::now();
     let blocked = StepResult::Blocked { class: crate::model::BlockClass::Busy, reason: "".into() };
@@ -93,7 +93,7 @@ fn what_was_left_alone_did_not_run() {
 
 /// A step over a list that was not known is one step in the plan and several in the run.
 #[test]
-fn turns_that_were_planned_as_one_step_are_counted_once() {
+fn instances_planned_as_one_step_are_counted_once() {
     let mut work = PlanWorkload::new(&plan_for_fleet(1, &["each", "b"]), 16, &PastDurations::default());
     for key in ["x", "y"] {
         let step = StepId { key: Some(key.into()), ..step_id("each") };
@@ -108,7 +108,7 @@ fn turns_that_were_planned_as_one_step_are_counted_once() {
 }
 
 #[test]
-fn without_history_there_is_no_estimate() {
+fn estimate_requires_a_known_duration_of_every_step() {
     assert_eq!(estimate_seconds(&plan_for_fleet(2, &["a", "b"]), 16, &PastDurations::default()), None);
     assert_eq!(
         estimate_seconds(&plan_for_fleet(2, &["a", "b"]), 16, &past_durations(&[("a", 10)], None)),
@@ -127,7 +127,7 @@ fn without_history_there_is_no_estimate() {
 }
 
 #[test]
-fn hosts_share_the_places_there_are() {
+fn estimate_accounts_for_parallel_slots() {
     let past = past_durations(&[("a", 10)], None);
     assert_eq!(estimate_seconds(&plan_for_fleet(16, &["a"]), 16, &past), Some(10));
     assert_eq!(estimate_seconds(&plan_for_fleet(64, &["a"]), 16, &past), Some(40));
@@ -139,7 +139,7 @@ fn hosts_share_the_places_there_are() {
 }
 
 #[test]
-fn waves_follow_each_other_and_reboots_count() {
+fn estimate_adds_up_waves_and_reboots() {
     let mut fleet = plan_for_fleet(4, &["a"]);
     let window =
         || HostWindow { reboots: vec![PlannedReboot { steps: vec![], certain: true }], ..HostWindow::default() };
@@ -169,7 +169,7 @@ fn waves_follow_each_other_and_reboots_count() {
 }
 
 #[test]
-fn restarts_take_their_turns() {
+fn estimate_serializes_limited_restarts() {
     let mut fleet = plan_for_fleet(10, &["a"]);
     fleet.rollout.max_restarting = Some(1);
     assert_eq!(estimate_seconds(&fleet, 16, &past_durations(&[("a", 10)], None)), Some(10), "nothing is restarted");
@@ -178,7 +178,7 @@ fn restarts_take_their_turns() {
 }
 
 #[test]
-fn what_has_run_is_not_left() {
+fn estimate_excludes_finished_work() {
     let (now, mut work) = (
         Instant::now(),
         PlanWorkload::new(&plan_for_fleet(1, &["a", "b"]), 1, &past_durations(&[("a", 10), ("b", 5)], None)),
@@ -194,7 +194,7 @@ fn what_has_run_is_not_left() {
 }
 
 #[test]
-fn a_run_learns_from_its_own_first_hosts() {
+fn estimate_uses_durations_from_the_current_run() {
     let (now, mut work) =
         (Instant::now(), PlanWorkload::new(&plan_for_fleet(3, &["a", "b"]), 1, &PastDurations::default()));
     ["a", "b"].iter().for_each(|step| work.apply_event(&started_event("n1", step), now));

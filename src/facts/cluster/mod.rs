@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fact_is_of_hosts_or_of_the_cluster() {
+    fn host_facts_and_cluster_facts_do_not_overlap() {
         let of_hosts = |name: &str| crate::facts::all_facts().iter().any(|fact| fact.name == name);
         assert!(ALL.iter().all(|fact| !of_hosts(fact.name) && !fact.doc.is_empty() && !fact.fields.is_empty()));
         let host = HostName::new("n1");

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_told_with_whole_numbers() {
+    fn node_quantities_are_integers() {
         // origin: reconstructed after a kubelet 1.33 and the node object of the API's reference
         let told = json!([{
             "metadata": { "name": "gpu-2" },
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_nodes_is_unknown() {
+    fn invalid_node_list_makes_fact_unknown() {
         assert_eq!(parse(&json!([])), Ok(json!([])));
         assert_eq!(parse(&json!({})).unwrap_err().why, "the API did not answer with a list");
         assert_eq!(parse(&json!([{}])).unwrap_err().why, "a node has no name");

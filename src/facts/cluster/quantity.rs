@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn quantities_are_whole_numbers_whatever_their_unit() {
+    fn quantities_with_any_suffix_become_integers() {
         // origin: source, the grammar in k8s.io/apimachinery/pkg/api/resource/quantity.go
         let cases = [
             ("8", 8),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_not_nothing() {
+    fn invalid_quantity_is_an_error_not_zero() {
         assert_eq!(parse_whole_quantity("3920m"), Err("`3920m` is not a whole number".to_owned()));
         assert_eq!(parse_whole_quantity("1.10"), Err("`1.10` is not a whole number".to_owned()));
         for text in

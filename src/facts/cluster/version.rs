@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vendors_add_to_the_version() {
+    fn vendor_suffix_is_accepted_in_version() {
         let of = |text: &str| parse(&json!({ "major": "1", "minor": "29+", "gitVersion": text }));
         // origin: source, version.Info of Kubernetes with the suffixes of EKS and k3s
         let eks = json!({ "text": "v1.29.4-eks-036c24b", "major": 1, "minor": 29 });
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_unknown() {
+    fn missing_version_makes_fact_unknown() {
         let why = |told: Value| parse(&told).unwrap_err().why;
         assert_eq!(why(json!({})), "the API server does not report its version");
         assert_eq!(why(json!({ "gitVersion": "unknown" })), "the API server does not report its version");

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read() {
+    fn both_status_formats_are_parsed() {
         let of = |text| parse_dkms_line(text).map(|e| (e.module, e.version, e.kernel, e.state));
         let expected =
             Some(("nvidia".into(), "560.35.03".into(), Some("5.15.0-130-generic".into()), "installed".into()));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_with_errors_are_read() {
+    fn ports_with_errors_are_parsed() {
         let sweep = parse_ibqueryerrors(include_str!("../../../tests/samples/ibqueryerrors.txt"));
         let first = &sweep.ports[0];
         assert_eq!((first.node.as_str(), &first.switch, first.number), ("dl380g7 mlx4_0", &None, Some(1)));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_sweep_tells_of_adapters_and_switches() {
+    fn complete_sweep_lists_adapter_and_switch_ports() {
         let sweep = parse_ibqueryerrors(include_str!("../../../tests/samples/ibqueryerrors-ibsim.txt"));
         let port = |node: &str, switch: Option<&str>, guid: &str, number, counters: &[(&str, u64)]| PortErrors {
             node: node.into(),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_sweep_has_a_summary() {
+    fn sweep_summary_is_parsed() {
         // origin: source, infiniband-diags' ibqueryerrors.c
         let text = "\n## Summary: 5 nodes checked, 2 bad nodes found\n##          42 ports checked, 6 ports have errors beyond threshold\n";
         assert_eq!(parse_ibqueryerrors(text), FabricSweep { ports: vec![], nodes: Some((5, 2)) });

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adapters_and_ports_are_read() {
+    fn adapters_and_ports_are_parsed() {
         let adapters = parse_ibstat(include_str!("../../../tests/samples/ibstat-active.txt"));
         let adapter = &adapters[0];
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_a_subnet_manager_is_not_active() {
+    fn port_without_subnet_manager_is_initializing() {
         let adapters = parse_ibstat(include_str!("../../../tests/samples/ibstat-init.txt"));
         let port = &adapters[0].ports[0];
         assert_eq!(
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_goes_from_down_to_active() {
+    fn down_initializing_and_active_ports_are_parsed() {
         // 2.5 Gb/s on four lanes; the simulator's kernel calls the link layer `IB`.
         let port = |sample: &str| {
             let port = parse_ibstat(sample).remove(0).ports.remove(0);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ethernet_port_says_so() {
+    fn ethernet_link_layer_is_parsed() {
         let adapters = parse_ibstat(include_str!("../../../tests/samples/ibstat-roce.txt"));
         assert_eq!(adapters[0].ports[0].link_layer.as_deref(), Some("Ethernet"));
         assert_eq!(

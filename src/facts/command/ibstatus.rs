@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_read() {
+    fn ports_are_parsed() {
         let ports = parse_ibstatus(include_str!("../../../tests/samples/ibstatus.txt"));
         let port = &ports[0];
         assert_eq!((port.device.as_str(), port.number, port.lid, port.sm_lid), ("mlx5_0", 1, Some(0x30), Some(0x30)));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_an_ethernet_port_does_not_make_it_infiniband() {
+    fn ethernet_port_with_infiniband_rate_is_not_infiniband() {
         let ports = parse_ibstatus(include_str!("../../../tests/samples/ibstatus-roce.txt"));
         let port = &ports[0];
         assert_eq!(port.rate.as_ref().and_then(|rate| rate.speed.as_deref()), Some("HDR"), "as printed");

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_and_ports_are_read() {
+    fn devices_and_ports_are_parsed() {
         let devices = parse_ibv_devinfo(include_str!("../../../tests/samples/ibv_devinfo.txt"));
         let port = VerbsPort {
             number: 1,

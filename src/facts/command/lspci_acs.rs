@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bridges_that_redirect_are_told_from_those_that_do_not() {
+    fn redirecting_bridges_are_distinguished() {
         let listing = parse_lspci_acs(include_str!("../../../tests/samples/lspci-acs.txt"));
         assert_eq!(listing.bridges, 3);
         let redirecting: Vec<&str> =

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trust_and_paused_priorities_are_read() {
+    fn trust_mode_and_pfc_priorities_are_parsed() {
         let qos = parse_mlnx_qos(include_str!("../../../tests/samples/mlnx_qos-dscp.txt"));
         let pfc = Some(vec![false, false, false, true, false, false, false, false]);
         assert_eq!(qos, QosSettings { dcbx: Some("OS controlled".into()), trust: Some("dscp".into()), pfc });
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn pause_frames_are_read() {
+    fn pause_frame_settings_are_parsed() {
         // origin: source, ethtool's pause.c
         let text = "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\ton\n\n";
         assert_eq!(parse_pause(text), Some(PauseFrames { rx: false, tx: true }));

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origin_and_flavor_are_told_by_place_and_licence() {
+    fn path_gives_origin_and_license_gives_flavor() {
         // origin: reconstructed after kmod's modinfo.c and the paths of MLNX_OFED and of distributions
         let of = |file: &str| {
             parse_modinfo(&format!("filename:       {file}\nlicense:        Dual BSD/GPL\n")).and_then(|m| m.origin())
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_depends_on_is_a_list() {
+    fn module_dependencies_are_parsed_as_a_list() {
         let module = parse_modinfo("filename: /x.ko\ndepends:        nvidia,ib_core\n").expect("is one");
         assert_eq!(module.depends, ["nvidia", "ib_core"]);
         assert!(parse_modinfo("filename: /x.ko\ndepends:        \n").expect("is one").depends.is_empty());

@@ -58,21 +58,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_size_counts_and_not_the_average() {
+    fn largest_message_size_is_reported_not_the_average() {
         let run = parse_nccl_test(include_str!("../../../tests/samples/all_reduce_perf.txt"));
         assert_eq!((run.rows.len(), run.sound), (2, Some(true)));
         assert_eq!(run.largest_row(), Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 360.97, wrong: Some(0) }));
     }
 
     #[test]
-    fn builds_with_and_without_a_root_are_read_by_the_header() {
+    fn header_determines_the_column_layout() {
         let old = parse_nccl_test(include_str!("../../../tests/samples/all_reduce_perf-old.txt"));
         assert_eq!(old.largest_row(), Some(&NcclTestRow { bytes: 134_217_728, busbw: 122.57, wrong: None }));
         assert_eq!(old.sound, Some(false));
     }
 
     #[test]
-    fn what_was_not_compared_is_not_right() {
+    fn unchecked_row_has_no_error_count() {
         let text = include_str!("../../../tests/samples/alltoall_perf.txt");
         assert_eq!(
             parse_nccl_test(text).largest_row(),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_may_name_the_rank() {
+    fn rank_prefix_of_launcher_is_ignored() {
         let text: String = include_str!("../../../tests/samples/all_reduce_perf.txt")
             .lines()
             .map(|line| format!("[1,0]<stdout>:{line}\n"))

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn firmware_is_a_version_or_not_there() {
+    fn gsp_firmware_version_is_optional() {
         let off = parse_gpu_information(include_str!("../../../tests/samples/information-gsp-off.txt"));
         assert_eq!(off.firmware.as_deref(), Some("N/A"));
         assert_eq!(off.uuid.as_deref(), Some("GPU-97e0449e-f914-403f-3976-34c746092b9c"));

@@ -132,7 +132,7 @@ mod tests {
     const H100: &str = include_str!("../../../tests/samples/nvidia-smi-q-h100-nvl.txt");
 
     #[test]
-    fn blocks_are_told_apart_by_indentation() {
+    fn indentation_separates_blocks() {
         let listing = parse_nvidia_smi(H100);
         assert_eq!(listing.driver.as_deref(), Some("550.54.14"));
         let gpus: Vec<&str> = listing.gpus.iter().map(|gpu| gpu.bdf.as_str()).collect();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_without_a_value_is_never_a_zero() {
+    fn cell_without_value_is_never_parsed_as_zero() {
         for cell in ["N/A", "[N/A]", "Not Supported", "[Not Supported]", ""] {
             assert_eq!(SmiCell::from_text(cell), SmiCell::Absent, "{cell}");
         }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_those_of_sysfs() {
+    fn pci_addresses_are_normalized_to_sysfs_form() {
         let all = ["00000000:AD:00.0", "0000:18:00.0", "00010000:01:00.0"].map(normalize_bdf);
         assert_eq!(all, ["0000:ad:00.0", "0000:18:00.0", "10000:01:00.0"]);
     }

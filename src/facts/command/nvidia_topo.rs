@@ -73,7 +73,7 @@ mod tests {
     const A100: &str = include_str!("../../../tests/samples/topo-a100x8.txt");
 
     #[test]
-    fn the_matrix_is_read_with_its_legend() {
+    fn matrix_is_parsed_with_its_legend() {
         let topology = parse_nvidia_topo(A100).expect("is a matrix");
         assert_eq!(topology.columns.len(), 18);
         assert_eq!(topology.links["GPU0"]["GPU7"], "NV12");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn underlines_and_a_cut_are_seen() {
+    fn underlines_are_ignored_and_truncated_matrix_is_rejected() {
         let underlined =
             A100.replacen("GPU0", "\u{1b}[4mGPU0", 1).replacen("NUMA Affinity\n", "NUMA Affinity\u{1b}[0m\n", 1);
         assert_eq!(parse_nvidia_topo(&underlined), parse_nvidia_topo(A100));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn older_matrices_name_the_adapters_themselves() {
+    fn adapter_names_in_older_matrices_are_parsed() {
         // origin: reconstructed after drivers before 515, with an adapter named by its location
         let text = "\tGPU0\tibp24s0\tmlx5_bond_0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\tSYS\t0-47\t0\n\
                     ibp24s0\tPIX\t X \tSYS\nmlx5_bond_0\tSYS\tSYS\t X \n";

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_and_flavor_are_read() {
+    fn version_and_flavor_are_parsed() {
         let loaded = |text| parse_driver_version(text).map(|loaded| (loaded.version, loaded.open));
         let proprietary = include_str!("../../../tests/samples/version-proprietary.txt");
         assert_eq!(loaded(proprietary), Some(("560.35.03".into(), false)));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_is_not_mistaken_for_that_of_the_logs() {
+    fn firmware_and_firmware_log_parameters_are_distinct() {
         let params = parse_driver_params("EnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\nRegistryDwords: \"\"\n");
         assert_eq!(params["EnableGpuFirmware"], "0");
         assert_eq!(params["EnableGpuFirmwareLogs"], "2");

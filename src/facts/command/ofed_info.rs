@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stack_and_its_version_are_read() {
+    fn stack_kind_and_version_are_parsed() {
         let of = |text| parse_ofed_info(text).map(|stack| (stack.kind, stack.version));
         assert_eq!(
             of(include_str!("../../../tests/samples/ofed_info-mlnx.txt")),

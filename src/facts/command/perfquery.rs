@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_by_port() {
+    fn counters_are_parsed_per_port() {
         let ports = parse_perfquery(include_str!("../../../tests/samples/perfquery.txt"));
         assert_eq!((ports[0].lid, ports[0].port), (Some(7), Some(1)));
         assert_eq!(ports[0].values["PortXmitData"], 6_465_317);

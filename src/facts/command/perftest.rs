@@ -107,13 +107,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_found_among_lines_on_clocks() {
+    fn bandwidth_rows_are_found_among_clock_warnings() {
         let rows = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw.txt"));
         assert_eq!(rows, [BandwidthRow { bytes: 65536, gbits: Some(92.40) }]);
     }
 
     #[test]
-    fn the_unit_of_the_header_is_compared_with_the_rate_of_messages() {
+    fn bandwidth_unit_is_checked_against_message_rate() {
         let server = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw-server.txt"));
         assert_eq!(server, [BandwidthRow { bytes: 8_388_608, gbits: Some(375.31) }], "gigabits under a header of MB");
         let megabytes = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw-mb.txt"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_large_message_is_no_latency() {
+    fn large_message_time_is_not_a_latency() {
         let small = parse_latency(include_str!("../../../tests/samples/ib_read_lat.txt"));
         assert_eq!(small, [LatencyRow { bytes: 2, typical: 1.90, percentile_99: Some(2.24) }]);
         assert!(small[0].is_small_message());
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn one_test_is_not_read_as_the_other() {
+    fn bandwidth_and_latency_outputs_are_not_confused() {
         assert_eq!(parse_latency(include_str!("../../../tests/samples/ib_write_bw.txt")), []);
         assert_eq!(parse_bandwidth(include_str!("../../../tests/samples/ib_read_lat.txt")), []);
         assert_eq!(parse_bandwidth("Couldn't connect to 10.0.0.2:18515\n"), []);

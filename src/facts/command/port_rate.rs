@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_and_width_count_together() {
+    fn lane_state_depends_on_rate_and_width() {
         let lanes = |text| parse_port_rate(text).map(|rate| (rate.gbps, rate.lane_state(), rate.speed));
         assert_eq!(lanes("400 Gb/sec (4X NDR)"), Some((400.0, Some("full"), Some("NDR".into()))));
         assert_eq!(lanes("200 Gb/sec (2X NDR)"), Some((200.0, Some("split"), Some("NDR".into()))));

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manager_is_read() {
+    fn subnet_manager_is_parsed() {
         let manager = parse_sminfo(include_str!("../../../tests/samples/sminfo.txt")).expect("is one");
         assert_eq!((manager.lid, manager.guid.as_str(), manager.state), (3, "0x248a0703009c0196", "master"));
         assert_eq!((manager.activity, manager.priority), (Some(38526), Some(15)));

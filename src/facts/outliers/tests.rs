@@ -37,14 +37,14 @@ fn kernel_facts(release: &str) -> Facts {
 }
 
 #[test]
-fn who_differs_from_the_majority_is_named_with_what_it_has() {
+fn outlier_is_reported_with_its_value() {
     let outliers = find_among(&[kernel_facts("6.1"), kernel_facts("5.15"), kernel_facts("6.1"), kernel_facts("6.1")]);
     assert_eq!(format_outliers(&outliers), [r#"kernel.release: "6.1" 3; "5.15" n2"#]);
     assert_eq!(outliers.classes[0].hardware.raw(), "V, P");
 }
 
 #[test]
-fn without_a_majority_nobody_is_odd_and_that_is_told() {
+fn without_a_majority_the_field_is_undecided() {
     let outliers = find_among(&[kernel_facts("6.1"), kernel_facts("6.1"), kernel_facts("5.15"), kernel_facts("5.15")]);
     assert_eq!(format_outliers(&outliers), [""; 0]);
     let undecided = &outliers.undecided[0];
@@ -52,13 +52,13 @@ fn without_a_majority_nobody_is_odd_and_that_is_told() {
 }
 
 #[test]
-fn two_hosts_are_no_class() {
+fn two_hosts_are_too_few_to_compare() {
     let outliers = find_among(&[kernel_facts("6.1"), kernel_facts("5.15")]);
     assert_eq!((outliers.classes.len(), outliers.alone[0].hosts.len(), outliers.compared), (0, 2, 0));
 }
 
 #[test]
-fn the_unknown_is_counted_and_is_never_odd_nor_a_majority() {
+fn unknown_value_is_neither_outlier_nor_majority() {
     let dark = || build_facts(&[("kernel", json!({ "unknown": "permission denied" }))]);
     let outliers = find_among(&[kernel_facts("6.1"), kernel_facts("6.1"), kernel_facts("6.1"), dark()]);
     assert_eq!(format_outliers(&outliers), [""; 0]);
@@ -73,7 +73,7 @@ fn the_unknown_is_counted_and_is_never_odd_nor_a_majority() {
 }
 
 #[test]
-fn a_device_of_one_host_is_named_by_its_key() {
+fn outlying_device_is_identified_by_its_key() {
     let gpu = |bdf: &str, width: u64| json!({ "bdf": bdf, "product": "H100 SXM", "device": "0x2330", "pcie": { "width": width } });
     let host = |gpus: Vec<Value>| build_facts(&[("gpus", gpus.into())]);
     let whole = || host(vec![gpu("a", 16), gpu("b", 16)]);
@@ -86,14 +86,14 @@ fn a_device_of_one_host_is_named_by_its_key() {
 }
 
 #[test]
-fn what_only_one_host_has_is_odd_too() {
+fn entry_on_a_single_host_is_an_outlier() {
     let with = |modules: Value| build_facts(&[("modules", modules)]);
     let outliers = find_among(&[with(json!({})), with(json!({ "nouveau": {} })), with(json!({}))]);
     assert_eq!(format_outliers(&outliers), ["modules.nouveau: false 2; true n2"]);
 }
 
 #[test]
-fn the_rarest_stands_first() {
+fn rarest_outlier_is_listed_first() {
     let host = |kernel: &str, model: &str| {
         build_facts(&[("kernel", json!({ "release": kernel })), ("cpu", json!({ "count": 1, "model": model }))])
     };
@@ -105,7 +105,7 @@ fn the_rarest_stands_first() {
 }
 
 #[test]
-fn hosts_that_the_inventory_treats_differently_are_not_compared() {
+fn hosts_with_different_declarations_are_not_compared() {
     let (names, facts) = (
         ["a", "b", "c", "d"].map(HostName::new),
         [kernel_facts("1"), kernel_facts("1"), kernel_facts("1"), kernel_facts("2")],
@@ -124,7 +124,7 @@ proptest! {
     /// Whatever hosts report: outliers are a minority, no host has both the common and an outlying value, and hosts
     /// with a single value produce no findings.
     #[test]
-    fn a_majority_is_one(releases in prop::collection::vec(prop::option::of(0u8..3), 0..9)) {
+    fn majority_is_more_than_half_of_all_hosts(releases in prop::collection::vec(prop::option::of(0u8..3), 0..9)) {
         let host = |release: &Option<u8>| match release {
             Some(release) => kernel_facts(&release.to_string()),
             None => build_facts(&[("kernel", json!({ "unknown": "why" }))]),
@@ -143,7 +143,7 @@ proptest! {
 
     /// The order of the given hosts affects only the order in which they are listed.
     #[test]
-    fn the_order_of_hosts_means_nothing(releases in prop::collection::vec(0u8..3, 3..9)) {
+    fn host_order_does_not_affect_outliers(releases in prop::collection::vec(0u8..3, 3..9)) {
         let hosts: Vec<Facts> = releases.iter().map(|release| kernel_facts(&release.to_string())).collect();
         let turned: Vec<Facts> = releases.iter().rev().map(|release| kernel_facts(&release.to_string())).collect();
         let of = |outliers: &OutlierReport| outliers.odd.iter().map(|odd| (odd.common.clone(), odd.hosts)).collect::<Vec<_>>();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_every_chart_is_built_in_and_its_version_is_the_charts() {
+    fn builtin_charts_match_the_files_and_versions_on_disk() {
         let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/charts");
         let mut names: Vec<String> =
             root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().file_name().to_owned()).collect();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_is_laid_out_whole_and_once() {
+    fn chart_is_unpacked_completely_and_only_once() {
         let home = tempfile::tempdir().unwrap();
         let home = Utf8Path::from_path(home.path()).unwrap();
         let folder = unpack_chart("rdma-shared-device-plugin", home).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_by_hand_is_found_with_who_did_it() {
+    fn manual_additions_are_found_with_their_field_manager() {
         let none = declared(json!([{ "name": "main", "image": "i" }]));
         assert_eq!(
             list_additions(&none),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_owner_of_a_field_is_named() {
+    fn last_owner_of_a_field_is_found() {
         let path = |from: Value, to: Value| find_differences(&from, &to)[0].path.clone();
         let replicas = path(json!({ "spec": { "replicas": 3 } }), json!({ "spec": { "replicas": 1 } }));
         let named = |path: &HelmFieldPath| find_last_owner(&live(), path).map(|manager| manager.name.raw().to_owned());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_owns_a_whole_owns_what_is_in_it() {
+    fn owner_of_a_map_owns_the_fields_in_it() {
         let live = json!({ "spec": { "driver": { "enabled": true } }, "metadata": { "managedFields": [
             { "manager": "kubectl-patch", "fieldsV1": { "f:spec": { "f:driver": {} } } }] } });
         let path = find_differences(

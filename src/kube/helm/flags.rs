@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_of_the_major() {
+    fn flags_match_the_helm_major_version() {
         let (three, four) =
             (upgrade_args(3, &sample_options()).join(" "), upgrade_args(4, &sample_options()).join(" "));
         let head = "upgrade --install r /c --namespace ns --values - --timeout=60s --labels=forge.release/managed=true";
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_nobody_waits_for_is_not_rolled_back() {
+    fn upgrade_without_wait_has_no_rollback_flag() {
         let plain = HelmUpgradeOptions { wait: false, hooks: false, force_conflicts: false, ..sample_options() };
         assert_eq!(upgrade_args(3, &plain), upgrade_args(4, &plain));
         assert!(upgrade_args(4, &plain).ends_with(&["--no-hooks".to_owned()]));

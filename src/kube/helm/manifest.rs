@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_is_read_object_by_object() {
+    fn manifest_is_parsed_into_objects() {
         let text = "---\n# Source: a/b.yaml\n\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: { name: a }\ndata:\n  x: |\n    ---\n    y\n\
                     ---\napiVersion: v1\nkind: List\nitems: [{ apiVersion: v1, kind: Service, metadata: { name: s, namespace: other } }]\n";
         let found = parse_manifest(text).unwrap();
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn document_that_is_not_an_object_is_an_error() {
         let message = "the manifest has a document that is not an object: `just text`";
         assert_eq!(parse_manifest("just text\n").unwrap_err().message, message);
         assert!(parse_manifest("a: [\n").unwrap_err().message.starts_with("invalid manifest: "));
     }
 
     #[test]
-    fn hooks_are_told_with_their_events() {
+    fn hook_lists_its_events() {
         let text = "apiVersion: batch/v1\nkind: Job\nmetadata: { name: h, annotations: { helm.sh/hook: 'pre-install, pre-upgrade' } }\n";
         let hook = parse_manifest(text).unwrap()[0].to_hook("ns").unwrap();
         assert_eq!((hook.object.as_str(), hook.events.join(" ").as_str()), ("Job h", "pre-install pre-upgrade"));

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_new_secret_nor_the_one_before_is_told() {
+    fn old_and_new_secret_values_are_redacted() {
         let plain = redact_first("", &json!({ "a": 1 }), &json!({ "a": 2 }));
         assert_eq!((plain.from.unwrap().raw(), plain.secret), ("1", false));
         for (kind, from, to) in [

@@ -23,7 +23,7 @@ macro_rules! sample {
 }
 
 #[test]
-fn both_majors_are_read() {
+fn output_of_helm_3_and_4_is_parsed() {
     for (list, metadata, values, history, ssa) in [
         (
             sample!("helm3-list.json"),
@@ -55,7 +55,7 @@ fn both_majors_are_read() {
 }
 
 #[test]
-fn charts_with_dashes_and_a_v_are_told_apart() {
+fn chart_version_is_split_from_names_with_dashes() {
     let listed = |chart: &str| ListedRelease {
         name: "r".into(),
         namespace: "n".into(),
@@ -68,12 +68,12 @@ fn charts_with_dashes_and_a_v_are_told_apart() {
 }
 
 #[test]
-fn no_values_are_null_for_helm() {
+fn null_values_are_read_as_an_empty_map() {
     assert_eq!(output::parse_values("null\n").unwrap(), json!({}));
 }
 
 #[test]
-fn an_absent_release_is_told_from_a_cluster_that_is_away() {
+fn missing_release_is_distinct_from_unreachable_cluster() {
     for said in [sample!("helm3-notfound.stderr"), sample!("helm4-notfound.stderr")] {
         assert!(output::is_release_not_found(said));
     }
@@ -81,7 +81,7 @@ fn an_absent_release_is_told_from_a_cluster_that_is_away() {
 }
 
 #[test]
-fn a_trailing_newline_is_no_difference() {
+fn trailing_newline_is_not_a_difference() {
     let (got, rendered) = (sample!("helm4-manifest.yaml"), sample!("helm4-manifest.yaml").trim_end());
     assert_ne!(got, rendered);
     let teller = Redactor { secrets: &SecretStore::default() };
@@ -89,7 +89,7 @@ fn a_trailing_newline_is_no_difference() {
 }
 
 #[test]
-fn a_rehearsal_holds_the_manifest_that_would_be_applied() {
+fn dry_run_contains_the_manifest_to_apply() {
     let teller = Redactor { secrets: &SecretStore::default() };
     for (said, manifest) in [
         (sample!("helm3-dryrun-server.json"), sample!("helm3-manifest.yaml")),
@@ -138,7 +138,7 @@ async fn fake_helm(script: &str) -> (tempfile::TempDir, HelmProgram) {
 }
 
 #[tokio::test]
-async fn the_cluster_is_named_in_each_call_and_warnings_are_no_answer() {
+async fn calls_name_the_cluster_and_warnings_stay_out_of_the_output() {
     let (_folder, helm) = fake_helm("echo WARNING: found symbolic link >&2\necho \"$@\"").await;
     let said = helm.run_query(&flags::list_args(4, false), None).await.unwrap();
     assert_eq!(said.stdout, "list --all-namespaces --max 0 --output json --kubeconfig /etc/kube --kube-context prod\n");
@@ -146,7 +146,7 @@ async fn the_cluster_is_named_in_each_call_and_warnings_are_no_answer() {
 }
 
 #[tokio::test]
-async fn the_last_error_is_told_and_no_warning() {
+async fn last_error_is_reported_instead_of_warnings() {
     let script = format!("cat >&2 <<'END'\n{}level=WARN msg=late\nEND\nexit 1", sample!("helm4-conflict.stderr"));
     let (_folder, helm) = fake_helm(&script).await;
     let said = helm.run_query(&flags::history_args("r", "n"), None).await.unwrap();
@@ -154,7 +154,7 @@ async fn the_last_error_is_told_and_no_warning() {
 }
 
 #[tokio::test]
-async fn values_are_no_arguments_and_no_file_that_has_a_name() {
+async fn values_are_passed_through_an_unnamed_file_on_stdin() {
     let (folder, helm) = fake_helm("cat >HERE/stdin; echo \"$@\" >HERE/argv; readlink /proc/$$/fd/0 >HERE/file").await;
     let (name, namespace, chart) = ("r", "n", "/c");
     let upgrade = HelmUpgradeOptions { name, namespace, chart, timeout_s: 5, ..HelmUpgradeOptions::default() };
@@ -169,7 +169,7 @@ async fn values_are_no_arguments_and_no_file_that_has_a_name() {
 }
 
 #[tokio::test]
-async fn what_helm_says_of_a_secret_is_masked() {
+async fn secrets_are_masked_in_helm_errors() {
     let (_folder, helm) = fake_helm("echo 'Error: bad value hunter2' >&2; exit 1").await;
     let mut secrets = SecretStore::default();
     secrets.insert("pw", SecretString::from("hunter2".to_owned()));
@@ -180,7 +180,7 @@ async fn what_helm_says_of_a_secret_is_masked() {
 }
 
 #[tokio::test]
-async fn a_helm_that_changes_something_is_never_ended() {
+async fn helm_change_is_not_killed_at_the_timeout() {
     let (folder, helm) = fake_helm("sleep 2; echo late; echo warn >&2; touch HERE/done").await;
     let args =
         flags::uninstall_args(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
@@ -197,7 +197,7 @@ async fn a_helm_that_changes_something_is_never_ended() {
 }
 
 #[tokio::test]
-async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
+async fn helm_runs_with_its_own_home_and_a_clean_environment() {
     let (_folder, helm) = fake_helm("env").await;
     let said = helm.run_query(&flags::list_args(4, false), None).await.unwrap();
     let own: Vec<&str> =
@@ -208,7 +208,7 @@ async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_not_read_to_its_end() {
+async fn endless_helm_output_is_an_error() {
     let (_folder, helm) = fake_helm("head -c 40000000 /dev/zero").await;
     let error: KubeError = helm.run_query(&flags::list_args(4, false), None).await.unwrap_err();
     assert_eq!(error.message, "helm printed more than 32 MB");

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_differs_is_named() {
+    fn every_differing_field_is_listed() {
         let from = json!({ "a": 1, "gone": { "x": 1 }, "same": [1], "l": { "x.y/z": "v" } });
         let to = json!({ "a": 2, "new": null, "same": [1], "l": { "x.y/z": "w" } });
         assert_eq!(told(&from, &to), ["a 1 2", r#"gone {"x":1} -"#, r#"l["x.y/z"] "v" "w""#, "new - null",]);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_lists_are_told_by_name_where_they_have_one() {
+    fn list_items_are_matched_by_name() {
         let from = json!({ "c": [{ "name": "a", "v": 1 }, { "name": "b", "v": 1 }], "n": [1, 2], "m": [1] });
         let to = json!({ "c": [{ "name": "b", "v": 2 }, { "name": "n" }], "n": [1, 3], "m": [] });
         assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_a_path_is_found_and_taken_out() {
+    fn value_at_a_path_is_found_and_removed() {
         let mut value = json!({ "c": [{ "name": "a" }, { "name": "b", "e": { "x": 1 } }] });
         let found = find_differences(&json!({ "c": [{ "name": "b" }] }), &json!({ "c": [{ "name": "b", "e": 1 }] }));
         assert_eq!(found[0].path.find_value(&value), Some(&json!({ "x": 1 })));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_majors_are_known_and_no_other() {
+    fn only_helm_3_and_4_are_supported() {
         let major = |said: &str| parse_helm_version(said).map(|version| version.major);
         assert_eq!(major("v3.19.0"), Some(3));
         assert_eq!(major("v4.1.4\n"), Some(4));

@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_known_kind_tells_its_end_in_its_own_way() {
+    fn end_of_each_known_job_kind_is_detected() {
         let done = |name: &str| json!({ "status": { "conditions": [{ "type": name, "status": "True" }] } });
         let state = |phase: &str| json!({ "status": { "state": { "phase": phase } } });
         let pod = |phase: &str| json!({ "status": { "phase": phase } });

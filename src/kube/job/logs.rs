@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_has_to_say_it() {
+    fn log_rules_check_expected_and_denied_text_of_each_rank() {
         let ranks = sample_logs(&["x NCCL INFO Using network IB\n", "NCCL INFO Using network Socket\n", "nothing"]);
         let told = |expect: &[&str], deny: &[&str], each| find_log_mismatch(&call(expect, deny, each), &ranks);
         assert_eq!(
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_read_proves_nothing() {
+    fn unreadable_log_is_a_mismatch() {
         let mut ranks = sample_logs(&["Using network IB"]);
         ranks.push(ContainerLog { pod: "p9".into(), container: "c".into(), text: Err("no kubelet".into()) });
         let why = find_log_mismatch(&call(&[], &["Socket"], true), &ranks);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_told() {
+    fn log_tails_show_the_last_lines() {
         assert_eq!(format_log_tails(&sample_logs(&["1\n2\n3\n"]), 2), "pod p0, container c:\n  2\n  3\n");
         assert_eq!(format_log_tails(&sample_logs(&["\n"]), 2), "pod p0, container c:\n  (empty log)\n");
     }

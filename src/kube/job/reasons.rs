@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_says_why_it_does_not_run() {
+    fn pod_reasons_list_scheduling_and_container_errors() {
         let pod = json!({
             "metadata": { "name": "a" },
             "status": {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_that_waits_is_told_by_its_group() {
+    fn unscheduled_gang_is_explained_by_its_pod_group() {
         let message = "1/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable";
         let group = json!({ "status": { "conditions": [{ "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message }] } });
         assert_eq!(unschedulable_reasons(&group), [format!("pod group not scheduled: NotEnoughResources: {message}")]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_it_is() {
+    fn workload_state_counts_pods_by_phase() {
         let pod = |phase: &str| json!({ "status": { "phase": phase }, "spec": { "nodeName": "n1" } });
         let mut seen =
             WorkloadSnapshot { object: json!({ "status": { "state": { "phase": "Pending" } } }), pods: vec![] };

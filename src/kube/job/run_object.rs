@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pod_of_a_run_is_found_by_its_labels() {
+    fn run_labels_are_set_on_every_pod_template() {
         let template = json!({ "spec": { "containers": [{ "name": "pytorch" }] } });
         let job = json!({
             "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": { "name": "smoke", "namespace": "ml" },

@@ -150,7 +150,7 @@ fn expect_log(text: &str) -> JobLogRules {
 }
 
 #[tokio::test]
-async fn a_success_is_kept_with_its_run_and_the_workload_goes() {
+async fn successful_run_is_recorded_and_its_workload_deleted() {
     let play = SimulatedWorkload {
         status: state("Completed"),
         pods: vec![pod("a", "Succeeded")],
@@ -169,7 +169,7 @@ async fn a_success_is_kept_with_its_run_and_the_workload_goes() {
 }
 
 #[tokio::test]
-async fn a_success_whose_logs_say_otherwise_is_none() {
+async fn succeeded_job_fails_if_its_logs_do_not_match() {
     let play = SimulatedWorkload {
         status: state("Completed"),
         pods: vec![pod("a", "Succeeded")],
@@ -184,7 +184,7 @@ async fn a_success_whose_logs_say_otherwise_is_none() {
 }
 
 #[tokio::test]
-async fn a_gang_that_waits_too_long_says_why_and_goes() {
+async fn pending_gang_times_out_with_a_reason_and_is_deleted() {
     let message = "1/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable";
     let condition =
         json!({ "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message });
@@ -223,7 +223,7 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
 }
 
 #[tokio::test]
-async fn what_the_user_stops_goes_too() {
+async fn stopped_job_is_deleted() {
     let play = SimulatedWorkload {
         status: state("Running"),
         pods: vec![pod("a", "Running")],

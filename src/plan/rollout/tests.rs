@@ -156,7 +156,7 @@ const TABLE: &[RolloutRow] = &[
 ];
 
 #[test]
-fn the_truth_table() {
+fn rollout_table_gives_wave_sizes_and_started_hosts() {
     for (hosts, canaries, most, silent, lost, busy, sizes, begin, never) in TABLE {
         let plan = rollout(*hosts, *canaries, *most, *silent, &[]);
         let fate = |host: &HostName| match host.as_str()[1..].parse().unwrap() {
@@ -175,7 +175,7 @@ fn the_truth_table() {
 }
 
 #[test]
-fn who_never_begins_is_told_why() {
+fn host_that_never_starts_gets_a_reason() {
     let plan = rollout(3, 0, 1, 0, &[]);
     let played = play(&plan, &|host| if host.as_str() == "n0" { HostFate::Lost } else { HostFate::Sound }, 0);
     let why = "`max_unavailable` (1) is used up by n0";
@@ -187,7 +187,7 @@ fn who_never_begins_is_told_why() {
 }
 
 #[test]
-fn a_quorum_is_spread_over_waves() {
+fn quorum_hosts_are_spread_over_waves() {
     let plan = rollout(6, 0, 3, 0, &[&[0, 1, 2]]);
     let shown: Vec<Vec<&str>> = plan.waves.iter().map(|wave| wave.iter().map(HostName::as_str).collect()).collect();
     assert_eq!(shown, [vec!["n0", "n3", "n4"], vec!["n1", "n5"], vec!["n2"]]);
@@ -195,7 +195,7 @@ fn a_quorum_is_spread_over_waves() {
 
 /// A host that an earlier run left out of service counts against the budget of all others, but may be brought back.
 #[test]
-fn who_is_out_of_service_already_may_come_back() {
+fn host_already_out_of_service_may_start() {
     let mut plan = rollout(3, 0, 1, 0, &[]);
     plan.unavailable = vec![name(0)];
     let progress = RolloutProgress::default();
@@ -210,7 +210,7 @@ fn who_is_out_of_service_already_may_come_back() {
 
 /// A host that is busy for hours does not delay the others, and follows once it is free.
 #[test]
-fn nobody_waits_for_a_busy_host() {
+fn busy_host_does_not_delay_others() {
     let plan = rollout(3, 0, 1, 0, &[]);
     let mut progress = RolloutProgress::default();
     progress.busy.insert(name(0));
@@ -225,7 +225,7 @@ fn nobody_waits_for_a_busy_host() {
 /// A host that a host with an open window waits for skips the queue. If the budget has no room for it, no host waits
 /// forever.
 #[test]
-fn who_is_waited_for_comes_first_or_never() {
+fn awaited_host_skips_the_queue_or_is_refused() {
     let plan = rollout(3, 0, 2, 0, &[]);
     assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     let mut progress = RolloutProgress { inside: BTreeSet::from([name(0)]), ..RolloutProgress::default() };
@@ -243,7 +243,7 @@ proptest! {
     /// Whatever the outcomes of the hosts: never more than the budget at once, canaries first, every host once, no two
     /// of a quorum together, and no host waits forever.
     #[test]
-    fn no_rollout_breaks_its_promises(
+    fn rollout_respects_budget_canaries_and_quorum(
         hosts in 0usize..24,
         canaries in 0usize..4,
         most in 0usize..9,

@@ -176,7 +176,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_waits_for_a_change_of_the_window_is_inside_too() {
+    fn dependents_of_a_window_step_run_inside_the_window() {
         let graph = graph(&CHAIN);
         let found = of(&graph, &["driver/pkg"], &[], &[]);
         let inside = StepStage::Inside(0);
@@ -185,21 +185,21 @@ mod tests {
     }
 
     #[test]
-    fn two_steps_that_wait_for_a_reboot_share_it() {
+    fn steps_that_need_a_reboot_share_one() {
         let found = of(&graph(&CHAIN), &[], &["nouveau/file", "gsp/file"], &[]);
         let after = StepStage::Inside(1);
         assert_eq!(found, named(&[("driver/pkg", after), ("fm/pkg", after), ("fm/svc", after)]));
     }
 
     #[test]
-    fn what_must_equal_the_loaded_version_waits_for_its_reboot() {
+    fn step_matching_the_loaded_version_waits_for_the_reboot() {
         let found = of(&graph(&CHAIN), &["driver/pkg", "fm/pkg"], &["nouveau/file", "driver/pkg"], &[]);
         let (first, second) = (StepStage::Inside(1), StepStage::Inside(2));
         assert_eq!(found, named(&[("driver/pkg", first), ("fm/pkg", second), ("fm/svc", second)]));
     }
 
     #[test]
-    fn who_only_comes_after_does_not_wait_for_the_reboot() {
+    fn order_only_dependency_does_not_wait_for_the_reboot() {
         let links = [("driver/pkg", "gsp/file", DependencyKind::After, StepPhase::Effective)];
         assert_eq!(
             of(&graph(&links), &["driver/pkg"], &["gsp/file"], &[]),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_other_hosts_has_left_the_window() {
+    fn step_waiting_for_other_hosts_runs_after_the_window() {
         let links = [
             ("nccl/test", "driver/pkg", DependencyKind::Barrier, StepPhase::Effective),
             ("late/x", "nccl/test", DependencyKind::Needs, StepPhase::Effective),

@@ -26,7 +26,7 @@ fn read_for(names: &[&str], raw: &SectionOutput) -> Vec<PackageState> {
 }
 
 #[test]
-fn candidate_and_offers_are_read_newest_first() {
+fn candidate_and_available_versions_are_sorted_newest_first() {
     let states = read_for(&["forge-demo", "bash", "nano", "libc6:amd64", "libc6:i386", "not-here"], &recorded(FIXTURE));
     let candidates: Vec<_> = states.iter().map(|state| state.candidate.as_deref()).collect();
     let libc = "2.36-9+deb12u14";
@@ -36,7 +36,7 @@ fn candidate_and_offers_are_read_newest_first() {
 }
 
 #[test]
-fn versions_of_many_sources_count_once() {
+fn version_from_several_sources_is_listed_once() {
     let policy = "nginx:\n  Installed: (none)\n  Candidate: 1.22.1-9+deb12u11\n  Version table:\n     1.22.1-9+deb12u11 500\n        \
                   500 http://mirror.example/debian-security bookworm-security/main amd64 Packages\n     1.22.1-9 500 (phased 10%)\n        \
                   500 http://mirror.example/debian bookworm/main amd64 Packages\n        500 http://other.example/debian bookworm/main amd64 Packages\n";
@@ -48,7 +48,7 @@ fn versions_of_many_sources_count_once() {
 }
 
 #[test]
-fn offers_that_could_not_be_read_are_unknown_and_dpkg_s_answer_stands() {
+fn failed_apt_cache_leaves_offers_unknown() {
     let mut raw = recorded(FIXTURE);
     raw.end = SectionEnd::Exited(100);
     let state = &read_for(&["bash"], &raw)[0];
@@ -57,7 +57,7 @@ fn offers_that_could_not_be_read_are_unknown_and_dpkg_s_answer_stands() {
 }
 
 #[test]
-fn offers_that_nobody_needed_are_unknown() {
+fn offers_not_requested_are_unknown() {
     let state = &read_for(&["tzdata"], &recorded(FIXTURE))[0];
     assert_eq!(state.offers_unknown.as_deref(), Some("apt was not asked"));
     assert_eq!(

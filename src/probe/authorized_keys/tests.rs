@@ -29,7 +29,7 @@ fn there(state: &PathState) -> &PathInfo {
 }
 
 #[test]
-fn homes_folders_and_bodies_go_to_their_accounts() {
+fn homes_directories_and_files_match_their_accounts() {
     let states = ask(&["admin", "none", "plain"], &fixture());
     let Ok(AuthorizedKeysState::Account(admin)) = &states[0] else { panic!("{states:?}") };
     assert_eq!((admin.home.as_str(), there(&admin.home_at).kind), ("/home/admin", PathType::Directory));
@@ -42,7 +42,7 @@ fn homes_folders_and_bodies_go_to_their_accounts() {
 }
 
 #[test]
-fn what_did_not_come_is_unknown() {
+fn missing_answer_is_unknown() {
     let whole = fixture();
     let cut = whole.stdout.windows(7).position(|w| w == b"errors\0").expect("is in it");
     let cut = SectionOutput { end: SectionEnd::TimedOut, stdout: whole.stdout[..cut].to_vec(), ..printed("") };

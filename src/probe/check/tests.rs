@@ -24,14 +24,14 @@ fn one(user: Option<&str>, raw: &SectionOutput) -> Result<ProbeOutput, Unanswere
 }
 
 #[test]
-fn the_status_is_the_check_s_own() {
+fn exit_code_of_the_check_is_returned() {
     let raw = SectionOutput { end: SectionEnd::Exited(3), stderr: b"err".to_vec(), ..printed("out") };
     let expected = ProbeOutput { status: 3, stdout: "out".into(), stderr: "err".into(), truncated: false };
     assert_eq!(one(None, &raw), Ok(expected));
 }
 
 #[test]
-fn a_check_that_did_not_begin_or_end_is_unknown() {
+fn check_that_cannot_start_or_finish_is_unknown() {
     assert_eq!(
         one(None, &SectionOutput { end: SectionEnd::TimedOut, ..printed("") }),
         Err(UnansweredReason::new("timed out after 7 s"))
@@ -48,7 +48,7 @@ fn a_check_that_did_not_begin_or_end_is_unknown() {
 }
 
 #[test]
-fn the_limit_of_the_run_holds_for_checks_that_name_none() {
+fn default_timeout_applies_to_checks_without_their_own() {
     let limit = |timeout_s| {
         let Probe::Check { id, script, user, cwd, env, .. } = probe(None) else { unreachable!() };
         build_section(&Probe::Check { id, script, user, cwd, env, timeout_s }, Some(Duration::from_secs(5)).into())
@@ -59,7 +59,7 @@ fn the_limit_of_the_run_holds_for_checks_that_name_none() {
 }
 
 #[test]
-fn a_host_that_does_not_let_checks_be_confined_makes_them_unknown() {
+fn check_is_unknown_where_confinement_fails() {
     let unbegun =
         |stderr: &str| SectionOutput { end: SectionEnd::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
     let why = "unconfined: the host cannot run the check without write access";

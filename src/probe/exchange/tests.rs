@@ -60,7 +60,7 @@ fn observe() -> Observation {
 }
 
 #[test]
-fn what_was_kept_reads_back_as_what_was_seen() {
+fn recorded_exchanges_replay_to_the_same_answers() {
     let seen = observe();
     let exchanges = seen.exchanges().to_vec();
     assert!(exchanges.len() > 5, "{exchanges:?}");
@@ -79,7 +79,7 @@ fn what_was_kept_reads_back_as_what_was_seen() {
 }
 
 #[test]
-fn nothing_is_kept_unless_wanted() {
+fn exchanges_are_not_recorded_by_default() {
     let compiled = compile_probes(&probes(), &[], ScriptToken::new("t"), None);
     assert!(!compiled.keep);
 }
@@ -99,7 +99,7 @@ fn records(key: &str) -> ProbeExchange {
 }
 
 #[test]
-fn the_key_of_a_host_is_left_out_and_that_is_told() {
+fn host_key_is_redacted_with_a_marker() {
     let key = " 0123456789abcdef".repeat(4);
     let mut exchange = records(&key);
     exchange.remove_secrets(&str::to_owned);
@@ -117,7 +117,7 @@ fn the_key_of_a_host_is_left_out_and_that_is_told() {
 
 /// One section of code sends the query, another removes the key: this machine's output goes through both.
 #[test]
-fn the_answer_about_records_is_still_one_without_its_key() {
+fn records_replay_without_the_host_key() {
     let seen = observe();
     let mut exchanges = seen.exchanges().to_vec();
     exchanges.iter_mut().for_each(|exchange| exchange.remove_secrets(&str::to_owned));
@@ -131,7 +131,7 @@ fn the_answer_about_records_is_still_one_without_its_key() {
 }
 
 #[test]
-fn secrets_are_taken_out_of_text_and_of_bodies() {
+fn secrets_are_removed_from_text_and_encoded_bodies() {
     let body = base64::engine::general_purpose::STANDARD.encode("token=hunter2\n");
     let stdout = ExchangeBytes::Text(format!("errors\0hunter2\0sums\0\0body\x000\0{body}\0"));
     let printed = ExchangeOutput {
@@ -152,7 +152,7 @@ fn secrets_are_taken_out_of_text_and_of_bodies() {
 }
 
 #[test]
-fn an_answer_in_an_unknown_form_is_unknown() {
+fn exchange_in_unsupported_format_is_unknown() {
     let exchange = ProbeExchange { asked: "`dpkg-query --other`".into(), ..records("") };
     let why = replay_exchanges(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
     assert_eq!(why, "was recorded in a format that this version cannot read");

@@ -60,7 +60,7 @@ fn info(seen: &Observation, probe: &Probe) -> PathInfo {
 }
 
 #[test]
-fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
+fn check_returns_status_stdout_and_stderr_separately() {
     let both = check("both", "echo out; echo err >&2; exit 3");
     let cwd = Probe::Check {
         id: "cwd".into(),
@@ -80,7 +80,7 @@ fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
 
 /// If this machine does not permit namespaces, the check must not have started at all.
 #[test]
-fn a_confined_check_reads_everything_and_writes_nothing() {
+fn confined_check_can_read_but_not_write() {
     let dir = tempfile::tempdir().expect("a folder");
     let (there, gone) = (dir.path().join("there"), dir.path().join("a % \\ b"));
     std::fs::write(&there, "x").expect("a file");
@@ -110,7 +110,7 @@ fn a_confined_check_reads_everything_and_writes_nothing() {
 }
 
 #[test]
-fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
+fn hanging_check_times_out_without_delaying_others() {
     let hang = |script: &str| Probe::Check {
         id: "hang".into(),
         script: script.into(),
@@ -138,7 +138,7 @@ fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
 }
 
 #[test]
-fn a_process_left_behind_costs_the_output_and_not_the_status() {
+fn background_process_truncates_output_but_keeps_exit_code() {
     let probe = Probe::Check {
         id: "daemon".into(),
         script: "echo out; echo err >&2; setsid sleep 30 & exit 3".into(),
@@ -180,7 +180,7 @@ fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
 }
 
 #[test]
-fn questions_that_share_a_process_fail_each_for_itself() {
+fn sections_in_a_shared_process_fail_independently() {
     let parts = [
         ("a", "printf 'a\\0'"),
         ("b", "need not-a-tool; echo b"),
@@ -200,7 +200,7 @@ fn questions_that_share_a_process_fail_each_for_itself() {
 }
 
 #[test]
-fn apt_is_asked_only_for_what_is_not_as_wanted() {
+fn apt_is_queried_only_for_packages_that_differ() {
     let package = |name: &str, offers| Probe::Package { name: name.into(), offers };
     let probes = [
         package("bash", AptOfferPolicy::Unneeded),
@@ -225,7 +225,7 @@ fn apt_is_asked_only_for_what_is_not_as_wanted() {
 }
 
 #[test]
-fn floods_and_binary_output_and_text_like_frames_stay_inside_their_section() {
+fn large_binary_or_frame_like_output_stays_in_its_section() {
     let flood = check("flood", "head -c 10000000 /dev/zero | tr '\\0' x; exit 7");
     let loud = check("loud", "head -c 10000000 /dev/zero | tr '\\0' x >&2; exit 7");
     let binary = check("binary", "printf 'a\\000\\377\\r\\n\\033[31m'; printf '\\200' >&2");
@@ -242,7 +242,7 @@ fn floods_and_binary_output_and_text_like_frames_stay_inside_their_section() {
 }
 
 #[test]
-fn a_check_that_cannot_begin_says_why() {
+fn check_that_cannot_start_gives_the_reason() {
     let user = |user: &str, cwd: &str| Probe::Check {
         id: "x".into(),
         script: "true".into(),
@@ -260,7 +260,7 @@ fn a_check_that_cannot_begin_says_why() {
 }
 
 #[test]
-fn names_of_every_kind_are_found_with_digest_body_and_target() {
+fn paths_with_special_characters_are_observed_in_full() {
     let dir = tempfile::tempdir().expect("a folder");
     let names =
         ["plain", "a b", "q'uote", "li\nne", "back\\slash", "$(touch x)", "\u{202e}bidi", "\u{441}\u{1b}[1m", "-n"];
@@ -298,7 +298,7 @@ fn names_of_every_kind_are_found_with_digest_body_and_target() {
 }
 
 #[test]
-fn bodies_come_only_when_they_are_small_text() {
+fn only_small_text_files_are_returned_with_a_body() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| format!("{}/{name}", dir.path().display());
     let bodies: [(&str, Vec<u8>, bool); 5] = [
@@ -319,7 +319,7 @@ fn bodies_come_only_when_they_are_small_text() {
 }
 
 #[test]
-fn more_paths_than_one_argument_holds_are_asked_in_parts() {
+fn paths_beyond_the_argument_limit_are_split() {
     let probes: Vec<Probe> =
         (0..3000).map(|n| Probe::Path { path: format!("/nowhere/{}/{n}", "x'y".repeat(20)), want: None }).collect();
     for shell in SHELLS {
@@ -329,7 +329,7 @@ fn more_paths_than_one_argument_holds_are_asked_in_parts() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_answered_with_the_reason() {
+fn invalid_probe_is_answered_with_the_reason() {
     let probes = [
         Probe::Path { path: "/a\0b".into(), want: None },
         Probe::Package { name: "lib*".into(), offers: AptOfferPolicy::UnlessInstalled },
@@ -354,7 +354,7 @@ fn what_cannot_be_asked_is_answered_with_the_reason() {
 }
 
 #[test]
-fn root_and_nobody_are_told_from_one_who_is_not_there() {
+fn missing_user_is_distinguished_from_existing_users() {
     let probes = ["root", "nobody", "not-here"].map(|name| Probe::User { name: name.into() });
     for shell in SHELLS {
         let seen = ask(shell, &probes);
@@ -378,7 +378,7 @@ fn snapshot(folder: &str) -> Vec<(std::ffi::OsString, std::time::SystemTime)> {
 }
 
 #[test]
-fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
+fn observation_of_twenty_resources_is_fast_and_read_only() {
     let mut probes = vec![Probe::PackageManager, Probe::Records];
     probes.extend(
         ["bash", "coreutils", "not-here"]

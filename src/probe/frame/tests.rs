@@ -26,7 +26,7 @@ fn two() -> (CompiledProbes, String) {
 }
 
 #[test]
-fn frames_are_read_in_any_order_and_after_a_login_shell_s_noise() {
+fn frames_are_parsed_in_any_order_and_after_login_noise() {
     let (compiled, out) = two();
     let noisy = format!("Welcome to h100\n{T}\nlast login{out}");
     for out in [out, noisy] {
@@ -38,7 +38,7 @@ fn frames_are_read_in_any_order_and_after_a_login_shell_s_noise() {
 }
 
 #[test]
-fn an_output_cut_at_any_byte_is_a_lost_link() {
+fn truncated_output_is_a_lost_connection() {
     let (compiled, out) = two();
     for end in 0..out.len() {
         assert_eq!(parse_output(&compiled, &out.as_bytes()[..end], None), Err(FrameError::Cut), "at {end}");
@@ -46,7 +46,7 @@ fn an_output_cut_at_any_byte_is_a_lost_link() {
 }
 
 #[test]
-fn what_forge_did_not_write_is_malformed() {
+fn foreign_or_invalid_frames_are_malformed() {
     let (compiled, _) = two();
     let malformed = |out: String| match parse_output(&compiled, format!("{out}{T} end 2\n").as_bytes(), None) {
         Err(FrameError::Malformed(why)) => why,
@@ -63,7 +63,7 @@ fn what_forge_did_not_write_is_malformed() {
 }
 
 #[test]
-fn a_host_without_the_tools_of_frames_says_so_for_every_question() {
+fn missing_frame_tool_is_reported_for_every_probe() {
     let (compiled, _) = two();
     let out = format!("\n{T} lacks base64\n{T} end 0\n");
     let seen = parse_output(&compiled, out.as_bytes(), None).expect("well-formed");
@@ -71,7 +71,7 @@ fn a_host_without_the_tools_of_frames_says_so_for_every_question() {
 }
 
 #[test]
-fn the_second_channel_may_hang_without_harm_to_the_first() {
+fn hanging_device_channel_does_not_affect_the_first() {
     let snippet = |name, device| FactSnippet { name, snippet: "true", timeout_s: 9, device, quick: false };
     let facts = [snippet("gpus", true), snippet("links", true), snippet("os", false)];
     let fact = |name: &str| Probe::Fact { name: name.into() };
@@ -90,14 +90,14 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
 }
 
 #[test]
-fn nothing_asked_is_a_script_too() {
+fn empty_probe_set_compiles_to_a_script() {
     let compiled = compiled(&[], &[]);
     assert!(compiled.device.is_none());
     assert_eq!(parse_output(&compiled, format!("\n{T} end 0\n").as_bytes(), None), Ok(Observation::default()));
 }
 
 #[test]
-fn a_script_waits_as_long_as_its_slowest_lane() {
+fn script_timeout_covers_its_slowest_lane() {
     let probes: Vec<Probe> = (0..5).map(|n| check(&n.to_string())).collect();
     assert_eq!(compiled(&probes, &[]).script.limit.as_secs(), 2 * (5 + 4) + 15);
 }
@@ -169,7 +169,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(noise in prop::collection::vec(any::<u8>(), 0..400), first in any::<bool>()) {
+    fn frame_parser_does_not_panic_on_any_bytes(noise in prop::collection::vec(any::<u8>(), 0..400), first in any::<bool>()) {
         let (compiled, out) = two();
         let mixed = if first { [&noise[..], out.as_bytes()].concat() } else { [out.as_bytes(), &noise].concat() };
         let _ = parse_output(&compiled, &noise, Some(&noise));
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn any_answer_of_any_section_is_read_without_a_panic(stdout in pieces(), stderr in pieces(), status in 0i32..256) {
+    fn section_parsers_do_not_panic_on_any_output(stdout in pieces(), stderr in pieces(), status in 0i32..256) {
         let compiled = compiled(&every_family(), &facts());
         let engine = base64::engine::general_purpose::STANDARD;
         let payload = format!("{}:{status}:!{}", engine.encode(&stdout), engine.encode(&stderr));

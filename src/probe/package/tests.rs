@@ -23,7 +23,7 @@ fn one(name: &str, raw: &SectionOutput) -> Result<PackageState, UnansweredReason
 }
 
 #[test]
-fn status_version_and_hold_are_read() {
+fn status_version_and_hold_are_parsed() {
     let state = |version: Option<&str>, status: &str, held| PackageState {
         version: version.map(str::to_owned),
         status: status.to_owned(),
@@ -41,7 +41,7 @@ fn status_version_and_hold_are_read() {
 }
 
 #[test]
-fn removed_packages_have_a_status_and_no_version() {
+fn removed_package_has_a_status_but_no_version() {
     let raw = printed(
         "dpkg\tinstalled\t1.22\tamd64\tinstall\tdpkg\nnginx\tconfig-files\t1:1.22.1-9\tall\tdeinstall\tnginx\n",
     );
@@ -50,7 +50,7 @@ fn removed_packages_have_a_status_and_no_version() {
 }
 
 #[test]
-fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
+fn native_architecture_is_preferred_over_foreign_one() {
     let rows = "dpkg\tinstalled\t1.22\tamd64\tinstall\tdpkg\nzlib1g\tinstalled\t1:1.2-1\ti386\tinstall\tzlib1g:i386\n\
                 zlib1g\tinstalled\t1:1.3-1\tamd64\tinstall\tzlib1g:amd64\nwine32\tinstalled\t8.0\ti386\tinstall\twine32:i386\n";
     let version = |name| one(name, &printed(rows)).map(|state| state.version);
@@ -60,7 +60,7 @@ fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
 }
 
 #[test]
-fn a_missing_row_is_not_taken_for_a_missing_package() {
+fn missing_row_is_unknown_not_an_absent_package() {
     assert_eq!(
         one("nginx", &printed("")),
         Err(UnansweredReason::new("`dpkg-query` returned no answer").with_message(""))
@@ -79,13 +79,13 @@ fn a_missing_row_is_not_taken_for_a_missing_package() {
 }
 
 #[test]
-fn names_that_would_be_patterns_or_options_are_refused() {
+fn package_names_that_are_patterns_or_options_are_rejected() {
     assert!(["bash", "libstdc++6", "g++", "libc6:i386", "python3.11"].into_iter().all(is_package_name));
     assert!(!["", "lib*", "a[b", "-W", "a b", "a:", "$(x)", "a\nb"].into_iter().any(is_package_name));
 }
 
 #[test]
-fn a_listing_is_asked_for_names_as_they_stand() {
+fn package_names_are_escaped_in_the_listing_pattern() {
     let listing = build_listing(&probes(&["libstdc++6:i386", "python3.11", "libstdc++6"]));
     let text = listing.render(&crate::model::SecretStore::default()).expect("no NUL");
     let text = secrecy::ExposeSecret::expose_secret(&text).to_owned();

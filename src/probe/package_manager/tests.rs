@@ -13,7 +13,7 @@ fn one(raw: &SectionOutput) -> Result<PackageManagerState, UnansweredReason> {
 }
 
 #[test]
-fn the_holder_of_the_lock_and_broken_packages_are_named() {
+fn lock_holder_and_broken_packages_are_reported() {
     let state = one(&recorded(include_str!("../../../tests/fixtures/probe/manager.txt"))).expect("known");
     let (pid, command) = state.lock_holder.expect("held");
     assert_eq!(pid, 1466);
@@ -22,7 +22,7 @@ fn the_holder_of_the_lock_and_broken_packages_are_named() {
 }
 
 #[test]
-fn a_healthy_host_has_neither() {
+fn healthy_host_has_no_lock_holder_or_broken_packages() {
     assert_eq!(
         one(&printed("packages\0dpkg\tinstalled\t1\tamd64\tinstall\tdpkg\n\0")),
         Ok(PackageManagerState::default())
@@ -30,7 +30,7 @@ fn a_healthy_host_has_neither() {
 }
 
 #[test]
-fn half_an_answer_is_none() {
+fn truncated_answer_is_unknown() {
     assert_eq!(one(&printed("holder\x001\x00x\x00")).expect_err("cut").why, "`dpkg-query` returned no answer");
     assert_eq!(one(&printed("packages\0\0")).expect_err("no rows").why, "`dpkg-query` returned no answer");
     assert_eq!(one(&printed("packages\0half")).expect_err("cut").why, "`dpkg-query` returned no answer");

@@ -27,7 +27,7 @@ fn one(path: &str, raw: &SectionOutput) -> Result<PathInfo, UnansweredReason> {
 const ABSENT: ProbeReading = ProbeReading::Path(PathState::Absent);
 
 #[test]
-fn files_folders_links_and_devices_are_read() {
+fn files_directories_symlinks_and_devices_are_parsed() {
     let raw = fixture();
     let passwd = one("/etc/passwd", &raw).expect("there");
     let expected = PathInfo {
@@ -53,7 +53,7 @@ fn files_folders_links_and_devices_are_read() {
 }
 
 #[test]
-fn names_that_sha256sum_escapes_have_their_digest() {
+fn paths_escaped_by_sha256sum_keep_their_digest() {
     let raw = fixture();
     for path in ["/tmp/b\\s", "/tmp/q'u", "/tmp/li\nne"] {
         assert!(one(path, &raw).expect("there").sha256.is_some(), "{path:?}");
@@ -61,7 +61,7 @@ fn names_that_sha256sum_escapes_have_their_digest() {
 }
 
 #[test]
-fn a_body_goes_to_the_want_it_was_sent_for() {
+fn body_is_assigned_only_to_the_probe_that_wanted_it() {
     let wants = [("/etc/nope", None), ("/tmp/li\nne", Some("0"))];
     let answers = all(&wants, &fixture());
     assert_eq!(answers[0], Ok(ABSENT));
@@ -73,7 +73,7 @@ fn a_body_goes_to_the_want_it_was_sent_for() {
 }
 
 #[test]
-fn nothing_there_is_told_from_what_may_not_be_seen() {
+fn absent_path_is_distinguished_from_permission_denied() {
     let said = |errors: &str, path: &str| explain_missing_row(errors, path).map_err(|unknown| unknown.why);
     let gone = "stat: cannot statx '/a': No such file or directory\nstat: cannot statx '/b/c': Not a directory";
     assert_eq!(said(gone, "/a"), Ok(()));
@@ -87,7 +87,7 @@ fn nothing_there_is_told_from_what_may_not_be_seen() {
 }
 
 #[test]
-fn what_had_come_before_a_time_out_stands() {
+fn answers_received_before_a_timeout_are_kept() {
     let whole = fixture();
     let at = |text: &str| whole.stdout.windows(text.len()).position(|w| w == text.as_bytes()).expect("is in it");
     let cut =
@@ -100,7 +100,7 @@ fn what_had_come_before_a_time_out_stands() {
 }
 
 #[test]
-fn owners_without_a_name_are_numbers() {
+fn owner_without_a_name_is_reported_as_uid() {
     let row = "81a4\x005\x001.5\x002.5\x00UNKNOWN\x00UNKNOWN\x001234\x0077\x00/x\x00/x\x00errors\x00\x00sums\x00\x00";
     let info = one("/x", &printed(row)).expect("there");
     assert_eq!((info.owner.raw(), info.group.raw(), info.mtime, info.ctime), ("1234", "77", 1.5, 2.5));

@@ -13,7 +13,7 @@ fn one(raw: &SectionOutput) -> Result<RecordsState, UnansweredReason> {
 }
 
 #[test]
-fn records_key_and_running_units_are_read() {
+fn records_key_and_running_units_are_parsed() {
     let state = one(&recorded(include_str!("../../../tests/fixtures/probe/records.txt"))).expect("known");
     let record = |name: &str| state.records.get(name).map(UntrustedText::raw);
     assert_eq!(record("b.json"), Some("{\"b\":2}\n"));
@@ -27,12 +27,12 @@ fn records_key_and_running_units_are_read() {
 }
 
 #[test]
-fn a_host_without_records_has_none() {
+fn host_without_records_has_an_empty_state() {
     assert_eq!(one(&printed("key\0\0units\0\0lines\0")), Ok(RecordsState::default()));
 }
 
 #[test]
-fn an_answer_cut_short_or_refused_is_unknown() {
+fn truncated_or_denied_answer_is_unknown() {
     assert_eq!(one(&printed("key\0\0units\0\0record\0a.js")).expect_err("cut").why, "the records returned no answer");
     let mut raw = printed("");
     raw.end = SectionEnd::Exited(1);
@@ -43,12 +43,12 @@ fn an_answer_cut_short_or_refused_is_unknown() {
 }
 
 #[test]
-fn a_key_of_another_length_is_no_key() {
+fn key_of_wrong_length_is_ignored() {
     assert_eq!(one(&printed("key\0abcd\0units\0\0lines\0")).map(|state| state.key), Ok(None));
 }
 
 #[test]
-fn the_account_is_known_also_where_the_records_may_not_be_read() {
+fn account_is_known_even_if_records_are_unreadable() {
     let of = |raw: &SectionOutput| {
         let seen = answers(&build_section(vec![Probe::Records, Probe::Account]).expect("a section"), raw);
         (seen.get(&Probe::Records).is_ok(), seen.get(&Probe::Account).cloned())

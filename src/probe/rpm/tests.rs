@@ -23,7 +23,7 @@ fn said(rows: &str, locks: &str) -> String {
 }
 
 #[test]
-fn rows_locks_and_what_is_not_installed() {
+fn installed_locked_and_missing_packages_are_parsed() {
     let glibc = ask("glibc.i686", AptOfferPolicy::Unneeded, &said(ROWS, LOCK)).unwrap();
     assert_eq!(
         (glibc.version.as_deref(), glibc.held, glibc.manager),
@@ -37,7 +37,7 @@ fn rows_locks_and_what_is_not_installed() {
 }
 
 #[test]
-fn of_several_versions_the_wanted_one_counts() {
+fn wanted_version_is_preferred_among_installed_ones() {
     let version = |offers| ask("kernel", offers, &said(ROWS, LOCK)).unwrap().version.unwrap();
     assert_eq!(version(AptOfferPolicy::UnlessInstalled), "5.14.0-503.el9");
     assert_eq!(version(AptOfferPolicy::UnlessVersion("5.14.0-427.el9".into())), "5.14.0-427.el9");
@@ -45,7 +45,7 @@ fn of_several_versions_the_wanted_one_counts() {
 }
 
 #[test]
-fn a_broken_database_is_not_an_absent_package() {
+fn broken_database_is_unknown_not_an_absent_package() {
     let rows = "error: cannot open Packages database in /var/lib/rpm\npackage zork is not installed";
     assert_eq!(ask("zork", AptOfferPolicy::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` returned no answer");
     assert_eq!(ask("other", AptOfferPolicy::Unneeded, &said(ROWS, "")).unwrap_err().why, "`rpm` returned no answer");
@@ -56,14 +56,14 @@ fn a_broken_database_is_not_an_absent_package() {
 }
 
 #[test]
-fn a_host_of_dpkg_leaves_the_answers_alone() {
+fn rpm_section_gives_no_answer_on_dpkg_hosts() {
     let probe = Probe::Package { name: "zork".into(), offers: AptOfferPolicy::Unneeded };
     let seen = answers(&build_section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(""));
     assert!(!seen.has_answer(&probe));
 }
 
 #[test]
-fn the_holder_of_the_lock_is_named() {
+fn lock_holder_is_reported() {
     let seen = answers(
         &build_section(Vec::new(), vec![Probe::PackageManager]).expect("a section"),
         &printed("rpm\x0041\0dnf update \0"),
@@ -73,7 +73,7 @@ fn the_holder_of_the_lock_is_named() {
 }
 
 #[test]
-fn dnf_5_names_packages_in_another_form() {
+fn dnf5_versionlock_format_is_parsed() {
     let locks = "/etc/dnf/versionlock.toml\nversion = \"1.0\"\n[[packages]]\nname = \"nginx\"\n[[packages.conditions]]\nkey = \"evr\"\n";
     assert!(is_locked(locks, "nginx"));
     assert!(!is_locked(locks, "evr"));
@@ -81,7 +81,7 @@ fn dnf_5_names_packages_in_another_form() {
 
 /// Each pair is in ascending order. Source: rpm's own tests of `rpmvercmp`.
 #[test]
-fn versions_are_ordered_by_rpms_rules() {
+fn versions_are_compared_by_rpm_rules() {
     for (a, b) in [
         ("1.0", "2.0"),
         ("2.0", "2.0.1"),

@@ -37,7 +37,7 @@ fn frames(parts: &str) -> SectionOutput {
 }
 
 #[test]
-fn each_part_has_its_own_output_status_and_words() {
+fn each_section_has_its_own_stdout_status_and_stderr() {
     let raw = frames("\nT 0\none\0\n\nT =0\n\nT 1\n\nT =127\nforge-missing stat\nT 2\n\nT =3\nno such thing");
     assert_eq!(
         told(&raw),
@@ -46,19 +46,19 @@ fn each_part_has_its_own_output_status_and_words() {
 }
 
 #[test]
-fn what_looks_like_a_line_of_ours_is_part_of_the_answer() {
+fn output_that_resembles_a_separator_is_kept() {
     let raw = frames("\nT 0\n\nt =0\n\nT =0\n\nT 1\n2\nT =0\nx\nT 2\n\nT =0\n");
     assert_eq!(told(&raw), [pair("\nt =0\n", ""), pair("2", "x"), pair("", "")]);
 }
 
 #[test]
-fn one_that_hangs_costs_those_after_it() {
+fn hanging_section_times_out_the_following_ones() {
     let raw = SectionOutput { end: SectionEnd::TimedOut, ..frames("\nT 0\none\nT =0\n\nT 1\npart of") };
     assert_eq!(told(&raw), [pair("one", ""), pair("timed out after 20 s", ""), pair("timed out after 20 s", "")]);
 }
 
 #[test]
-fn one_that_floods_is_named_and_keeps_those_before_it() {
+fn flooding_section_is_named_and_keeps_earlier_answers() {
     let raw = frames("\nT 0\none\nT =0\n\nT 1\n123456789\nT =0\n\nT 2\nend\nT =0\n");
     assert_eq!(told(&raw), [pair("one", ""), pair("`b` printed more than 8 bytes", ""), pair("end", "")]);
     let raw = SectionOutput { truncated: true, ..frames("\nT 0\none\nT =0\n\nT 1\n1234567") };
@@ -67,7 +67,7 @@ fn one_that_floods_is_named_and_keeps_those_before_it() {
 }
 
 #[test]
-fn code_that_is_too_long_for_one_process_is_spread() {
+fn long_sections_are_split_across_processes() {
     let long = |name| {
         let part = part("`x`", name);
         ProbeSection { body: ShellFragment::new().word("x".repeat(60_000)), ..part }

@@ -19,7 +19,7 @@ fn one(name: &str, raw: &SectionOutput) -> Result<UnitState, UnansweredReason> {
 }
 
 #[test]
-fn a_running_unit_with_replaced_files_is_read_in_full() {
+fn running_unit_with_deleted_files_is_parsed() {
     let state = one("slow.service", &fixture()).expect("known");
     let expected = UnitState {
         load: "loaded".into(),
@@ -42,7 +42,7 @@ fn a_running_unit_with_replaced_files_is_read_in_full() {
 }
 
 #[test]
-fn aliases_short_names_and_units_that_do_not_exist_are_told_apart() {
+fn aliases_and_missing_units_are_resolved() {
     let raw = fixture();
     assert_eq!(one("ssh", &raw), one("sshd.service", &raw));
     assert_eq!(one("ssh", &raw).map(|unit| (unit.active, unit.result)), Ok(("failed".into(), "exit-code".into())));
@@ -53,7 +53,7 @@ fn aliases_short_names_and_units_that_do_not_exist_are_told_apart() {
 }
 
 #[test]
-fn an_answer_that_did_not_come_to_its_end_tells_nothing() {
+fn truncated_answer_is_unknown() {
     let mut raw = fixture();
     raw.stdout.truncate(raw.stdout.len() - 3);
     raw.end = SectionEnd::TimedOut;
@@ -61,7 +61,7 @@ fn an_answer_that_did_not_come_to_its_end_tells_nothing() {
 }
 
 #[test]
-fn mappings_that_may_not_be_read_are_said_to_be_unread() {
+fn unreadable_memory_maps_are_reported_as_unread() {
     let text = "Id=a.service\nLoadState=loaded\nActiveState=active\nMainPID=7\n\nforge-maps\n\
                 grep: /proc/7/maps: Permission denied\nforge-end\n";
     let state = one("a", &printed(text)).expect("known");
@@ -71,7 +71,7 @@ fn mappings_that_may_not_be_read_are_said_to_be_unread() {
 }
 
 #[test]
-fn only_programs_and_libraries_count_as_deleted() {
+fn only_deleted_programs_and_libraries_are_reported() {
     let line = |path: &str| {
         format!("7f04274bd000-7f04274d3000 r-xp 00002000 00:65 831555                     {path} (deleted)")
     };
@@ -82,7 +82,7 @@ fn only_programs_and_libraries_count_as_deleted() {
 }
 
 #[test]
-fn times_are_read_to_the_microsecond_or_marked_as_coarse() {
+fn timestamps_have_microseconds_or_are_marked_coarse() {
     assert_eq!(parse_timestamp("Sat 2026-11-21 09:48:48.480350 UTC"), Some(1_795_254_528.480_35));
     assert_eq!(parse_timestamp("Sat 2026-11-21 09:48:48 UTC"), Some(1_795_254_528.0));
     assert_eq!((parse_timestamp(""), parse_timestamp("n/a")), (Some(0.0), Some(0.0)));
@@ -94,7 +94,7 @@ fn times_are_read_to_the_microsecond_or_marked_as_coarse() {
 }
 
 #[test]
-fn names_that_would_end_the_whole_question_are_refused() {
+fn invalid_unit_names_are_rejected() {
     assert_eq!(refusal_reason("getty@.service"), Some("is a template: a unit needs a name after `@`"));
     assert_eq!(refusal_reason("getty@"), Some("is a template: a unit needs a name after `@`"));
     for name in ["", "-x", "a b", "a/b", "dbus*", "a\n"] {

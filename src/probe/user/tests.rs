@@ -15,7 +15,7 @@ fn one(name: &str, raw: &SectionOutput) -> Result<UserState, UnansweredReason> {
 }
 
 #[test]
-fn accounts_are_read_with_groups_and_lock() {
+fn accounts_are_parsed_with_groups_and_lock_state() {
     let raw = recorded(include_str!("../../../tests/fixtures/probe/user.txt"));
     let alice = UserInfo {
         uid: 1003,
@@ -34,7 +34,7 @@ fn accounts_are_read_with_groups_and_lock() {
 }
 
 #[test]
-fn a_shadow_that_may_not_be_read_leaves_the_lock_unknown() {
+fn unreadable_shadow_file_leaves_lock_state_unknown() {
     let text = "passwd\x000\x00bob:x:1:2::/home/bob:/bin/sh\x00groups\x00bob\x00\x00bob\x00\x00:0\x00shadow\x00\x00";
     let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };
     assert_eq!(bob.locked, None);
@@ -44,7 +44,7 @@ fn a_shadow_that_may_not_be_read_leaves_the_lock_unknown() {
 }
 
 #[test]
-fn a_failing_or_cut_answer_is_not_an_absent_account() {
+fn failed_or_truncated_answer_is_not_an_absent_account() {
     assert_eq!(
         one("bob", &printed("passwd\x001\x00\x00shadow\x00\x00")).expect_err("failed").why,
         "`getent` returned no answer"
@@ -56,13 +56,13 @@ fn a_failing_or_cut_answer_is_not_an_absent_account() {
 }
 
 #[test]
-fn numbers_and_what_no_line_can_hold_are_no_names() {
+fn numeric_or_malformed_user_names_are_rejected() {
     assert!(["root", "_apt", "a.b", "alice@corp", "9lives"].into_iter().all(is_user_name));
     assert!(!["", "0", "-x", "a:b", "a b", "a\nb", "a/b", "a\0"].into_iter().any(is_user_name));
 }
 
 #[test]
-fn where_several_names_are_refused_each_is_asked_for_alone() {
+fn users_are_queried_individually_if_the_batch_fails() {
     let text = "passwd\x000\x00bob:x:1:2::/:/bin/sh\nann:x:3:4::/:/bin/sh\x00groups\x00bob\x00ann\x00\x00:1\x00\
                 groups\x00bob\x00\x00staff\x00domain users\x00\x00:0\x00groups\x00ann\x00\x00\x00:0\x00shadow\x00\x00";
     let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };

@@ -45,7 +45,7 @@ mod tests {
 
     /// origin: field, /var/lib/apt/lists of Debian 12; the last one from apt's `URItoFileName`
     #[test]
-    fn indexes_are_where_apt_leaves_them() {
+    fn index_paths_follow_apt_file_naming() {
         let released = |uri: &str, suite: &str| suite_index_paths(uri, suite)[1].clone();
         assert_eq!(released("file:/srv/forge-repo", "./"), "/var/lib/apt/lists/_srv_forge-repo_._Release");
         assert_eq!(

@@ -29,7 +29,7 @@ fn build_error(more: &[(&'static str, Value)]) -> String {
 }
 
 #[test]
-fn what_apt_would_not_read_is_refused() {
+fn invalid_source_fields_are_rejected() {
     assert_eq!(build_error(&[("name", json!("a@b"))]), "`a@b` is not a valid source name: apt would ignore its file");
     assert_eq!(build_error(&[("uris", json!([]))]), "a repository needs `uris`");
     assert_eq!(build_error(&[("uris", json!(["/srv"]))]), "`/srv` is not a valid URI");
@@ -42,7 +42,7 @@ fn what_apt_would_not_read_is_refused() {
 }
 
 #[test]
-fn trust_is_said_in_one_way() {
+fn exactly_one_source_of_trust_is_required() {
     assert_eq!(build_error(&[("key_text", Value::Null)]), "a repository needs `key`, `key_text` or `key_path`");
     assert_eq!(build_error(&[("trusted", json!(true))]), "`trusted` and a key exclude each other");
     assert_eq!(build_error(&[("key_path", json!("/k"))]), "`key_text` and `key_path` exclude each other");
@@ -55,7 +55,7 @@ fn trust_is_said_in_one_way() {
 }
 
 #[test]
-fn a_key_that_is_not_the_pinned_one_is_refused_before_any_host_is_asked() {
+fn key_must_match_the_pinned_fingerprint() {
     let spaced = "7cfe 583d 26f9 5101 1fc3  14e5 3aa9 3cbc f0d1 84f9";
     assert!(build(&make_fields(&[("fingerprint", json!(spaced))]), false).is_ok());
     let other = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
@@ -67,7 +67,7 @@ fn a_key_that_is_not_the_pinned_one_is_refused_before_any_host_is_asked() {
 }
 
 #[test]
-fn the_source_says_what_is_declared() {
+fn source_file_contains_the_declared_fields() {
     let what = parse_source_spec(&make_fields(&[("architectures", json!(["amd64", "arm64"]))])).unwrap();
     assert_eq!(
         what.render_source(Some("/etc/apt/keyrings/extra.asc")),
@@ -77,6 +77,6 @@ fn the_source_says_what_is_declared() {
 }
 
 #[test]
-fn a_removal_needs_only_the_name() {
+fn removal_requires_only_the_name() {
     assert!(build(&FieldValues([("name", json!("extra"))].into_iter().collect()), true).is_ok());
 }

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_told_from_strangers() {
+    fn differing_and_unknown_entries_are_parsed_separately() {
         let text = "stamp abc strip=0 own=root:root\nmembers 3\n- f 644 0:0 3 1.5 bin/a b\n+ f 755 0:0 3 1.5 bin/a b\n\
                     - l 777 0:0 1 1.5 x -> y\n+ f 644 0:0 9 2.5 cache/z\nmore\n";
         let state = UnpackedState::parse(text).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_are_named() {
+    fn long_lists_show_the_first_five_names() {
         let names: Vec<String> = ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).to_vec();
         assert_eq!(join_first(&names[..2], false), "`a` and `b`");
         assert_eq!(join_first(&names, false), "`a`, `b`, `c`, `d`, `e` and 2 more");

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_is_refused() {
+    fn invalid_archive_source_is_rejected() {
         let into = ("into", json!("/opt/x"));
         assert_eq!(build_error(std::slice::from_ref(&into)), "an archive needs `source` or `path`");
         assert_eq!(
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_needs_is_never_replaced() {
+    fn protected_directories_are_never_replaced() {
         assert_eq!(
             build_error(&[("into", json!("/opt")), ("path", json!("/srv/a.tar"))]),
             "`into` is replaced as a whole: `/opt` is a top-level directory and is never removed"

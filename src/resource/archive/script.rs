@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_copied_than_was_looked_at() {
+    fn copy_fails_if_the_source_size_changed() {
         for shell in ["dash", "bash"] {
             let dir = tempfile::tempdir().unwrap();
             let source = dir.path().join("source");

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_artifact_has_one_source_and_its_digest() {
+    fn exactly_one_source_and_sha256_are_required() {
         let url = ("url", "https://mirror.example/x.run");
         assert_eq!(build_error(&[]), "an artifact needs `url` or `file`");
         assert_eq!(build_error(&[url, ("file", "/srv/x.run")]), "`url` and `file` exclude each other");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_whole_and_stand_in_no_address() {
+    fn partial_credentials_and_secrets_in_urls_are_rejected() {
         let url = ("url", "https://mirror.example/x.run");
         assert_eq!(build_error(&[url, ("user", "me")]), "`user` and `password` must be set together");
         assert_eq!(build_error(&[url, ("token", "t"), ("user", "me")]), "`token` excludes `user` and `password`");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_as_cron_reads_it() {
+    fn cron_file_escapes_percent_signs_and_quotes_env() {
         let env = json!({ "PATH": "/usr/bin:/bin" });
         assert_eq!(
             build_cron_file(&[("command", json!("date +%F")), ("user", json!("ops")), ("env", env)]).unwrap(),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cron_would_pass_over_is_refused() {
+    fn invalid_cron_fields_are_rejected() {
         let refused = |field, value| build_cron_file(&[(field, value)]).unwrap_err();
         assert_eq!(refused("name", json!("job.sh")), "`job.sh` is not a valid cron file name");
         assert_eq!(refused("schedule", json!("* * * * 8")), "`8` is not a valid day of the week (0 to 7)");

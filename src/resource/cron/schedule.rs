@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_that_cron_reads() {
+    fn valid_cron_schedules_are_accepted() {
         for good in ["@daily", "* * * * *", "*/5 0-6,22 1-31/2 Jan sun", "0 4 1 1,7 1-5", "59 23 31 12 7"] {
             assert_eq!(parse_schedule(good).as_deref(), Ok(good));
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_schedule_reports_the_offending_field() {
         let said = |text: &str| parse_schedule(text).unwrap_err();
         assert_eq!(
             said("0 4 * *"),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_needs_a_tag_or_a_digest() {
+    fn images_without_tag_or_digest_are_unpinned() {
         let all = ["a:1", "a", "r:5000/a", "r:5000/a:1", "a:latest", "a@sha256:00", "a:"].map(str::to_owned);
         assert_eq!(find_unpinned_images(&all), ["a", "r:5000/a", "a:latest", "a:"]);
     }

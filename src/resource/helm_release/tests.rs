@@ -18,7 +18,7 @@ fn build_error(entries: &[(&'static str, Value)]) -> String {
 }
 
 #[test]
-fn where_a_chart_comes_from_is_said_once_and_whole() {
+fn exactly_one_complete_chart_source_is_required() {
     assert_eq!(build_error(&[]), "a release needs `chart`, `path` or `built_in`");
     assert_eq!(build_error(&[("chart", json!("tiny"))]), "`chart` needs `repository`");
     assert_eq!(build_error(&[("repository", json!("https://a"))]), "`repository` needs `chart`");
@@ -39,7 +39,7 @@ fn where_a_chart_comes_from_is_said_once_and_whole() {
 }
 
 #[test]
-fn a_chart_that_ships_is_named_alone() {
+fn built_in_chart_excludes_other_chart_sources() {
     let shipped = ("built_in", json!("rdma-shared-device-plugin"));
     let resource = build(&make_fields(std::slice::from_ref(&shipped)), false).unwrap();
     assert_eq!(resource.desired_value()["version"], "1.0.0");
@@ -52,7 +52,7 @@ fn a_chart_that_ships_is_named_alone() {
 }
 
 #[test]
-fn a_name_is_one_that_the_api_takes() {
+fn invalid_release_name_is_rejected() {
     let named = |name: &str| {
         build(&FieldValues([("name", json!(name)), ("namespace", json!("ns"))].into_iter().collect()), true)
     };
@@ -112,7 +112,7 @@ fn changed_attributes(judgement: &Assessment) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_as_declared_runs_nothing() {
+fn matching_release_requires_no_action() {
     let ok = assess_state(make_release_state(ReleaseStatus::Deployed));
     assert_eq!((ok.verdict, requested_action(&ok)), (StepVerdict::Ok, None));
     assert_eq!(ok.reason.raw(), "tiny 0.1.0 is deployed, live objects match");
@@ -128,7 +128,7 @@ fn what_is_as_declared_runs_nothing() {
 }
 
 #[test]
-fn a_first_install_names_definitions_and_hooks() {
+fn first_install_lists_missing_crds_and_hooks() {
     let mut state = ReleaseState { release: None, ..make_release_state(ReleaseStatus::Deployed) };
     state.chart.as_mut().unwrap().crds[0].present = false;
     let judged = assess_state(state.clone());
@@ -142,7 +142,7 @@ fn a_first_install_names_definitions_and_hooks() {
 }
 
 #[test]
-fn values_and_manifest_are_told_field_by_field() {
+fn changed_values_are_listed_by_field() {
     let state = ReleaseState {
         values: vec![make_field_change("replicas", "1", "2")],
         ..make_release_state(ReleaseStatus::Deployed)
@@ -157,7 +157,7 @@ fn values_and_manifest_are_told_field_by_field() {
 }
 
 #[test]
-fn an_upgrade_goes_up_by_as_many_majors_as_it_may() {
+fn upgrade_beyond_the_major_version_limit_is_blocked() {
     let from = |version: &str, to: &str| {
         let mut state = make_release_state(ReleaseStatus::Deployed);
         state.release.as_mut().unwrap().version = version.to_owned();
@@ -190,7 +190,7 @@ fn an_upgrade_goes_up_by_as_many_majors_as_it_may() {
 }
 
 #[test]
-fn live_objects_alone_are_mended_without_an_upgrade() {
+fn live_object_drift_is_repaired_without_an_upgrade() {
     let owner = FieldOwner { name: "kubectl-edit".into(), time: Some("2026-11-21T08:00:00Z".to_owned()) };
     let changed = vec![FieldChange { by: Some(owner.clone()), ..make_field_change("spec.replicas", "3", "1") }];
     let added = vec![FieldChange { by: Some(owner), to: None, ..make_field_change("metadata.labels.x", "\"y\"", "") }];
@@ -208,7 +208,7 @@ fn live_objects_alone_are_mended_without_an_upgrade() {
 }
 
 #[test]
-fn a_field_that_moved_and_changes_is_told_once() {
+fn field_changed_live_and_in_manifest_is_listed_once() {
     let change = |to: &str| FieldChange { secret: false, ..make_field_change("spec.replicas", "3", to) };
     let what = crate::probe::ObjectChangeKind::Changed(vec![make_field_change("spec.replicas", "1", "2")]);
     let state = ReleaseState {
@@ -228,7 +228,7 @@ fn a_field_that_moved_and_changes_is_told_once() {
 }
 
 #[test]
-fn fields_of_others_are_taken_by_need() {
+fn field_conflict_forces_the_upgrade() {
     let conflict =
         ReleaseFieldConflict { object: "Deployment r".into(), field: "spec.replicas".into(), by: "kubectl".into() };
     let state = ReleaseState {
@@ -251,7 +251,7 @@ fn a_failed_release_is_upgraded() {
 }
 
 #[test]
-fn a_pending_release_blocks_until_it_is_old() {
+fn pending_release_blocks_until_stale() {
     let pending = ReleaseStatus::PendingUpgrade;
     let young = assess_state(make_release_state(pending));
     assert_eq!(young.verdict, StepVerdict::Blocked(BlockClass::Busy));
@@ -268,7 +268,7 @@ fn a_pending_release_blocks_until_it_is_old() {
 }
 
 #[test]
-fn what_somebody_else_installed_is_left_alone_but_where_it_is_as_declared() {
+fn foreign_release_that_differs_is_blocked_without_adopt() {
     let theirs = |values: Vec<FieldChange>| {
         let mut state = ReleaseState { values, ..make_release_state(ReleaseStatus::Deployed) };
         state.release.as_mut().unwrap().ours = false;
@@ -288,7 +288,7 @@ fn what_somebody_else_installed_is_left_alone_but_where_it_is_as_declared() {
 }
 
 #[test]
-fn the_same_chart_elsewhere_blocks_a_first_install() {
+fn same_chart_in_another_release_blocks_first_install() {
     let foreign = ForeignRelease {
         name: "theirs".into(),
         namespace: "other".into(),
@@ -302,7 +302,7 @@ fn the_same_chart_elsewhere_blocks_a_first_install() {
 }
 
 #[test]
-fn images_that_may_be_another_tomorrow_are_refused() {
+fn unpinned_chart_image_is_blocked() {
     let mut state = make_release_state(ReleaseStatus::Deployed);
     state.chart.as_mut().unwrap().images.push("b:latest".to_owned());
     let blocked = assess_state(state);
@@ -311,7 +311,7 @@ fn images_that_may_be_another_tomorrow_are_refused() {
 }
 
 #[test]
-fn a_removal_names_what_stays() {
+fn removal_lists_the_crds_that_remain() {
     let judged = assess_with(&[], true, make_release_state(ReleaseStatus::Deployed));
     assert_eq!(requested_action(&judged), Some(ReleaseAction::Uninstall));
     assert_eq!(
@@ -323,7 +323,7 @@ fn a_removal_names_what_stays() {
 }
 
 #[test]
-fn what_could_not_be_asked_is_unknown() {
+fn missing_observation_is_assessed_as_unknown() {
     let resource = build(&make_fields(&[]), true).unwrap();
     let judged = resource.assess(&Observation::default(), &AssessmentContext::default());
     assert_eq!(judged.verdict, StepVerdict::Unknown);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_is_checked() {
+    fn invalid_initramfs_fields_are_rejected() {
         assert_eq!(build_error(&[]), "the step declares no content");
         assert_eq!(build_error(&[("modules", json!(["nvidia.ko"]))]), "`nvidia.ko` is not a valid kernel module name");
         assert_eq!(

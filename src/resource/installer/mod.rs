@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_seen_by_everybody() {
+    fn secret_in_args_is_rejected() {
         let mut secrets = SecretStore::default();
         let token = secrets.insert("TOKEN", "x".to_owned().into()).0;
         assert_eq!(
@@ -281,18 +281,18 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_the_version_must_be_able_to() {
+    fn version_pattern_must_be_a_regex_with_a_group() {
         assert_eq!(build_error(&[("pattern", json!("("))], false), "`pattern` is not a valid regular expression");
         assert_eq!(build_error(&[("pattern", json!("^x$"))], false), "`pattern` needs a group for the version");
     }
 
     #[test]
-    fn an_installer_is_removed_by_a_program_of_its_own() {
+    fn removal_requires_the_uninstall_field() {
         assert_eq!(build_error(&[], true), "an installer without `uninstall` cannot be removed");
     }
 
     #[test]
-    fn exit_statuses_and_logs_are_what_they_say() {
+    fn invalid_exit_codes_log_and_sha256_are_rejected() {
         let codes = [("exit_codes", json!({ "0": "fine" }))];
         assert_eq!(build_error(&codes, false), "`0` in `exit_codes` is not an exit code from 1 to 255");
         assert_eq!(build_error(&[("log", json!("x.log"))], false), "`log` must be an absolute path");

@@ -32,7 +32,7 @@ fn build_error(more: Value) -> String {
 }
 
 #[test]
-fn what_proves_nothing_is_refused() {
+fn invalid_workload_fields_are_rejected() {
     assert_eq!(build_error(json!({ "object": "x" })), "`object` is not an object");
     assert_eq!(build_error(json!({ "object": { "kind": "Job" } })), "`object` has no `metadata.name`");
     let named =
@@ -54,7 +54,7 @@ fn what_proves_nothing_is_refused() {
 }
 
 #[test]
-fn what_passes_by_the_scheduler_is_refused() {
+fn workload_that_bypasses_the_scheduler_is_rejected() {
     let volume = |path: &str| json!({ "object": job_object(json!({ "volumes": [{ "name": "v", "hostPath": { "path": path } }] })) });
     for path in ["/dev", "/dev/infiniband", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/"] {
         let expected = format!("Job ml/smoke mounts the host's `{path}`, which bypasses the scheduler");
@@ -76,7 +76,7 @@ fn what_passes_by_the_scheduler_is_refused() {
 }
 
 #[test]
-fn a_life_without_bounds_gets_some() {
+fn default_deadline_ttl_and_restart_policy_are_added() {
     let object = build_job(json!({ "within": 120 })).unwrap().declared.object;
     assert_eq!(object["spec"]["activeDeadlineSeconds"], 120);
     assert_eq!(object["spec"]["ttlSecondsAfterFinished"], 600);
@@ -95,7 +95,7 @@ fn a_life_without_bounds_gets_some() {
 }
 
 #[test]
-fn what_it_is_about_is_part_of_what_was_proven() {
+fn desired_value_depends_on_the_for_field() {
     let of = |driver: &str| {
         let fields =
             [("namespace", json!("ml")), ("object", job_object(json!({}))), ("for", json!({ "driver": driver }))];

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_for_repairs_do_not_count() {
+    fn rescue_boot_entries_are_ignored() {
         let entries = [make_entry("ro iommu=pt", false), make_entry("ro single", true)];
         assert_eq!(assess_next_boot(&make_arguments(&["iommu=pt"]), &entries).verdict, StepVerdict::Ok);
         let judged = assess_next_boot(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_unknown() {
+    fn unreadable_boot_arguments_are_assessed_as_unknown() {
         assert_eq!(assess_next_boot(&make_arguments(&["iommu=pt"]), &[]).verdict, StepVerdict::Unknown);
         let hidden = [make_entry("root=/dev/sda1 $kernelopts $tuned_params", false)];
         assert_eq!(assess_next_boot(&make_arguments(&["iommu=pt"]), &hidden).verdict, StepVerdict::Unknown);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_the_file_as_meant() {
+    fn rendered_grub_settings_evaluate_correctly_in_shells() {
         let own = render_settings(&make_arguments(&["iommu=pt", "nvme_core.multipath=N"], &["quiet", "console=tty9"]));
         let before = "GRUB_CMDLINE_LINUX='nvme-core.multipath=Y console=tty0 x=*'\n\
                       GRUB_CMDLINE_LINUX_DEFAULT='quiet splash iommu=off console=tty9'";
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_read_later_and_says_something_else_overrides() {
+    fn only_later_conflicting_assignments_override() {
         let later = "/etc/default/grub.d/90-site.cfg";
         assert_eq!(find_override_text("/etc/default/grub", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
         assert_eq!(find_override_text("/etc/default/grub.d/50-cloudimg.cfg", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);

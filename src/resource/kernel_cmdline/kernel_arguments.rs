@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart_as_the_kernel_does() {
+    fn command_line_is_split_as_the_kernel_splits_it() {
         assert_eq!(
             split_texts("BOOT_IMAGE=/vmlinuz ro  dyndbg=\"file a.c +p\" rd.md-x=1 -- iommu=pt"),
             ["BOOT_IMAGE=/vmlinuz", "ro", "dyndbg=file a.c +p", "rd.md-x=1"]
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_of_a_name_counts() {
+    fn last_argument_with_a_name_wins() {
         assert!(describe_lacks(&["iommu=pt"], &[], "iommu=off iommu=pt").is_empty());
         assert_eq!(
             describe_lacks(&["iommu=pt"], &[], "iommu=pt iommu=off"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words_of_one_name_keep_their_order() {
+    fn repeated_arguments_must_keep_their_order() {
         let both = ["console=tty0", "console=ttyS0,115200"];
         assert!(describe_lacks(&both, &[], "console=hvc0 console=tty0 ro console=ttyS0,115200").is_empty());
         assert_eq!(
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn absent_words_are_found_by_name_or_whole() {
+    fn absent_arguments_match_by_name_or_full_text() {
         assert_eq!(describe_lacks(&[], &["quiet", "iommu=soft"], "quiet iommu=pt"), ["`quiet` is present"]);
         assert_eq!(describe_lacks(&[], &["nouveau.modeset"], "nouveau.modeset=1"), ["`nouveau.modeset=1` is present"]);
         assert_eq!(describe_lacks(&["iommu=pt"], &["iommu=soft"], "iommu=soft iommu=pt"), ["`iommu=soft` is present"]);
     }
 
     #[test]
-    fn words_are_checked() {
+    fn invalid_kernel_arguments_are_rejected() {
         let refused = |args: &[&str], absent: &[&str]| {
             let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
             DeclaredArguments::new(own(args), own(absent)).unwrap_err().message

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_ones_that_are_read() {
+    fn file_that_grub_does_not_read_is_rejected() {
         let fields = [("args", json!(["nosmt"])), ("file", json!("/etc/default/grub.d/60-forge"))];
         let diag = build(&FieldValues(fields.into_iter().collect()), false).unwrap_err();
         assert_eq!(

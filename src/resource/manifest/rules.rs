@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_says_which_one_it_is() {
+    fn unpinned_image_is_rejected() {
         for image in ["a:1", "registry.example:5000/a/b:v1", "a@sha256:00", "registry.example:5000/a:latest@sha256:00"]
         {
             assert_eq!(check_error(&make_pod(image)), None, "{image}");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn json_in_a_config_map_is_read_strictly() {
+    fn invalid_json_in_a_config_map_is_rejected() {
         let map = |text: &str| json!({ "kind": "ConfigMap", "data": { "config.json": text } });
         assert_eq!(check_error(&map("{\"a\": [1, 2.5, null, true, \"x\"]}")), None);
         assert_eq!(

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_order_and_the_command_line_last() {
+    fn kernel_command_line_options_come_after_modprobe_options() {
         let state = ModuleState {
             modprobe: vec![
                 make_line("/etc/modprobe.d/a.conf", "options nvme-core multipath=N x"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_apart_as_the_kernel_does() {
+    fn option_values_are_compared_as_the_kernel_parses_them() {
         for (found, wanted) in [("Y", "1"), ("N", "off"), ("Y", ""), ("16", "0x10"), ("8", "010"), ("a,b", "a,b")] {
             assert!(is_in_force(found, wanted), "{found} {wanted}");
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn own_file() {
+    fn modprobe_conf_contains_options_or_blacklist() {
         let options = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "x".to_owned())].into_iter().collect();
         assert_eq!(render_modprobe_conf("m", false, &options), "options m a=1 b=x\n");
         assert_eq!(render_modprobe_conf("m", true, &BTreeMap::new()), "blacklist m\ninstall m /bin/false\n");

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_options_are_checked() {
+    fn invalid_module_names_and_options_are_rejected() {
         assert_eq!(build_error(&[("name", json!("a.ko"))]), "`a.ko` is not a valid kernel module name");
         assert_eq!(
             build_error(&[("name", json!("a")), ("options", json!({ "b": "1 2" }))]),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_loaded_is_not_loaded() {
+    fn blacklisted_excludes_loaded_and_at_boot() {
         for (field, said) in [("loaded", "loaded: true"), ("at_boot", "at_boot: true")] {
             assert_eq!(
                 build_error(&[("name", json!("a")), ("blacklisted", json!(true)), (field, json!(true))]),

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_compared_not_blanks() {
+    fn whitespace_and_option_order_do_not_affect_comparison() {
         assert_eq!(split_fields("tmpfs\t/a  tmpfs"), split_fields("tmpfs /a/ tmpfs defaults 0 0"));
         assert_eq!(split_fields("d /a ext4 noatime,nofail 0 2"), split_fields("d /a ext4 nofail,noatime 0 2"));
         assert_ne!(split_fields("d /a ext4 noatime 0 2"), split_fields("d /a ext4 noatime 0 1"));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_in_names_are_written_as_numbers() {
+    fn special_characters_are_escaped_as_octal() {
         assert_eq!(escape_field("/a b\\c#"), "/a\\040b\\134c\\043");
     }
 }

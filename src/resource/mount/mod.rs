@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_checked() {
+    fn invalid_mount_fields_are_rejected() {
         assert_eq!(build_error(&[("path", json!("/"))], true), "`/` cannot be unmounted");
         let several = json!(["noatime,nofail"]);
         assert_eq!(build_error(&[("options", several)], false), "`noatime,nofail` is not a single option");

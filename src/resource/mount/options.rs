@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_modes_by_value() {
+    fn sizes_and_modes_are_compared_by_value() {
         assert_eq!(match_shown("size=64m", "rw,relatime,size=65536k"), MountOptionMatch::Holds);
         assert_eq!(match_shown("mode=0755", "rw,mode=755"), MountOptionMatch::Holds);
         assert_eq!(match_shown("size=64m", "rw,size=32768k"), MountOptionMatch::Differs("size=32768k".into()));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_with_opposites() {
+    fn missing_or_opposite_flag_differs() {
         assert_eq!(match_shown("noexec", "rw,noexec"), MountOptionMatch::Holds);
         assert_eq!(match_shown("noexec", "rw"), MountOptionMatch::Differs("exec".into()));
         assert_eq!(match_shown("exec", "rw,noexec"), MountOptionMatch::Differs("noexec".into()));
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_keeps_for_itself_is_not_shown() {
+    fn options_absent_from_the_mount_table_are_not_shown() {
         for option in ["defaults", "nofail", "x-systemd.automount", "_netdev", "acl", "mode=1777"] {
             assert_eq!(match_shown(option, "rw,relatime"), MountOptionMatch::NotShown, "{option}");
         }
     }
 
     #[test]
-    fn restrictions_that_nobody_declared() {
+    fn undeclared_restrictions_are_listed() {
         let shown: Vec<String> = ["ro", "noexec", "relatime", "size=1k"].map(str::to_owned).into();
         assert_eq!(undeclared_restrictions(&[], &shown), [("rw", "ro"), ("exec", "noexec")]);
         assert_eq!(undeclared_restrictions(&["ro".into(), "exec".into()], &shown), []);

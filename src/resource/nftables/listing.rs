@@ -62,14 +62,14 @@ mod tests {
         \tset nodes {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t\telements = { 10.0.14.0/24 }\n\t}\n}\n";
 
     #[test]
-    fn elements_that_rules_fill_are_left_out_and_declared_ones_stay() {
+    fn dynamic_elements_are_stripped_and_declared_ones_kept() {
         let kept = strip_dynamic_elements(SETS);
         assert!(!kept.contains("10.0.0.") && kept.contains("elements = { 10.0.14.0/24 }"), "{kept}");
         assert_eq!(kept.matches('}').count(), 4, "{kept}");
     }
 
     #[test]
-    fn another_table_is_named_and_a_strange_answer_is_none() {
+    fn other_table_is_reported_and_malformed_output_rejected() {
         let both = "table inet t {\n}\ntable ip filter {\n}\n\u{1e}\n";
         assert_eq!(TableListings::parse(both, "inet t").unwrap().other_table.as_deref(), Some("table ip filter"));
         let gone = TableListings::parse("table inet t {\n}\n\u{1e}\n", "inet t").unwrap();

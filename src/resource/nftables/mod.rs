@@ -375,13 +375,13 @@ mod tests {
     }
 
     #[test]
-    fn names_and_secrets_are_checked() {
+    fn invalid_table_name_is_rejected() {
         assert_eq!(build_error(&[("name", "a b"), ("rules", "")]), "invalid table name `a b`");
         assert_eq!(build_error(&[("name", "9"), ("rules", "")]), "invalid table name `9`");
     }
 
     #[test]
-    fn rules_stay_within_their_table() {
+    fn rules_that_leave_their_table_are_rejected() {
         assert_eq!(
             build_error(&[("name", "x"), ("rules", "}\nflush ruleset\ntable inet x {")]),
             "line 1 of `rules` has an unmatched closing brace"

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brace_that_ends_the_table_is_refused() {
+    fn unmatched_closing_brace_is_rejected() {
         let closes = |line: usize| Some(format!("line {line} of `rules` has an unmatched closing brace"));
         assert_eq!(check_message("}\nflush ruleset\ntable inet x {"), closes(1));
         assert_eq!(check_message("chain a {\n}\n}\ndelete table inet filter\ntable inet x {\n"), closes(3));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_others_is_not_included() {
+    fn include_statement_is_rejected() {
         let included = |line: usize| Some(format!("line {line} of `rules` contains an `include`"));
         assert_eq!(check_message("include \"/etc/x.nft\""), included(1));
         assert_eq!(check_message("chain a {\n\tinclude\"/etc/x.nft\"\n}"), included(2));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_one_table_pass() {
+    fn rules_within_one_table_are_accepted() {
         for rules in [
             "",
             "set nodes { type ipv4_addr; elements = { 10.0.14.0/24 } }\nchain input {\n  ip saddr @nodes accept\n}",

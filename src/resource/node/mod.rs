@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_steps_to_set_is_refused() {
+    fn reserved_and_invalid_node_fields_are_rejected() {
         let with = |part: &str, value: Value| {
             let mut fields = json!({ "name": "gpu-1" });
             fields[part] = value;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_is_an_effect_or_more() {
+    fn taint_accepts_one_or_more_effects() {
         let taints = json!({ "a": "NoSchedule", "b": { "effect": "NoExecute", "value": "x" }, "c": ["NoSchedule", "NoExecute"] });
         let fields = FieldValues([("name", json!("gpu-1")), ("taints", taints)].into_iter().collect());
         let names: Vec<String> =

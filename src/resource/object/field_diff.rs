@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_are_told_one_by_one() {
+    fn changed_fields_are_listed_individually() {
         let live = json!({ "spec": { "replicas": 1, "containers": [{ "name": "a", "image": "x:1" }, { "name": "b" }] }, "data": { "t": "(secret)", "m": "1\n" } });
         let becomes = json!({ "spec": { "replicas": 2, "containers": [{ "name": "a", "image": "x:2" }] }, "data": { "t": "(secret, another one)", "m": "2\n" } });
         let told: Vec<(String, Option<String>, Option<String>, bool)> = diff_fields("", &live, &becomes)
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_new_secret_no_value_is_shown() {
+    fn diff_of_a_new_secret_hides_its_values() {
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } });
         assert!(!creation_change("Secret n/a", &secret).diff.unwrap().raw().contains("MQ=="));
     }

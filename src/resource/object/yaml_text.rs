@@ -97,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_are_told_as_people_write_them() {
+    fn object_is_rendered_as_readable_yaml() {
         let object = json!({ "kind": "ConfigMap", "data": { "a": "1", "b": "x\ny\n", "on": "off" }, "list": [{ "name": "a", "ports": [80] }, "b"], "none": {} });
         let text = "kind: ConfigMap\ndata:\n  a: \"1\"\n  b: |\n    x\n    y\n  \"on\": \"off\"\nlist:\n  - name: a\n    ports:\n      - 80\n  - b\nnone: {}\n";
         assert_eq!(render_yaml(&object), text);

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_names_of_packages() {
+    fn package_names_are_validated() {
         let good =
             ["g++", "libc6:i386", "python3.11", "0ad", "linux-image-6.1.0-18-amd64", "NetworkManager", "glibc.i686"];
         for good in good {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_to_name_packages() {
+    fn exactly_one_of_name_and_names_is_required() {
         assert_eq!(build_error(&[]), "`name` or `names` is required");
         assert_eq!(
             build_error(&[("name", json!("a")), ("names", json!(["b"]))]),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_is_no_reason_to_restart() {
+    fn hold_does_not_affect_the_restart_input() {
         let value = |hold: bool| {
             let fields = [("name", json!("a")), ("hold", json!(hold))];
             build(&FieldValues(fields.into_iter().collect()), false).unwrap().restart_input_value()

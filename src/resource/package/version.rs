@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_manager_has_its_rules() {
+    fn versions_are_compared_by_package_manager_rules() {
         assert_eq!(compare_versions(PackageManagerKind::Dpkg, "1.0", "1.0-1"), Some(Ordering::Less));
         assert_eq!(compare_versions(PackageManagerKind::Rpm, "1.0", "1.0-1"), Some(Ordering::Equal));
         assert_eq!(compare_versions(PackageManagerKind::Dpkg, "1^2", "1"), None);
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_may_be_of_either() {
+    fn dpkg_and_rpm_version_formats_are_accepted() {
         for good in ["1:2.0-1ubuntu1~22.04", "0:4.18.0-553.el8_10", "1.0^git1-1.fc40"] {
             assert!(check_version(good).is_ok(), "{good}");
         }

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_cannot_run() {
+    fn template_unit_is_rejected() {
         let fields = FieldValues([("name", json!("getty@"))].into_iter().collect());
         assert_eq!(build(&fields, false).unwrap_err().message, "`getty@.service` is a template and cannot run");
     }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_and_without_comment() {
+    fn public_key_parses_with_and_without_comment() {
         let key = PublicKey::parse("key", &format!("ssh-ed25519 {ED} a b\n")).unwrap();
         assert_eq!((key.kind, key.comment.as_str()), ("ssh-ed25519", "a b"));
         assert_eq!(key.to_line("restrict"), format!("restrict ssh-ed25519 {ED} a b"));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_key_is_refused() {
+    fn invalid_public_key_is_rejected() {
         assert_eq!(
             parse_error("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb"),
             "`key` is a PRIVATE key: it must not be in an inventory"
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_host_are_read_as_sshd_reads_them() {
+    fn authorized_keys_lines_are_parsed_as_sshd_parses_them() {
         let of = |line| parse_entry(line).map(|e| (e.options, e.kind, e.blob));
         assert_eq!(of("ssh-rsa AAAA me"), Some(("", "ssh-rsa", "AAAA")));
         assert_eq!(of("\tssh-rsa  AAAA"), Some(("", "ssh-rsa", "AAAA")));

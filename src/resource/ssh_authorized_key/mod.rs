@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lock_out_or_mean_something_else_is_refused() {
+    fn lockout_and_conflicting_key_fields_are_rejected() {
         assert_eq!(build_error(&[]), "`key` or `keys` is required");
         assert_eq!(build_error(&[("key", json!(KEY)), ("keys", json!([KEY]))]), "`key` and `keys` exclude each other");
         assert_eq!(
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_counts_once() {
+    fn duplicate_keys_are_removed() {
         let fields = FieldValues([("keys", json!([KEY, KEY]))].into_iter().collect());
         assert_eq!(parse_keys(&fields).unwrap().len(), 1);
     }

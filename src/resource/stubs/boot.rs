@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const KERNEL: &str = "5.14.0-570.30.1.el9_6.x86_64";
 
 #[test]
-fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
+fn grubby_removes_observed_and_adds_declared_arguments() {
     let stubs = CommandStubs::new(&[("grubby", "")]);
     let fields = json!({ "args": ["iommu=pt", "nosmt"], "absent": ["quiet"] });
     let basis = json!({ "loader": "grubby", "next boot": { "remove": ["iommu=off", "quiet"] } });
@@ -26,7 +26,7 @@ fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
 }
 
 #[test]
-fn a_menu_that_is_not_made_fails_the_step() {
+fn failed_update_grub_fails_the_step() {
     let stubs = CommandStubs::new(&[("update-grub", "echo 'grub-mkconfig: error' >&2; exit 1")]);
     let basis = json!({ "loader": "update-grub" });
     let output = stubs.run_action_on("kernel_cmdline", json!({ "args": ["nosmt"] }), false, &["next boot"], basis);
@@ -68,7 +68,7 @@ impl BootStubs {
 }
 
 #[test]
-fn the_last_two_copies_of_an_image_are_kept() {
+fn last_two_initramfs_backups_are_kept() {
     let boot = BootStubs::new("echo 'new image' > \"$2\"");
     for (name, age) in [("a", "2001-01-01"), ("b", "2002-01-01"), ("c", "2003-01-01"), ("d.part", "2004-01-01")] {
         let path = format!("{}.forge-{name}", boot.image.display());
@@ -85,7 +85,7 @@ fn the_last_two_copies_of_an_image_are_kept() {
 }
 
 #[test]
-fn an_image_that_cannot_be_trusted_is_put_back() {
+fn suspect_initramfs_is_replaced_by_the_old_image() {
     for (dracut, why) in [
         (
             "echo half > \"$2\"; exit 1",
@@ -104,7 +104,7 @@ fn an_image_that_cannot_be_trusted_is_put_back() {
 }
 
 #[test]
-fn nothing_is_rebuilt_without_room_for_two() {
+fn rebuild_fails_without_space_for_two_images() {
     let boot = BootStubs::new("echo never > \"$2\"");
     let df = boot.stubs.dir.path().join("df");
     std::fs::write(&df, "#!/bin/sh\necho Avail; echo 17\n").unwrap();

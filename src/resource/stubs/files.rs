@@ -22,7 +22,7 @@ fn deb_stubs(says: &'static str) -> CommandStubs {
 }
 
 #[test]
-fn a_file_of_the_tree_travels_and_is_gone_afterwards() {
+fn local_package_file_is_copied_and_deleted_after_install() {
     let stubs = deb_stubs(SAYS);
     let output = run_package_file_action(&stubs, json!({}), &["version"]);
     assert!(output.status.success(), "{}", stderr_text(&output));
@@ -34,14 +34,14 @@ fn a_file_of_the_tree_travels_and_is_gone_afterwards() {
 }
 
 #[test]
-fn a_lower_version_needs_the_word_downgrade() {
+fn package_file_downgrade_allows_apt_downgrades() {
     let stubs = deb_stubs(SAYS);
     run_package_file_action(&stubs, json!({}), &["downgrade"]);
     assert!(stubs.logged_calls(&["dpkg"])[0].contains(" install --no-remove --allow-downgrades -- /var/tmp/"));
 }
 
 #[test]
-fn a_file_that_holds_another_package_installs_nothing() {
+fn file_with_another_package_is_not_installed() {
     let stubs = deb_stubs("case $* in -W*) printf 'other 1.0' ;; esac");
     let output = run_package_file_action(&stubs, json!({}), &["version"]);
     assert_eq!(stderr_text(&output), "forge: the file holds other 1.0, nginx 1.0 is declared: nothing was installed\n");
@@ -49,7 +49,7 @@ fn a_file_that_holds_another_package_installs_nothing() {
 }
 
 #[test]
-fn a_digest_is_compared_again_right_before() {
+fn checksum_mismatch_prevents_installation() {
     let stubs = deb_stubs(SAYS);
     let file = stubs.dir.path().join("a.deb");
     std::fs::write(&file, DEB).unwrap();
@@ -64,7 +64,7 @@ fn a_digest_is_compared_again_right_before() {
 }
 
 #[test]
-fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
+fn wait_succeeds_when_met_and_reports_state_on_timeout() {
     let stubs = CommandStubs::new(&[]);
     let ready = stubs.dir.path().join("ready");
     let wait = |written: Value| stubs.run_action("wait_for", written, false, &["wait"]);
@@ -85,7 +85,7 @@ fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
 
 /// A port of the test process is open until the listener is dropped.
 #[test]
-fn a_port_is_tried() {
+fn wait_for_port_succeeds_only_if_open() {
     let stubs = CommandStubs::new(&[]);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -98,7 +98,7 @@ fn a_port_is_tried() {
 }
 
 #[test]
-fn a_unit_is_waited_for() {
+fn wait_for_unit_succeeds_only_if_active() {
     let stubs = CommandStubs::new(&[("systemctl", "echo activating")]);
     let output =
         stubs.run_action("wait_for", json!({ "unit": "nginx", "timeout": "1s", "interval": "1s" }), false, &["wait"]);

@@ -16,7 +16,7 @@ fn run_package_action(stubs: &CommandStubs, written: Value, absent: bool, change
 }
 
 #[test]
-fn one_transaction_of_dnf_with_exact_versions() {
+fn dnf_installs_exact_versions_in_one_transaction() {
     let stubs = dnf_stubs("", ":", "");
     let output = run_package_action(
         &stubs,
@@ -30,7 +30,7 @@ fn one_transaction_of_dnf_with_exact_versions() {
 
 /// A package with the same name prefix keeps its lock.
 #[test]
-fn a_locked_package_is_locked_again_also_when_dnf_fails() {
+fn versionlock_is_restored_even_if_dnf_fails() {
     let stubs = dnf_stubs("nginx-mod-0:3-1.*\\nnginx-1:1.0-1.*\\n", "case $* in *install*) exit 1 ;; esac", "");
     let output = run_package_action(&stubs, json!({ "names": ["nginx", "mod"] }), false, &["version of nginx"]);
     assert!(!output.status.success());
@@ -46,7 +46,7 @@ fn a_locked_package_is_locked_again_also_when_dnf_fails() {
 }
 
 #[test]
-fn a_declared_hold_is_set_and_released() {
+fn declared_hold_sets_or_deletes_the_versionlock() {
     let stubs = dnf_stubs("", ":", "");
     run_package_action(&stubs, json!({ "name": "nginx", "hold": true }), false, &["hold"]);
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock add nginx")]);
@@ -57,7 +57,7 @@ fn a_declared_hold_is_set_and_released() {
 
 /// origin: field, rpm 4.18
 #[test]
-fn a_removal_that_would_take_others_along_stops() {
+fn dnf_removal_fails_if_it_would_remove_other_packages() {
     let test = "case $* in *--test*) printf 'error: Failed dependencies:\\n\\tnginx is needed by (installed) site-1.0-1.noarch\\n' >&2; exit 1 ;; esac";
     let stubs = dnf_stubs("", ":", test);
     let output = run_package_action(&stubs, json!({ "name": "nginx" }), true, &["version"]);
@@ -75,7 +75,7 @@ fn a_removal_that_would_take_others_along_stops() {
 
 /// dnf writes its pid to a file and exits with 200 if another dnf holds the lock.
 #[test]
-fn another_dnf_is_named_and_waited_for() {
+fn dnf_lock_holder_is_reported_and_busy_dnf_is_retried() {
     let stubs = dnf_stubs("", ":", "");
     let folder = stubs.dir.path().join("dnf-state");
     std::fs::create_dir(&folder).unwrap();
@@ -93,7 +93,7 @@ fn another_dnf_is_named_and_waited_for() {
 
 /// `%{EVR}` contains the epoch 0 if the file states it, and no epoch otherwise. origin: field, rpm 4.18
 #[test]
-fn an_rpm_is_compared_again_right_before() {
+fn rpm_version_mismatch_prevents_installation() {
     let stubs = |says: &'static str| dnf_stubs("", ":", says);
     let act = |stubs: &CommandStubs, version: &str| {
         let file = stubs.dir.path().join("a.rpm");

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_name_the_same_place() {
+    fn dot_and_slash_keys_resolve_to_the_same_path() {
         assert_eq!(key_path("net.ipv4.ip_forward"), "net/ipv4/ip_forward");
         assert_eq!(key_path("net.ipv4.conf.eth0/100.forwarding"), "net/ipv4/conf/eth0.100/forwarding");
         assert_eq!(key_path("net/ipv4/conf/eth0.100/forwarding"), "net/ipv4/conf/eth0.100/forwarding");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_read_later_overrides() {
+    fn only_later_different_values_override() {
         assert_eq!(find_override_text(&[("10-a.conf", "net.ipv4.conf.all.rp_filter = 2")]), None);
         let later =
             [("90-forge.conf", "net.ipv4.conf.all.rp_filter = 1"), ("99-a.conf", "-net/ipv4/conf/all/rp_filter=2")];
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_patterns_nor_exclusions_override_a_name() {
+    fn patterns_and_exclusions_do_not_override_a_key() {
         assert_eq!(find_override_text(&[("99-a.conf", "net.ipv4.conf.*.rp_filter = 2")]), None);
         assert_eq!(find_override_text(&[("99-a.conf", "-net.ipv4.conf.all.rp_filter")]), None);
     }

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn names_values_and_files_are_checked() {
+    fn invalid_sysctl_fields_are_rejected() {
         assert_eq!(
             build_error(&[("key", "net.ipv4.conf.*.forwarding"), ("value", "1")]),
             "`net.ipv4.conf.*.forwarding` is not a valid kernel setting name"
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_name_is_found() {
+    fn later_prefix_sorts_after_the_overriding_file() {
         for (name, later) in [("95-x.conf", "96"), ("99-sysctl.conf", "zz"), ("protect.conf", "zz"), ("100-x", "zz")] {
             assert_eq!(later_prefix(name), later);
             assert!(format!("{later}-forge-x.conf").as_str() > name, "{name}");

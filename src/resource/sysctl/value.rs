@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_and_bases_are_no_difference() {
+    fn values_are_compared_ignoring_whitespace_and_base() {
         assert_eq!(canonical_value(" 4096\t131072  6291456\n"), "4096 131072 6291456");
         assert!(is_same_value("4096 131072", "4096 131072"));
         assert!(is_same_value("16", "0x10") && is_same_value("-1", "-1"));

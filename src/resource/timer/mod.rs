@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_checked() {
+    fn invalid_timer_fields_are_rejected() {
         assert_eq!(build_error(&[]), "exactly one of `calendar` and `every` is required");
         let both = [("calendar", json!("daily")), ("every", json!(60))];
         assert_eq!(build_error(&both), "exactly one of `calendar` and `every` is required");

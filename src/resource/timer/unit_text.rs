@@ -97,12 +97,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_command_arrives_as_it_was_written() {
+    fn command_is_escaped_for_systemd() {
         assert_eq!(quote_argument(r#"date +%F > "$HOME/a b" \n"#), r#""date +%%F > \"$$HOME/a b\" \\n""#);
     }
 
     #[test]
-    fn both_units() {
+    fn service_and_timer_units_are_rendered() {
         let fields = [
             ("name", json!("scrub")),
             ("command", json!("scrub /data")),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn short_times_are_kept() {
+    fn short_intervals_reduce_the_timer_accuracy() {
         let text = |every: i64| {
             let fields = [("name", json!("a")), ("every", json!(every))];
             render_timer_unit(&FieldValues(fields.into_iter().collect())).unwrap()
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
+    fn timestamps_are_formatted_as_utc() {
         assert_eq!(format_time(1_795_305_600.5).as_deref(), Some("2026-11-22 00:00:00 UTC"));
         assert_eq!(format_time(0.0), None);
     }

@@ -104,7 +104,7 @@ fn an_archive_is_unpacked_repaired_and_removed() {
 }
 
 #[test]
-fn an_archive_of_the_host_may_be_packed() {
+fn compressed_archive_on_the_host_is_unpacked() {
     if !is_root() {
         return;
     }
@@ -129,7 +129,7 @@ fn an_archive_of_the_host_may_be_packed() {
 }
 
 #[test]
-fn a_bad_member_is_named_and_nothing_is_unpacked() {
+fn unsafe_archive_member_is_rejected_before_unpacking() {
     if !is_root() {
         return;
     }
@@ -173,7 +173,7 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
 
 /// `strip` moves the root: a link inside the archive may then point outside the unpacked tree.
 #[test]
-fn links_are_judged_where_they_will_stand() {
+fn links_are_checked_after_strip_is_applied() {
     if !is_root() {
         return;
     }
@@ -192,7 +192,7 @@ fn links_are_judged_where_they_will_stand() {
 }
 
 #[test]
-fn somebody_elses_directory_is_not_replaced() {
+fn directory_with_unknown_entries_is_not_replaced() {
     if !is_root() {
         return;
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 const NOBODY: u32 = 65534;
 
 #[test]
-fn links_come_change_and_go() {
+fn link_is_created_changed_and_removed() {
     if !is_root() {
         return;
     }
@@ -45,7 +45,7 @@ fn links_come_change_and_go() {
 }
 
 #[test]
-fn what_is_to_be_gone_goes_and_nothing_else() {
+fn absent_removes_only_the_declared_paths() {
     if !is_root() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_is_to_be_gone_goes_and_nothing_else() {
 }
 
 #[test]
-fn a_tree_with_a_mount_in_it_is_left_whole() {
+fn tree_that_contains_a_mount_is_not_removed() {
     if !is_root() {
         return;
     }
@@ -95,7 +95,7 @@ fn a_tree_with_a_mount_in_it_is_left_whole() {
 }
 
 #[test]
-fn an_edited_file_keeps_what_is_not_its_body() {
+fn edited_file_keeps_its_metadata_and_other_lines() {
     if !is_root() {
         return;
     }
@@ -124,7 +124,7 @@ fn an_edited_file_keeps_what_is_not_its_body() {
 }
 
 #[test]
-fn a_file_that_changed_meanwhile_is_not_written() {
+fn file_changed_since_the_plan_is_not_written() {
     if !is_root() {
         return;
     }
@@ -151,7 +151,7 @@ fn a_file_that_changed_meanwhile_is_not_written() {
 }
 
 #[test]
-fn a_body_that_is_not_valid_is_not_put_in() {
+fn edit_that_fails_validation_is_not_written() {
     if !is_root() {
         return;
     }
@@ -169,7 +169,7 @@ fn a_body_that_is_not_valid_is_not_put_in() {
 
 /// Several steps in one script, as in the engine: each is evaluated with the predicted effects of the earlier ones.
 #[test]
-fn several_edits_of_one_script_build_on_each_other() {
+fn edits_in_one_script_apply_in_sequence() {
     if !is_root() {
         return;
     }
@@ -216,7 +216,7 @@ fn with_account() -> Option<(ActionTrial, String)> {
 }
 
 #[test]
-fn keys_come_and_go_as_their_account() {
+fn authorized_keys_are_added_and_removed_with_account_owner() {
     if !is_root() {
         return;
     }
@@ -245,7 +245,7 @@ fn keys_come_and_go_as_their_account() {
 
 /// An account moves files and directories of root into its home, to own them or to see them in a plan.
 #[test]
-fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
+fn root_files_moved_into_a_home_are_not_chowned_or_shown() {
     if !is_root() {
         return;
     }
@@ -276,7 +276,7 @@ fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
 
 /// Only root can have put it there.
 #[test]
-fn what_root_put_into_a_home_of_its_own_is_given_to_the_account() {
+fn files_in_a_root_owned_home_are_given_to_the_account() {
     if !is_root() {
         return;
     }
@@ -303,7 +303,7 @@ fn what_root_put_into_a_home_of_its_own_is_given_to_the_account() {
 
 /// A link that an account creates between observation and change must not redirect root.
 #[test]
-fn a_link_planted_in_a_home_is_refused() {
+fn symlink_planted_in_a_home_is_rejected() {
     if !is_root() {
         return;
     }

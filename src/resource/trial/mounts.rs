@@ -56,7 +56,7 @@ fn with_mounted(trial: &mut ActionTrial, shell: &str, point: &str) {
 }
 
 #[test]
-fn mounts_are_planned_only_where_root_alone_chooses_the_path() {
+fn mount_below_a_replaceable_directory_is_blocked() {
     if !is_root() {
         return;
     }
@@ -77,7 +77,7 @@ fn mounts_are_planned_only_where_root_alone_chooses_the_path() {
 }
 
 #[test]
-fn no_mount_follows_a_link_that_came_after_the_plan() {
+fn mount_does_not_follow_a_symlink_created_after_the_plan() {
     if !is_root() {
         return;
     }

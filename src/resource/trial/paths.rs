@@ -81,7 +81,7 @@ fn redirect_home(trial: &ActionTrial) {
 }
 
 #[test]
-fn no_kind_plans_through_a_link_of_somebody_else() {
+fn path_through_an_untrusted_symlink_is_blocked_in_the_plan() {
     if !is_root() {
         return;
     }
@@ -99,7 +99,7 @@ fn no_kind_plans_through_a_link_of_somebody_else() {
 }
 
 #[test]
-fn no_kind_acts_through_a_link_that_came_after_the_plan() {
+fn actions_do_not_follow_a_symlink_created_after_the_plan() {
     if !is_root() {
         return;
     }
@@ -123,7 +123,7 @@ fn no_kind_acts_through_a_link_that_came_after_the_plan() {
 }
 
 #[test]
-fn every_kind_works_in_a_folder_of_somebody_else() {
+fn every_kind_converges_in_a_directory_of_another_user() {
     if !is_root() {
         return;
     }
@@ -140,7 +140,7 @@ fn every_kind_works_in_a_folder_of_somebody_else() {
 
 /// A user who can rename entries of a directory puts a directory of root at the declared name.
 #[test]
-fn a_folder_of_a_third_account_is_not_given_away() {
+fn directory_owned_by_a_third_account_is_not_chowned() {
     if !is_root() {
         return;
     }
@@ -178,7 +178,7 @@ fn a_folder_of_a_third_account_is_not_given_away() {
 
 /// Its owner may have the old file open for writing.
 #[test]
-fn a_file_that_others_can_replace_is_written_anew_for_its_mode() {
+fn mode_change_of_a_replaceable_file_creates_a_new_file() {
     if !is_root() {
         return;
     }
@@ -192,7 +192,7 @@ fn a_file_that_others_can_replace_is_written_anew_for_its_mode() {
 
 /// The staging directory of a killed run is emptied by name, and only if root owns it.
 #[test]
-fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
+fn only_root_owned_leftovers_of_a_killed_run_are_removed() {
     if !is_root() {
         return;
     }
@@ -213,7 +213,7 @@ fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
 
 /// A validator takes a name, and a user who can replace a part of it controls which file root's program reads.
 #[test]
-fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
+fn validator_reads_only_the_protected_candidate() {
     if !is_root() {
         return;
     }
@@ -246,7 +246,7 @@ fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
 
 /// Files relative to the file's directory exist for a validator, as for the service.
 #[test]
-fn a_validator_finds_the_candidate_beside_the_target() {
+fn validator_receives_the_candidate_next_to_the_target() {
     if !is_root() {
         return;
     }
@@ -284,7 +284,7 @@ fn a_validator_finds_the_candidate_beside_the_target() {
 
 /// A service that reads the file is restarted because of its ctime.
 #[test]
-fn a_file_that_is_left_as_it_was_keeps_its_ctime() {
+fn rejected_edit_keeps_the_ctime_of_the_file() {
     if !is_root() {
         return;
     }

@@ -84,7 +84,7 @@ fn cases(root: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn links_are_followed_only_where_nobody_else_can_place_them() {
+fn symlinks_that_other_users_can_create_are_not_followed() {
     let Some(dir) = create_shared_dir().filter(|_| rustix::process::geteuid().is_root()) else { return };
     let cases = cases(dir.path().to_str().expect("text"));
     for shell in SHELLS {
@@ -97,7 +97,7 @@ fn links_are_followed_only_where_nobody_else_can_place_them() {
 
 /// Debian's link in `/var/run`, which many paths of old programs contain.
 #[test]
-fn a_link_of_the_system_is_followed() {
+fn system_symlink_is_followed() {
     let Ok(target) = std::fs::read_link("/var/run") else { return };
     assert!(Path::new("/var").join(target).ends_with("run"));
     assert_eq!(enter(&["sh"], "/var/run"), "/run shared= foreign=");
@@ -116,7 +116,7 @@ fn source(shell: &[&str], source: &str, before: &str) -> String {
 }
 
 #[test]
-fn sources_that_are_no_path_of_the_host_are_not_looked_for() {
+fn mount_sources_that_are_not_local_paths_are_skipped() {
     for shell in SHELLS {
         for what in ["//server/share", "//server/share/sub", "server:/export", "UUID=1", "tmpfs", "/dev/no-disk/part1"]
         {
@@ -126,7 +126,7 @@ fn sources_that_are_no_path_of_the_host_are_not_looked_for() {
 }
 
 #[test]
-fn what_others_can_replace_below_dev_is_no_source() {
+fn replaceable_source_below_dev_is_rejected() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
     if !rustix::process::geteuid().is_root() {
         return;
@@ -151,7 +151,7 @@ fn what_others_can_replace_below_dev_is_no_source() {
 
 /// If the owner cannot be read, the source is not reported as owned by another user.
 #[test]
-fn an_owner_that_could_not_be_read_bars_nothing() {
+fn unreadable_owner_is_a_failure_not_a_refusal() {
     let Some(dir) = create_shared_dir().filter(|_| rustix::process::geteuid().is_root()) else { return };
     let path = format!("{}/sticky/mine", dir.path().to_str().expect("text"));
     for shell in SHELLS {

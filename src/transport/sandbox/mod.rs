@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_answer_is_a_holder() {
+    fn incomplete_sandbox_reply_is_rejected() {
         let holder = |alone| Some(SandboxProcess { pid: "41".into(), alone, id: "5f".into() });
         assert_eq!(SandboxProcess::parse("ready 41 yes 5f\n"), holder(true));
         assert_eq!(SandboxProcess::parse("ready 41 no 5f\n"), holder(false));
@@ -215,7 +215,7 @@ mod tests {
 
     /// A command does not run if the sandbox was not entered.
     #[test]
-    fn nothing_runs_where_the_sandbox_is_not() {
+    fn command_does_not_run_outside_the_sandbox() {
         let folder = tempfile::tempdir().unwrap();
         #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
         let run = |id: &str| {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_with_what_to_do() {
+    fn sandbox_error_is_split_into_message_and_hint() {
         let error = sandbox_error("user namespaces are switched off for users\nhint: run forge with sudo\n");
         assert_eq!(error.message, "cannot make the sandbox: user namespaces are switched off for users");
         assert_eq!(error.hint.as_deref(), Some("run forge with sudo"));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_lacks_is_said_with_what_to_do() {
+    fn missing_prerequisites_are_reported_with_a_hint() {
         let path = &PATH["PATH=".len()..];
         let refuse = ("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1");
         let why = "unshare: unshare failed: Operation not permitted";
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_process_is_another_one_now_is_not_running() {
+    fn sandbox_with_a_reused_pid_is_not_running() {
         let folder = tempfile::tempdir().unwrap();
         let root = Utf8Path::from_path(folder.path()).unwrap();
         let (own, me) = (root.join("own"), std::process::id());

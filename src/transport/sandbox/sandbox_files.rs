@@ -54,7 +54,7 @@ mod tests {
     const ARGUMENT: usize = 128 * 1024;
 
     #[test]
-    fn the_script_writes_every_file_as_it_is() {
+    fn script_writes_every_file_unchanged() {
         for board in [None, Some(BOARDS[0]), Some(BOARDS[4])] {
             let folder = tempfile::tempdir().unwrap();
             let script = render_write_script(board);

@@ -192,19 +192,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn no_field_of_drift_leaves_a_hole(findings in prop::collection::vec(any_finding(), 1..4)) {
+    fn empty_drift_fields_leave_no_gaps_in_reports(findings in prop::collection::vec(any_finding(), 1..4)) {
         assert_drift_complete(&sample::drift(&["gpu01"], findings));
     }
 
     #[test]
-    fn no_field_of_a_plan_leaves_a_hole(steps in prop::collection::vec(any_step(), 1..4)) {
+    fn empty_plan_fields_leave_no_gaps_in_output(steps in prop::collection::vec(any_step(), 1..4)) {
         assert_plan_complete(&sample::plan(vec![sample::observed_host("gpu01", steps)]));
     }
 }
 
 /// Sentences with gaps that users reported.
 #[test]
-fn what_is_empty_or_gone_is_told_as_that() {
+fn empty_and_missing_values_are_labelled() {
     let value = |observed: Option<&str>, desired: Option<&str>, diff: Option<&str>| {
         let finding = DriftFinding {
             attribute: Some("groups".into()),

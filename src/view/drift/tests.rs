@@ -38,13 +38,13 @@ pub fn render_drift_report(drift: &DriftReport, writer: DriftReportWriter) -> St
 }
 
 #[test]
-fn a_page_of_markdown() {
+fn markdown_report_matches_snapshot() {
     insta::assert_snapshot!(render_drift_report(&rich_drift(), write_markdown));
 }
 
 /// Every page for people lists the outliers.
 #[test]
-fn odd_ones_out_are_told_where_hosts_were_compared() {
+fn outliers_are_listed_when_hosts_were_compared() {
     let odd = DriftReport { outliers: Some(sample::outliers("5.15.0-130-generic")), ..rich_drift() };
     for (writer, heading, line) in [
         (
@@ -72,7 +72,7 @@ fn odd_ones_out_are_told_where_hosts_were_compared() {
 }
 
 #[test]
-fn a_document_of_junit() {
+fn junit_report_matches_snapshot_and_counts() {
     let text = render_drift_report(&rich_drift(), write_junit);
     let xml = roxmltree::Document::parse(&text).unwrap();
     let number = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap().parse::<usize>().unwrap();
@@ -88,13 +88,13 @@ fn a_document_of_junit() {
 }
 
 #[test]
-fn a_document_of_sarif() {
+fn sarif_report_matches_snapshot() {
     let text = render_drift_report(&rich_drift(), write_sarif);
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn results_stand_where_they_are_declared() {
+fn sarif_results_point_to_the_declaration() {
     let mut drift = sample::drift(&["a"], vec![finding("a", "motd", DriftCause::Both, FindingSeverity::High)]);
     drift.findings[0].place = "recipes/my base.yaml:7:5".into();
     let value: serde_json::Value = serde_json::from_str(&render_drift_report(&drift, write_sarif)).unwrap();
@@ -107,7 +107,7 @@ fn results_stand_where_they_are_declared() {
 }
 
 #[test]
-fn a_run_that_could_not_tell_everything_is_no_success() {
+fn sarif_run_with_unknown_hosts_is_not_successful() {
     let value: serde_json::Value = serde_json::from_str(&render_drift_report(&rich_drift(), write_sarif)).unwrap();
     let run = &value["runs"][0]["invocations"][0];
     assert_eq!((&run["executionSuccessful"], &run["exitCode"]), (&false.into(), &4.into()));
@@ -116,7 +116,7 @@ fn a_run_that_could_not_tell_everything_is_no_success() {
 
 /// The schema is the part of the standard's schema that forge uses, and allows no other keys.
 #[test]
-fn sarif_is_of_its_schema() {
+fn sarif_report_matches_its_schema() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("sarif.schema.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let mut drift = rich_drift();
@@ -134,12 +134,12 @@ fn sarif_is_of_its_schema() {
 }
 
 #[test]
-fn a_file_for_prometheus() {
+fn prometheus_metrics_match_snapshot() {
     insta::assert_snapshot!(render_drift_report(&rich_drift(), write_prometheus));
 }
 
 #[test]
-fn the_api_of_the_cluster_is_not_counted_as_a_host() {
+fn cluster_api_is_not_counted_as_a_host() {
     let on = |host: &str| sample::finding(host, "motd", DriftCause::MachineChanged, FindingSeverity::Medium);
     let drift = sample::drift(&["gpu01", "gpu02", HostName::CLUSTER], vec![on("gpu01"), on(HostName::CLUSTER)]);
     let page = render_drift_report(&drift, write_html);
@@ -162,7 +162,7 @@ fn the_api_of_the_cluster_is_not_counted_as_a_host() {
 }
 
 #[test]
-fn the_last_success_is_read_from_the_file_before() {
+fn last_success_is_parsed_from_the_previous_metrics_file() {
     let text = render_drift_report(&rich_drift(), write_prometheus);
     let time = "2026-11-21T09:15:00Z".parse().ok();
     assert_eq!(parse_last_success(&text, "h100-prod"), time);
@@ -177,7 +177,7 @@ fn the_last_success_is_read_from_the_file_before() {
 }
 
 #[test]
-fn recipes_whose_names_look_alike_are_one_sample() {
+fn recipes_with_equal_truncated_names_share_one_sample() {
     let long = "x".repeat(200);
     let named = |end: &str| crate::drift::DriftFinding {
         recipe: format!("{long}{end}").into(),
@@ -190,7 +190,7 @@ fn recipes_whose_names_look_alike_are_one_sample() {
 }
 
 #[test]
-fn a_page_of_html() {
+fn html_report_matches_snapshot() {
     insta::assert_snapshot!(html_without_assets(&rich_drift()));
 }
 
@@ -208,7 +208,7 @@ fn html_without_assets(drift: &DriftReport) -> String {
 }
 
 #[test]
-fn the_policy_names_the_page_s_own_style_and_script() {
+fn content_security_policy_allows_only_own_style_and_script() {
     use base64::Engine;
     use sha2::Digest;
     let page = render_drift_report(&rich_drift(), write_html);
@@ -259,7 +259,7 @@ fn assert_harmless(text: &str) {
 
 /// Checks the formats for which a parser is available. `tests/browser` checks the others.
 #[test]
-fn a_hostile_host_is_text_in_every_format() {
+fn hostile_host_text_is_escaped_in_every_format() {
     let drift = hostile_drift();
     let shown = crate::view::escape::escape_line(&drift.cluster).into_owned();
     for writer in [write_markdown, write_junit, write_sarif, write_prometheus, write_html] {

@@ -14,7 +14,7 @@ fn render_json(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> (String, Val
 }
 
 #[test]
-fn a_plan_carries_its_counts_and_exit_code() {
+fn plan_json_has_counts_and_exit_code() {
     let plan = sample::rich_plan();
     let (_, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Changes, out));
     let keys: Vec<_> = value.as_object().unwrap().keys().collect();
@@ -26,14 +26,14 @@ fn a_plan_carries_its_counts_and_exit_code() {
 }
 
 #[test]
-fn a_plan_reads_back_as_it_was() {
+fn plan_json_round_trips() {
     let plan = sample::rich_plan();
     let (_, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out));
     assert_eq!(serde_json::from_value::<Plan>(value["plan"].clone()).unwrap(), plan);
 }
 
 #[test]
-fn a_report_tells_each_step() {
+fn report_json_lists_each_step() {
     let report = sample::rich_report();
     let (_, value) = render_json(|out| JsonWriter.write_report(&report, report.exit_code(), out));
     assert_eq!(value["exit"]["code"], 3);
@@ -43,7 +43,7 @@ fn a_report_tells_each_step() {
 }
 
 #[test]
-fn facts_are_a_value_or_a_reason() {
+fn facts_json_has_a_value_or_a_reason() {
     let mut seen = ObservedHost::from_observation(&sample::host("a"), Default::default(), 1);
     seen.facts.0.insert("kernel".into(), Ok("6.1".into()));
     seen.facts.0.insert("gpus".into(), Err(crate::probe::UnansweredReason::new("timed out after 10 s")));
@@ -86,7 +86,7 @@ fn diagnostics_have_file_line_and_column() {
 }
 
 #[test]
-fn hostile_text_is_inert_and_the_same_once_parsed() {
+fn hostile_text_is_escaped_and_parses_back_unchanged() {
     for (raw, _) in HOSTILE {
         let plan = sample::hostile_plan(raw);
         let (text, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out));
@@ -100,7 +100,7 @@ fn hostile_text_is_inert_and_the_same_once_parsed() {
 }
 
 #[test]
-fn drift_reads_back_as_it_was() {
+fn drift_json_round_trips() {
     let drift = sample::rich_drift();
     let (_, value) = render_json(|out| JsonWriter.write_drift(&drift, drift.exit_code(), out));
     assert_eq!(value["exit"]["code"], 4);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_acts_in_html() {
+    fn html_code_escapes_markup() {
         let hostile = "<img src=x onerror=a()> **b** [c](d) @user #1 `e` | &amp; http://g www.h.i \u{202e}j\n# k";
         let code = html_code(hostile, 500);
         let inside = code.strip_prefix("<code>").and_then(|rest| rest.strip_suffix("</code>")).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_cannot_be_closed_from_inside() {
+    fn code_span_cannot_be_closed_by_its_content() {
         assert_eq!(code_span("a", 9), "` a `");
         assert_eq!(code_span("`a``b", 9), "``` `a``b ```");
         assert_eq!(code_span("a\n\u{1b}", 9), "` a\\n\\x1b `");
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_cannot_be_closed_from_inside() {
+    fn code_fence_cannot_be_closed_by_its_content() {
         let block = code_block("diff", "+```\n+````\n+</details>\n");
         assert!(block.starts_with("`````diff\n") && block.ends_with("\n`````\n"), "{block}");
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn omitted_sections_are_counted() {
         let mut page = MarkdownPage::default();
         let long = "x".repeat(MAX_PAGE_BYTES / 4);
         (0..6).for_each(|_| page.push_section("change", &[format!("{long}{long}"), long.clone()]));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn long_blocks_and_lines_are_cut_and_counted() {
+    fn long_blocks_and_lines_are_truncated_with_a_count() {
         let block = code_block("", &format!("{}\n{}", "y".repeat(500), "z\n".repeat(300)));
         assert!(block.contains("… (100 more characters)") && block.contains("\n(101 more lines)\n"), "{block}");
     }

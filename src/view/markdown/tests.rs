@@ -11,12 +11,12 @@ fn render_plan(of: &Plan) -> String {
 }
 
 #[test]
-fn a_rich_plan() {
+fn rich_plan_matches_snapshot() {
     insta::assert_snapshot!(render_plan(&sample::rich_plan()));
 }
 
 #[test]
-fn the_first_line_says_that_nothing_is_unknown() {
+fn first_line_reports_nothing_unknown() {
     let of = sample::plan(vec![observed_host("a", vec![sample::motd_step()])]);
     assert!(
         render_plan(&of).starts_with("### forge plan: 1 change on 1 of 1 host, nothing unknown\n"),
@@ -26,7 +26,7 @@ fn the_first_line_says_that_nothing_is_unknown() {
 }
 
 #[test]
-fn the_api_of_the_cluster_is_not_counted_as_a_host() {
+fn cluster_api_is_not_counted_as_a_host() {
     let of = |hosts: Vec<crate::plan::HostPlan>| render_plan(&sample::plan(hosts));
     let api = || observed_host(HostName::CLUSTER, vec![sample::motd_step()]);
     let page = of(vec![observed_host("a", vec![sample::motd_step()]), observed_host("b", vec![]), api()]);
@@ -37,7 +37,7 @@ fn the_api_of_the_cluster_is_not_counted_as_a_host() {
 }
 
 #[test]
-fn the_first_line_counts_and_names_what_is_unknown() {
+fn first_line_counts_and_names_unknown_steps() {
     let open = || step("gsp", "command", "gsp", StepVerdict::Unknown, "timed out");
     let of = sample::plan(vec![observed_host("gpu01", vec![open()]), observed_host("gpu02", vec![open()])]);
     let first = render_plan(&of).lines().next().unwrap().to_owned();
@@ -46,7 +46,7 @@ fn the_first_line_counts_and_names_what_is_unknown() {
 
 /// Text of a host is plain text in every place.
 #[test]
-fn no_text_of_a_host_acts() {
+fn host_text_is_escaped() {
     let bad = "x</code></details><script>alert(1)</script> ![a](http://b) @everyone ``` \u{1b}[31m\n# y";
     let mut change = AttributeChange::new("content", Some(bad), Some(bad));
     change.diff = Some(format!("@@ -1 +1 @@\n-{bad}\n+````\n").as_str().into());
@@ -82,7 +82,7 @@ pub fn text_outside_fences(text: &str) -> String {
 }
 
 #[test]
-fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
+fn large_plan_fits_a_comment_and_counts_omitted_changes() {
     let steps = |host: usize| {
         (0..40).map(move |at| {
             let mut change = AttributeChange::new("content", None, None);

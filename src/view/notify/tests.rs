@@ -96,7 +96,7 @@ fn read_body(service: &NotifyService, body: &str) -> String {
 }
 
 #[test]
-fn every_service_is_told_the_same() {
+fn every_service_gets_the_same_content() {
     let notice = sample_notice(vec![
         sample_item("gpu01", "motd", FindingSeverity::Medium, Some("mode differs")),
         sample_item("gpu02", "motd", FindingSeverity::Medium, Some("mode differs")),
@@ -113,14 +113,14 @@ fn every_service_is_told_the_same() {
 }
 
 #[test]
-fn the_envelopes_are_those_of_the_services() {
+fn payloads_match_the_format_of_each_service() {
     let told = sample_notice(vec![]);
     let bodies: Vec<String> = all_services().iter().skip(1).map(|service| render_notice(service, &told).body).collect();
     insta::assert_snapshot!(bodies.join("\n\n"));
 }
 
 #[test]
-fn what_a_host_says_acts_nowhere() {
+fn host_text_is_escaped_for_every_service() {
     let acts = ["<!channel>", "<at user_id=\"all\">all</at>", "\r\nBcc: eve@example.com", "@all", "<@U1>"];
     let hostile = HOSTILE.iter().map(|(raw, _)| *raw).chain(acts);
     for raw in hostile {
@@ -145,7 +145,7 @@ fn what_a_host_says_acts_nowhere() {
 }
 
 #[test]
-fn a_subject_of_any_text_is_one_head() {
+fn non_ascii_subject_is_encoded_in_the_mail_header() {
     let mut told = sample_notice(vec![]);
     told.cluster = "集群".repeat(30);
     let body = render_notice(&all_services()[5], &told).body;
@@ -158,7 +158,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_field_of_a_message_leaves_a_hole((reason, desired, observed) in (optional_text(), optional_text(), optional_text())) {
+    fn empty_fields_leave_no_gaps_in_messages((reason, desired, observed) in (optional_text(), optional_text(), optional_text())) {
         let item = DriftNoticeItem { reason, desired, observed, ..sample_item("gpu01", "motd", FindingSeverity::High, None) };
         let notice = sample_notice(vec![item]);
         for service in all_services().iter().skip(1) {
@@ -173,7 +173,7 @@ proptest! {
 
     /// Messages stay within every limit, and omitted findings are counted.
     #[test]
-    fn no_service_is_sent_more_than_it_takes(count in 0usize..900, said in "\\PC{0,60}|[\"\\\\]{0,200}") {
+    fn messages_stay_within_service_size_limits(count in 0usize..900, said in "\\PC{0,60}|[\"\\\\]{0,200}") {
         let items = (0..count).map(|n| sample_item(&format!("gpu{n:04}"), &format!("s{n}"), FindingSeverity::High, Some(&said))).collect();
         let notice = sample_notice(items);
         for service in all_services() {

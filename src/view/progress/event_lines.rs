@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_of_one_step_are_folded() {
+    fn in_flight_hosts_of_one_step_are_folded() {
         let running = |host: &str, step: &str| (HostName::new(host), StepId::new("base", step));
         let all = [running("n01", "a"), running("n02", "a"), running("n03", "b")];
         assert_eq!(list_in_flight(&all), "base/a on n[01:02], base/b on n03");

@@ -26,7 +26,7 @@ fn starting_with_vars(vars: IndexMap<String, Value>) -> StarterInventory {
 }
 
 #[test]
-fn hosts_fold_and_everything_is_written_once() {
+fn starter_inventory_folds_hosts_and_writes_values_once() {
     let bare = StarterHost::default();
     let mut hosts: IndexMap<String, StarterHost> = (1..=3).map(|n| (format!("web{n:02}"), bare.clone())).collect();
     hosts.insert(
@@ -54,7 +54,7 @@ fn hosts_fold_and_everything_is_written_once() {
 }
 
 #[test]
-fn a_first_inventory_validates_with_its_recipe() {
+fn starter_inventory_validates_with_its_recipe() {
     let starting =
         StarterInventory::from_typed_hosts("lab".into(), &["gpu[01:08]".into(), "admin@login:2222".into()]).unwrap();
     let text = render_inventory(&starting, None);
@@ -90,7 +90,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn any_value_reads_back_as_itself(value in any_value()) {
+    fn variable_values_round_trip(value in any_value()) {
         let text = render_inventory(&starting_with_vars([("x".to_owned(), value.clone())].into()), None);
         prop_assert_eq!(&load_inventory(&text).hosts[0].vars["x"].value, &value, "{}", text);
     }

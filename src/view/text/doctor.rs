@@ -149,19 +149,19 @@ mod tests {
     }
 
     #[test]
-    fn findings_fold_worst_first() {
+    fn doctor_findings_are_folded_worst_first() {
         insta::assert_snapshot!(render_checkup(&TextWriter::default(), &sample_checkup()));
     }
 
     #[test]
-    fn what_is_in_order_is_told_on_demand() {
+    fn passed_checks_are_shown_with_verbose() {
         let text = TextWriter { verbose: 1, ..TextWriter::default() };
         let fine = DoctorReport { hosts: sample_checkup().hosts.drain(2..3).collect(), ..sample_checkup() };
         insta::assert_snapshot!(render_checkup(&text, &fine));
     }
 
     #[test]
-    fn hosts_that_are_ready_have_a_next_step() {
+    fn ready_hosts_get_a_next_command() {
         let findings = vec![new_finding(DoctorSeverity::Ok, "tools", "all there", None)];
         let hosts = vec![HostHealth { host: HostName::new("n1"), reach: HostReachability::Observed, findings }];
         let fine = DoctorReport {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_outputs_are_written_once() {
+    fn equal_outputs_are_printed_once() {
         let of = |name, text| sample_host(name, HostOutcome::Ok, Some(0), text, "");
         let said =
             render_report(vec![of("gpu01", "up\n"), of("gpu02", "up\n"), of("gpu03", "a\n\n\tb\n"), of("gpu04", "")]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_comes_first_with_what_to_do() {
+    fn failed_hosts_come_first_with_a_hint() {
         let away = ExecHostResult {
             reason: "no route to `n3`".into(),
             hint: Some("switch it on".into()),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_prints_does_not_act() {
+    fn host_output_is_escaped() {
         let said = render_report(vec![sample_host("n1", HostOutcome::Ok, Some(0), "\u{1b}[2Jgone\n", "\u{202e}x\n")]);
         assert_eq!(said, "n1:\n    \\x1b[2Jgone\n    ! \\u{202e}x\n\ndone: 1 host: 1 ok (1.2 s)\n");
     }

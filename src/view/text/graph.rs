@@ -78,7 +78,7 @@ mod tests {
     use crate::model::StepScope;
 
     #[test]
-    fn the_api_of_the_cluster_is_not_counted_as_a_host() {
+    fn cluster_api_is_not_counted_as_a_host() {
         let hosts = ["a", "b"].map(HostName::new).to_vec();
         let step = ChartStep {
             recipe: "base".into(),

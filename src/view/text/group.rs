@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_that_refuse_are_told_once() {
+    fn unreachable_hosts_with_equal_reasons_are_grouped() {
         let refused = |address: &str| UnreachableReason {
             address: Some(address.into()),
             ..UnreachableReason::new(format!("`{address}` refuses"), Some(format!("run `ssh {address}`").into()))

@@ -28,24 +28,24 @@ fn render_report(report: &RunReport) -> String {
 }
 
 #[test]
-fn a_plan_with_everything() {
+fn rich_plan_matches_snapshot() {
     insta::assert_snapshot!(render_plan(0, &sample::rich_plan()));
 }
 
 #[test]
-fn a_plan_with_everything_and_detail() {
+fn rich_plan_with_verbose_matches_snapshot() {
     insta::assert_snapshot!(render_plan(1, &sample::rich_plan()));
 }
 
 #[test]
-fn nothing_to_do_is_one_line() {
+fn plan_without_changes_prints_one_line() {
     let hosts = ["a", "b", "c"]
         .map(|name| sample::observed_host(name, (0..14).map(|n| sample::unchanged_step(&n.to_string())).collect()));
     assert_eq!(render_plan(0, &sample::plan(hosts.to_vec())), "no changes: 3 hosts, 42 steps match\n");
 }
 
 #[test]
-fn a_step_of_one_host_keeps_its_place_in_the_order() {
+fn step_of_a_single_host_keeps_its_order() {
     let first = sample::observed_host("a", vec![sample::motd_step(), sample::removed_step()]);
     let second = sample::observed_host("b", vec![sample::motd_step(), sample::nginx_step(), sample::removed_step()]);
     let shown = render_plan(0, &sample::plan(vec![first, second]));
@@ -54,7 +54,7 @@ fn a_step_of_one_host_keeps_its_place_in_the_order() {
 }
 
 #[test]
-fn equal_steps_with_other_reasons_are_not_folded() {
+fn equal_steps_with_different_reasons_are_not_folded() {
     let mut other = sample::motd_step();
     other.reason = "content differs".into();
     let hosts = vec![sample::observed_host("a", vec![sample::motd_step()]), sample::observed_host("b", vec![other])];
@@ -64,7 +64,7 @@ fn equal_steps_with_other_reasons_are_not_folded() {
 
 /// A step that cannot run stops all of its dependents: they are shown as one group, not one by one.
 #[test]
-fn what_waits_for_one_step_is_named_in_one_go() {
+fn steps_waiting_for_the_same_step_are_grouped() {
     let waits = |name: &str, key: Option<&str>, behind: &str| {
         let step = sample::step(name, "file", name, crate::model::StepVerdict::Change, "differs");
         let id = crate::model::StepId { key: key.map(Into::into), ..step.id };
@@ -81,7 +81,7 @@ fn what_waits_for_one_step_is_named_in_one_go() {
 
 /// The entry of a recipe that stays cannot be declared absent: the hint says what works instead.
 #[test]
-fn what_is_left_behind_is_named_with_how_to_remove_it() {
+fn undeclared_resources_are_listed_with_a_removal_hint() {
     let shown = |left: Vec<crate::plan::UndeclaredResource>| {
         let host = crate::plan::HostPlan { undeclared: left, ..sample::observed_host("x", vec![]) };
         let shown = render_plan(0, &sample::plan(vec![host]));
@@ -104,7 +104,7 @@ fn what_is_left_behind_is_named_with_how_to_remove_it() {
 
 /// The report names skipped steps once, and does not suggest `apply` if only blocked steps are left.
 #[test]
-fn skipped_steps_are_named_in_one_go() {
+fn skipped_steps_are_grouped() {
     use crate::engine::StepResult;
     let step = |name: &str, result| sample::step_report(name, result);
     let skipped = |name: &str| step(name, StepResult::Skipped { reason: "needs `base/a`".into() });
@@ -117,7 +117,7 @@ fn skipped_steps_are_named_in_one_go() {
 }
 
 #[test]
-fn an_outcome_without_a_reason_has_no_colon() {
+fn outcome_without_a_reason_has_no_colon() {
     let mut host = sample::host_report("x", vec![], vec![]);
     (host.outcome, host.reason) = (HostOutcome::Cancelled, "".into());
     assert!(render_report(&sample::report("apply", vec![host])).contains("\nx cancelled\n"));
@@ -125,7 +125,7 @@ fn an_outcome_without_a_reason_has_no_colon() {
 
 /// The head, the reason and the prediction of a step do not repeat each other.
 #[test]
-fn what_a_step_says_is_said_once() {
+fn step_title_reason_and_prediction_are_not_repeated() {
     let why = "check exited with 1";
     let command = |title: &str, script: &str| {
         let changes = vec![crate::resource::AttributeChange::new("command", Some(why), Some(script))];
@@ -151,18 +151,18 @@ fn what_a_step_says_is_said_once() {
 }
 
 #[test]
-fn secrets_are_withheld_even_when_a_change_carries_them() {
+fn secret_values_in_changes_are_not_shown() {
     let shown = render_plan(1, &sample::plan(vec![sample::observed_host("a", vec![sample::secret_step()])]));
     assert!(shown.contains("content: (secret, not shown)") && !shown.contains("hunter"), "{shown}");
 }
 
 #[test]
-fn a_report_with_everything() {
+fn rich_report_matches_snapshot() {
     insta::assert_snapshot!(render_report(&sample::rich_report()));
 }
 
 #[test]
-fn a_report_of_success_ends_without_a_next_command() {
+fn successful_report_has_no_next_command() {
     let host = sample::host_report("a", vec![sample::step_report("x", crate::engine::StepResult::Changed)], vec![]);
     assert_eq!(
         render_report(&sample::report("apply", vec![host])),
@@ -171,7 +171,7 @@ fn a_report_of_success_ends_without_a_next_command() {
 }
 
 #[test]
-fn a_verification_that_fails_says_so() {
+fn failed_verification_shows_its_check_output() {
     let failed = crate::engine::VerifyResult::Failed { reason: "the check exited 1".into() };
     let check = crate::plan::CheckRun {
         command: "curl -sf http://localhost:8080/".into(),
@@ -185,7 +185,7 @@ fn a_verification_that_fails_says_so() {
 
 /// The output of a check may contain the host name: the hosts are still one problem.
 #[test]
-fn checks_that_print_something_else_by_host_are_told_once() {
+fn checks_with_host_specific_output_are_grouped() {
     let failed = |output: &str| {
         let result = crate::engine::VerifyResult::Failed { reason: "the check exited 1".into() };
         let check = crate::plan::CheckRun { command: "./look".into(), status: 1, output: output.into() };
@@ -200,7 +200,7 @@ fn checks_that_print_something_else_by_host_are_told_once() {
 
 /// A summary without names still counts every section.
 #[test]
-fn sums_leave_no_part_of_a_plan_out() {
+fn section_summary_counts_every_section() {
     let sums = super::plan_sections::summarize_sections(&sample::rich_plan());
     for part in [
         "unreachable\n    on gpu11\n",
@@ -214,7 +214,7 @@ fn sums_leave_no_part_of_a_plan_out() {
 }
 
 #[test]
-fn a_host_that_fails_without_a_step_tells_why() {
+fn host_that_fails_without_a_step_shows_the_reason() {
     let shown = render_report(&sample::report(
         "apply",
         vec![sample::ended_host_report("a", HostOutcome::Failed, "lost the link twice")],
@@ -224,7 +224,7 @@ fn a_host_that_fails_without_a_step_tells_why() {
 
 /// A digest does not show what changed: the diff does.
 #[test]
-fn a_stale_step_shows_what_it_would_change() {
+fn stale_step_shows_its_diff() {
     let mut change = crate::resource::AttributeChange::new("content", None, None);
     change.diff = Some("@@ -1 +1 @@\n-theirs\n+ours\n".into());
     let stale = crate::engine::StepResult::Stale { reason: "`content` changed since the plan".into() };
@@ -255,12 +255,12 @@ fn sample_facts() -> Vec<ObservedHost> {
 }
 
 #[test]
-fn facts_as_a_table() {
+fn facts_table_matches_snapshot() {
     insta::assert_snapshot!(render_plain(|out| text_writer(0).write_facts(&sample_facts(), ExitCode::Done, out)));
 }
 
 #[test]
-fn parts_of_facts_that_are_unknown_are_shown_and_counted() {
+fn unknown_parts_of_facts_are_shown_and_counted() {
     let mut seen = ObservedHost::from_observation(&sample::host("gpu01"), Default::default(), 1);
     let unknown = json!({"unknown": "`modinfo` is \u{1b}[31mmissing"});
     seen.facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": unknown})));
@@ -285,7 +285,7 @@ fn strip_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String
 }
 
 #[test]
-fn nothing_that_a_host_says_acts_on_the_terminal() {
+fn host_text_in_plans_reports_and_facts_is_escaped() {
     let harmless = |shown: &str, raw: &str| {
         let acts = shown.chars().find(|c| escape::is_hidden_char(*c));
         assert_eq!(acts, None, "{raw:?} came through in:\n{shown:?}");
@@ -308,17 +308,17 @@ fn render_drift(verbose: u8, drift: &DriftReport) -> String {
 }
 
 #[test]
-fn drift_with_everything() {
+fn rich_drift_matches_snapshot() {
     insta::assert_snapshot!(render_drift(0, &sample::rich_drift()));
 }
 
 #[test]
-fn drift_with_everything_and_detail() {
+fn rich_drift_with_verbose_matches_snapshot() {
     insta::assert_snapshot!(render_drift(1, &sample::rich_drift()));
 }
 
 #[test]
-fn a_history_tells_runs_and_who_is_found_most() {
+fn drift_history_lists_runs_and_top_hosts() {
     let run = |time: &str, found, exit| DriftRunSummary {
         run: "r".into(),
         time: time.into(),
@@ -349,7 +349,7 @@ fn a_history_tells_runs_and_who_is_found_most() {
 }
 
 #[test]
-fn outliers_are_told_rarest_first_and_the_rest_is_counted() {
+fn outliers_are_listed_rarest_first_and_the_rest_counted() {
     let outliers = sample::outliers("5.15.0-130-generic");
     insta::assert_snapshot!(render_plain(|out| super::outliers::write_outlier_section(&outliers, false, out)));
     insta::assert_snapshot!(
@@ -367,7 +367,7 @@ fn outliers_are_told_rarest_first_and_the_rest_is_counted() {
 }
 
 #[test]
-fn what_a_host_says_in_an_outlier_does_not_act() {
+fn host_text_in_an_outlier_is_escaped() {
     for (raw, shown) in HOSTILE {
         let text = render_plain(|out| super::outliers::write_outlier_section(&sample::outliers(raw), true, out));
         assert!(!text.chars().any(escape::is_hidden_char), "{text:?}");
@@ -376,13 +376,13 @@ fn what_a_host_says_in_an_outlier_does_not_act() {
 }
 
 #[test]
-fn no_drift_is_one_line() {
+fn drift_report_without_findings_prints_one_line() {
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
     assert_eq!(render_drift(0, &quiet), "no drift: 3 hosts, 36 checks match (1.2 s)\n");
 }
 
 #[test]
-fn what_a_host_says_in_a_finding_does_not_act() {
+fn host_text_in_a_finding_is_escaped() {
     for (raw, shown) in HOSTILE {
         let mut hostile = sample::rich_drift();
         for finding in &mut hostile.findings {

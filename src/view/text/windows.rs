@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_node_is_drained_is_told_or_that_none_is() {
+    fn node_to_drain_is_named_or_reported_absent() {
         let known = ObservedNode::Node { name: "gpu-1".into(), left: None };
         assert_eq!(
             format_node(&known),

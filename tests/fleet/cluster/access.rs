@@ -23,7 +23,7 @@ fn altered(api: &Cluster, from: &str, to: &str) -> Site {
 }
 
 #[test]
-fn the_api_that_is_named_is_looked_at() {
+fn doctor_reports_the_configured_api_and_permissions() {
     let Some(api) = Cluster::require() else { return };
     for (helm, version) in [(Helm::Three, "v3.19.0"), (Helm::Four, "v4.1.4")] {
         let out = doctor(&Site::new(api, &api.kubeconfig, "test", helm));
@@ -39,7 +39,7 @@ fn the_api_that_is_named_is_looked_at() {
 }
 
 #[test]
-fn who_may_little_and_has_no_helm_is_told_so() {
+fn doctor_warns_of_limited_permissions_and_missing_helm() {
     let Some(api) = Cluster::require() else { return };
     let out = doctor(&Site::new(api, &api.nobody, "test", Helm::No));
     let server = &api.server;
@@ -55,7 +55,7 @@ fn who_may_little_and_has_no_helm_is_told_so() {
 }
 
 #[test]
-fn neither_the_environment_nor_a_default_stands_in() {
+fn missing_kubeconfig_or_context_has_no_fallback() {
     let Some(api) = Cluster::require() else { return };
     let site = Site::new(api, "gone".as_ref(), "test", Helm::Three);
     let out = Output::of(site.command(&["doctor", "inventory.yaml"]).env("KUBECONFIG", &api.kubeconfig), b"");
@@ -70,7 +70,7 @@ fn neither_the_environment_nor_a_default_stands_in() {
 }
 
 #[test]
-fn an_api_that_does_not_answer_is_named() {
+fn unreachable_api_is_reported_with_its_address() {
     let Some(api) = Cluster::require() else { return };
     let out = doctor(&Site::new(api, &api.kubeconfig, "closed", Helm::Three));
     let refused = "  x api: request to `https://127.0.0.1:1` failed: Connection refused";
@@ -79,7 +79,7 @@ fn an_api_that_does_not_answer_is_named() {
 }
 
 #[test]
-fn a_server_of_another_authority_gets_no_credentials() {
+fn server_certificate_of_another_authority_is_rejected() {
     let Some(api) = Cluster::require() else { return };
     let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
     let authority = text.split_once("certificate-authority-data: ").expect("an authority").1;
@@ -94,7 +94,7 @@ fn a_server_of_another_authority_gets_no_credentials() {
 }
 
 #[test]
-fn wrong_credentials_are_told_apart_from_missing_rights() {
+fn invalid_credentials_are_reported_as_401() {
     let Some(api) = Cluster::require() else { return };
     let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
     let user = text.split_once("user: { client-").expect("a user").1.split_once('}').expect("its end").0;
@@ -105,7 +105,7 @@ fn wrong_credentials_are_told_apart_from_missing_rights() {
 }
 
 #[test]
-fn a_login_that_runs_a_program_needs_trust() {
+fn exec_credential_program_requires_trust() {
     let Some(api) = Cluster::require() else { return };
     let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
     let user = text.split_once("user: { client-").expect("a user").1.split_once('}').expect("its end").0;

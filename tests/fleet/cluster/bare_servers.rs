@@ -122,7 +122,7 @@ impl Run<'_> {
 }
 
 #[test]
-fn bare_servers_become_verified_nodes_in_one_run_and_a_new_driver_takes_them_one_after_the_other() {
+fn bare_servers_become_nodes_and_upgrade_one_at_a_time() {
     let Some(nodes) = bare(3) else { return };
     let Some(api) = Cluster::require() else { return };
     let project = Project::new(&nodes)

@@ -150,7 +150,7 @@ fn as_declared(project: &Project) {
 }
 
 #[test]
-fn three_nodes_are_changed_one_after_the_other_and_what_a_person_cordoned_stays_so() {
+fn nodes_are_drained_one_at_a_time_and_user_cordons_are_kept() {
     let Some(nodes) = Fleet::take(3) else { return };
     let Some(api) = Cluster::require() else { return };
     join(api, &nodes, "drain-three");
@@ -211,7 +211,7 @@ fn api_time() -> String {
 }
 
 #[test]
-fn a_node_returns_only_with_its_devices_and_the_next_run_goes_on() {
+fn node_is_uncordoned_only_once_its_devices_return() {
     let Some(nodes) = Fleet::take(1) else { return };
     let Some(api) = Cluster::require() else { return };
     let node = &nodes[0];
@@ -232,7 +232,7 @@ fn a_node_returns_only_with_its_devices_and_the_next_run_goes_on() {
 }
 
 #[test]
-fn killed_half_way_and_applied_again_no_node_is_left_cordoned() {
+fn next_apply_uncordons_a_node_after_a_kill() {
     let Some(nodes) = Fleet::take(1) else { return };
     let Some(api) = Cluster::require() else { return };
     let node = &nodes[0];
@@ -276,7 +276,7 @@ fn killed_half_way_and_applied_again_no_node_is_left_cordoned() {
 }
 
 #[test]
-fn a_budget_that_blocks_is_named_and_the_node_given_back() {
+fn blocking_disruption_budget_is_named_and_node_uncordoned() {
     let Some(nodes) = Fleet::take(1) else { return };
     let Some(api) = Cluster::require() else { return };
     let node = &nodes[0];

@@ -211,7 +211,7 @@ fn no_values_and_empty_values_are_the_same() {
 }
 
 #[test]
-fn a_first_install_with_definitions_is_looked_at_and_carried_out() {
+fn first_install_with_crds_is_planned_and_applied() {
     both("first", |place| {
         let state = place.look("{}");
         let chart = state.chart.as_ref().expect("a chart");
@@ -226,7 +226,7 @@ fn a_first_install_with_definitions_is_looked_at_and_carried_out() {
 }
 
 #[test]
-fn a_change_of_values_is_told_field_by_field() {
+fn values_change_is_reported_field_by_field() {
     both("values", |place| {
         place.install(r#"{"replicas":2,"greeting":"a"}"#);
         let state = place.look(r#"{"replicas":3}"#);
@@ -241,7 +241,7 @@ fn a_change_of_values_is_told_field_by_field() {
 }
 
 #[test]
-fn a_conflict_is_seen_before_it_fails_an_upgrade() {
+fn field_conflict_is_detected_before_the_upgrade() {
     both("conflict", |place| {
         place.install("{}");
         place.kubectl(&["set", "image", "deployment/r", "main=forge.local/other:2"]);
@@ -264,7 +264,7 @@ fn a_conflict_is_seen_before_it_fails_an_upgrade() {
 }
 
 #[test]
-fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
+fn object_drift_is_repaired_without_a_new_revision() {
     both("drift", |place| {
         place.install("{}");
         place.kubectl(&["scale", "deployment/r", "--replicas=3"]);
@@ -308,7 +308,7 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
 }
 
 #[test]
-fn an_upgrade_leaves_no_drift_of_a_custom_object() {
+fn upgrade_repairs_drift_of_custom_objects() {
     both("custom", |place| {
         place.install("{}");
         place.kubectl(&[
@@ -329,7 +329,7 @@ fn an_upgrade_leaves_no_drift_of_a_custom_object() {
 }
 
 #[test]
-fn fields_added_by_hand_are_found_and_taken_out() {
+fn manually_added_fields_are_found_and_removed() {
     both("added", |place| {
         place.install("{}");
         place.kubectl(&["set", "env", "deployment/r", "EXTRA=1"]);
@@ -352,7 +352,7 @@ fn fields_added_by_hand_are_found_and_taken_out() {
 }
 
 #[test]
-fn a_restart_by_kubectl_is_no_drift() {
+fn kubectl_rollout_restart_is_not_drift() {
     both("restart", |place| {
         place.install("{}");
         place.kubectl(&["rollout", "restart", "deployment/r"]);
@@ -361,7 +361,7 @@ fn a_restart_by_kubectl_is_no_drift() {
 }
 
 #[test]
-fn a_chart_with_random_text_is_recognised() {
+fn chart_with_random_output_is_detected() {
     both("random", |place| {
         let values = r#"{"random":true}"#;
         place.install(values);
@@ -373,7 +373,7 @@ fn a_chart_with_random_text_is_recognised() {
 }
 
 #[test]
-fn what_a_chart_looks_up_is_no_difference() {
+fn chart_lookups_do_not_cause_a_difference() {
     both("lookup", |place| {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: r-lookup\ndata:\n  seen: {{ (lookup \"v1\" \"Namespace\" \"\" \"default\").metadata.name | default \"nobody\" | quote }}\n";
         std::fs::write(place.chart().join("templates/lookup.yaml"), template.replace(".metadata.name", ".kind"))
@@ -385,7 +385,7 @@ fn what_a_chart_looks_up_is_no_difference() {
 }
 
 #[test]
-fn a_failed_release_is_told_and_repaired() {
+fn failed_release_is_reported_and_repaired() {
     both("failed", |place| {
         place.install("{}");
         // A deployment never becomes ready without a kubelet.
@@ -405,7 +405,7 @@ fn a_failed_release_is_told_and_repaired() {
 }
 
 #[test]
-fn an_upgrade_that_does_not_become_ready_is_rolled_back() {
+fn upgrade_that_does_not_become_ready_is_rolled_back() {
     both("rollback", |place| {
         place.install("{}");
         let call = ReleaseCall {
@@ -439,7 +439,7 @@ fn killed(place: &Place, verb: &[&str]) {
 }
 
 #[test]
-fn what_a_killed_helm_left_is_rolled_back_and_gone_on_with() {
+fn killed_upgrade_is_rolled_back_before_the_next_upgrade() {
     both("killed", |place| {
         place.install("{}");
         killed(place, &["upgrade"]);
@@ -459,7 +459,7 @@ fn what_a_killed_helm_left_is_rolled_back_and_gone_on_with() {
 }
 
 #[test]
-fn what_a_killed_first_install_left_is_taken_away() {
+fn killed_first_install_is_replaced_by_the_next_upgrade() {
     both("killedfirst", |place| {
         killed(place, &["install"]);
         assert_eq!(status(&place.look("{}")), Some(ReleaseStatus::PendingInstall));
@@ -470,7 +470,7 @@ fn what_a_killed_first_install_left_is_taken_away() {
 }
 
 #[test]
-fn hooks_are_named_and_have_a_limit() {
+fn hooks_are_listed_and_time_out() {
     both("hooks", |place| {
         let values = r#"{"hook":true}"#;
         let state = place.look(values);
@@ -492,7 +492,7 @@ fn hooks_are_named_and_have_a_limit() {
 }
 
 #[test]
-fn an_uninstall_leaves_definitions() {
+fn uninstall_keeps_crds() {
     both("gone", |place| {
         place.install("{}");
         place.bring("{}", ReleaseAction::Uninstall);
@@ -506,7 +506,7 @@ fn an_uninstall_leaves_definitions() {
 }
 
 #[test]
-fn a_release_of_somebody_else_is_told() {
+fn foreign_release_is_reported() {
     both("foreign", |place| {
         let chart = place.chart().display().to_string();
         kubectl(&["create", "namespace", &format!("{}-other", place.name)]);
@@ -527,7 +527,7 @@ fn a_release_of_somebody_else_is_told() {
 }
 
 #[test]
-fn a_chart_of_another_version_is_refused() {
+fn chart_with_an_undeclared_version_is_rejected() {
     both("version", |place| {
         let mut asked = place.asked("{}");
         asked.chart.as_mut().expect("a chart").version = "0.2.0".to_owned();
@@ -568,7 +568,7 @@ fn a_packed_chart_is_checked_by_its_digest() {
 }
 
 #[test]
-fn a_chart_of_a_repository_is_fetched_once_and_kept() {
+fn repository_chart_is_fetched_once_and_cached() {
     both("repo", |place| {
         let program = place.api.helm(place.which).expect("a helm");
         let server = serve_packed(program, &place.chart(), &place.dir.path().join("repo"));
@@ -596,7 +596,7 @@ fn a_chart_of_a_repository_is_fetched_once_and_kept() {
 }
 
 #[test]
-fn every_variable_that_helm_knows_is_kept_from_it() {
+fn helm_variables_are_removed_from_its_environment() {
     let Some(api) = Cluster::require() else { return };
     for which in [Helm::Three, Helm::Four] {
         let out = Output::of(limited(api.helm(which).expect("a helm").to_str().expect("text")).arg("env"), b"");

@@ -86,7 +86,7 @@ fn nothing_is_left(api: &Cluster, namespace: &str) {
 }
 
 #[test]
-fn a_workload_is_proven_once_and_again_for_something_else() {
+fn workload_runs_once_and_again_if_its_declaration_changes() {
     let Some(api) = Cluster::require() else { return };
     let with = |driver: &str| recipe("job-proven", &format!(", within: 120s, for: {{ driver: '{driver}' }}"), JOB);
     let site = site(api, "job-proven", &with("550"));
@@ -113,7 +113,7 @@ fn a_workload_is_proven_once_and_again_for_something_else() {
 }
 
 #[test]
-fn a_workload_that_fails_says_why_and_is_taken_away() {
+fn failed_workload_reports_its_cause_and_is_deleted() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "job-failed", &recipe("job-failed", ", within: 120s", JOB));
     let broken = json!({ "name": "main", "image": "x:1", "imageID": "", "ready": false, "restartCount": 0, "state": { "terminated": { "exitCode": 3, "reason": "Error", "message": "no adapter" } } });
@@ -143,7 +143,7 @@ fn a_workload_that_fails_says_why_and_is_taken_away() {
 }
 
 #[test]
-fn what_is_to_stay_pending_needs_somebody_who_says_why() {
+fn pending_workload_requires_a_scheduler_message() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "job-pending", &recipe("job-pending", ", stays_pending: 3s", POD));
     let out = apply(&site);
@@ -176,7 +176,7 @@ fn begun(api: &Cluster, site: &Site, namespace: &str) -> Child {
 }
 
 #[test]
-fn what_is_stopped_is_taken_away_and_what_was_killed_by_the_next_run() {
+fn workloads_of_stopped_and_killed_runs_are_deleted() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "job-killed", &recipe("job-killed", ", within: 300s", JOB));
     let child = begun(api, &site, "job-killed");

@@ -46,7 +46,7 @@ const RACKS: &str = "recipe: own\nsummary: Racks.\nparams: { racks: { type: map,
      taints: { spare: { effect: PreferNoSchedule, value: '{{ item }}' } } }\n";
 
 #[test]
-fn nodes_get_what_is_declared_and_keep_what_others_set() {
+fn declared_node_fields_are_set_and_foreign_fields_kept() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "marks", RACKS, "");
     let missing = site.forge(&["plan", "inventory.yaml"]);
@@ -93,7 +93,7 @@ fn nodes_get_what_is_declared_and_keep_what_others_set() {
 }
 
 #[test]
-fn a_secret_is_nowhere_but_in_the_cluster() {
+fn secret_value_is_stored_only_in_the_cluster() {
     let Some(api) = Cluster::require() else { return };
     let recipe = "recipe: own\nsummary: A token.\nparams: { token: { type: secret, doc: A token. } }\nsteps:\n\
          \x20 - name: space\n    namespace: { name: kind-secret }\n\

@@ -48,7 +48,7 @@ fn version(api: &Cluster, what: &[&str]) -> String {
 }
 
 #[test]
-fn hosts_and_cluster_are_one_graph_and_the_second_time_nothing_is_written() {
+fn second_apply_of_hosts_and_cluster_writes_nothing() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "whole", APPLY);
     site.write("recipes/web.yaml", &settings("whole", &format!("{MAP}, {FRONT}")));
@@ -84,7 +84,7 @@ fn hosts_and_cluster_are_one_graph_and_the_second_time_nothing_is_written() {
 }
 
 #[test]
-fn what_somebody_edits_is_drift_with_a_name_and_is_repaired() {
+fn edited_object_is_drift_with_its_manager_and_is_repaired() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "edited", APPLY);
     site.write("recipes/web.yaml", &settings("edited", &format!("{MAP}, {FRONT}")));
@@ -121,7 +121,7 @@ fn what_somebody_edits_is_drift_with_a_name_and_is_repaired() {
 }
 
 #[test]
-fn a_custom_resource_comes_with_its_kind_and_drifts_like_any_other() {
+fn custom_resource_and_its_crd_are_applied_and_repaired() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "custom", APPLY);
     let definition = "{ apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: { name: pages.custom.example }, \
@@ -170,7 +170,7 @@ fn lock_of_an_earlier_version_excludes(api: &Cluster, site: &Site, inventory: &s
 }
 
 #[test]
-fn what_is_no_longer_declared_goes() {
+fn objects_no_longer_declared_are_deleted() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "pruned", APPLY);
     site.write("recipes/web.yaml", &settings("pruned", &format!("{MAP}, {OTHER}")));
@@ -209,7 +209,7 @@ fn what_is_no_longer_declared_goes() {
 }
 
 #[test]
-fn a_namespace_that_is_not_empty_stays() {
+fn non_empty_namespace_is_not_deleted() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "kept", &APPLY.replace("on: all", "on: all, ensure: absent"));
     site.write(
@@ -249,7 +249,7 @@ fn a_namespace_that_is_not_empty_stays() {
 }
 
 #[test]
-fn secrets_are_nowhere() {
+fn secret_parameters_do_not_leak_into_plans_or_records() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "secrets", "apply:\n  - { recipe: web, on: all, with: { token: { env: TOKEN } } }\n");
     site.write(
@@ -289,7 +289,7 @@ fn secrets_are_nowhere() {
 }
 
 #[test]
-fn a_barrier_that_lacks_a_host_blocks_the_step_of_the_cluster() {
+fn barrier_with_a_missing_host_blocks_the_cluster_step() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "barrier", "apply:\n  - { recipe: driver, on: all }\n  - { recipe: web, on: all }\n");
     let driver = "recipe: driver\nsummary: A driver.\nsteps:\n  - name: install\n    command: { apply: 'test -e /etc/ok && touch /etc/installed', check: test -e /etc/installed }\n";
@@ -321,7 +321,7 @@ fn a_barrier_that_lacks_a_host_blocks_the_step_of_the_cluster() {
 }
 
 #[test]
-fn an_api_that_is_not_there_keeps_no_host_from_its_steps() {
+fn unreachable_api_does_not_block_host_steps() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "away", APPLY);
     site.write("recipes/web.yaml", "recipe: web\nsummary: A page.\nsteps:\n  - name: marker\n    file: { path: /etc/marker, content: \"x\\n\" }\n  - name: space\n    namespace: { name: away }\n");
@@ -337,7 +337,7 @@ fn an_api_that_is_not_there_keeps_no_host_from_its_steps() {
 }
 
 #[test]
-fn a_killed_run_holds_the_cluster_only_for_a_while_and_is_finished_by_the_next() {
+fn cluster_lock_of_a_killed_run_expires_and_next_apply_finishes() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "killed", APPLY);
     // A condition that never becomes true: without a kubelet, no pod runs.

@@ -46,7 +46,7 @@ fn recipe(pool: &str, more: &str) -> String {
 }
 
 #[test]
-fn devices_of_nodes_are_waited_for_and_looked_at_once_by_who_only_looks() {
+fn apply_waits_for_node_devices_but_plan_and_verify_do_not() {
     let Some(api) = Cluster::require() else { return };
     node(api, "offers-1");
     offer(api, "offers-1", "7", "1000");
@@ -103,7 +103,7 @@ fn a_rule_blocks_steps_by_the_version_of_the_server() {
 }
 
 #[test]
-fn an_object_is_verified_with_its_status_and_told_where_it_lacks() {
+fn object_verification_reports_missing_objects_and_fields() {
     let Some(api) = Cluster::require() else { return };
     let about = |kind: &str, version: &str| {
         format!(

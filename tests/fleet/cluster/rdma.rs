@@ -176,7 +176,7 @@ const CONFIG: &str = r#"{"periodicUpdateInterval": 60, "configList": [{"resource
 /// Applied from scratch until there are no changes, tampered with, repaired, changed and removed, with each helm and
 /// without.
 #[test]
-fn the_shared_plugin_is_kept_as_declared() {
+fn shared_plugin_is_applied_repaired_and_removed() {
     let Some(api) = Cluster::require() else { return };
     for (helm, name, via) in [
         (Helm::Three, "plugin3", "chart"),
@@ -223,7 +223,7 @@ fn kept(api: &'static Cluster, helm: Helm, name: &str, via: &str) {
 }
 
 #[test]
-fn the_shared_plugin_goes_from_one_way_to_the_other_in_one_run() {
+fn shared_plugin_switches_install_method_in_one_run() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "pluginways", Helm::Four);
     trial.own("rdma-shared-device-plugin", |text| text);
@@ -239,7 +239,7 @@ fn the_shared_plugin_goes_from_one_way_to_the_other_in_one_run() {
 
 /// A case from the field: 128 tokens, although the configuration says 1024.
 #[test]
-fn a_number_that_the_running_plugin_does_not_know_is_told_with_the_node() {
+fn outdated_plugin_resource_count_is_reported_with_its_node() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "pluginold", Helm::Four);
     trial.own("rdma-shared-device-plugin", |text| text.replace("within: 60s", "within: 3s"));
@@ -255,7 +255,7 @@ fn a_number_that_the_running_plugin_does_not_know_is_told_with_the_node() {
 }
 
 #[test]
-fn a_configuration_that_is_no_json_is_refused() {
+fn configuration_that_is_not_json_is_rejected() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "plugincomment", Helm::Four);
     trial.own("rdma-shared-device-plugin", |text| {
@@ -275,7 +275,7 @@ fn a_configuration_that_is_no_json_is_refused() {
 }
 
 #[test]
-fn calico_is_looked_at_and_never_touched() {
+fn calico_is_checked_but_never_changed() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "calico", Helm::No);
     trial.own("calico-check", |text| text.replace("within: 60s", "within: 2s"));
@@ -313,7 +313,7 @@ fn calico_is_looked_at_and_never_touched() {
 
 /// The network operator's policy, and a pod network whose kind its chart defines.
 #[test]
-fn the_operators_policy_and_a_network_are_kept_as_declared() {
+fn network_operator_policy_and_pod_network_are_repaired() {
     let Some(api) = Cluster::require() else { return };
     let name = "netoperator";
     let trial = Trial::new(api, name, Helm::Four);

@@ -190,7 +190,7 @@ fn is_old(api: &Cluster) -> bool {
 }
 
 #[test]
-fn what_is_not_for_an_old_server_is_blocked_there() {
+fn unsupported_releases_are_blocked_on_an_old_server() {
     let Some(api) = Cluster::require() else { return };
     if !is_old(api) {
         eprintln!("skipped: {} is new enough for all of them", api.version());
@@ -225,7 +225,7 @@ fn gpu_operator(rest: &str) -> String {
 }
 
 #[test]
-fn the_gpu_operator_comes_once_from_one_mirror_and_says_what_is_missing() {
+fn gpu_operator_uses_one_mirror_and_reports_missing_gpus() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "gpu", Helm::Four);
     trial.chart("gpu-operator");
@@ -284,7 +284,7 @@ fn foreign(trial: &Trial) {
 }
 
 #[test]
-fn an_operator_of_our_own_from_rule_to_verification_with_both_majors() {
+fn tiny_operator_passes_its_lifecycle_with_both_helm_majors() {
     let Some(api) = Cluster::require() else { return };
     for (helm, name) in [(Helm::Three, "tiny3"), (Helm::Four, "tiny4")] {
         eprintln!("with {helm:?}");
@@ -349,7 +349,7 @@ fn an_operator_of_our_own_from_rule_to_verification_with_both_majors() {
 }
 
 #[test]
-fn volcano_comes_with_its_hook_and_an_open_queue() {
+fn volcano_requires_an_open_queue_and_is_repaired() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "gangs", Helm::Four);
     trial.chart("volcano");
@@ -402,7 +402,7 @@ fn volcano_comes_with_its_hook_and_an_open_queue() {
 }
 
 #[test]
-fn the_training_operator_is_applied_from_its_file() {
+fn training_operator_is_applied_from_its_manifest_file() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "training", Helm::No);
     let file = std::fs::read_to_string(format!("{TESTS}/cluster/manifests/training-operator.yaml")).expect("a file");
@@ -439,7 +439,7 @@ fn the_training_operator_is_applied_from_its_file() {
 }
 
 #[test]
-fn features_of_nodes_are_labels_of_every_host() {
+fn nfd_verifies_the_feature_labels_of_every_host() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "labels", Helm::Four);
     trial.chart("node-feature-discovery");
@@ -485,7 +485,7 @@ fn features_of_nodes_are_labels_of_every_host() {
 }
 
 #[test]
-fn the_trainer_brings_jobs_over_jobset() {
+fn trainer_is_applied_repaired_and_removed() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "trainer", Helm::Four);
     trial.chart("kubeflow-trainer");
@@ -510,7 +510,7 @@ fn the_trainer_brings_jobs_over_jobset() {
 }
 
 #[test]
-fn metrics_are_asked_for_where_prometheus_has_its_kinds() {
+fn dcgm_monitoring_requires_the_service_monitor_kind() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "metrics", Helm::No);
     trial.own("dcgm-monitoring", PATIENT);

@@ -100,7 +100,7 @@ fn has(out: &Output, text: &str) {
 }
 
 #[test]
-fn from_nothing_to_verified_and_then_nothing_to_do() {
+fn release_is_installed_once_and_upgraded_on_value_change() {
     both("whole", |project| {
         let plan = project.forge(&["plan"]);
         has(&plan, &format!("release `{}/r` does not exist", project.name));
@@ -123,7 +123,7 @@ fn from_nothing_to_verified_and_then_nothing_to_do() {
 }
 
 #[test]
-fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
+fn edited_custom_field_is_drift_with_its_manager() {
     let shown = both("edited", |project| {
         project.must_apply();
         assert_eq!((project.apply().code, project.revisions().as_str()), (0, "1=deployed "));
@@ -154,7 +154,7 @@ fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
 }
 
 #[test]
-fn a_conflict_is_named_and_taken_over() {
+fn conflicting_field_is_reported_and_taken_over() {
     both("taken", |project| {
         project.must_apply();
         project.kubectl(&["set", "image", "deployment/r", "main=forge.local/other:2"]);
@@ -168,7 +168,7 @@ fn a_conflict_is_named_and_taken_over() {
 }
 
 #[test]
-fn a_secret_value_is_shown_nowhere() {
+fn secret_value_is_never_shown() {
     both("secret", |project| {
         project.declare("values: { password: '{{ params.password }}' }");
         let plan = project.forge(&["plan", "--commands"]);
@@ -191,7 +191,7 @@ fn a_secret_value_is_shown_nowhere() {
 }
 
 #[test]
-fn what_is_not_pinned_or_not_ours_is_left_alone() {
+fn release_with_an_unpinned_image_is_rejected() {
     both("alone", |project| {
         project.declare("values: { image: 'forge.local/tiny:latest' }");
         let out = project.apply();
@@ -202,7 +202,7 @@ fn what_is_not_pinned_or_not_ours_is_left_alone() {
 }
 
 #[test]
-fn an_uninstall_names_what_stays() {
+fn uninstall_plan_lists_the_crds_that_remain() {
     both("removed", |project| {
         project.must_apply();
         let recipe = std::fs::read_to_string(project.site.path("recipes/app.yaml")).expect("a recipe");
@@ -220,7 +220,7 @@ fn an_uninstall_names_what_stays() {
 }
 
 #[test]
-fn a_chart_is_fetched_beforehand_and_its_missing_digest_computed() {
+fn fetch_caches_the_chart_and_prints_its_missing_sha256() {
     both("fetched", |project| {
         let (name, site) = (&project.name, &project.site);
         let server = serve_packed(&site.path("bin/helm"), &site.path("recipes/charts/tiny"), &site.path("repo"));

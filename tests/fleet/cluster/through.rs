@@ -53,7 +53,7 @@ fn the_api_is_reached_through_a_host() {
 
 /// Helm runs on this machine, with its own kubeconfig for the connection through the host.
 #[test]
-fn helm_goes_through_a_host_too() {
+fn helm_connects_through_a_host() {
     let Some((api, nodes)) = control_plane() else { return };
     for (helm, name) in [(Helm::Three, "through3"), (Helm::Four, "through4")] {
         let rest = format!(
@@ -93,7 +93,7 @@ fn fleet() -> &'static Fleet {
 }
 
 #[test]
-fn a_host_that_lets_nothing_through_is_told_with_what_to_do() {
+fn host_that_cannot_forward_the_api_is_reported_with_a_hint() {
     let Some((api, nodes)) = control_plane() else { return };
     let out = doctor(&project("plain", &nodes));
     let told =

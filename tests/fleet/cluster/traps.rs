@@ -5,52 +5,46 @@ const TRAPS: &[(&str, &[&str])] = &[
     ("an upgrade without a change creates a revision and runs hooks", &["no_change_makes_no_revision"]),
     (
         "charts with random text or lookups render differently each time",
-        &["a_chart_with_random_text_is_recognised", "what_a_chart_looks_up_is_no_difference"],
+        &["chart_with_random_output_is_detected", "chart_lookups_do_not_cause_a_difference"],
     ),
     (
         "a dry run cannot plan a first install with CustomResourceDefinitions",
-        &["a_first_install_with_definitions_is_looked_at_and_carried_out"],
+        &["first_install_with_crds_is_planned_and_applied"],
     ),
-    ("a dry run detects neither drift nor conflicts", &["a_conflict_is_seen_before_it_fails_an_upgrade"]),
-    (
-        "drift is found with a field manager that owns nothing",
-        &["drift_of_ordinary_and_custom_objects_is_mended_without_a_revision"],
-    ),
-    ("helm 3 keeps drift of custom objects", &["an_upgrade_leaves_no_drift_of_a_custom_object"]),
-    ("every upgrade keeps added fields", &["fields_added_by_hand_are_found_and_taken_out"]),
+    ("a dry run detects neither drift nor conflicts", &["field_conflict_is_detected_before_the_upgrade"]),
+    ("drift is found with a field manager that owns nothing", &["object_drift_is_repaired_without_a_new_revision"]),
+    ("helm 3 keeps drift of custom objects", &["upgrade_repairs_drift_of_custom_objects"]),
+    ("every upgrade keeps added fields", &["manually_added_fields_are_found_and_removed"]),
     (
         "a list shows only the last status, and helm 4 has no --all",
-        &["a_failed_release_is_told_and_repaired", "both_majors_are_read"],
+        &["failed_release_is_reported_and_repaired", "output_of_helm_3_and_4_is_parsed"],
     ),
     (
         "a killed helm leaves a lock",
         &[
-            "what_a_killed_helm_left_is_rolled_back_and_gone_on_with",
-            "what_a_killed_first_install_left_is_taken_away",
-            "a_helm_that_changes_something_is_never_ended",
+            "killed_upgrade_is_rolled_back_before_the_next_upgrade",
+            "killed_first_install_is_replaced_by_the_next_upgrade",
+            "helm_change_is_not_killed_at_the_timeout",
         ],
     ),
-    ("hooks wait even without --wait", &["hooks_are_named_and_have_a_limit"]),
-    ("flags were renamed between the major versions", &["flags_are_those_of_the_major"]),
-    ("a rollback on failure", &["an_upgrade_that_does_not_become_ready_is_rolled_back"]),
-    ("an uninstall keeps CustomResourceDefinitions", &["an_uninstall_leaves_definitions"]),
-    (
-        "a missing kubeconfig is replaced by localhost",
-        &["the_cluster_is_named_in_each_call_and_warnings_are_no_answer"],
-    ),
+    ("hooks wait even without --wait", &["hooks_are_listed_and_time_out"]),
+    ("flags were renamed between the major versions", &["flags_match_the_helm_major_version"]),
+    ("a rollback on failure", &["upgrade_that_does_not_become_ready_is_rolled_back"]),
+    ("an uninstall keeps CustomResourceDefinitions", &["uninstall_keeps_crds"]),
+    ("a missing kubeconfig is replaced by localhost", &["calls_name_the_cluster_and_warnings_stay_out_of_the_output"]),
     (
         "stderr is noisy on success",
-        &["the_cluster_is_named_in_each_call_and_warnings_are_no_answer", "the_last_error_is_told_and_no_warning"],
+        &["calls_name_the_cluster_and_warnings_stay_out_of_the_output", "last_error_is_reported_instead_of_warnings"],
     ),
     (
         "no values are printed as null, and a manifest ends differently",
         &[
-            "no_values_are_null_for_helm",
+            "null_values_are_read_as_an_empty_map",
             "no_values_and_empty_values_are_the_same",
-            "a_trailing_newline_is_no_difference",
+            "trailing_newline_is_not_a_difference",
         ],
     ),
-    ("answers are large", &["an_endless_answer_is_not_read_to_its_end"]),
+    ("answers are large", &["endless_helm_output_is_an_error"]),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use crate::support::Project;
 use serde_json::json;
 
 #[test]
-fn a_server_with_seven_gpus_is_blocked_as_hardware_while_the_other_finishes() {
+fn server_with_a_missing_gpu_is_blocked_and_others_finish() {
     let Some(nodes) = bare(2) else { return };
     nodes[0].fault("gpu-missing", true);
     let project = Project::new(&nodes).inventory(&STACK.inventory(&nodes[0]));
@@ -20,7 +20,7 @@ fn a_server_with_seven_gpus_is_blocked_as_hardware_while_the_other_finishes() {
 }
 
 #[test]
-fn a_server_whose_gpu_somebody_uses_is_left_alone_while_the_other_finishes() {
+fn server_with_a_gpu_in_use_is_blocked_and_others_finish() {
     let Some(nodes) = installed(2, BY_HAND) else { return };
     nodes[0].fault("foreign-holder", true);
     let project = Project::new(&nodes).inventory(&STACK.inventory(&nodes[0]));

@@ -22,7 +22,7 @@ const H560: &str = "version: 560.35.03, flavor: proprietary";
 
 /// A fabric manager installed by hand can only fail there, and is removed.
 #[test]
-fn cards_without_switches_have_no_fabric_manager() {
+fn fabric_manager_is_removed_from_boards_without_nvswitch() {
     let Some(nodes) = with_hardware("h100-pcie", 1) else { return };
     let node = &nodes[0];
     node.must(
@@ -43,7 +43,7 @@ fn cards_without_switches_have_no_fabric_manager() {
 
 /// The `Fabric` block of an A100 is `N/A` although its fabric manager works.
 #[test]
-fn switches_before_hopper_are_managed_though_no_gpu_tells_of_a_fabric() {
+fn a100_switches_are_managed_without_gpu_fabric_state() {
     let Some(nodes) = with_hardware("a100x8", 1) else { return };
     let project = Project::new(&nodes).inventory(&driver(H560));
     converge(&project);
@@ -78,7 +78,7 @@ pub(super) fn blackwell_is_refused(project: &Project) {
 /// A compute tray has no switch to manage: it is part of an NVLink domain of several nodes. The driver creates the
 /// channel when it is loaded.
 #[test]
-fn a_compute_tray_has_imex_in_the_place_of_a_fabric_manager() {
+fn compute_tray_runs_imex_instead_of_a_fabric_manager() {
     let Some(nodes) = with_hardware("gb200x4", 1) else { return };
     let node = &nodes[0];
     let inventory = driver("version: 580.105.08, flavor: open") + "  - { recipe: nvidia-imex, on: all }\n";

@@ -66,7 +66,7 @@ pub(super) fn of_a_bare_server(project: &Project) {
 }
 
 #[test]
-fn an_installed_server_tells_what_is_loaded() {
+fn facts_report_the_loaded_driver_and_rdma_stack() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let facts = facts(&Project::new(&nodes));
     let driver = &facts["driver"]["value"];
@@ -110,7 +110,7 @@ const CONSEQUENCES: [(&str, &[&str]); 6] = [
 ];
 
 #[test]
-fn each_fault_changes_its_own_facts_alone() {
+fn each_fault_changes_only_its_own_facts() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let project = Project::new(&nodes);
     let sound = facts(&project);

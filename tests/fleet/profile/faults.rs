@@ -9,7 +9,7 @@ const HANGS: &str = "`nvidia-smi` timed out after 30 s";
 
 /// Each probe ends at its own timeout, and so does forge.
 #[test]
-fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
+fn hanging_nvidia_smi_is_unknown_and_other_servers_finish() {
     let Some(nodes) = installed(2, BY_HAND) else { return };
     nodes[0].fault("smi-hangs", true);
     let project = Project::new(&nodes).inventory(
@@ -31,7 +31,7 @@ fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
 
 /// Seven of eight GPUs come back: the host fails and stays out of service.
 #[test]
-fn a_gpu_that_is_lost_at_the_reboot_keeps_the_server_out_of_service() {
+fn server_that_loses_a_gpu_at_reboot_stays_out_of_service() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let node = &nodes[0];
     node.fault("gpu-lost-at-reboot", true);

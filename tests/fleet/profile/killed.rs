@@ -36,7 +36,7 @@ fn start() -> Option<Nodes> {
 }
 
 #[test]
-fn a_driver_upgrade_is_finished_wherever_forge_was_killed() {
+fn killed_driver_upgrade_is_finished_by_the_next_apply() {
     let Some(nodes) = start() else { return };
     let node = &nodes[0];
     let mut project = Project::new(&nodes);
@@ -57,7 +57,7 @@ fn a_driver_upgrade_is_finished_wherever_forge_was_killed() {
 
 /// The last of the three runs without a kill.
 #[test]
-fn gsp_is_switched_off_on_and_off_again_wherever_forge_was_killed() {
+fn killed_gsp_change_is_finished_by_the_next_apply() {
     let Some(nodes) = start() else { return };
     let node = &nodes[0];
     assert_eq!(gsp(node), "560.28.03");
@@ -78,7 +78,7 @@ fn gsp_is_switched_off_on_and_off_again_wherever_forge_was_killed() {
 }
 
 #[test]
-fn an_upgrade_of_the_rdma_stack_is_finished_wherever_forge_was_killed() {
+fn killed_rdma_stack_upgrade_is_finished_by_the_next_apply() {
     let Some(nodes) = start() else { return };
     let (node, before) = (&nodes[0], boots(&nodes[0]));
     let stack = Stack { driver: "560.28.03", ofed: "24.10-1.1.4.0", ..BY_HAND };

@@ -106,7 +106,7 @@ const H100: Shipped<'_> = Shipped {
 };
 
 #[test]
-fn the_stack_of_an_h100_node_is_carried_whole() {
+fn h100_stack_converges_and_is_repaired() {
     let ofed = "24.10-0.7.0.0";
     let with = |node: &Node| {
         format!(
@@ -165,7 +165,7 @@ const NVLINK5: Shipped<'_> = Shipped {
 /// First checks that drivers which such a board cannot use are rejected. The functions that manage its switches are on
 /// the bus as adapters, but are not adapters.
 #[test]
-fn the_stack_of_a_node_with_nvlink_5_is_carried_whole() {
+fn nvlink5_stack_converges_and_is_repaired() {
     let with = |_: &Node| "driver: 580.105.08, doca: 3.2.0-1, ib_ports: 4".to_owned();
     NVLINK5.is_carried(with, super::boards::blackwell_is_refused, |node, project| {
         let facts = facts(project);
@@ -213,7 +213,7 @@ const ROCE: Shipped<'_> = Shipped {
 
 /// The settings of the ports are restored after a reboot, which resets them.
 #[test]
-fn the_stack_of_a_node_with_roce_is_carried_whole() {
+fn roce_stack_converges_and_is_repaired() {
     let adapters = "[\"0000:18:00.0\", \"0000:40:00.0\", \"0000:9a:00.0\", \"0000:ce:00.0\"]";
     let with = |_: &Node| format!("driver: 580.105.08, doca: 3.2.0-1, adapters: {adapters}");
     ROCE.is_carried(

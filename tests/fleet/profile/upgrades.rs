@@ -23,7 +23,7 @@ pub(super) fn never_younger(node: &Node) {
 }
 
 #[test]
-fn a_new_driver_takes_the_fabric_manager_along_with_one_reboot() {
+fn driver_upgrade_includes_fabric_manager_in_one_reboot() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let (node, before) = (&nodes[0], boots(&nodes[0]));
     let project = Project::new(&nodes).inventory(&Stack { driver: "560.35.05", ..BY_HAND }.inventory(node));
@@ -43,7 +43,7 @@ fn a_new_driver_takes_the_fabric_manager_along_with_one_reboot() {
 
 /// First the module does not compile, then the fabric manager of that version is not available.
 #[test]
-fn a_driver_upgrade_that_fails_in_the_middle_leaves_holds_and_is_finished_later() {
+fn failed_driver_upgrade_keeps_holds_and_finishes_later() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let (node, before) = (&nodes[0], boots(&nodes[0]));
     let project = Project::new(&nodes).inventory(&Stack { driver: "560.35.05", ..BY_HAND }.inventory(node));
@@ -72,7 +72,7 @@ fn a_driver_upgrade_that_fails_in_the_middle_leaves_holds_and_is_finished_later(
 
 /// The stack was upgraded by hand: the driver's module for it has the symbols of the former stack.
 #[test]
-fn what_was_built_against_the_former_rdma_stack_is_built_again() {
+fn modules_built_for_the_old_rdma_stack_are_rebuilt() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let (node, ofed) = (&nodes[0], "24.10-1.1.4.0");
     let age =

@@ -49,7 +49,7 @@ fn build_loop(times: usize, start: &str, step: &str) -> String {
 }
 
 #[test]
-fn what_grows_ends_with_an_error_soon_and_within_memory() {
+fn growing_values_stop_within_time_and_memory_limits() {
     let set = |value: &str| format!("{{% set ns.a = {value} %}}");
     let cases = [
         (build_loop(60, "'xx'", &set("ns.a ~ ns.a")), TOO_LARGE),
@@ -114,7 +114,7 @@ fn what_grows_ends_with_an_error_soon_and_within_memory() {
 }
 
 #[test]
-fn texts_that_nest_too_deep_are_refused_before_they_are_compiled() {
+fn deeply_nested_templates_are_rejected_before_compiling() {
     let chain = |operand: &str, times: usize| format!("{{{{ 1{} }}}}", operand.repeat(times));
     let block = |open: &str, close: &str| format!("{}x{}", open.repeat(20_000), close.repeat(20_000));
     let cases = [
@@ -151,7 +151,7 @@ fn texts_that_nest_too_deep_are_refused_before_they_are_compiled() {
 }
 
 #[test]
-fn long_texts_that_do_not_nest_are_compiled() {
+fn long_flat_templates_compile() {
     let list = format!("{{{{ [{}] | length }}}}", vec!["vars.n + 1"; 2000].join(", "));
     assert_eq!(run_template(&list), Ok(json!(2000)));
     assert_eq!(run_template(&"{{ vars.n }}".repeat(2000)), Ok(json!("7".repeat(2000))));
@@ -164,7 +164,7 @@ fn long_texts_that_do_not_nest_are_compiled() {
 }
 
 #[test]
-fn what_people_write_stays_within_the_limits() {
+fn typical_templates_stay_within_the_limits() {
     let names = "{% for name in vars.names if name in vars.names %}{{ name }}\n{% endfor %}";
     assert_eq!(run_template(names).map(|text| text.as_str().map(|text| text.lines().count())), Ok(Some(1000)));
     assert_eq!(run_template(&build_loop(1000, "[]", "{% set ns.a = ns.a + [i] %}")), Ok(json!("1000")));
@@ -174,7 +174,7 @@ fn what_people_write_stays_within_the_limits() {
 }
 
 #[test]
-fn a_project_has_a_limit_for_all_its_templates_together() {
+fn project_time_limit_covers_all_its_templates() {
     let gathers = build_loop(50_000, "''", "{% set ns.a = ns.a ~ 'a line of text that is gathered' %}");
     // Creates no values and stays within the step limit of one evaluation.
     let turns = build_loop(90_000, "'x'", "");

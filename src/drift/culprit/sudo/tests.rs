@@ -31,7 +31,7 @@ fn one(message: &str) -> Option<SudoCommand> {
 }
 
 #[test]
-fn a_recorded_journal_is_read() {
+fn recorded_sudo_journal_is_parsed() {
     let all = parse_commands(&journal::parse_entries(RECORDED), &users());
     let told = all.iter().map(|sudo| {
         let took =
@@ -42,7 +42,7 @@ fn a_recorded_journal_is_read() {
 }
 
 #[test]
-fn what_sudo_refused_was_not_done() {
+fn commands_refused_by_sudo_are_ignored() {
     for refused in [
         "deploy : 3 incorrect password attempts ; TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd",
         "deploy : command not allowed ; TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd",
@@ -56,7 +56,7 @@ fn what_sudo_refused_was_not_done() {
 
 /// An entry does not count unless its writer is sudo, or the account in the entry.
 #[test]
-fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
+fn forged_sudo_entry_is_ignored() {
     let message = "admin : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd";
     let of = |uid: &str, exe: &str| parse_commands(&[entry(uid, exe, message)], &users()).len();
     assert_eq!(of("1002", "/home/plain/sudo"), 0);
@@ -70,7 +70,7 @@ fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
 }
 
 #[test]
-fn paths_are_named_as_they_are_from_where_it_ran_and_inside_of_scripts() {
+fn relative_paths_and_paths_inside_scripts_are_recognized() {
     let names = |command: &str| {
         one(&format!("deploy : PWD=/etc ; USER=root ; COMMAND={command}")).unwrap().mentions_path("/etc/motd")
     };
@@ -90,7 +90,7 @@ fn paths_are_named_as_they_are_from_where_it_ran_and_inside_of_scripts() {
 }
 
 #[test]
-fn a_command_covers_the_time_it_ran_for() {
+fn command_covers_only_its_running_time() {
     let at = |seconds| Timestamp::from_second(seconds).unwrap();
     let run = |command: &str, ended: Option<i64>| SudoCommand {
         ended: ended.map(at),
@@ -109,7 +109,7 @@ fn a_command_covers_the_time_it_ran_for() {
 
 /// An editor that was open when the host went down does not count as open afterwards.
 #[test]
-fn what_was_open_when_the_host_went_down_ended_with_it() {
+fn open_command_ends_with_its_boot() {
     let at = |seconds| Timestamp::from_second(seconds).unwrap();
     let opened = entry("1001", "/usr/bin/sudo", "deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/vim /x");
     let said = |boot: &str, seconds| SystemJournalEntry {
@@ -123,13 +123,13 @@ fn what_was_open_when_the_host_went_down_ended_with_it() {
 }
 
 #[test]
-fn what_sudo_escapes_is_told_as_it_was() {
+fn octal_escapes_of_sudo_are_decoded() {
     assert_eq!(unescape_octal("a#012b #33 #1 #"), "a\nb #33 #1 #");
     assert_eq!(unescape_octal("#777 #é01"), "#777 #é01");
 }
 
 #[test]
-fn a_long_command_comes_in_pieces() {
+fn continued_command_lines_are_joined() {
     let said = |message: &str| entry("1001", "/usr/bin/sudo", message);
     let first = said("deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/tee /a");
     let all = parse_commands(&[first, said("  deploy : (command continued) /etc/motd")], &users());
@@ -140,7 +140,7 @@ fn a_long_command_comes_in_pieces() {
 }
 
 #[test]
-fn sessions_of_forge_are_nobody() {
+fn sessions_of_forge_are_ignored() {
     let own = r#"deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/sh -c 'm=$1; printf \'\\001%s<\' "$m"; sh -s' forge 6362d719183d7b38"#;
     assert_eq!(one(own), None);
     assert!(one(&own.replace("m=$1; ", "")).is_some());
@@ -148,7 +148,7 @@ fn sessions_of_forge_are_nobody() {
 
 /// Output of sudo 1.9.13 on a node.
 #[test]
-fn words_are_told_apart_as_sudo_joins_them() {
+fn quoted_sudo_command_lines_are_split_into_words() {
     let of = |text: &str| split_words(text).join("|");
     assert_eq!(
         of(r#"/usr/bin/sh -c 'echo "a b" $1' x 'with  space'"#),
@@ -161,7 +161,7 @@ fn words_are_told_apart_as_sudo_joins_them() {
 
 proptest! {
     #[test]
-    fn no_message_breaks_it(message in "\\PC*", command in "\\PC*") {
+    fn arbitrary_sudo_messages_do_not_break_the_parser(message in "\\PC*", command in "\\PC*") {
         let text = format!("deploy : PWD=/{message} ; USER=root ; COMMAND={command}");
         let sudo = parse_commands(&[entry("1001", "/usr/bin/sudo", &text), entry("1001", "", &message)], &users());
         prop_assert!(sudo.iter().all(|sudo| sudo.user == "deploy" || message.contains(" : ")));

@@ -97,7 +97,7 @@ const CONFIG: &str = "steps:
   - { name: service, restart_on: [config], service: { name: demo.service, enabled: true, state: running } }
 ";
 
-fn input_of_a_service() -> FollowUpScenario {
+fn changed_input_restarts_the_service() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
             let stage = project_with_recipes(&[("demo", &CONFIG.replace("VERSION", "one"))]);
@@ -110,7 +110,7 @@ fn input_of_a_service() -> FollowUpScenario {
     }
 }
 
-fn unit_stopped_for_a_window() -> FollowUpScenario {
+fn unit_stopped_for_a_window_is_started_again() -> FollowUpScenario {
     FollowUpScenario {
         stage: window::driver_project,
         between: |stage| has_file(stage, "fm-1.0-1") && !has_file(stage, "units/fm.service"),
@@ -118,7 +118,7 @@ fn unit_stopped_for_a_window() -> FollowUpScenario {
     }
 }
 
-fn window_opened() -> FollowUpScenario {
+fn opened_window_is_closed() -> FollowUpScenario {
     FollowUpScenario {
         stage: window::driver_project,
         between: |stage| has_file(stage, "state/window.json") && has_file(stage, "units/fm.service"),
@@ -126,7 +126,7 @@ fn window_opened() -> FollowUpScenario {
     }
 }
 
-fn node_cordoned() -> FollowUpScenario {
+fn cordoned_node_is_uncordoned() -> FollowUpScenario {
     FollowUpScenario {
         stage: nodes::cordoned_project,
         between: |stage| has_line(stage, "node", "cordoned"),
@@ -137,7 +137,7 @@ fn node_cordoned() -> FollowUpScenario {
 const OPTION: &str = "options nvidia NVreg_EnableGpuFirmware=0";
 const BLACKLIST: &str = "blacklist nouveau";
 
-fn option_of_a_module() -> FollowUpScenario {
+fn module_option_is_written_to_the_initramfs() -> FollowUpScenario {
     FollowUpScenario {
         stage: || early_image_project(OPTION, "booted: false", true),
         between: |stage| has_file(stage, "etc/early.conf") && !is_in_image(stage, OPTION),
@@ -145,7 +145,7 @@ fn option_of_a_module() -> FollowUpScenario {
     }
 }
 
-fn blacklist() -> FollowUpScenario {
+fn module_blacklist_is_written_to_the_initramfs() -> FollowUpScenario {
     FollowUpScenario {
         stage: || early_image_project(BLACKLIST, "booted: false", true),
         between: |stage| has_file(stage, "etc/early.conf") && !is_in_image(stage, BLACKLIST),
@@ -153,7 +153,7 @@ fn blacklist() -> FollowUpScenario {
     }
 }
 
-fn image_of_early_boot() -> FollowUpScenario {
+fn new_initramfs_triggers_a_reboot() -> FollowUpScenario {
     FollowUpScenario {
         stage: || early_image_project(OPTION, "booted: true", false),
         between: |stage| is_in_image(stage, OPTION) && !is_rebooted(stage),
@@ -181,7 +181,7 @@ fn is_in_image(stage: &SimulatedProject, line: &str) -> bool {
     stage.read_file(HOST, ".sim/boot/initrd.img-6.1.0-9").contains(line)
 }
 
-fn arguments_of_the_kernel() -> FollowUpScenario {
+fn kernel_arguments_trigger_a_reboot() -> FollowUpScenario {
     let loaded = |stage: &SimulatedProject| stage.read_file(HOST, ".sim/cmdline").contains("iommu=pt");
     FollowUpScenario {
         stage: || booted::booted_project("reboot: allow"),
@@ -190,7 +190,7 @@ fn arguments_of_the_kernel() -> FollowUpScenario {
     }
 }
 
-fn file_that_is_read_at_boot() -> FollowUpScenario {
+fn file_read_at_boot_triggers_a_reboot() -> FollowUpScenario {
     FollowUpScenario {
         stage: || window::window_project(1, "reboot: allow"),
         between: |stage| has_file(stage, "configured/first") && !has_file(stage, "loaded/first"),
@@ -203,7 +203,7 @@ const BOOTED: &str = "steps:
   - { name: booted, restart_on: [config], reboot: {} }
 ";
 
-fn file_that_a_reboot_step_names() -> FollowUpScenario {
+fn changed_input_of_a_reboot_step_triggers_a_reboot() -> FollowUpScenario {
     FollowUpScenario {
         stage: || project_with_recipes(&[("demo", BOOTED)]),
         between: |stage| has_file(stage, "etc/demo.conf") && !is_rebooted(stage),
@@ -262,7 +262,7 @@ fn is_installed(stage: &SimulatedProject) -> bool {
     has_line(stage, "disk/mlx5_core/srcversion", "new")
 }
 
-fn rdma_stack_by_openibd() -> FollowUpScenario {
+fn rdma_stack_is_reloaded_by_openibd() -> FollowUpScenario {
     FollowUpScenario {
         stage: || rdma_project(&[("openibd", &reload_recipe())]),
         between: |stage| is_installed(stage) && !is_loaded(stage),
@@ -270,7 +270,7 @@ fn rdma_stack_by_openibd() -> FollowUpScenario {
     }
 }
 
-fn rdma_stack_by_the_reboot() -> FollowUpScenario {
+fn rdma_stack_is_reloaded_by_the_reboot() -> FollowUpScenario {
     FollowUpScenario {
         stage: || rdma_project(&[]),
         between: |stage| is_installed(stage) && !is_loaded(stage),
@@ -284,7 +284,7 @@ steps:
   - { name: module, kernel_module: { name: nvidia_peermem, loaded: true } }
 ";
 
-fn reload_takes_peermem() -> FollowUpScenario {
+fn rdma_stack_reload_loads_peermem_again() -> FollowUpScenario {
     FollowUpScenario {
         stage: || rdma_project(&[("openibd", &reload_recipe()), ("peermem", PEERMEM)]),
         between: |stage| is_loaded(stage) && !has_file(stage, "sys/module/nvidia_peermem"),
@@ -292,7 +292,7 @@ fn reload_takes_peermem() -> FollowUpScenario {
     }
 }
 
-fn reload_takes_settings_of_roce() -> FollowUpScenario {
+fn rdma_stack_reload_restores_roce_settings() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
             let params = "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 }, \
@@ -311,7 +311,7 @@ fn is_newer(stage: &SimulatedProject, one: &str, other: &str) -> bool {
     written(one) > written(other)
 }
 
-fn stack_that_peermem_was_built_for() -> FollowUpScenario {
+fn new_rdma_stack_rebuilds_peermem() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
             let built =
@@ -323,7 +323,7 @@ fn stack_that_peermem_was_built_for() -> FollowUpScenario {
     }
 }
 
-fn stack_that_beegfs_was_built_for() -> FollowUpScenario {
+fn new_rdma_stack_rebuilds_beegfs() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
             let params = "params: { ofed_include: { type: text, default: '' } }";
@@ -335,7 +335,7 @@ fn stack_that_beegfs_was_built_for() -> FollowUpScenario {
     }
 }
 
-fn driver_version() -> FollowUpScenario {
+fn driver_change_updates_packages_tied_to_its_version() -> FollowUpScenario {
     FollowUpScenario {
         stage: window::driver_project,
         between: |stage| has_file(stage, "driver") && !has_file(stage, "fm-1.0-1"),
@@ -359,27 +359,27 @@ macro_rules! edges {
 }
 
 edges! {
-    "input of a service" => "restart": input_of_a_service;
-    "unit stopped for a window" => "start": unit_stopped_for_a_window;
-    "window opened" => "closed": window_opened;
-    "node of Kubernetes cordoned" => "given back": node_cordoned;
-    "option of a module, blacklist" => "image of early boot made anew": option_of_a_module, blacklist;
-    "image of early boot" => "reboot, where the step wants one": image_of_early_boot;
-    "arguments of the kernel" => "reboot": arguments_of_the_kernel;
-    "file that is read at boot" => "reboot": file_that_is_read_at_boot, file_that_a_reboot_step_names;
-    "RDMA stack" => "reload by `openibd`, or the window's reboot": rdma_stack_by_openibd, rdma_stack_by_the_reboot;
-    "reload of the RDMA stack" => "`nvidia_peermem` loaded again": reload_takes_peermem;
-    "reload of the RDMA stack" => "settings of RoCE made again": reload_takes_settings_of_roce;
-    "RDMA stack" => "`nvidia_peermem` and the BeeGFS client built again":
-        stack_that_peermem_was_built_for, stack_that_beegfs_was_built_for;
-    "driver version" => "everything tied to the version": driver_version;
+    "input of a service" => "restart": changed_input_restarts_the_service;
+    "unit stopped for a maintenance window" => "start": unit_stopped_for_a_window_is_started_again;
+    "maintenance window opened" => "close of the window": opened_window_is_closed;
+    "Kubernetes node cordoned" => "uncordon of the node": cordoned_node_is_uncordoned;
+    "module option, blacklist" => "rebuild of the initramfs": module_option_is_written_to_the_initramfs, module_blacklist_is_written_to_the_initramfs;
+    "initramfs" => "reboot, if the step declares one": new_initramfs_triggers_a_reboot;
+    "kernel arguments" => "reboot": kernel_arguments_trigger_a_reboot;
+    "file read at boot" => "reboot": file_read_at_boot_triggers_a_reboot, changed_input_of_a_reboot_step_triggers_a_reboot;
+    "RDMA stack" => "reload by `openibd`, or the window's reboot": rdma_stack_is_reloaded_by_openibd, rdma_stack_is_reloaded_by_the_reboot;
+    "RDMA stack reloaded" => "load of `nvidia_peermem`": rdma_stack_reload_loads_peermem_again;
+    "RDMA stack reloaded" => "RoCE settings": rdma_stack_reload_restores_roce_settings;
+    "RDMA stack" => "rebuild of `nvidia_peermem` and the BeeGFS client":
+        new_rdma_stack_rebuilds_peermem, new_rdma_stack_rebuilds_beegfs;
+    "driver version" => "update of everything tied to the version": driver_change_updates_packages_tied_to_its_version;
 }
 
 /// Every row of the document has a test, and every test belongs to a row.
 #[test]
-fn the_documents_list_what_is_proven_here() {
+fn documented_consequences_match_the_tested_scenarios() {
     let docs = include_str!("../../../../docs/rollout.md");
-    let (_, section) = docs.split_once("## What follows from what").unwrap();
+    let (_, section) = docs.split_once("## Consequences of a change").unwrap();
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let rows = section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells);
     let listed: Vec<(String, String)> = rows.map(|row| (row[1].clone(), row[2].clone())).collect();

@@ -62,7 +62,7 @@ fn leave_claim(api: &FakeClusterApi, node: &str) {
 }
 
 #[test]
-fn nodes_are_drained_and_given_back_one_after_the_other() {
+fn nodes_are_drained_and_uncordoned_one_at_a_time() {
     let (stage, api) = node_project(3, "grace: 5s");
     let daemon = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] } });
     for node in ["n1", "n2", "n3"] {
@@ -100,7 +100,7 @@ fn nodes_are_drained_and_given_back_one_after_the_other() {
 }
 
 #[test]
-fn servers_of_before_1_22_evict_by_v1beta1() {
+fn servers_before_1_22_use_the_v1beta1_eviction_api() {
     let (stage, api) = node_project(1, "timeout: 5s");
     api.with_state(|state| state.policy = "v1beta1");
     api.add_pod("n1", "ml/train", json!({}));
@@ -109,7 +109,7 @@ fn servers_of_before_1_22_evict_by_v1beta1() {
 }
 
 #[test]
-fn what_somebody_else_cordoned_is_drained_and_stays_cordoned() {
+fn node_cordoned_by_another_user_is_drained_and_stays_cordoned() {
     let (stage, api) = node_project(1, "timeout: 5s");
     api.patch_as_person("n1", json!({ "spec": { "unschedulable": true } }));
     api.add_pod("n1", "ml/train", json!({}));
@@ -123,7 +123,7 @@ fn what_somebody_else_cordoned_is_drained_and_stays_cordoned() {
 }
 
 #[test]
-fn a_person_who_takes_the_note_away_owns_the_node() {
+fn node_without_the_claim_annotation_is_not_uncordoned() {
     let (stage, api) = node_project(1, "timeout: 5s");
     let person = api.clone();
     let ran = stage.run_with(
@@ -138,7 +138,7 @@ fn a_person_who_takes_the_note_away_owns_the_node() {
 }
 
 #[test]
-fn a_budget_that_does_not_give_way_is_named_and_the_node_given_back() {
+fn drain_blocked_by_a_disruption_budget_is_undone() {
     let (stage, api) = node_project(2, "timeout: 1s");
     api.add_pod("n1", "ml/train", json!({}));
     api.add_pod("n1", "ml/free", json!({}));
@@ -162,7 +162,7 @@ fn a_budget_that_does_not_give_way_is_named_and_the_node_given_back() {
 }
 
 #[test]
-fn a_budget_that_gives_way_in_time_is_waited_for() {
+fn drain_waits_for_the_disruption_budget() {
     let (stage, api) = node_project(1, "timeout: 30s");
     api.add_pod("n1", "ml/train", json!({}));
     api.add_budget("ml/all-ranks", "train", 0);
@@ -180,7 +180,7 @@ fn a_budget_that_gives_way_in_time_is_waited_for() {
 }
 
 #[test]
-fn pods_that_do_not_end_are_named() {
+fn pods_that_do_not_terminate_are_named() {
     let (stage, api) = node_project(1, "timeout: 1s");
     api.with_state(|state| state.lingers = true);
     api.add_pod("n1", "ml/train", json!({}));
@@ -191,7 +191,7 @@ fn pods_that_do_not_end_are_named() {
 }
 
 #[test]
-fn what_would_be_lost_is_named_before_anything_is_touched() {
+fn drain_is_refused_if_pods_would_be_lost() {
     let (stage, api) = node_project(1, "timeout: 1s");
     api.add_pod("n1", "ml/alone", json!({ "metadata": { "ownerReferences": [] } }));
     api.add_pod("n1", "ml/scratch", json!({ "spec": { "volumes": [{ "name": "shm", "emptyDir": {} }] } }));
@@ -208,7 +208,7 @@ fn what_would_be_lost_is_named_before_anything_is_touched() {
 }
 
 #[test]
-fn a_change_that_comes_too_late_is_made_on_what_is_there_by_then() {
+fn conflicting_node_update_is_retried() {
     let (stage, api) = node_project(1, "timeout: 5s");
     api.with_state(|state| state.conflicts = 3);
     let ran = stage.run_once();
@@ -218,7 +218,7 @@ fn a_change_that_comes_too_late_is_made_on_what_is_there_by_then() {
 }
 
 #[test]
-fn without_its_api_no_host_is_changed() {
+fn unavailable_api_leaves_the_host_unchanged() {
     let (stage, api) = node_project(1, "timeout: 5s");
     api.with_state(|state| state.away = true);
     let ran = stage.run_once();
@@ -232,7 +232,7 @@ fn without_its_api_no_host_is_changed() {
 }
 
 #[test]
-fn an_api_that_goes_away_leaves_the_window_open_and_the_run_says_so() {
+fn api_lost_during_the_window_leaves_it_open() {
     let (stage, api) = node_project(1, "timeout: 5s");
     let person = api.clone();
     let ran = stage.run_with(
@@ -257,7 +257,7 @@ fn an_api_that_goes_away_leaves_the_window_open_and_the_run_says_so() {
 }
 
 #[test]
-fn a_host_that_is_no_node_yet_is_not_drained_and_that_is_said() {
+fn host_that_is_not_a_node_is_not_drained() {
     let (stage, api) = node_project(1, "timeout: 5s");
     api.with_state(|state| state.nodes.clear());
     let ran = stage.run_once();
@@ -266,7 +266,7 @@ fn a_host_that_is_no_node_yet_is_not_drained_and_that_is_said() {
 }
 
 #[test]
-fn the_gpu_operator_takes_its_pods_away_and_brings_them_back() {
+fn gpu_operator_pods_are_removed_and_restored() {
     let (stage, api) = node_project(1, "timeout: 5s");
     let operand = json!({
         "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] },
@@ -283,7 +283,7 @@ fn the_gpu_operator_takes_its_pods_away_and_brings_them_back() {
 }
 
 #[test]
-fn a_node_that_a_run_left_cordoned_is_told_and_given_back_though_nothing_changes() {
+fn node_left_cordoned_is_drift_and_is_uncordoned_by_apply() {
     let (stage, api) = node_project(1, "timeout: 5s");
     assert_eq!(stage.run_once().exit_code(), 0);
     leave_claim(&api, "n1");
@@ -301,7 +301,7 @@ fn a_node_that_a_run_left_cordoned_is_told_and_given_back_though_nothing_changes
 }
 
 #[test]
-fn a_node_that_was_left_cordoned_stays_so_while_its_host_is_not_as_declared() {
+fn node_left_cordoned_stays_cordoned_while_its_host_fails() {
     let (stage, api) = node_project(1, "timeout: 5s");
     leave_claim(&api, "n1");
     stage.create_host_file("n1", "bad");
@@ -318,7 +318,7 @@ fn a_node_that_was_left_cordoned_stays_so_while_its_host_is_not_as_declared() {
 }
 
 #[test]
-fn killed_anywhere_the_next_run_gives_the_node_back() {
+fn node_is_uncordoned_by_the_next_run_after_a_kill() {
     for number in 0.. {
         let (mut stage, api) = node_project(1, "timeout: 5s");
         api.add_pod("n1", "ml/train", json!({}));
@@ -335,7 +335,7 @@ fn killed_anywhere_the_next_run_gives_the_node_back() {
 }
 
 #[test]
-fn who_stops_the_run_gets_the_node_back() {
+fn stopping_the_run_uncordons_the_node() {
     let (stage, api) = node_project(1, "timeout: 60s");
     api.add_pod("n1", "ml/train", json!({}));
     api.add_budget("ml/all-ranks", "train", 0);

@@ -25,7 +25,7 @@ fn kubelet_status(gpus: &str) -> Value {
 const RETURNS: &str = "timeout: 5s, returns: { nvidia.com/gpu: 8, rdma/ib: capacity }";
 
 #[test]
-fn a_node_takes_pods_again_once_it_offers_what_is_declared() {
+fn node_is_uncordoned_once_it_offers_the_declared_resources() {
     let (stage, api) = node_project(1, &format!("{RETURNS}, returns_within: 30s"));
     let kubelet = api.clone();
     let ran = stage.run_with(
@@ -58,7 +58,7 @@ fn a_node_takes_pods_again_once_it_offers_what_is_declared() {
 }
 
 #[test]
-fn a_node_that_lacks_something_stays_cordoned_and_the_next_run_goes_on() {
+fn node_with_missing_resources_stays_cordoned() {
     let (stage, api) = node_project(1, &format!("{RETURNS}, returns_within: 1s"));
     api.patch_as_person("n1", kubelet_status("7"));
     let ran = stage.run_once();
@@ -77,7 +77,7 @@ fn a_node_that_lacks_something_stays_cordoned_and_the_next_run_goes_on() {
 }
 
 #[test]
-fn pods_of_the_operator_come_back_before_the_node_does() {
+fn operator_pods_are_restored_before_the_node_is_uncordoned() {
     let (stage, api) = node_project(1, &format!("{RETURNS}, returns_within: 30s"));
     let operand = json!({
         "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] },
@@ -118,7 +118,7 @@ const FAILS: &str = "expectation failed: facts.nodes | map(attribute='allocatabl
                      unique | list == [8]";
 
 #[test]
-fn the_cluster_is_judged_after_its_hosts_and_looked_at_until_it_holds() {
+fn cluster_is_verified_after_its_hosts_until_it_passes() {
     let (stage, api) = verified_project("30s");
     let (kubelet, waited) = (api.clone(), Arc::new(Mutex::new(Vec::new())));
     let heard = waited.clone();
@@ -145,7 +145,7 @@ fn the_cluster_is_judged_after_its_hosts_and_looked_at_until_it_holds() {
 }
 
 #[test]
-fn what_does_not_hold_in_time_has_failed_with_its_values() {
+fn verification_that_times_out_fails_with_its_values() {
     let (stage, api) = verified_project("1s");
     api.patch_as_person("n1", kubelet_status("7"));
     let ran = stage.run_once();

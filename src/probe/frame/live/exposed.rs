@@ -73,7 +73,7 @@ fn digest(body: &str) -> Option<String> {
 
 /// Each program that could read a file first replaces it, and then restores it.
 #[test]
-fn a_file_that_becomes_a_link_or_a_pipe_is_not_read() {
+fn file_replaced_by_symlink_or_pipe_is_not_read() {
     for trap in ["ln -s \"$V\" \"$F\"", "mkfifo \"$F\""] {
         for shell in SHELLS {
             let Some(place) = ExposedDirectory::new() else { return };
@@ -100,7 +100,7 @@ fn a_file_that_becomes_a_link_or_a_pipe_is_not_read() {
 }
 
 #[test]
-fn only_bodies_that_whoever_names_them_may_read_travel() {
+fn body_is_returned_only_if_path_owners_may_read_it() {
     let Some(place) = ExposedDirectory::new() else { return };
     let of_root =
         [("home/private", 0o600, None), ("home/public", 0o644, Some("body\n")), ("vault/own", 0o600, Some("body\n"))];
@@ -129,7 +129,7 @@ fn only_bodies_that_whoever_names_them_may_read_travel() {
 
 /// `sha256sum` and `tar` log their arguments.
 #[test]
-fn nothing_behind_a_link_of_theirs_is_read() {
+fn symlink_owned_by_another_user_is_not_followed() {
     let Some(place) = ExposedDirectory::new() else { return };
     symlink(place.path("vault"), place.path("home/l")).expect("a link");
     let noted = place.path("noted");
@@ -155,7 +155,7 @@ fn nothing_behind_a_link_of_theirs_is_read() {
 }
 
 #[test]
-fn keys_are_read_only_where_they_are_the_accounts_own() {
+fn authorized_keys_are_read_only_from_files_of_the_account() {
     let Some(place) = ExposedDirectory::new() else { return };
     let home = place.path("home");
     let getent = format!("#!/bin/sh\necho 'mallory:x:65534:65534::{home}:/bin/sh'\n");

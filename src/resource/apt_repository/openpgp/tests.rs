@@ -9,7 +9,7 @@ const FLEET_PRINT: &str = "7CFE583D26F951011FC314E53AA93CBCF0D184F9";
 const OTHER_PRINT: &str = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
 
 #[test]
-fn a_fingerprint_is_what_gpg_prints() {
+fn fingerprint_matches_gpg_for_armored_and_binary_keys() {
     assert_eq!(read_fingerprints(FLEET.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
     let binary = decode_armor(FLEET).unwrap();
     assert!(!is_armored(&binary) && is_armored(FLEET.as_bytes()));
@@ -17,7 +17,7 @@ fn a_fingerprint_is_what_gpg_prints() {
 }
 
 #[test]
-fn every_key_of_a_file_counts() {
+fn all_keys_in_a_file_are_read() {
     let both = format!("{FLEET}\n{OTHER}");
     assert_eq!(read_fingerprints(both.as_bytes()), Ok(vec![OTHER_PRINT.to_owned(), FLEET_PRINT.to_owned()]));
     let headed = FLEET.replacen("BLOCK-----\n", "BLOCK-----\nVersion: 1\nComment: x=y\n", 1);
@@ -25,7 +25,7 @@ fn every_key_of_a_file_counts() {
 }
 
 #[test]
-fn what_is_no_key_or_cut_short_is_refused() {
+fn private_invalid_and_truncated_keys_are_rejected() {
     let cut = &FLEET[..FLEET.len() / 2];
     assert_eq!(read_fingerprints(cut.as_bytes()), Err(OpenPgpKeyError::Broken));
     assert_eq!(read_fingerprints(b"hello"), Err(OpenPgpKeyError::Broken));
@@ -38,7 +38,7 @@ fn what_is_no_key_or_cut_short_is_refused() {
 
 /// Old packet headers with one, two and four length bytes, new ones with one, two and five.
 #[test]
-fn all_frames_of_a_packet() {
+fn all_packet_length_encodings_are_parsed() {
     let body = vec![3u8; 300];
     let framed = |head: &[u8], body: &[u8]| [head, body].concat();
     let cases = [

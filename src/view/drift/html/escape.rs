@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_on_a_terminal_acts_in_no_page() {
+    fn hostile_text_is_escaped_in_html() {
         for (raw, shown) in HOSTILE {
             assert_eq!(decode_entities(&html_line(raw)), *shown);
         }
@@ -85,21 +85,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_ends_an_element_or_an_attribute(raw in any::<String>()) {
+        fn escaped_text_cannot_close_an_element_or_attribute(raw in any::<String>()) {
             let escaped = html_line(&raw);
             prop_assert!(!escaped.contains(['<', '>', '"', '\'', '\n', '\0']), "{escaped}");
             prop_assert_eq!(decode_entities(&escaped), crate::view::escape::escape_line(&raw).into_owned());
         }
 
         #[test]
-        fn an_ampersand_begins_an_entity_of_ours(raw in "[&;a-z#0-9<]{0,20}") {
+        fn every_ampersand_starts_a_generated_entity(raw in "[&;a-z#0-9<]{0,20}") {
             for rest in html_line(&raw).split('&').skip(1) {
                 prop_assert!(["amp;", "lt;"].iter().any(|entity| rest.starts_with(entity)), "{rest}");
             }
         }
 
         #[test]
-        fn a_fragment_is_plain(raw in any::<String>()) {
+        fn url_fragment_has_only_safe_characters(raw in any::<String>()) {
             prop_assert!(encode_fragment(&raw).chars().all(|c| c.is_ascii_alphanumeric() || "%-._".contains(c)));
         }
     }

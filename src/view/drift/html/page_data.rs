@@ -86,13 +86,13 @@ mod tests {
     use crate::view::sample;
 
     #[test]
-    fn neighbours_are_one_run() {
+    fn adjacent_indexes_are_encoded_as_one_run() {
         assert_eq!(encode_runs(&[0, 1, 2, 5, 7, 8]), [0, 2, 5, 5, 7, 8]);
         assert_eq!(encode_runs(&[]), [0; 0]);
     }
 
     #[test]
-    fn nothing_ends_the_element() {
+    fn page_data_cannot_close_the_script_element() {
         let mut drift = sample::drift(&["a</script><!--"], Vec::new());
         drift.hosts[0].settled = 1;
         let text = PageData::new(&drift).to_json().unwrap();

@@ -125,7 +125,7 @@ fn busy_scene(past: &[RunReport]) -> Scene {
 }
 
 #[test]
-fn many_hosts_at_once() {
+fn frame_with_many_hosts_matches_snapshot() {
     let mut scene = Scene::begin_apply(&fleet_plan(16), &[]);
     start_hosts(&mut scene, 1..=16);
     scene.set_time(10);
@@ -134,22 +134,22 @@ fn many_hosts_at_once() {
 }
 
 #[test]
-fn failures_and_waits() {
+fn frame_shows_failures_and_waiting_hosts() {
     insta::assert_snapshot!(busy_scene(&[]).render_checked(WIDE_TERMINAL));
 }
 
 #[test]
-fn history_gives_an_estimate() {
+fn past_runs_give_a_time_estimate() {
     insta::assert_snapshot!(busy_scene(&[past_report()]).render_checked(WIDE_TERMINAL));
 }
 
 #[test]
-fn a_narrow_terminal() {
+fn frame_fits_a_narrow_terminal() {
     insta::assert_snapshot!(busy_scene(&[past_report()]).render_checked(TerminalSize { columns: 40, lines: 24 }));
 }
 
 #[test]
-fn two_hundred_hosts_behind_a_canary() {
+fn frame_shows_canary_and_then_many_hosts() {
     let rollout = RolloutPlan { canaries: vec![sample::host("gpu-001")], ..RolloutPlan::default() };
     let mut scene = Scene::begin_apply(&Plan { rollout, ..fleet_plan(200) }, &[past_report()]);
     let hosts: Vec<HostName> = (2..=200).map(|n| sample::host(&gpu_host_name(n))).collect();
@@ -165,7 +165,7 @@ fn two_hundred_hosts_behind_a_canary() {
 }
 
 #[test]
-fn hosts_that_are_observed() {
+fn frame_shows_observation_and_downloads() {
     let mut scene = Scene { state: ProgressState::default(), began: Instant::now(), now: 0 };
     assert_eq!(scene.render_checked(WIDE_TERMINAL), "");
     scene.send_event(Event::ObserveStarted { hosts: 3 });
@@ -185,7 +185,7 @@ fn hosts_that_are_observed() {
 }
 
 #[test]
-fn a_terminal_without_room_shows_the_sums() {
+fn tiny_terminal_shows_only_the_summary() {
     for lines in [1, 2, 3] {
         let picture = render_frame(&mut busy_scene(&[]).state, Instant::now(), TerminalSize { columns: 3, lines });
         assert_eq!(picture.len(), lines.saturating_sub(1).max(1), "{picture:?}");
@@ -194,7 +194,7 @@ fn a_terminal_without_room_shows_the_sums() {
 }
 
 #[test]
-fn what_hosts_print_is_harmless() {
+fn host_output_is_escaped() {
     for (raw, harmless) in HOSTILE {
         let mut scene = Scene::begin_apply(&fleet_plan(1), &[]);
         start_hosts(&mut scene, 1..=1);
@@ -207,7 +207,7 @@ fn what_hosts_print_is_harmless() {
 }
 
 #[test]
-fn a_heartbeat_says_what_goes_on() {
+fn heartbeat_summarizes_running_and_waiting_steps() {
     let mut scene = busy_scene(&[past_report()]);
     let now = scene.began + Duration::from_secs(72);
     let text = format_heartbeat(&mut scene.state, now).map(|text| strip_str(&text).to_string());
@@ -222,7 +222,7 @@ fn a_heartbeat_says_what_goes_on() {
 }
 
 #[test]
-fn times_are_short() {
+fn durations_and_estimates_are_abbreviated() {
     let of = |s| (format_elapsed(Duration::from_secs(s)), format_estimate(Duration::from_secs(s)));
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     assert_eq!(of(8), pair("8s", "10s"));
@@ -234,7 +234,7 @@ fn times_are_short() {
 }
 
 #[test]
-fn a_text_is_cut_by_its_width() {
+fn text_is_truncated_by_display_width() {
     assert_eq!((truncate_columns("abc", 3), truncate_columns("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
     assert_eq!(truncate_columns("日本語", 4), "日…");
 }

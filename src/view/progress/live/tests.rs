@@ -85,7 +85,7 @@ fn host_finished_event(name: &str, outcome: HostOutcome) -> Event {
 }
 
 #[test]
-fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
+fn lasting_lines_scroll_above_the_redrawn_frame() {
     let (mut live, terminal) = new_live(ProgressDetail::Normal);
     let (began, shown) = (Instant::now(), || terminal.0.lock().unwrap().shown_lines());
     let second = Duration::from_secs(1);
@@ -108,7 +108,7 @@ fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
 }
 
 #[test]
-fn an_unchanged_picture_is_not_written_again() {
+fn unchanged_frame_is_not_redrawn() {
     #[derive(Clone, Default)]
     struct Count(Arc<Mutex<usize>>);
     impl Write for Count {
@@ -141,7 +141,7 @@ fn an_unchanged_picture_is_not_written_again() {
 }
 
 #[test]
-fn a_terminal_that_became_narrower_is_drawn_over_as_a_whole() {
+fn frame_is_fully_redrawn_after_the_terminal_narrows() {
     let before = ["x".repeat(50), "y".to_owned()];
     assert!(redraw_sequence(&before, &[], &[], 60).starts_with("\r\u{1b}[1A"));
     assert!(redraw_sequence(&before, &[], &[], 20).starts_with("\r\u{1b}[3A"), "the first takes three lines");
@@ -149,7 +149,7 @@ fn a_terminal_that_became_narrower_is_drawn_over_as_a_whole() {
 }
 
 #[test]
-fn only_what_matters_afterwards_stays() {
+fn only_relevant_events_leave_a_lasting_line() {
     let kept = |detail, event: &Event| new_live(detail).0.lasting_line(event);
     let (host, step) = (sample::host("n1"), StepId::new("base", "nginx"));
     let output = Event::StepOutput { host: host.clone(), step: step.clone(), line: "x".into() };

@@ -125,22 +125,22 @@ fn all_events() -> Vec<Event> {
 }
 
 #[test]
-fn verbose_tells_everything() {
+fn verbose_prints_every_event() {
     insta::assert_snapshot!(render_events(ProgressDetail::Verbose, &all_events()));
 }
 
 #[test]
-fn normal_tells_what_changed_and_what_went_wrong() {
+fn normal_prints_changes_and_failures() {
     insta::assert_snapshot!(render_events(ProgressDetail::Normal, &all_events()));
 }
 
 #[test]
-fn quiet_tells_only_what_went_wrong() {
+fn quiet_prints_only_failures() {
     insta::assert_snapshot!(render_events(ProgressDetail::Quiet, &all_events()));
 }
 
 #[test]
-fn a_line_of_a_host_is_one_harmless_line() {
+fn host_output_line_is_escaped_to_one_line() {
     for (raw, harmless) in HOSTILE {
         let event = Event::StepOutput { host: host("a"), step: StepId::new("r", "s"), line: untrusted_text(raw) };
         let line = render_events(ProgressDetail::Verbose, &[event]);
@@ -150,7 +150,7 @@ fn a_line_of_a_host_is_one_harmless_line() {
 }
 
 #[test]
-fn a_download_is_no_silence() {
+fn running_download_is_reported_in_the_heartbeat() {
     let fetching = Event::Fetching { what: untrusted_text("driver.run"), done: 12_000_000, total: Some(412_300_000) };
     let shared = SharedBuffer::default();
     let mut plain =
@@ -166,7 +166,7 @@ fn a_download_is_no_silence() {
 
 /// The cluster's API is observed together with the hosts, but does not count as one.
 #[test]
-fn only_hosts_are_counted() {
+fn cluster_api_is_not_counted_as_an_observed_host() {
     let mut state = ProgressState::default();
     let now = Instant::now();
     let observed = |host: HostName| Event::Observed { host, trips: 1, took: Duration::ZERO };
@@ -178,7 +178,7 @@ fn only_hosts_are_counted() {
 }
 
 #[test]
-fn a_long_silence_is_broken() {
+fn heartbeat_is_printed_after_long_silence() {
     let shared = SharedBuffer::default();
     let mut plain =
         PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {

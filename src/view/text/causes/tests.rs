@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn text_and_markdown_account_for_every_blocked_and_unknown_step_of_json(plan in any_plan()) {
+    fn text_and_markdown_name_every_blocked_and_unknown_step(plan in any_plan()) {
         let expected = names_in_json(&plan);
         let (short, long, page) = (render_text(&plan, 0), render_text(&plan, 1), render_markdown(&plan));
         for (name, text) in [("text", &short), ("-v", &long), ("Markdown", &page)] {
@@ -138,7 +138,7 @@ proptest! {
 
 /// A rule blocks a recipe of 13 steps, each of which also needs the previous one.
 #[test]
-fn every_step_that_a_rule_blocks_is_named() {
+fn every_step_blocked_by_a_rule_is_named() {
     let blocked: Vec<GeneratedStep> = (0..13).map(|at| (1, 0, at > 0, false)).collect();
     let plan = build_plan(&[blocked.clone(), blocked]);
     let text = render_text(&plan, 0);
@@ -154,7 +154,7 @@ fn every_step_that_a_rule_blocks_is_named() {
 
 /// A comment may be too short to name all steps of a plan: then it counts them and says how to list them.
 #[test]
-fn markdown_counts_what_it_has_no_room_to_name() {
+fn markdown_counts_blocked_steps_it_cannot_list() {
     let own = |host: usize| (0..60).map(move |at| (1, (host * 60 + at) as u8 % 200, true, true)).collect();
     let hosts: Vec<Vec<GeneratedStep>> = (0..40).map(own).collect();
     let mut plan = build_plan(&hosts);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_being_sure_has_its_words() {
+    fn each_attribution_certainty_has_its_wording() {
         let vim = sample_source(AttributionCertainty::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd"));
         assert_eq!(format_source(&vim), "by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, found in journal");
         let near = sample_source(AttributionCertainty::Near, Some("bob"), Some("sudo"), Some("bash"));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_says_acts_on_no_terminal() {
+    fn host_text_in_a_change_source_is_escaped() {
         let hostile =
             sample_source(AttributionCertainty::Named, Some("a\u{1b}[2J"), Some("sudo"), Some("x\ny\u{202e}"));
         let line = format_source(&hostile);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_answers_are_told_once_and_different_ones_with_their_hosts() {
+    fn equal_sources_print_once_and_different_ones_name_hosts() {
         let alice =
             || Some(sample_source(AttributionCertainty::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd")));
         let same = render_sources(&[("gpu01", alice()), ("gpu02", alice())], false);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn many_answers_are_counted_and_shown_on_request() {
+    fn many_sources_are_counted_and_listed_with_verbose() {
         let all: Vec<(String, Option<ChangeSource>)> = (1..=8)
             .map(|n| {
                 (

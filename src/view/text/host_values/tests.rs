@@ -51,7 +51,7 @@ fn rebuild_host_text(folded: &FoldedStep<'_>, host: &HostName) -> String {
 }
 
 #[test]
-fn what_differs_by_values_of_hosts_is_shown_once() {
+fn steps_that_differ_only_in_host_values_are_folded() {
     let own = |n: usize| diff_step("/etc/x", &format!("@@ -0,0 +1,2 @@\n+name = gpu{n:02}\n+address = 10.0.0.{n}\n"));
     let steps: Vec<StepPlan> = (1..=16).map(own).collect();
     let shown = describe_steps(steps.clone(), false);
@@ -67,7 +67,7 @@ fn what_differs_by_values_of_hosts_is_shown_once() {
 }
 
 #[test]
-fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
+fn dissimilar_or_few_texts_are_not_folded() {
     let line = |text: &str| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{text}\n"));
     let texts = |steps| describe_steps(steps, false).len();
     assert_eq!(texts(vec![line("a 1"), line("a 2")]), 2, "two texts are as short as a fold");
@@ -85,7 +85,7 @@ fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
 
 /// `1` occurs twice, and only one of the two is host-specific.
 #[test]
-fn a_word_that_stands_twice_is_told_by_its_number() {
+fn repeated_word_is_identified_by_its_number() {
     let own = |n: usize| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
     let shown = describe_steps((1..=3).map(own).collect(), false);
     assert_eq!(shown[0][1], "  content line 2, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
@@ -93,7 +93,7 @@ fn a_word_that_stands_twice_is_told_by_its_number() {
 
 /// Folding thousands of hosts with individual files must not need a multiple of the size of their texts.
 #[test]
-fn many_long_texts_are_folded_without_a_copy_of_their_words() {
+fn folding_many_long_texts_uses_little_memory() {
     let own = |host: usize| {
         let lines = (0..200).map(|at| format!("+gpu{host:04} {at}\n")).collect::<String>();
         diff_step("/etc/x", &format!("@@ -0,0 +1,200 @@\n{lines}"))
@@ -112,7 +112,7 @@ fn many_long_texts_are_folded_without_a_copy_of_their_words() {
 
 /// A text is only compared with texts of the same shape.
 #[test]
-fn many_texts_of_which_none_is_like_another_cost_little_each() {
+fn comparing_many_dissimilar_texts_uses_little_memory() {
     let own = |host: usize| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{}=\n", "+".repeat(host)));
     let other = |host: usize| {
         let words = (0..20).map(|at| format!(" w{host}x{at}")).collect::<String>();
@@ -132,7 +132,7 @@ fn many_texts_of_which_none_is_like_another_cost_little_each() {
 }
 
 #[test]
-fn equal_texts_have_no_values() {
+fn equal_texts_have_no_host_values() {
     let shown = describe_steps(
         vec![diff_step("/etc/x", "+a\n"), diff_step("/etc/x", "+a\n"), diff_step("/etc/x", "+a\n")],
         false,
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn the_text_of_each_host_can_be_made_again(
+    fn text_of_each_host_can_be_rebuilt_from_the_fold(
         lines in prop::collection::vec("[+-][ab1 ={}]{0,12}", 1..4),
         values in prop::collection::vec(("[ab1]{1,2}", "[ab1]{1,2}"), 3..9),
     ) {
