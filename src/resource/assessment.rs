@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-use super::ProvidedItem;
+use crate::resource::ProvidedItem;
 
 /// One attribute that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -117,7 +117,7 @@ impl Assessment {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
             return Self::blocked(crate::model::BlockClass::Host, why.why.as_str(), Value::Null)
-                .hint(super::shell::UNSAFE_PATH_HINT);
+                .hint(crate::resource::shared::shell::UNSAFE_PATH_HINT);
         }
         Self {
             verdict: StepVerdict::Unknown,

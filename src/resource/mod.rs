@@ -4,67 +4,27 @@
 //! Architecture Invariant: resources do no I/O. The same `judge` serves plan, the check right before a change,
 //! verification after it, and drift.
 
-mod absent;
-pub mod apply_trace;
-mod apt_repository;
-mod archive;
-mod artifact;
+mod accounts;
 mod assessment;
-mod block;
-mod command;
-mod composite;
-mod cron;
-mod diff;
-mod directory;
-mod edited_file;
+mod cluster;
 pub mod field;
-mod file;
-mod file_target;
-mod group;
-mod helm_release;
-mod initramfs;
-mod installer;
-mod job;
-mod kernel_cmdline;
-mod line;
-mod link;
-mod manifest;
-mod module;
-mod mount;
-mod namespace;
-mod nftables;
-mod node;
-mod object;
-mod package;
-mod package_file;
-mod package_lock;
-mod reboot;
-#[cfg(test)]
-mod recorded_cases;
+mod files;
+mod generic;
+mod packages;
 pub mod reference;
 pub mod schema;
-mod secret;
-mod service;
-mod shell;
-mod ssh_authorized_key;
+mod shared;
+mod system;
 #[cfg(test)]
-mod stubs;
-mod support;
-mod sysctl;
-mod text_lines;
-mod timer;
-#[cfg(test)]
-mod trial;
-mod unit;
-mod user;
-mod wait_for;
+mod testing;
 
 pub use assessment::{
     Action, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, FileEdit,
     RestartInput,
 };
 pub use field::{FieldSpec, FieldType, FieldValues};
-pub(crate) use support::unit_name;
+pub use shared::apply_trace;
+pub(crate) use shared::support::unit_name;
 
 use crate::diag::Diag;
 use crate::probe::{Observation, Probe};
@@ -191,52 +151,52 @@ pub type ResourceBuildResult = Result<Box<dyn Resource>, crate::diag::Diag>;
 /// Returns every kind, in the order of the reference.
 pub fn all_kinds() -> &'static [ResourceKind] {
     static KINDS: &[ResourceKind] = &[
-        file::KIND,
-        directory::KIND,
-        link::KIND,
-        absent::KIND,
-        line::KIND,
-        block::KIND,
-        archive::KIND,
-        artifact::KIND,
-        package::KIND,
-        package_file::KIND,
-        apt_repository::KIND,
-        service::KIND,
-        unit::KIND,
-        user::KIND,
-        ssh_authorized_key::KIND,
-        group::KIND,
-        command::KIND,
-        installer::KIND,
-        wait_for::KIND,
-        sysctl::KIND,
-        module::KIND,
-        kernel_cmdline::KIND,
-        initramfs::KIND,
-        mount::KIND,
-        nftables::KIND,
-        cron::KIND,
-        timer::KIND,
-        reboot::KIND,
-        namespace::KIND,
-        node::KIND,
-        secret::KIND,
-        manifest::KIND,
-        job::KIND,
-        helm_release::KIND,
+        files::file::KIND,
+        files::directory::KIND,
+        files::link::KIND,
+        files::absent::KIND,
+        files::line::KIND,
+        files::block::KIND,
+        files::archive::KIND,
+        files::artifact::KIND,
+        packages::package::KIND,
+        packages::package_file::KIND,
+        packages::apt_repository::KIND,
+        system::service::KIND,
+        system::unit::KIND,
+        accounts::user::KIND,
+        accounts::ssh_authorized_key::KIND,
+        accounts::group::KIND,
+        generic::command::KIND,
+        packages::installer::KIND,
+        generic::wait_for::KIND,
+        system::sysctl::KIND,
+        system::module::KIND,
+        system::kernel_cmdline::KIND,
+        system::initramfs::KIND,
+        system::mount::KIND,
+        system::nftables::KIND,
+        system::cron::KIND,
+        system::timer::KIND,
+        system::reboot::KIND,
+        cluster::namespace::KIND,
+        cluster::node::KIND,
+        cluster::secret::KIND,
+        cluster::manifest::KIND,
+        cluster::job::KIND,
+        cluster::helm_release::KIND,
     ];
     KINDS
 }
 
 /// Kinds whose steps run through the cluster's API instead of on a host.
 pub const CLUSTER_KINDS: &[&str] = &[
-    namespace::KIND.name,
-    node::KIND.name,
-    secret::KIND.name,
-    manifest::KIND.name,
-    job::KIND.name,
-    helm_release::KIND.name,
+    cluster::namespace::KIND.name,
+    cluster::node::KIND.name,
+    cluster::secret::KIND.name,
+    cluster::manifest::KIND.name,
+    cluster::job::KIND.name,
+    cluster::helm_release::KIND.name,
 ];
 
 /// Reports whether the steps of a kind run through the cluster's API.

@@ -1,6 +1,6 @@
 //! The reference page of a kind, generated from its table of fields.
 
-use super::{FieldSpec, FieldType, ResourceKind};
+use crate::resource::{FieldSpec, FieldType, ResourceKind};
 use std::fmt::Write;
 
 /// Returns the page as Markdown: summary, an example, behaviour, a table of fields.
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn reference_page_has_a_row_for_each_field() {
-        let page = render_kind_page(super::super::find_kind("unit").unwrap());
+        let page = render_kind_page(crate::resource::find_kind("unit").unwrap());
         assert!(page.starts_with("# `unit`\n\nA systemd unit file or a drop-in"), "{page}");
         assert!(page.contains("| `name` | name, required | Name of the unit; the default type is `.service`. |\n"));
         assert!(page.contains("### Inside `drop_in`\n\n| field"));

@@ -1,7 +1,7 @@
 //! JSON Schema (draft 2020-12) of a kind's fields, generated from its table.
 
-use super::{FieldSpec, FieldType, ResourceKind};
 use crate::model::Value;
+use crate::resource::{FieldSpec, FieldType, ResourceKind};
 use serde_json::{Map, json};
 
 /// Pattern of text that contains a template, which is rendered before it is checked.
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn kind_schema_rejects_unknown_fields() {
-        let schema = kind_schema(super::super::find_kind("unit").unwrap());
+        let schema = kind_schema(crate::resource::find_kind("unit").unwrap());
         assert_eq!(schema["required"], json!(["name"]));
         assert_eq!(schema["additionalProperties"], json!(false));
         assert_eq!(schema["properties"]["drop_in"]["required"], json!(["name", "content"]));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_schema_field_has_a_description() {
-        for kind in super::super::all_kinds() {
+        for kind in crate::resource::all_kinds() {
             for (name, property) in kind_schema(kind)["properties"].as_object().unwrap() {
                 assert!(property["description"].as_str().is_some_and(|d| d.ends_with('.')), "{}.{name}", kind.name);
             }

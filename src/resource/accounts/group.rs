@@ -1,0 +1,290 @@
+//! `group`: a user group.
+
+use crate::diag::Diag;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{GroupInfo, GroupState, Observation, Probe};
+use crate::resource::shared::shell;
+use crate::resource::shared::shell::RETRY_FUNCTION;
+use crate::resource::shared::support::{bad_value, check_account_name, group_state, join_words, required_text};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
+use crate::script::ShellFragment;
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "group",
+    summary: "A user group: gid and members.",
+    example: include_str!("../examples/group.yaml"),
+    doc: "\
+**Compares** gid and members, if they are declared. An unchanged step reports what was compared:
+`the group exists, gid and members match`.
+
+`members` is the exact list of members, or the minimum with `append: true`. Users who have the group as their *primary*
+group are not part of that list. Members must have an account.
+
+**A change** uses `groupadd`, `groupmod` and `gpasswd`, which lock the account files; forge waits for a lock held by
+another program. A gid that belongs to another group blocks the step, and the message names that group.
+**Disruption** is D1 if the gid of an existing group changes: files and running processes keep the old gid.
+
+**Removal** uses `groupdel`, which fails while the group is a user's primary group. A user's own group is removed with
+the user. `root` is never removed.",
+    fields: FIELDS,
+    build,
+};
+
+/// Tolerates a missing group, which may have been removed with its user.
+const REMOVE_GROUP: &str = "! getent group -- \"$name\" >/dev/null || patient groupdel -- \"$name\" || exit 1\n";
+
+/// The highest gid that is not reserved.
+const GID_MAX: i64 = 4_294_967_293;
+
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Group name."),
+    FieldSpec::optional("gid", FieldType::Int { min: 0, max: GID_MAX }, "Group ID. Default: chosen by the host."),
+    FieldSpec::optional("system", FieldType::Bool, "Create the group with a gid in the system range. Default `false`."),
+    FieldSpec::optional("members", FieldType::List(&FieldType::Name), "Members of the group. Default: not compared."),
+    FieldSpec::optional("append", FieldType::Bool, "Keep other members. Default `false`."),
+];
+
+#[derive(Debug)]
+struct GroupResource {
+    name: String,
+    gid: Option<u32>,
+    system: bool,
+    /// Sorted and deduplicated.
+    members: Option<Vec<String>>,
+    append: bool,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = required_text(fields, "name")?.to_owned();
+    check_account_name("name", &name)?;
+    if absent && name == "root" {
+        return Err(bad_value("`root` is never removed"));
+    }
+    let members = fields.get_text_list("members").map(sort_names);
+    members.iter().flatten().try_for_each(|member| check_account_name("members", member))?;
+    let append = fields.get_bool("append").unwrap_or(false);
+    if append && members.is_none() {
+        return Err(bad_value("`append` needs `members`").hint("list the members that must be in the group"));
+    }
+    Ok(Box::new(GroupResource {
+        name,
+        gid: fields.get_int("gid").and_then(|gid| gid.try_into().ok()),
+        system: fields.get_bool("system").unwrap_or(false),
+        members,
+        append,
+        absent,
+    }))
+}
+
+fn sort_names(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
+impl GroupResource {
+    fn probe(&self) -> Probe {
+        Probe::Group { name: self.name.clone(), gid: self.gid }
+    }
+
+    fn assess_removal(&self, state: &GroupState) -> Assessment {
+        let Some(group) = &state.group else {
+            return Assessment::ok("the group does not exist", json!({ "group": null }));
+        };
+        let changes = vec![AttributeChange::new("group", Some(&self.name), None)];
+        Assessment::change("the group exists", changes, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
+    }
+
+    fn assess_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment {
+        let judgement = match &state.group {
+            None => self.assess_missing(),
+            Some(group) => self.assess_existing(group),
+        };
+        let renumbers = judgement.changes.iter().any(|c| c.attribute == "gid");
+        match state.gid_of.as_deref().filter(|_| renumbers) {
+            Some(other) => self.block_taken_gid(other, judgement, cx),
+            None => judgement,
+        }
+    }
+
+    fn assess_missing(&self) -> Assessment {
+        let mut changes = vec![AttributeChange::new("group", None, Some(&self.name))];
+        changes.extend(self.gid.map(|gid| AttributeChange::new("gid", None, Some(&gid.to_string()))));
+        let members = self.members.as_ref().filter(|members| !members.is_empty());
+        changes.extend(members.map(|members| AttributeChange::new("members", None, Some(&members.join(", ")))));
+        Assessment::change("the group does not exist", changes, DisruptionClass::D0, json!({ "group": null }))
+    }
+
+    fn assess_existing(&self, group: &GroupInfo) -> Assessment {
+        let (mut compared, mut changes, mut seen) = (Vec::new(), Vec::new(), json!({}));
+        if let Some(gid) = self.gid {
+            compared.push("gid");
+            seen["gid"] = json!(group.gid);
+            let change = || AttributeChange::new("gid", Some(&group.gid.to_string()), Some(&gid.to_string()));
+            changes.extend((gid != group.gid).then(change));
+        }
+        if let Some(members) = self.wanted_members(&group.members) {
+            compared.push("members");
+            seen["members"] = json!(group.members);
+            let change = || AttributeChange::new("members", Some(&group.members.join(", ")), Some(&members.join(", ")));
+            changes.extend((members != group.members).then(change));
+        }
+        let basis = json!({ "group": seen });
+        if changes.is_empty() {
+            return Assessment::ok(describe_unchanged(&compared), basis);
+        }
+        let renumbered = changes.iter().any(|c| c.attribute == "gid");
+        let more = if renumbered { "; files and running processes keep the old gid" } else { "" };
+        let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
+        Assessment::change(
+            format!("{}{more}", crate::resource::shared::file_target::describe_differences(&changes)),
+            changes,
+            disruption,
+            basis,
+        )
+    }
+
+    /// Returns the desired members, given the current ones.
+    fn wanted_members(&self, found: &[String]) -> Option<Vec<String>> {
+        let members = self.members.clone()?;
+        Some(if self.append { sort_names(members.into_iter().chain(found.to_vec()).collect()) } else { members })
+    }
+
+    /// Evaluates a gid that belongs to another group: blocked, unless an earlier step may change that group's gid.
+    fn block_taken_gid(&self, other: &str, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
+        let gid = self.gid.unwrap_or_default();
+        let reason = format!("gid {gid} belongs to group `{other}`");
+        if cx.predicted.is_some_and(|p| p.after.is_some()) {
+            let reason = format!("{reason}, which an earlier step may change").into();
+            return Assessment { reason, ..judgement }.mark_predicted();
+        }
+        Assessment::blocked(BlockClass::Rule, reason, judgement.basis)
+            .hint(format!("choose another `gid`, or change the gid of `{other}` in a step before this one"))
+    }
+
+    fn render_script(&self, judgement: &Assessment) -> ShellFragment {
+        let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
+        let opened = shell::open_action().word(&self.name).code("\nname=$1").code(RETRY_FUNCTION);
+        if self.absent {
+            return shell::close_action(opened.code(REMOVE_GROUP));
+        }
+        let action = match differs("group") {
+            true => self.render_creation(opened),
+            false if differs("gid") => {
+                append_gid(opened.code("patient groupmod"), self.gid).code(" -- \"$name\" || exit 1\n")
+            }
+            false => opened,
+        };
+        shell::close_action(if differs("members") { self.render_members(action) } else { action })
+    }
+
+    fn render_creation(&self, action: ShellFragment) -> ShellFragment {
+        let action = append_gid(action.code("patient groupadd"), self.gid);
+        action.code(if self.system { " --system" } else { "" }).code(" -- \"$name\" || exit 1\n")
+    }
+
+    /// With `append` each member is added separately, so that members added concurrently are not lost.
+    fn render_members(&self, action: ShellFragment) -> ShellFragment {
+        let members = self.members.as_deref().unwrap_or_default();
+        let one = |action: ShellFragment, member: &String| {
+            action.code("patient gpasswd --add").word(member).code(" \"$name\" >/dev/null || exit 1\n")
+        };
+        match self.append {
+            true => members.iter().fold(action, one),
+            false => action
+                .code("patient gpasswd --members")
+                .word(members.join(","))
+                .code(" \"$name\" >/dev/null || exit 1\n"),
+        }
+    }
+}
+
+fn append_gid(action: ShellFragment, gid: Option<u32>) -> ShellFragment {
+    match gid {
+        Some(gid) => action.code(" --gid").number(gid.into()),
+        None => action,
+    }
+}
+
+/// Returns the reason of an unchanged group.
+fn describe_unchanged(compared: &[&str]) -> String {
+    match compared {
+        [] => "the group exists".to_owned(),
+        ["gid"] => "the group exists, gid matches".to_owned(),
+        several => format!("the group exists, {} match", join_words(several)),
+    }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("primary group of user", "the group is a user's primary group: change or remove that user first"),
+    ("already exists", "the gid belongs to another group: run `getent group` on the host"),
+    ("does not exist", "a member has no account: add its `user` step before this one"),
+    ("cannot lock", "another program holds the lock of the account files"),
+];
+
+impl Resource for GroupResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![self.probe()]
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match group_state(seen, &self.probe()) {
+            Ok(state) if self.absent => self.assess_removal(state),
+            Ok(state) => self.assess_presence(state, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement), long: false, explain: EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        if self.absent {
+            return json!({ "name": self.name, "absent": true });
+        }
+        json!({ "name": self.name, "gid": self.gid, "members": self.members, "append": self.append })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> String {
+        build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err().message
+    }
+
+    #[test]
+    fn invalid_group_fields_are_rejected() {
+        assert_eq!(build_error(&[("name", json!("root"))], true), "`root` is never removed");
+        assert_eq!(build_error(&[("name", json!("100"))], false), "`name` is a number, not a name");
+        assert_eq!(
+            build_error(&[("name", json!("hpc")), ("members", json!(["a", "b:c"]))], false),
+            "`members` contains `:`, which separates owner and group"
+        );
+        assert_eq!(build_error(&[("name", json!("hpc")), ("append", json!(true))], false), "`append` needs `members`");
+    }
+
+    #[test]
+    fn duplicate_members_are_removed() {
+        assert_eq!(sort_names(vec!["b".into(), "a".into(), "b".into()]), ["a", "b"]);
+    }
+}

@@ -1,0 +1,293 @@
+//! `helm_release`: a Helm chart installed in a cluster.
+
+mod assessment;
+mod release_changes;
+
+use crate::artifact::Sha256Digest;
+use crate::diag::{Diag, DiagCode};
+use crate::kube::{ReleaseAction, ReleaseCall, list_builtin_charts};
+use crate::model::Value;
+use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
+use crate::resource::shared::support::{bad_value, release_state};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "helm_release",
+    summary: "A Helm chart installed in a cluster.",
+    example: include_str!("../../examples/helm_release.yaml"),
+    doc: "\
+A kind of scope `cluster`. forge runs the controller's `helm`, Helm 3.16 or newer, or Helm 4, with a home directory of
+its own; plugins and `HELM_*` variables have no effect. Values are passed through stdin, never as arguments. The chart
+is `chart` in `repository`, an `oci://` address, `path` (a directory or `.tgz` in the inventory's tree), or `built_in`
+(a chart that ships with forge). Downloaded charts are cached with the inventory's other artifacts; with `--offline`
+forge uses only the cache.
+
+**Compares** before it runs anything, so that an unchanged release gets no new revision and runs no hooks: chart and
+`version`, the release's values, its manifest with the manifest that the chart renders for this server, and each live
+object with that manifest, by a server-side dry run. A chart that renders differently each time, for example with
+`randAlphaNum`, is compared by values and version only, and the step reports this. Fields that another user added are
+detected through the API's managed fields; an upgrade does not remove those. Secret text is masked: values of `Secret`
+objects, of keys such as `password` and `token`, and everything that contains a declared secret.
+
+**A change** of chart, version, values or manifest is one `helm upgrade --install` with the declared hooks, which the
+plan lists. With `wait` it succeeds when everything is ready, and is rolled back otherwise. Conflicting fields of other
+owners are listed and taken over (`--force-conflicts`; Helm 3 does so by default). CustomResourceDefinitions in the
+chart's `crds` directory that are missing in the cluster are created first; existing ones are not changed, as with Helm.
+**Drift of live objects alone** is repaired through the API, without a new revision or hooks.
+
+**A `failed` release** is repaired by an upgrade. **A pending release** belongs to a running Helm process and blocks the
+step until it is older than `stale_after`. After that forge treats it as left by a killed process, and rolls it back, or
+removes it if nothing was ever deployed. **A release that forge did not install** blocks the step without `adopt: true`,
+unless it matches. A cluster in which the same chart is installed elsewhere blocks the step without `beside: true`.
+
+**Images** of the manifest and the hooks need a digest, or a tag other than `latest`.
+
+**Helm is never killed** by forge: its own limit, `timeout`, is below that of the step, and Ctrl-C waits until it exits.
+
+**Disruption** is D1, or D0 for a first install.
+
+**Removal** uninstalls the release. CustomResourceDefinitions stay, because removing them would delete all their
+resources; they are listed if the step declares the chart.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Release name. Changing it creates another release."),
+    FieldSpec::required(
+        "namespace",
+        FieldType::Name,
+        "Namespace of the release. Must exist or be created by an earlier step.",
+    ),
+    FieldSpec::optional(
+        "chart",
+        FieldType::Line,
+        "Chart name in `repository`, or an `oci://…` address. A release needs `chart`, `path` or `built_in`.",
+    ),
+    FieldSpec::optional("repository", FieldType::Line, "`https://…` URL of the chart repository."),
+    FieldSpec::optional(
+        "path",
+        FieldType::LocalPath,
+        "Chart directory or `.tgz` in the inventory's tree. Excludes `chart` and `repository`.",
+    ),
+    FieldSpec::optional(
+        "built_in",
+        FieldType::Line,
+        "Name of a chart that ships with forge. Excludes `chart`, `repository`, `path`, `version` and `sha256`.",
+    ),
+    FieldSpec::optional(
+        "version",
+        FieldType::Version,
+        "Exact version as in `Chart.yaml`. Required with `chart` and `path`.",
+    ),
+    FieldSpec::optional(
+        "sha256",
+        FieldType::Line,
+        "SHA-256 of the packaged chart, 64 hex digits. Not for a directory.",
+    ),
+    FieldSpec::optional("values", FieldType::Map(&FieldType::Any), "Values of the release. May contain secrets."),
+    FieldSpec::optional(
+        "wait",
+        FieldType::Bool,
+        "Wait until everything is ready, and roll back otherwise. Default `true`.",
+    ),
+    FieldSpec::optional("hooks", FieldType::Bool, "Run the chart's hooks. Default `true`."),
+    FieldSpec::optional("timeout", FieldType::Duration, "Timeout of Helm, including hooks. Default `10m`."),
+    FieldSpec::optional(
+        "stale_after",
+        FieldType::Wait,
+        "Age after which a pending release counts as left by a killed Helm process. Default `15m`.",
+    ),
+    FieldSpec::optional("adopt", FieldType::Bool, "Take over a release that forge did not install. Default `false`."),
+    FieldSpec::optional(
+        "beside",
+        FieldType::Bool,
+        "Allow other releases of the same chart in the cluster. Default `false`.",
+    ),
+    FieldSpec::optional(
+        "majors",
+        FieldType::Int { min: 0, max: 99 },
+        "Maximum number of major versions per upgrade; downgrades by a major version are blocked. `1` allows \
+         `v24.9.1` to `v25.3.4`, but not to `v26.3.3`. Default: no limit.",
+    ),
+];
+
+const TIMEOUT_S: u64 = 600;
+const STALE_S: u64 = 900;
+/// Seconds that a step may take in addition to Helm's timeout: observation, a rollback first, and repairs.
+const EXTRA_TIME_S: u64 = 300;
+
+#[derive(Debug)]
+struct HelmReleaseResource {
+    asked: ReleaseQuery,
+    wait: bool,
+    hooks: bool,
+    timeout_s: u64,
+    stale_s: u64,
+    adopt: bool,
+    beside: bool,
+    majors: Option<i64>,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let [name, namespace] = ["name", "namespace"].map(|key| fields.get_text(key).unwrap_or_default().to_owned());
+    check_name("name", &name, 53)?;
+    check_name("namespace", &namespace, 63)?;
+    let chart = parse_chart(fields)?;
+    if chart.is_none() && !absent {
+        return Err(Diag::error(DiagCode::MissingKey, "a release needs `chart`, `path` or `built_in`"));
+    }
+    let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({})).to_string();
+    let seconds = |key, default| fields.get_int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
+    let flag = |key, default| fields.get_bool(key).unwrap_or(default);
+    Ok(Box::new(HelmReleaseResource {
+        asked: ReleaseQuery { name, namespace, chart, values },
+        wait: flag("wait", true),
+        hooks: flag("hooks", true),
+        timeout_s: seconds("timeout", TIMEOUT_S),
+        stale_s: seconds("stale_after", STALE_S),
+        adopt: flag("adopt", false),
+        beside: flag("beside", false),
+        majors: fields.get_int("majors"),
+        absent,
+    }))
+}
+
+/// Checks for a DNS label, as Helm and the API require.
+fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let good = name.bytes().all(|byte| inner(byte) || byte == b'-') && !name.starts_with('-') && !name.ends_with('-');
+    match good && !name.is_empty() && name.len() <= most {
+        true => Ok(()),
+        false => Err(bad_value(format!("`{name}` is not a valid `{field}`"))
+            .hint(format!("use lowercase letters, digits and dashes, at most {most} characters"))),
+    }
+}
+
+fn parse_chart(fields: &FieldValues) -> Result<Option<ChartQuery>, Diag> {
+    if let Some(name) = fields.get_text("built_in") {
+        return parse_built_in_chart(fields, name).map(Some);
+    }
+    let Some(from) = parse_chart_source(fields)? else { return Ok(None) };
+    let version = fields.get_text("version").ok_or_else(|| {
+        Diag::error(DiagCode::MissingKey, "a chart needs its exact `version`").hint("run `helm show chart` to find it")
+    })?;
+    let sha256 = fields.get_text("sha256").map(|text| {
+        Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256"))
+    });
+    let sha256 = sha256.transpose()?.map(|sha256| sha256.as_str().to_owned());
+    Ok(Some(ChartQuery { from, version: version.to_owned(), sha256 }))
+}
+
+/// Returns a chart that ships with forge, which has one version and a digest fixed by the binary.
+fn parse_built_in_chart(fields: &FieldValues, name: &str) -> Result<ChartQuery, Diag> {
+    if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.get_text(key).is_some()) {
+        let message = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
+        return Err(Diag::error(DiagCode::Exclusive, message));
+    }
+    let chart = list_builtin_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
+        bad_value(format!("built-in chart `{name}` does not exist"))
+            .suggest_name(name, list_builtin_charts().iter().map(|chart| chart.name))
+    })?;
+    Ok(ChartQuery { from: ChartQuerySource::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
+}
+
+fn parse_chart_source(fields: &FieldValues) -> Result<Option<ChartQuerySource>, Diag> {
+    let repository = fields.get_text("repository").map(str::to_owned);
+    match (fields.get_text("chart"), fields.get_text("path"), repository) {
+        (None, None, None) => Ok(None),
+        (None, Some(path), None) => Ok(Some(ChartQuerySource::Path(path.to_owned()))),
+        (Some(chart), None, None) if chart.starts_with("oci://") => Ok(Some(ChartQuerySource::Oci(chart.to_owned()))),
+        (Some(name), None, Some(url)) => parse_repository(name, url).map(Some),
+        (Some(_), None, None) => Err(Diag::error(DiagCode::MissingKey, "`chart` needs `repository`")
+            .hint("for an OCI chart use an `oci://` address, for a chart in the inventory's tree use `path`")),
+        (None, None, Some(_)) => Err(Diag::error(DiagCode::MissingKey, "`repository` needs `chart`")),
+        (_, Some(_), _) => Err(Diag::error(DiagCode::Exclusive, "`path` excludes `chart` and `repository`")),
+    }
+}
+
+fn parse_repository(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    if !plain || name.is_empty() || name.starts_with('-') {
+        return Err(bad_value(format!("`{name}` is not a valid chart name")));
+    }
+    match url.starts_with("https://") || url.starts_with("http://") {
+        true => Ok(ChartQuerySource::Repository { url, name: name.to_owned() }),
+        false => Err(bad_value("`repository` is not an `https://…` URL")),
+    }
+}
+
+impl HelmReleaseResource {
+    fn probe(&self) -> Probe {
+        Probe::Release(Box::new(self.asked.clone()))
+    }
+
+    fn try_assess(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+        let state = release_state(seen, &self.probe())?;
+        Ok(match self.absent {
+            true => assessment::assess_absent(self, state),
+            false => assessment::assess_present(self, state),
+        })
+    }
+
+    fn release_call(&self, deed: ReleaseAction) -> crate::kube::ClusterCall {
+        crate::kube::ClusterCall::Release(Box::new(ReleaseCall {
+            asked: self.asked.clone(),
+            deed,
+            timeout_s: self.timeout_s,
+            wait: self.wait,
+            hooks: self.hooks,
+            stale_s: self.stale_s,
+        }))
+    }
+
+    /// Returns `NAMESPACE/NAME`, such as `gpu-operator/gpu-operator`.
+    fn qualified_name(&self) -> String {
+        format!("{}/{}", self.asked.namespace, self.asked.name)
+    }
+}
+
+impl Resource for HelmReleaseResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        HelmReleaseResource::qualified_name(self)
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![self.probe()]
+    }
+
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::default()
+    }
+
+    fn time_limit_s(&self) -> Option<u64> {
+        Some(2 * self.timeout_s + EXTRA_TIME_S)
+    }
+
+    fn desired_value(&self) -> Value {
+        let values: Value = serde_json::from_str(&self.asked.values).unwrap_or_default();
+        json!({
+            "name": self.asked.name, "namespace": self.asked.namespace, "absent": self.absent,
+            "version": self.asked.chart.as_ref().map(|chart| &chart.version), "values": values,
+        })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

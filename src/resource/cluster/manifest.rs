@@ -1,0 +1,242 @@
+//! `manifest`: declared objects of a cluster's API.
+
+mod rules;
+
+pub(in crate::resource) use rules::check_workload;
+
+use crate::diag::Diag;
+use crate::kube::collect_images;
+use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::probe::{ObjectId, Observation, Probe};
+use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
+use crate::resource::shared::support::{bad_value, sha256_hex};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "manifest",
+    summary: "Objects of the cluster's API: applied server-side, and pruned when they are no longer declared.",
+    example: include_str!("../examples/manifest.yaml"),
+    doc: "\
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), not on a host. Declare objects in
+`objects`, in a `file` of YAML documents, or in both. A `List` counts as its items.
+
+**Compared** is the result of a server-side dry-run apply as `forge`. Quantities, defaults and fields that webhooks add
+therefore do not count as differences, and forge writes nothing if there are none. A plan lists each field that differs
+and, if the API knows it, who set it; declared fields are taken over. A field that is no longer declared is removed. An
+undeclared field that was *added* with `kubectl` or another interactive tool is removed too. Fields that controllers add
+stay.
+
+**Objects that the step declared before** and no longer declares are deleted if forge still manages any of their fields;
+the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete their contents.
+
+**Rejected before forge contacts the cluster** are images without tag or digest or with the tag `latest`, ConfigMap
+values that are not text, and values of keys that end in `.json` and are not strict JSON. Values of a Secret, and values
+that contain one of forge's secrets, are never shown; a plan shows only whether they differ.
+
+**Order**: namespaces and CustomResourceDefinitions first, waiting for each, then the other objects as written.
+**Removal** deletes the objects in reverse order and waits until they are gone.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional("objects", FieldType::Any, "A list of objects, or one object."),
+    FieldSpec::optional(
+        "file",
+        FieldType::LocalDocuments,
+        "A file of YAML documents, one object each. Templates in it are not rendered.",
+    ),
+    FieldSpec::optional("namespace", FieldType::Name, "Namespace of namespaced objects that do not name one."),
+    FieldSpec::optional(
+        "wait",
+        FieldType::Enum(&["Available", "Ready", "Complete", "Established"]),
+        "Condition to wait for after a change; it is part of the declared state: `Available` of Deployments, \
+         `Complete` of Jobs, `Established` of CustomResourceDefinitions, `Ready` of custom resources.",
+    ),
+    FieldSpec::optional("limit", FieldType::Duration, "Timeout of `wait`. Default `5m`."),
+];
+
+#[derive(Debug)]
+struct ManifestResource {
+    objects: Vec<DeclaredObject>,
+    wait: Option<String>,
+    limit_s: u64,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let mut written = Vec::new();
+    for field in ["objects", "file"] {
+        fields.0.get(field).into_iter().for_each(|value| flatten_objects(value, &mut written));
+    }
+    if written.is_empty() {
+        return Err(bad_value("a manifest needs at least one object").hint("set `objects`, `file`, or both"));
+    }
+    let mut objects = Vec::with_capacity(written.len());
+    for object in written {
+        objects.push(parse_object(object, fields.get_text("namespace"))?);
+    }
+    check_duplicates(&objects)?;
+    objects.iter().try_for_each(|declared| rules::check_object(&declared.id, &declared.object))?;
+    // Prerequisites come first; the other objects keep their order.
+    objects.sort_by_key(|declared| apply_rank(&declared.id));
+    Ok(Box::new(ManifestResource {
+        objects,
+        wait: fields.get_text("wait").map(str::to_owned),
+        limit_s: fields.get_int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
+        absent,
+    }))
+}
+
+fn flatten_objects(value: &Value, into: &mut Vec<Value>) {
+    match value {
+        Value::Null => {}
+        Value::Array(items) => items.iter().for_each(|item| flatten_objects(item, into)),
+        Value::Object(map)
+            if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+                && map.contains_key("items") =>
+        {
+            map.get("items").into_iter().for_each(|items| flatten_objects(items, into));
+        }
+        other => into.push(other.clone()),
+    }
+}
+
+fn parse_object(mut object: Value, namespace: Option<&str>) -> Result<DeclaredObject, Diag> {
+    let lacks = |what: &str| bad_value(format!("an object of the manifest has no `{what}`"));
+    let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    for (pointer, what) in [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")] {
+        if text(&object, pointer).is_none_or(|text| text.is_empty()) {
+            let hint = "each object needs `apiVersion`, `kind` and `metadata: { name: … }`";
+            return Err(lacks(what).hint(hint));
+        }
+    }
+    let kind = text(&object, "/kind").unwrap_or_default();
+    if let Some(namespace) = namespace.filter(|_| !rules::is_cluster_scoped(&kind))
+        && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.entry("namespace").or_insert_with(|| Value::from(namespace));
+    }
+    if let Some(map) = object.as_object_mut() {
+        map.shift_remove("status");
+    }
+    let id = ObjectId::from_object(&object).ok_or_else(|| lacks("kind"))?;
+    Ok(DeclaredObject { id, object })
+}
+
+fn check_duplicates(objects: &[DeclaredObject]) -> Result<(), Diag> {
+    let mut seen = BTreeSet::new();
+    match objects.iter().find(|declared| !seen.insert(declared.id.to_claim())) {
+        Some(again) => Err(bad_value(format!("{} is declared twice in the manifest", again.id))),
+        None => Ok(()),
+    }
+}
+
+fn apply_rank(id: &ObjectId) -> u8 {
+    match id.kind.as_str() {
+        "Namespace" => 0,
+        "CustomResourceDefinition" => 1,
+        _ => 2,
+    }
+}
+
+/// Returns the form of an object that records store: the whole object if it is short, otherwise its digest.
+fn record_value(declared: &DeclaredObject) -> Value {
+    const SHORT: usize = 2048;
+    let text = declared.object.to_string();
+    match text.len() <= SHORT || SecretStore::has_placeholder(&text) {
+        true => declared.record_value(),
+        false => json!({ "object": declared.id.to_claim(), "sha256": sha256_hex(text.as_bytes()) }),
+    }
+}
+
+impl Resource for ManifestResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        match self.objects.as_slice() {
+            [one] => one.id.to_string(),
+            [first, rest @ ..] => format!("{} and {} more", first.id, rest.len()),
+            [] => String::new(),
+        }
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        self.objects.iter().map(DeclaredObject::probe).collect()
+    }
+
+    fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
+        obsolete_probes(record, &self.objects)
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
+        let want =
+            DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
+        let images =
+            if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
+        Assessment { images, ..assess_objects(&want, seen, cx) }
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::default()
+    }
+
+    fn time_limit_s(&self) -> Option<u64> {
+        self.wait.as_ref().map(|_| self.limit_s.saturating_add(60))
+    }
+
+    fn desired_value(&self) -> Value {
+        let mut desired = json!({ "objects": self.objects.iter().map(record_value).collect::<Vec<_>>() });
+        if let Some(wait) = &self.wait {
+            desired["wait"] = json!(wait);
+        }
+        if self.absent {
+            desired["absent"] = json!(true);
+        }
+        desired
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        if self.absent { Vec::new() } else { self.objects.iter().flat_map(DeclaredObject::provided_items).collect() }
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        self.objects.iter().map(|declared| object_claim(&declared.id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(objects: Value) -> String {
+        let fields = FieldValues([("objects", objects)].into_iter().collect());
+        build(&fields, false).unwrap_err().message
+    }
+
+    #[test]
+    fn invalid_manifest_objects_are_rejected() {
+        assert_eq!(build_error(json!([])), "a manifest needs at least one object");
+        assert_eq!(build_error(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "n" } });
+        assert_eq!(build_error(json!([map, map])), "ConfigMap n/a is declared twice in the manifest");
+    }
+
+    #[test]
+    fn namespaces_are_ordered_before_their_objects() {
+        let object = |kind: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a" } });
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": [object("ConfigMap"), object("Namespace")] });
+        let fields = FieldValues([("objects", list), ("namespace", json!("n"))].into_iter().collect());
+        let manifest = build(&fields, false).unwrap();
+        assert_eq!(manifest.title(), "Namespace a and 1 more");
+        let claims: Vec<String> = manifest.exclusive_claims().into_iter().map(|(_, name)| name).collect();
+        assert_eq!(claims, ["core/Namespace//a", "core/ConfigMap/n/a"]);
+    }
+}

@@ -1,0 +1,359 @@
+//! Evaluates the objects of a step: which ones to create, change, prune and delete.
+
+use super::DeclaredObject;
+use super::field_diff;
+use super::obsolete::obsolete_objects;
+use crate::kube::ClusterCall;
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::probe::{
+    AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Observation, UnansweredReason,
+};
+use crate::resource::shared::support::{object_state, will_be_provided};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use serde_json::{Map, json};
+
+/// Desired state of the objects of a step.
+pub(in crate::resource) struct DesiredObjects<'w> {
+    pub objects: &'w [DeclaredObject],
+    /// Whether to remove the objects.
+    pub absent: bool,
+    /// Condition to wait for after the apply, and its timeout in seconds.
+    pub wait: Option<(&'w str, u64)>,
+    pub disruption: DisruptionClass,
+}
+
+/// Findings about all objects so far.
+#[derive(Default)]
+struct ObjectFindings {
+    changes: Vec<AttributeChange>,
+    /// Reasons for the changes.
+    reasons: Vec<String>,
+    strips: Vec<ClusterCall>,
+    applies: Vec<ClusterCall>,
+    waits: Vec<ClusterCall>,
+    deletes: Vec<ClusterCall>,
+    /// Observed state, by object.
+    basis: Map<String, Value>,
+    /// Notes in addition to the reasons.
+    notes: Vec<String>,
+    predicted: bool,
+    unknown: Option<UnansweredReason>,
+    blocked: Option<(String, String)>,
+}
+
+/// Evaluates the objects of a step.
+pub(in crate::resource) fn assess_objects(
+    want: &DesiredObjects<'_>,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    let mut found = ObjectFindings::default();
+    for declared in want.objects {
+        match object_state(seen, &declared.probe()) {
+            Err(why) => found.record_unknown(why),
+            Ok(state) => match want.absent {
+                true => found.add_removal(declared, state),
+                false => found.add_presence(want, declared, state, cx),
+            },
+        }
+    }
+    for id in cx.record.map(|record| obsolete_objects(record, want.objects)).unwrap_or_default() {
+        match object_state(seen, &id.to_probe()) {
+            Err(why) => found.record_unknown(why),
+            Ok(state) => found.add_obsolete(&id, state),
+        }
+    }
+    found.into_assessment(want)
+}
+
+impl ObjectFindings {
+    fn record_unknown(&mut self, why: UnansweredReason) {
+        self.unknown.get_or_insert(why);
+    }
+
+    fn record_basis(&mut self, id: &ObjectId, state: Value) {
+        self.basis.insert(id.to_claim(), state);
+    }
+
+    fn add_presence(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        state: &ObjectState,
+        cx: &AssessmentContext<'_>,
+    ) {
+        let info = match state {
+            ObjectState::Known(info) => info,
+            ObjectState::Unserved => return self.add_unserved(want, declared, cx),
+        };
+        self.record_basis(&declared.id, object_basis(info));
+        if info.deleting {
+            let why = format!("{} is being deleted", declared.id);
+            return self.record_unknown(UnansweredReason::new(why));
+        }
+        match &info.dry {
+            Some(ObjectDryRun::Becomes(becomes)) => self.add_differences(want, declared, info, becomes),
+            Some(ObjectDryRun::NoNamespace) => self.add_without_namespace(want, declared, cx),
+            Some(ObjectDryRun::Refused(words)) => {
+                let reason = format!("the API rejects {}: {words}", declared.id);
+                self.blocked.get_or_insert((reason, "fix the declaration of this object".to_owned()));
+            }
+            None => self.record_unknown(UnansweredReason::new(format!("no dry-run apply of {} was made", declared.id))),
+        }
+        self.add_wait(want, declared, Some(info));
+    }
+
+    /// The API does not serve this kind: an earlier step may install it.
+    fn add_unserved(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
+        self.record_basis(&declared.id, Value::Null);
+        let kind = format!("{}/{}", declared.id.api_group(), declared.id.kind);
+        let own = want.objects.iter().any(|other| other.served_kind().as_deref() == Some(kind.as_str()));
+        let earlier = will_be_provided(cx.predicted, &ProvidedItem::Served(kind))
+            || cx.predicted.is_some_and(|p| p.after.is_some());
+        match (own, earlier) {
+            (true, _) => self.add_creation(declared),
+            (false, true) => {
+                self.predicted = true;
+                self.add_creation(declared);
+            }
+            (false, false) => {
+                let why = format!("the API serves no `{}` of `{}`", declared.id.kind, declared.id.api_version);
+                self.record_unknown(UnansweredReason::new(why));
+            }
+        }
+        self.add_wait(want, declared, None);
+    }
+
+    fn add_without_namespace(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        cx: &AssessmentContext<'_>,
+    ) {
+        let name = declared.id.namespace.clone().unwrap_or_default();
+        let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
+        let own = want.objects.iter().any(|other| other.id.to_claim() == id.to_claim());
+        let earlier = will_be_provided(cx.predicted, &ProvidedItem::Object(id.to_claim()))
+            || cx.predicted.is_some_and(|p| p.after.is_some());
+        match (own, earlier) {
+            (true, _) => self.add_creation(declared),
+            (false, true) => {
+                self.predicted = true;
+                self.add_creation(declared);
+            }
+            (false, false) => {
+                let reason = format!("namespace `{}` of {} does not exist", id.name, declared.id);
+                let hint = format!("add a step with `namespace: {{ name: {} }}` before this one", id.name);
+                self.blocked.get_or_insert((reason, hint));
+            }
+        }
+    }
+
+    fn add_creation(&mut self, declared: &DeclaredObject) {
+        self.reasons.push(format!("{} does not exist", declared.id));
+        self.changes.push(field_diff::creation_change(&declared.id.to_string(), &declared.object));
+        self.add_apply(declared);
+    }
+
+    fn add_apply(&mut self, declared: &DeclaredObject) {
+        self.applies.push(ClusterCall::Apply { object: declared.object.clone() });
+    }
+
+    fn add_differences(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        info: &ObjectInfo,
+        becomes: &Value,
+    ) {
+        let Some(live) = &info.live else { return self.add_creation(declared) };
+        let id = &declared.id;
+        let of = if want.objects.len() == 1 { String::new() } else { id.to_string() };
+        let changes = field_diff::diff_fields(&of, live, becomes);
+        let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
+        let differs = changes.iter().map(observed_entry).chain(more).collect();
+        self.basis[&id.to_claim()]["differs"] = Value::Object(differs);
+        if !changes.is_empty() {
+            self.reasons.push(describe_differing(id, &changes, &info.conflicts));
+            self.changes.extend(changes);
+            self.add_apply(declared);
+        }
+        if !info.added.is_empty() {
+            self.reasons.push(describe_added(id, &info.added));
+            self.changes.extend(info.added.iter().map(|added| removal_change(&of, live, added)));
+            let pointers = info.added.iter().map(|added| added.pointer.clone()).collect();
+            self.strips.push(ClusterCall::Strip { id: id.clone(), version: info.version.clone(), pointers });
+        }
+        if let Some(words) = &info.stuck {
+            self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
+        }
+    }
+
+    fn add_wait(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: Option<&ObjectInfo>) {
+        let id = &declared.id;
+        let applied =
+            self.applies.iter().any(|call| matches!(call, ClusterCall::Apply { object } if *object == declared.object));
+        // Objects of a new kind can only be applied once the kind is served.
+        if applied && declared.served_kind().is_some() {
+            self.applies.push(ClusterCall::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
+        }
+        let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| supports_condition(id, condition)) else {
+            return;
+        };
+        let found = info.and_then(|info| info.conditions.iter().find(|found| found.name == condition));
+        let holds = found.is_some_and(|found| found.status == "True");
+        if !applied && holds {
+            return;
+        }
+        if !applied {
+            let why = found.map_or("condition not reported yet", |found| found.message.as_str());
+            self.reasons.push(format!("{id} is not {condition}: {why}"));
+            let status = found.map(|found| found.status.as_str());
+            self.changes.push(AttributeChange::new(&format!("{id} {condition}"), status, Some("True")));
+        }
+        self.waits.push(ClusterCall::Await { id: id.clone(), condition: condition.to_owned(), limit_s });
+    }
+
+    fn add_removal(&mut self, declared: &DeclaredObject, state: &ObjectState) {
+        let info = match state {
+            ObjectState::Known(info) => info,
+            ObjectState::Unserved => return self.record_basis(&declared.id, Value::Null),
+        };
+        self.record_basis(&declared.id, json!({ "uid": info.uid }));
+        if info.live.is_some() {
+            let state = if info.deleting { "is being deleted, but still exists" } else { "exists" };
+            self.reasons.push(format!("{} {state}", declared.id));
+            self.add_deletion(&declared.id, info);
+        }
+    }
+
+    fn add_deletion(&mut self, id: &ObjectId, info: &ObjectInfo) {
+        self.changes.push(AttributeChange::new(&id.to_string(), Some("exists"), None));
+        self.deletes.push(ClusterCall::Delete { id: id.clone(), uid: info.uid.clone() });
+    }
+
+    /// Deletes an object that the step declared before, if forge still manages any of its fields. Keeps objects
+    /// whose deletion would delete their contents.
+    fn add_obsolete(&mut self, id: &ObjectId, state: &ObjectState) {
+        let ObjectState::Known(info) = state else { return };
+        let Some(_) = &info.live else { return };
+        self.record_basis(id, json!({ "uid": info.uid }));
+        let own = info.managers.iter().any(|known| known.manager == "forge");
+        if matches!(id.kind.as_str(), "Namespace" | "CustomResourceDefinition") {
+            return self
+                .notes
+                .push(format!("{id} is no longer declared but stays: deletion would delete its contents"));
+        }
+        if !own {
+            return self.notes.push(format!("{id} is no longer declared but stays: another manager owns it now"));
+        }
+        self.reasons.push(format!("{id} is no longer declared"));
+        self.add_deletion(id, info);
+    }
+
+    fn into_assessment(self, want: &DesiredObjects<'_>) -> Assessment {
+        let basis = Value::Object(self.basis);
+        if let Some(why) = &self.unknown {
+            let hint = unknown_hint(&why.why);
+            let judgement = Assessment { basis, ..Assessment::unknown(why) };
+            return Assessment { hint, ..judgement };
+        }
+        if let Some((reason, hint)) = self.blocked {
+            return Assessment::blocked(BlockClass::Declaration, reason, basis).hint(hint);
+        }
+        let mut calls = self.strips;
+        calls.extend(self.applies);
+        // Deletes in reverse order of creation.
+        calls.extend(self.deletes.into_iter().rev());
+        calls.extend(self.waits);
+        if calls.is_empty() {
+            let reason = describe_unchanged(want);
+            let notes: Vec<String> = std::iter::once(reason).chain(self.notes).collect();
+            return Assessment::ok(notes.join("; "), basis);
+        }
+        let reasons: Vec<String> = truncate_reasons(self.reasons).into_iter().chain(self.notes).collect();
+        let judgement = Assessment::change(reasons.join("; "), self.changes, want.disruption, basis);
+        Assessment { calls, predicted: self.predicted, verdict: StepVerdict::Change, ..judgement }
+    }
+}
+
+fn unknown_hint(why: &str) -> Option<String> {
+    let unserved = why.starts_with("the API serves no ");
+    unserved
+        .then(|| "install its CustomResourceDefinition with an earlier step, and list that step in `needs`".to_owned())
+}
+
+/// Returns the reason of a step without changes.
+fn describe_unchanged(want: &DesiredObjects<'_>) -> String {
+    match (want.objects, want.absent) {
+        ([one], true) => format!("{} does not exist", one.id),
+        ([one], false) => format!("{} matches", one.id),
+        (several, true) => format!("none of {} objects exists", several.len()),
+        (several, false) => format!("{} objects match", several.len()),
+    }
+}
+
+/// Shortens a long list of reasons to the first ones.
+fn truncate_reasons(mut reasons: Vec<String>) -> Vec<String> {
+    const TOLD: usize = 4;
+    let more = reasons.len().saturating_sub(TOLD);
+    if more > 0 {
+        reasons.truncate(TOLD);
+        reasons.push(format!("and {more} more"));
+    }
+    reasons
+}
+
+/// Returns the observed values that the judgement depends on. Changes by controllers to other parts do not make a plan
+/// stale.
+fn object_basis(info: &ObjectInfo) -> Value {
+    json!({ "exists": info.live.is_some(), "deleting": info.deleting })
+}
+
+/// Returns a field that differs, with its current value.
+fn observed_entry(change: &AttributeChange) -> (String, Value) {
+    let text = change.diff.as_ref().or(change.from.as_ref()).map(|text| text.raw());
+    (change.attribute.to_string(), Value::from(text))
+}
+
+fn describe_differing(id: &ObjectId, changes: &[AttributeChange], conflicts: &[ObjectFieldConflict]) -> String {
+    let fields = match changes {
+        [one] => format!("{} of {id} differs", one.attribute.rsplit(' ').next().unwrap_or_default()),
+        many => format!("{} fields of {id} differ", many.len()),
+    };
+    let told: Vec<String> = conflicts
+        .iter()
+        .map(|held| format!("`{}` set {}{}", held.manager, held.field, format_since(&held.time)))
+        .collect();
+    match told.is_empty() {
+        true => fields,
+        false => format!("{fields}: {}; forge takes it over", told.join(", ")),
+    }
+}
+
+fn describe_added(id: &ObjectId, added: &[AddedField]) -> String {
+    let told: Vec<String> = added
+        .iter()
+        .map(|added| format!("`{}` added {}{}", added.manager, added.field, format_since(&added.time)))
+        .collect();
+    format!("{id} has undeclared fields: {}", told.join(", "))
+}
+
+fn format_since(time: &str) -> String {
+    if time.is_empty() { String::new() } else { format!(" at {time}") }
+}
+
+fn removal_change(of: &str, live: &Value, added: &AddedField) -> AttributeChange {
+    let found = live.pointer(&added.pointer).map(super::yaml_text::format_scalar);
+    AttributeChange::new(&field_diff::qualify_field(of, &added.field), found.as_deref().or(Some("present")), None)
+}
+
+/// Reports whether objects of a kind can have a condition.
+fn supports_condition(id: &ObjectId, condition: &str) -> bool {
+    match condition {
+        "Established" => id.kind == "CustomResourceDefinition",
+        "Available" => matches!(id.kind.as_str(), "Deployment" | "APIService"),
+        "Complete" => id.kind == "Job",
+        _ => id.api_group().contains('.') && !id.api_group().ends_with(".k8s.io"),
+    }
+}

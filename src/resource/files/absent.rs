@@ -1,0 +1,260 @@
+//! `absent`: removes whatever exists at a path.
+
+use crate::diag::{Diag, DiagCode};
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::resource::shared::file_target::{describe_type, path_probe};
+use crate::resource::shared::shell;
+use crate::resource::shared::support::{bad_value, path_state};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
+use crate::script::ShellFragment;
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "absent",
+    summary: "Removes one or more paths.",
+    example: include_str!("../examples/absent.yaml"),
+    doc: "\
+Use it for leftovers of a package, an older recipe or manual work. To remove something that a recipe creates, use
+`ensure: absent` or `otherwise: absent` in that recipe.
+
+**Compares** whether each path exists. An unchanged step reports `PATH does not exist`. Every path is listed explicitly:
+patterns are not supported, because they could match unintended files.
+
+**A change** removes files, links (never their targets) and special files. Files are backed up to
+`/var/lib/forge/backups/RUN/PATH` unless `backup: false`. A directory blocks the step unless `recursive: true`, which
+removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed.
+
+**Never removed**: `/`, its direct children (`/etc`), system directories (such as `/usr/lib`, `/var/log`, `/etc/ssh`)
+and forge's own directories.
+
+**Removal** of the recipe changes nothing: forge does not restore what it removed.",
+    fields: &[
+        FieldSpec::optional("path", FieldType::Path, "Path to remove. Excludes `paths`."),
+        FieldSpec::optional("paths", FieldType::List(&FieldType::Path), "Paths to remove. Excludes `path`."),
+        FieldSpec::optional("recursive", FieldType::Bool, "Remove directories with their contents. Default `false`."),
+        FieldSpec::optional("backup", FieldType::Bool, "Keep a backup of removed files on the host. Default `true`."),
+    ],
+    build,
+};
+
+/// Directories that every host needs. Entries below them may be removed.
+const PROTECTED_DIRECTORIES: &[&str] = &[
+    "/boot/efi",
+    "/boot/grub",
+    "/etc/apt",
+    "/etc/default",
+    "/etc/init.d",
+    "/etc/pam.d",
+    "/etc/security",
+    "/etc/ssh",
+    "/etc/ssl",
+    "/etc/sudoers.d",
+    "/etc/systemd",
+    "/usr/bin",
+    "/usr/include",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/libexec",
+    "/usr/local",
+    "/usr/sbin",
+    "/usr/share",
+    "/var/cache",
+    "/var/lib",
+    "/var/lib/dpkg",
+    "/var/lib/forge",
+    "/var/lib/rpm",
+    "/var/lib/systemd",
+    "/var/log",
+    "/var/spool",
+    "/var/tmp",
+];
+
+#[derive(Debug)]
+struct AbsentResource {
+    paths: Vec<String>,
+    recursive: bool,
+    backup: bool,
+    /// The recipe itself is being removed; removed paths are not restored.
+    idle: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let paths = match (fields.get_text("path"), fields.get_text_list("paths")) {
+        (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`path` and `paths` exclude each other")),
+        (Some(path), None) => vec![path.to_owned()],
+        (None, Some(paths)) if !paths.is_empty() => paths,
+        (None, _) => return Err(Diag::error(DiagCode::MissingKey, "an `absent` step needs `path` or `paths`")),
+    };
+    paths.iter().try_for_each(|path| check_removable(path))?;
+    Ok(Box::new(AbsentResource {
+        paths,
+        recursive: fields.get_bool("recursive").unwrap_or(false),
+        backup: fields.get_bool("backup").unwrap_or(true),
+        idle: absent,
+    }))
+}
+
+/// Rejects paths that every host needs.
+pub(in crate::resource) fn check_removable(path: &str) -> Result<(), Diag> {
+    if path.matches('/').count() < 2 {
+        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
+    }
+    if PROTECTED_DIRECTORIES.contains(&path) {
+        return Err(bad_value(format!("`{path}` is a system directory and is never removed"))
+            .hint("list the entries below it that should be removed"));
+    }
+    Ok(())
+}
+
+impl AbsentResource {
+    /// Returns the paths that exist.
+    fn find_existing<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, UnansweredReason> {
+        let mut left = Vec::new();
+        for path in &self.paths {
+            match path_state(seen, &path_probe(path)) {
+                Ok(PathState::Absent) => {}
+                Ok(PathState::Present(info)) => left.push((path.as_str(), info)),
+                Err(unknown) => return Err(UnansweredReason { why: format!("`{path}`: {}", unknown.why), ..unknown }),
+            }
+        }
+        Ok(left)
+    }
+
+    fn assess_existing(&self, left: &[(&str, &PathInfo)]) -> Assessment {
+        let seen = |(path, info): &(&str, &PathInfo)| {
+            ((*path).to_owned(), json!({ "type": info.kind, "target": info.target, "content": info.sha256 }))
+        };
+        let basis = Value::Object(left.iter().map(seen).collect());
+        if left.is_empty() {
+            let verb = if self.paths.len() == 1 { "does" } else { "do" };
+            return Assessment::ok(
+                format!("{} {verb} not exist", crate::resource::shared::support::join_quoted(&self.paths)),
+                basis,
+            );
+        }
+        let directory = left.iter().find(|(_, info)| info.kind == PathType::Directory);
+        if let Some((path, _)) = directory.filter(|_| !self.recursive) {
+            return Assessment::blocked(BlockClass::Host, format!("`{path}` is a directory"), basis)
+                .hint("set `recursive: true` to remove it with its contents");
+        }
+        let change = |(path, info): &(&str, &PathInfo)| match info.kind {
+            PathType::Directory => AttributeChange::new("directory", Some(&format!("{path}, with its contents")), None),
+            PathType::Symlink => {
+                AttributeChange::new("link", Some(&format!("{path}, a {}", describe_type(info))), None)
+            }
+            PathType::File => AttributeChange::new("file", Some(&format!("{path}, {} bytes", info.size)), None),
+            PathType::Other => AttributeChange::new("special file", Some(path), None),
+        };
+        let names: Vec<&str> = left.iter().map(|(path, _)| *path).collect();
+        let verb = if names.len() == 1 { "exists" } else { "exist" };
+        let reason = format!("{} {verb}", crate::resource::shared::support::join_quoted(&names));
+        Assessment::change(reason, left.iter().map(change).collect(), DisruptionClass::D0, basis)
+    }
+
+    /// Renders a removal for each path according to the type that was observed.
+    fn render_script(&self, judgement: &Assessment, run: &str) -> ShellFragment {
+        let kind = |path: &str| judgement.basis[path]["type"].as_str().map(str::to_owned);
+        let one = |path: &String| match kind(path).as_deref() {
+            None => None,
+            Some("directory") => Some(shell::remove_tree(path)),
+            Some(kind) => Some(shell::remove_file(path, run, self.backup && kind == "file")),
+        };
+        let removals: Vec<ShellFragment> = self.paths.iter().filter_map(one).collect();
+        let mut action = ShellFragment::new();
+        for (number, removal) in removals.into_iter().enumerate() {
+            let before =
+                if number == 0 { ShellFragment::new() } else { ShellFragment::new().code("[ $? -eq 0 ] &&\n") };
+            action = action.append_fragment(before).append_fragment(removal);
+        }
+        action
+    }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    shell::EXPLAIN_UNSAFE_PATH,
+    ("is a directory", "it became a directory after it was observed; run forge again"),
+    ("a file system is mounted", "unmount it first"),
+    ("Device or resource busy", "it is a mount point: unmount it first"),
+    ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+];
+
+impl Resource for AbsentResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        match self.paths.as_slice() {
+            [first, _, ..] => format!("{first} and {} more", self.paths.len() - 1),
+            _ => self.paths.concat(),
+        }
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        if self.idle { Vec::new() } else { self.paths.iter().map(|path| path_probe(path)).collect() }
+    }
+
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        if self.idle {
+            return Assessment::ok("removed paths are not restored", json!({}));
+        }
+        match self.find_existing(seen) {
+            Ok(left) => self.assess_existing(&left),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement, cx.run), long: false, explain: EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        json!({ "paths": self.paths, "absent": true })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        Vec::new()
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        self.paths.clone()
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        if self.idle { Vec::new() } else { self.paths.iter().map(|path| ("path", path.clone())).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn protected_directories_are_never_removed() {
+        assert_eq!(build_error(&[("path", json!("/etc"))]), "`/etc` is a top-level directory and is never removed");
+        assert_eq!(
+            build_error(&[("paths", json!(["/tmp/x", "/usr/lib"]))]),
+            "`/usr/lib` is a system directory and is never removed"
+        );
+    }
+
+    #[test]
+    fn exactly_one_of_path_and_paths_is_required() {
+        assert_eq!(build_error(&[]), "an `absent` step needs `path` or `paths`");
+        assert_eq!(build_error(&[("paths", json!([]))]), "an `absent` step needs `path` or `paths`");
+        assert_eq!(
+            build_error(&[("path", json!("/a/b")), ("paths", json!(["/a/b"]))]),
+            "`path` and `paths` exclude each other"
+        );
+    }
+}

@@ -1,0 +1,418 @@
+//! `directory`: a directory with its owner and mode.
+
+use crate::diag::Diag;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::resource::shared::file_target::{
+    self, ParentState, add_ownership_basis, check_parent, describe_type, ownership_changes, path_probe, type_basis,
+};
+use crate::resource::shared::shell;
+use crate::resource::shared::support::{
+    GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
+};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
+use crate::script::ShellFragment;
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "directory",
+    summary: "A directory with its owner and mode.",
+    example: include_str!("../examples/directory.yaml"),
+    doc: "\
+**Compares** type, owner, group and mode of the directory itself, not its contents. An unchanged step reports
+`owner and mode match`.
+
+**A change** creates the directory with its final owner and mode, or sets them on the existing one. The parent directory
+must exist or be created by an earlier step: forge does not create parents. A file or link at the path blocks the step,
+because forge never replaces it. A directory that belongs to another user than the declared owner also blocks the step
+if users other than root can rename entries of the parent directory, because one of them may have put it there.
+
+**Removal** removes an empty directory. A directory with entries blocks the step unless `recursive: true`, which removes
+its contents on the same file system. The plan already lists entries that no earlier step removes. Top-level directories
+(`/etc`) are never removed.",
+    fields: &[
+        FieldSpec::required("path", FieldType::Path, "Path of the directory on the host."),
+        OWNER_FIELD,
+        GROUP_FIELD,
+        FieldSpec::optional("mode", FieldType::Mode, "Permission bits. Default `\"0755\"`."),
+        FieldSpec::optional("recursive", FieldType::Bool, "Removal also removes the contents. Default `false`."),
+    ],
+    build,
+};
+
+/// Exits 0 if `$FORGE_PATH` is empty, 1 if it has entries; prints up to 50 of them.
+const IS_EMPTY: &str = r#"cd -- "$FORGE_PATH" || exit 2
+n=0
+for entry in * .[!.]* ..?*; do
+  if [ -e "$entry" ] || [ -L "$entry" ]; then printf '%s/' "$entry"; n=$((n + 1)); [ "$n" -lt 50 ] || break; fi
+done
+[ "$n" = 0 ]"#;
+
+/// Time limit for listing entries, in seconds.
+const IS_EMPTY_LIMIT: u64 = 10;
+
+#[derive(Debug)]
+struct DirectoryResource {
+    path: String,
+    owner: String,
+    group: String,
+    mode: u32,
+    recursive: bool,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let path = required_text(fields, "path")?;
+    let (owner, group) = parse_owner_and_group(fields)?;
+    if absent && path.matches('/').count() < 2 {
+        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
+    }
+    Ok(Box::new(DirectoryResource {
+        path: path.to_owned(),
+        owner,
+        group,
+        mode: fields.get_mode("mode").unwrap_or(0o755),
+        recursive: fields.get_bool("recursive").unwrap_or(false),
+        absent,
+    }))
+}
+
+impl DirectoryResource {
+    /// Returns the probe for entries, for a removal that must not remove contents.
+    fn emptiness_probe(&self) -> Probe {
+        Probe::Check {
+            id: format!("whether `{}` is empty", self.path),
+            script: IS_EMPTY.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
+            timeout_s: Some(IS_EMPTY_LIMIT),
+        }
+    }
+
+    fn block_wrong_type(&self, info: &PathInfo) -> Assessment {
+        let hint = match &info.target {
+            Some(target) => format!("declare `{}`, the target of the link", target.raw()),
+            None => "remove it in a `file` step before this one".to_owned(),
+        };
+        let reason = format!("`{}` is a {}, not a directory", self.path, describe_type(info));
+        Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
+    }
+
+    fn assess_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        match path_state(seen, &path_probe(&self.path))? {
+            PathState::Absent => Ok(match check_parent(&self.path, seen, cx.predicted)? {
+                ParentState::There => self.assess_missing(),
+                ParentState::Comes => self.assess_missing().mark_predicted(),
+                ParentState::Blocks(judgement) => *judgement,
+            }),
+            PathState::Present(info) if info.kind == PathType::Directory => Ok(self.assess_existing(info, seen)),
+            PathState::Present(info) => Ok(self.block_wrong_type(info)),
+        }
+    }
+
+    fn assess_missing(&self) -> Assessment {
+        let changes = vec![
+            AttributeChange::new("directory", None, Some(&self.path)),
+            AttributeChange::new("owner", None, Some(&self.owner)),
+            AttributeChange::new("group", None, Some(&self.group)),
+            AttributeChange::new("mode", None, Some(&format_mode(self.mode))),
+        ];
+        let reason = format!("directory `{}` does not exist", self.path);
+        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "absent" }))
+    }
+
+    fn assess_existing(&self, info: &PathInfo, seen: &Observation) -> Assessment {
+        let mut basis = json!({ "type": "directory" });
+        add_ownership_basis(&mut basis, info);
+        let changes = ownership_changes(info, &self.owner, &self.group, self.mode);
+        match changes.is_empty() {
+            true => Assessment::ok("owner and mode match", basis),
+            false
+                if changes.iter().any(|change| change.attribute == "owner")
+                    && self.may_belong_to_others(info, seen) =>
+            {
+                let (path, owner) = (&self.path, info.owner.raw());
+                let reason = format!(
+                    "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
+                );
+                Assessment::blocked(BlockClass::Host, reason, basis).hint(self.ownership_hint(seen))
+            }
+            false => {
+                Assessment::change(file_target::describe_differences(&changes), changes, DisruptionClass::D0, basis)
+            }
+        }
+    }
+
+    /// Reports whether another user may have put the directory at the path: one who can rename entries of its parent.
+    fn may_belong_to_others(&self, info: &PathInfo, seen: &Observation) -> bool {
+        let Some(above) = self.find_parent_info(seen) else { return false };
+        // The mode of a link has no meaning, and only root's links are followed. The action checks the link's target.
+        if above.kind != PathType::Directory {
+            return false;
+        }
+        // The owner of the parent directory may give away their own entries.
+        let is_open = above.owner.raw() != "root" || above.mode & 0o022 != 0 && above.mode & 0o1000 == 0;
+        is_open && (info.owner != above.owner || above.owner.raw() == "root")
+    }
+
+    fn find_parent_info(&self, seen: &Observation) -> Option<PathInfo> {
+        let above = path_probe(crate::resource::shared::support::parent_path(&self.path)?);
+        match path_state(seen, &above) {
+            Ok(PathState::Present(info)) => Some(info.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns a hint that lists the users who can rename entries of the parent directory. forge does not resolve the
+    /// members of a group.
+    fn ownership_hint(&self, seen: &Observation) -> String {
+        let (Some(parent), Some(above)) =
+            (crate::resource::shared::support::parent_path(&self.path), self.find_parent_info(seen))
+        else {
+            return CHANGE_OWNER_HINT.to_owned();
+        };
+        let who = match above.owner.raw() {
+            "root" if above.mode & 0o002 != 0 => "every user".to_owned(),
+            "root" => format!("group `{}`", above.group.raw()),
+            owner => format!("user `{owner}`"),
+        };
+        format!("{who} can rename entries of `{parent}`: {CHANGE_OWNER_HINT}")
+    }
+
+    fn assess_absent(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        match path_state(seen, &path_probe(&self.path))? {
+            PathState::Absent => {
+                let reason = format!("directory `{}` does not exist", self.path);
+                Ok(Assessment::ok(reason, json!({ "type": "absent" })))
+            }
+            PathState::Present(info) if info.kind == PathType::Directory => self.assess_removal(seen, cx),
+            PathState::Present(info) => Ok(self.block_wrong_type(info)),
+        }
+    }
+
+    fn assess_removal(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        let changes = vec![AttributeChange::new("directory", Some(&self.path), None)];
+        let remove = |reason: String, empty: Value| {
+            Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "directory", "empty": empty }))
+        };
+        if self.recursive {
+            return Ok(remove(format!("`{}` exists and is removed with its contents", self.path), Value::Null));
+        }
+        let empty = output(seen, &self.emptiness_probe())?;
+        let after = cx.predicted.and_then(|p| p.after.as_deref());
+        Ok(match (empty.status, after) {
+            (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
+            (1, Some(_)) => match self.find_remaining_entry(empty.stdout.raw(), cx) {
+                // Only predicted: another instance of the same step may remove it.
+                Some(stays) => {
+                    let reason = format!("`{}` is not empty, and no earlier step removes `{stays}`", self.path);
+                    remove(reason, json!(false))
+                        .mark_predicted()
+                        .hint("remove it in an earlier step, or set `recursive: true` to remove the contents, too")
+                }
+                None => {
+                    let reason = format!("`{}` is not empty; earlier steps may empty it", self.path);
+                    remove(reason, json!(false)).mark_predicted()
+                }
+            },
+            (1, None) => {
+                self.block_nonempty("is not empty").hint("set `recursive: true` to remove it with its contents")
+            }
+            (status, _) => {
+                let why = format!("entries of `{}` could not be read (exit status {status})", self.path);
+                return Err(UnansweredReason::new(why).with_message(empty.stderr.clone()));
+            }
+        })
+    }
+
+    fn block_nonempty(&self, is: &str) -> Assessment {
+        let basis = json!({ "type": "directory", "empty": false });
+        Assessment::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
+    }
+
+    /// Returns the first of the `/`-separated entries that no earlier step removes, if the plan can predict it.
+    fn find_remaining_entry<'e>(&self, entries: &'e str, cx: &AssessmentContext<'_>) -> Option<&'e str> {
+        let predicted = cx.predicted.filter(|predicted| !predicted.takes_more)?;
+        let goes = |entry: &str| predicted.will_go.contains(&format!("{}/{entry}", self.path));
+        entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
+    }
+
+    fn render_script(&self, run: &str) -> ShellFragment {
+        let entered =
+            || shell::open_directory_action(&self.path, &format!("{}:{}", self.owner, self.group), self.mode, run);
+        match (self.absent, self.recursive) {
+            (true, true) => shell::remove_tree(&self.path),
+            (true, false) => shell::close_action(entered().code(REMOVE_EMPTY)),
+            (false, _) => shell::close_action(entered().code(MAKE).code(GIVE)),
+        }
+    }
+}
+
+const CHANGE_OWNER_HINT: &str = "check its contents, then run `chown` on the host or remove it, and run forge again";
+
+/// If other users can write to the parent directory, the directory gets owner and mode in a staging directory and is
+/// renamed into place. Otherwise it is private until it has them.
+const MAKE: &str = r#"
+if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
+  if [ -n "$shared" ]; then sweep; stage; fi
+  mkdir -m 0700 -- "./$name" || fail "cannot make $path"
+  chown -- "$own" "./$name" || fail "cannot give $path to $own"
+  chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+  [ -z "$shared" ] || mv -T -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
+  exit 0
+fi
+"#;
+
+/// Sets owner and mode on the directory that was entered, because another directory may take its name afterwards. A
+/// user who can rename entries decides which directory that is, so forge rejects one that belongs to a third user.
+const GIVE: &str = r#"
+if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+[ -d "./$name" ] || fail "$path is not a directory"
+cd -P -- "./$name" || fail "cannot enter $path"
+if [ -n "$shared" ]; then
+  set -- $(stat -c '%d:%i %u' -- . .. "../$name")
+  [ $# -eq 6 ] && [ "$3" = "$here" ] && [ "$5" = "$1" ] || fail "$path was replaced while forge entered it"
+  to=$(id -u -- "${own%%:*}" 2>/dev/null) || to=${own%%:*}
+  if [ "$shared" = all ] && [ "$2" != "$to" ] && { [ "$2" != "$4" ] || owned "$4"; }; then
+    fail "$path belongs to $(stat -c %U -- .), and others may have put it there: forge does not give it away"
+  fi
+fi
+chown -- "$own" . || fail "cannot give $path to $own"
+chmod -- "$mode" . || fail "cannot set the mode of $path"
+"#;
+
+const REMOVE_EMPTY: &str = r#"
+if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+rmdir -- "./$name" || fail "cannot remove $path"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    shell::EXPLAIN_UNSAFE_PATH,
+    ("forge does not give it away", CHANGE_OWNER_HINT),
+    ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
+    ("Directory not empty", "set `recursive: true` to remove it with its contents"),
+    ("a file system is mounted", "unmount it first"),
+    ("Device or resource busy", "it is a mount point: unmount it first"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+];
+
+impl Resource for DirectoryResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![path_probe(&self.path)];
+        match self.absent {
+            true if !self.recursive => probes.push(self.emptiness_probe()),
+            true => {}
+            false => probes.extend(crate::resource::shared::support::parent_path(&self.path).map(path_probe)),
+        }
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = match self.absent {
+            true => self.assess_absent(seen, cx),
+            false => self.assess_present(seen, cx),
+        };
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(cx.run), long: false, explain: EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({
+                "path": self.path, "owner": self.owner, "group": self.group, "mode": format_mode(self.mode),
+            }),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StepVerdict;
+    use crate::probe::ProbeReading;
+
+    #[test]
+    fn top_level_directories_are_never_removed() {
+        for path in ["/", "/etc"] {
+            let fields = FieldValues([("path", json!(path))].into_iter().collect());
+            assert_eq!(
+                build(&fields, true).unwrap_err().message,
+                format!("`{path}` is a top-level directory and is never removed")
+            );
+            assert!(build(&fields, false).is_ok());
+        }
+    }
+
+    /// Evaluates a directory owned by root and declared for `app`, in the directory `parent`.
+    fn assess_under_parent(parent: &str, above: PathInfo) -> Assessment {
+        let path = format!("{parent}/app");
+        let fields = FieldValues([("path", json!(path)), ("owner", json!("app"))].into_iter().collect());
+        let own = PathInfo { kind: PathType::Directory, mode: 0o755, ..PathInfo::root_file() };
+        let mut seen = Observation::default();
+        for (path, info) in [(path.as_str(), own), (parent, above)] {
+            seen.insert(path_probe(path), Ok(ProbeReading::Path(PathState::Present(info))));
+        }
+        build(&fields, false).unwrap().assess(&seen, &AssessmentContext::default())
+    }
+
+    #[test]
+    fn parent_symlink_mode_does_not_block_owner_change() {
+        let link =
+            PathInfo { kind: PathType::Symlink, mode: 0o777, target: Some("/run".into()), ..PathInfo::root_file() };
+        let judgement = assess_under_parent("/var/run", link);
+        assert_eq!((judgement.verdict, judgement.reason.raw()), (StepVerdict::Change, "owner differs"));
+    }
+
+    #[test]
+    fn hint_names_accounts_with_write_access_to_the_parent() {
+        let above = |owner: &str, group: &str, mode| PathInfo {
+            kind: PathType::Directory,
+            owner: owner.into(),
+            group: group.into(),
+            mode,
+            ..PathInfo::root_file()
+        };
+        let cases = [
+            (above("root", "syslog", 0o775), "root", "group `syslog` can rename entries of `/var/log`"),
+            (above("root", "root", 0o777), "root", "every user can rename entries of `/var/log`"),
+            (above("web", "web", 0o755), "root", "user `web` can rename entries of `/var/log`"),
+        ];
+        for (above, owner, who) in cases {
+            let judgement = assess_under_parent("/var/log", above);
+            assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host));
+            let why = "others may have put it there: forge does not give it away";
+            assert_eq!(judgement.reason.raw(), format!("`/var/log/app` belongs to {owner}, and {why}"));
+            assert_eq!(judgement.hint, Some(format!("{who}: {CHANGE_OWNER_HINT}")));
+        }
+        assert_eq!(assess_under_parent("/var/log", above("root", "syslog", 0o755)).verdict, StepVerdict::Change);
+    }
+}

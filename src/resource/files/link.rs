@@ -1,0 +1,277 @@
+//! `link`: a symbolic link.
+
+use crate::diag::Diag;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, path_probe, type_basis};
+use crate::resource::shared::shell::{self, SymlinkSpec};
+use crate::resource::shared::support::{
+    bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided,
+};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "link",
+    summary: "A symbolic link with its target.",
+    example: include_str!("../examples/link.yaml"),
+    doc: "\
+**Compared** are the target, as text, and owner and group if they are declared. An unchanged step reports `the link
+points to TARGET`.
+
+**The target** is absolute, or relative to the directory of the link. It need not exist; if it does not, and no earlier
+step creates it, the reason says so.
+
+**A change** makes a new link next to the path and renames it over the existing entry, so that a process that opens the
+path gets either the old target or the new one. A link to another target is replaced. A file or a special file blocks
+the step unless `force: true`; forge then saves it under `/var/lib/forge/backups/RUN/PATH`. A directory is never
+replaced. The parent directory must exist, or an earlier step must create it.
+
+**Removal** removes the link, wherever it points, but not its target. Anything else at the path blocks the step.",
+    fields: &[
+        FieldSpec::required("path", FieldType::Path, "Path of the link on the host."),
+        FieldSpec::required(
+            "target",
+            FieldType::Line,
+            "Target: an absolute path, or one relative to the link's directory.",
+        ),
+        FieldSpec::optional("force", FieldType::Bool, "Replace a file at the path. Default `false`."),
+        FieldSpec::optional("owner", FieldType::Name, "Owner of the link itself. Default: not compared."),
+        FieldSpec::optional("group", FieldType::Name, "Group of the link itself. Default: not compared."),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+struct LinkResource {
+    path: String,
+    target: String,
+    force: bool,
+    owner: Option<String>,
+    group: Option<String>,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let path = required_text(fields, "path")?.to_owned();
+    let target = required_text(fields, "target")?.to_owned();
+    if path == "/" {
+        return Err(bad_value("`/` is not a link"));
+    }
+    if target.is_empty() {
+        return Err(bad_value("`target` is empty"));
+    }
+    if target == path {
+        return Err(bad_value(format!("`{path}` cannot link to itself")));
+    }
+    let name = |field: &str| fields.get_text(field).map(str::to_owned);
+    let (owner, group) = (name("owner"), name("group"));
+    owner.iter().try_for_each(|owner| check_account_name("owner", owner))?;
+    group.iter().try_for_each(|group| check_account_name("group", group))?;
+    Ok(Box::new(LinkResource { path, target, force: fields.get_bool("force").unwrap_or(false), owner, group, absent }))
+}
+
+impl LinkResource {
+    /// Returns the path at which the kernel looks for the target. It is not normalized: `..` depends on other links.
+    fn resolved_target(&self) -> String {
+        match (self.target.starts_with('/'), parent_path(&self.path)) {
+            (true, _) | (_, None) => self.target.clone(),
+            (false, Some("/")) => format!("/{}", self.target),
+            (false, Some(folder)) => format!("{folder}/{}", self.target),
+        }
+    }
+
+    /// Returns a note for the reason if nothing exists at the target. A target that could not be observed gets no note.
+    fn dangling_note(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> &'static str {
+        let resolved = self.resolved_target();
+        let gone = matches!(path_state(seen, &path_probe(&resolved)), Ok(PathState::Absent));
+        let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(resolved));
+        if gone && !comes { "; its target does not exist" } else { "" }
+    }
+
+    fn assess_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        let dangling = self.dangling_note(seen, cx);
+        let info = match path_state(seen, &path_probe(&self.path))? {
+            PathState::Present(info) => info,
+            PathState::Absent => {
+                let reason = format!("link `{}` does not exist", self.path);
+                return Ok(match check_parent(&self.path, seen, cx.predicted)? {
+                    ParentState::There => self.assess_missing(reason, dangling, json!({ "type": "absent" })),
+                    ParentState::Comes => {
+                        self.assess_missing(reason, dangling, json!({ "type": "absent" })).mark_predicted()
+                    }
+                    ParentState::Blocks(judgement) => *judgement,
+                });
+            }
+        };
+        Ok(match info.kind {
+            PathType::Symlink => self.assess_existing(info, dangling),
+            PathType::Directory => {
+                self.block_wrong_type(info, "a `link` step never replaces a directory: move its contents and remove it")
+            }
+            PathType::File | PathType::Other if !self.force => {
+                self.block_wrong_type(info, "set `force: true` to replace it and keep a backup")
+            }
+            PathType::File | PathType::Other => {
+                let mut basis = type_basis(info);
+                basis["content"] = json!(info.sha256);
+                let reason = format!("`{}` is a {} and is replaced", self.path, describe_type(info));
+                let mut judgement = self.assess_missing(reason, dangling, basis);
+                judgement
+                    .changes
+                    .insert(0, AttributeChange::new("type", Some(&describe_type(info)), Some("symbolic link")));
+                judgement
+            }
+        })
+    }
+
+    fn block_wrong_type(&self, info: &PathInfo, hint: &str) -> Assessment {
+        let reason = format!("`{}` is a {}, not a link", self.path, describe_type(info));
+        Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
+    }
+
+    fn assess_missing(&self, reason: String, dangling: &str, basis: Value) -> Assessment {
+        let mut changes = vec![AttributeChange::new("target", None, Some(&self.target))];
+        changes.extend(self.owner.iter().map(|owner| AttributeChange::new("owner", None, Some(owner))));
+        changes.extend(self.group.iter().map(|group| AttributeChange::new("group", None, Some(group))));
+        let reason = if dangling.is_empty() { reason } else { format!("{reason}; its target does not exist") };
+        Assessment::change(reason, changes, DisruptionClass::D0, basis)
+    }
+
+    fn assess_existing(&self, info: &PathInfo, dangling: &str) -> Assessment {
+        let found = info.target.as_ref().map(|target| target.raw()).unwrap_or_default();
+        let mut basis = type_basis(info);
+        let mut changes = Vec::new();
+        let mut compare = |attribute: &str, found: &str, wanted: Option<&String>| {
+            let Some(wanted) = wanted else { return };
+            basis[attribute] = json!(found);
+            if found != wanted {
+                changes.push(AttributeChange::new(attribute, Some(found), Some(wanted)));
+            }
+        };
+        compare("target", found, Some(&self.target));
+        compare("owner", info.owner.raw(), self.owner.as_ref());
+        compare("group", info.group.raw(), self.group.as_ref());
+        match changes.is_empty() {
+            true => Assessment::ok(format!("the link points to `{}`{dangling}", self.target), basis),
+            false => {
+                let reason =
+                    format!("{}{dangling}", crate::resource::shared::file_target::describe_differences(&changes));
+                Assessment::change(reason, changes, DisruptionClass::D0, basis)
+            }
+        }
+    }
+
+    fn assess_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+        Ok(match path_state(seen, &path_probe(&self.path))? {
+            PathState::Absent => {
+                let reason = format!("link `{}` does not exist", self.path);
+                Assessment::ok(reason, json!({ "type": "absent" }))
+            }
+            PathState::Present(info) if info.kind == PathType::Symlink => {
+                let changes = vec![AttributeChange::new("link", info.target.as_ref().map(|target| target.raw()), None)];
+                Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, type_basis(info))
+            }
+            PathState::Present(info) => {
+                self.block_wrong_type(info, "use an `absent` step to remove anything at a path")
+            }
+        })
+    }
+
+    /// Returns `OWNER:GROUP` in the syntax of `chown`, or an empty text if neither is declared.
+    fn chown_spec(&self) -> String {
+        match (&self.owner, &self.group) {
+            (None, None) => String::new(),
+            (Some(owner), None) => owner.clone(),
+            (owner, Some(group)) => format!("{}:{group}", owner.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    shell::EXPLAIN_UNSAFE_PATH,
+    ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
+    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+];
+
+impl Resource for LinkResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![path_probe(&self.path)];
+        if !self.absent {
+            probes.extend(parent_path(&self.path).map(path_probe));
+            probes.push(path_probe(&self.resolved_target()));
+        }
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = match self.absent {
+            true => self.assess_absent(seen),
+            false => self.assess_present(seen, cx),
+        };
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let body = match self.absent {
+            true => shell::remove_file(&self.path, cx.run, false),
+            false => shell::replace_symlink(&SymlinkSpec {
+                path: &self.path,
+                target: &self.target,
+                own: &self.chown_spec(),
+                run: cx.run,
+                force: self.force,
+            }),
+        };
+        Action { body, long: false, explain: EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({ "path": self.path, "target": self.target, "owner": self.owner, "group": self.group }),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        vec![self.path.clone()]
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(path: &str, target: &str) -> String {
+        build(&FieldValues([("path", json!(path)), ("target", json!(target))].into_iter().collect()), false)
+            .unwrap_err()
+            .message
+    }
+
+    #[test]
+    fn invalid_link_fields_are_rejected() {
+        assert_eq!(build_error("/", "/srv"), "`/` is not a link");
+        assert_eq!(build_error("/a", ""), "`target` is empty");
+        assert_eq!(build_error("/a/b", "/a/b"), "`/a/b` cannot link to itself");
+    }
+}

@@ -1,0 +1,432 @@
+//! `command`: a check, and a command that runs if the check fails.
+
+use crate::diag::{Diag, DiagCode};
+use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
+use crate::resource::shared::file_target::path_probe;
+use crate::resource::shared::shell;
+use crate::resource::shared::support::{bad_value, check_account_name, output, path_state};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
+use crate::script::ShellFragment;
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "command",
+    summary: "A command that runs if its check reports that it is needed.",
+    example: include_str!("../examples/command.yaml"),
+    doc: "\
+Use it if no other kind fits. All scripts are POSIX shell, run by `sh` with stdin closed, `LC_ALL=C` and umask 022.
+
+**`check` decides.** It must be read-only: it runs in every plan, and again right before and after the change. Exit code
+0 means that the desired state is reached, 1 (or a code in `check_not`) means that it is not. With any other exit code
+the step is `unknown`. `creates: PATH` is the short form: the desired state is reached if the path exists. A command
+without either is rejected, because forge could not detect whether it needs to run. An unchanged step reports
+`check reports the desired state`.
+
+**`verify`** is an additional, stricter check: the step passes only if it exits 0, too.
+
+**A change** runs `apply` and then `check` and `verify` again: if they still fail, the step fails even though `apply`
+succeeded. `apply` must be idempotent, because it may be killed halfway. Pass secrets in `env`.
+
+A check that cannot be evaluated before an earlier step runs (its program is not installed yet) is planned as
+`change (predicted)`. The same applies to a check that passes now while a step in its `restart_on` is about to change,
+because its current result does not predict the later one. When the step runs, forge evaluates the check again and runs
+the command only if necessary.
+
+**Disruption** is that of the step's `disruption` key; forge cannot detect what a command affects. With `long: true` in
+the step the command survives a lost connection.
+
+**Removal** runs `remove` if the check passes. A command without `remove` cannot be removed.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional(
+        "check",
+        FieldType::Text,
+        "Read-only script. Exit code 0: desired state, 1: not, others: unknown. Excludes `creates`.",
+    ),
+    FieldSpec::optional("creates", FieldType::Path, "Path that exists after `apply` ran. Excludes `check`."),
+    FieldSpec::optional(
+        "check_not",
+        FieldType::List(&FieldType::Int { min: 1, max: 255 }),
+        "Additional exit codes of `check` that mean that the desired state is not reached.",
+    ),
+    FieldSpec::optional("apply", FieldType::Text, "Script that establishes the desired state."),
+    FieldSpec::optional("verify", FieldType::Text, "Read-only script. Must exit 0 for the step to pass."),
+    FieldSpec::optional("remove", FieldType::Text, "Script that undoes `apply`, for removal."),
+    FieldSpec::optional("user", FieldType::Name, "User that runs all scripts. Default `root`."),
+    FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
+    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
+    FieldSpec::optional(
+        "check_timeout",
+        FieldType::Duration,
+        "Timeout of `check` and `verify`. Default: `--timeout`, or `60s`.",
+    ),
+    FieldSpec::optional(
+        "timeout",
+        FieldType::Duration,
+        "Timeout of `apply` and `remove`. Default: the step's `timeout`.",
+    ),
+];
+
+/// Maximum script size in bytes. Linux limits one argument to 128 KiB; the rest is reserved for revealed secrets.
+const SCRIPT_CAP: usize = 98_304;
+/// Maximum number of script characters in a title.
+const TITLE_LENGTH: usize = 60;
+
+#[derive(Debug)]
+struct CommandResource {
+    check: CommandCheck,
+    check_not: Vec<i64>,
+    apply: String,
+    verify: Option<String>,
+    remove: Option<String>,
+    user: Option<String>,
+    cwd: Option<String>,
+    env: Vec<(String, String)>,
+    timeout: Option<u64>,
+    check_timeout: Option<u64>,
+    absent: bool,
+}
+
+#[derive(Debug)]
+enum CommandCheck {
+    Script(String),
+    Creates(String),
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let script = |name: &str| fields.get_text(name).map(|text| check_script_size(name, text)).transpose();
+    let (apply, remove) = (script("apply")?, script("remove")?);
+    let command = CommandResource {
+        check: parse_check(fields)?,
+        check_not: fields.get_int_list("check_not").unwrap_or_default(),
+        apply: match (apply, absent) {
+            (Some(apply), _) => apply,
+            (None, true) => String::new(),
+            (None, false) => return Err(Diag::error(DiagCode::MissingKey, "a command needs `apply`")),
+        },
+        verify: script("verify")?,
+        remove,
+        user: fields.get_text("user").filter(|user| *user != "root").map(str::to_owned),
+        cwd: fields.get_text("cwd").map(str::to_owned),
+        env: parse_environment(fields)?,
+        timeout: fields.get_int("timeout").map(i64::unsigned_abs),
+        check_timeout: fields.get_int("check_timeout").map(i64::unsigned_abs),
+        absent,
+    };
+    command.user.as_deref().map_or(Ok(()), |user| check_account_name("user", user))?;
+    if absent && command.remove.is_none() {
+        return Err(Diag::error(DiagCode::BadStep, "a command without `remove` cannot be removed")
+            .hint("add `remove:`, the script that undoes `apply`"));
+    }
+    Ok(Box::new(command))
+}
+
+fn parse_check(fields: &FieldValues) -> Result<CommandCheck, Diag> {
+    match (fields.get_text("check"), fields.get_text("creates")) {
+        (Some(_), Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`check` and `creates` exclude each other")),
+        (Some(check), None) => Ok(CommandCheck::Script(check_script_size("check", check)?)),
+        (None, Some(path)) => Ok(CommandCheck::Creates(path.to_owned())),
+        (None, None) => Err(Diag::error(DiagCode::CommandWithoutCheck, "a command needs `check` or `creates`")
+            .hint("add `check:`, a script that exits 0 if nothing needs to run, or `creates:`, a path")),
+    }
+}
+
+pub(in crate::resource) fn check_script_size(name: &str, script: &str) -> Result<String, Diag> {
+    match script.len() {
+        0..=SCRIPT_CAP => Ok(script.to_owned()),
+        bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, the maximum is {SCRIPT_CAP}"))
+            .hint("copy the script to the host with a `file` step and run it from there")),
+    }
+}
+
+pub(in crate::resource) fn parse_environment(fields: &FieldValues) -> Result<Vec<(String, String)>, Diag> {
+    let env = fields.get_text_map("env").unwrap_or_default();
+    for (name, _) in &env {
+        let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
+        }
+    }
+    Ok(env)
+}
+
+/// Combined result of the checks.
+enum CommandCheckResult {
+    Holds(&'static str),
+    Not(String),
+}
+
+impl CommandResource {
+    fn script_probe(&self, part: &str, script: &str) -> Probe {
+        Probe::Check {
+            id: format!("{part} of `{}`", self.title()),
+            script: script.to_owned(),
+            user: self.user.clone(),
+            cwd: self.cwd.clone(),
+            env: self.env.clone(),
+            timeout_s: self.check_timeout,
+        }
+    }
+
+    fn check_probe(&self) -> Probe {
+        match &self.check {
+            CommandCheck::Script(script) => self.script_probe("check", script),
+            CommandCheck::Creates(path) => path_probe(path),
+        }
+    }
+
+    fn verify_probe(&self) -> Option<Probe> {
+        self.verify.as_deref().filter(|_| !self.absent).map(|script| self.script_probe("verify", script))
+    }
+
+    fn evaluate_checks(&self, seen: &Observation) -> Result<CommandCheckResult, UnansweredReason> {
+        let checked = match &self.check {
+            CommandCheck::Creates(path) => match path_state(seen, &path_probe(path))? {
+                PathState::Present(_) => CommandCheckResult::Holds("the path in `creates` exists"),
+                PathState::Absent => CommandCheckResult::Not(format!("`{path}` does not exist")),
+            },
+            CommandCheck::Script(_) => self.interpret_exit_status("check", output(seen, &self.check_probe())?)?,
+        };
+        match (checked, self.verify_probe()) {
+            (CommandCheckResult::Holds(why), None) => Ok(CommandCheckResult::Holds(why)),
+            (CommandCheckResult::Holds(_), Some(verify)) => {
+                self.interpret_exit_status("verify", output(seen, &verify)?)
+            }
+            (not, _) => Ok(not),
+        }
+    }
+
+    fn interpret_exit_status(
+        &self,
+        part: &'static str,
+        output: &ProbeOutput,
+    ) -> Result<CommandCheckResult, UnansweredReason> {
+        match output.status {
+            0 if part == "check" => Ok(CommandCheckResult::Holds("check reports the desired state")),
+            0 => Ok(CommandCheckResult::Holds("check and verify report the desired state")),
+            status if status == 1 || self.check_not.contains(&i64::from(status)) => {
+                Ok(CommandCheckResult::Not(format!("{part} exited with {status}")))
+            }
+            status => Err(UnansweredReason::new(format!("{part} could not be evaluated: it exited with {status}"))
+                .with_message(last_line(output.stderr.raw()))),
+        }
+    }
+
+    fn assess_check_result(&self, found: CommandCheckResult, cx: &AssessmentContext<'_>) -> Assessment {
+        let (holds, why) = match found {
+            CommandCheckResult::Holds(why) => (true, why.to_owned()),
+            CommandCheckResult::Not(why) => (false, why),
+        };
+        let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
+        if holds != self.absent {
+            return self.assess_satisfied(why, basis, cx);
+        }
+        let judgement = Assessment::change(why.clone(), vec![self.command_change(&why)], DisruptionClass::D0, basis);
+        match cx.predicted.is_some_and(|p| p.after.is_some()) {
+            true => judgement.mark_predicted(),
+            false => judgement,
+        }
+    }
+
+    /// Evaluates a check that passes. Its result is not final if one of its inputs changes before the step.
+    fn assess_satisfied(&self, why: String, basis: Value, cx: &AssessmentContext<'_>) -> Assessment {
+        match cx.inputs.iter().find(|input| input.changing) {
+            _ if self.absent => Assessment::ok(format!("already removed: {why}"), basis),
+            None => Assessment::ok(why, basis),
+            Some(input) => {
+                let reason = format!("check passes now, but `{}` changes before this step", input.step);
+                let changes = vec![self.command_change("not known yet")];
+                Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
+            }
+        }
+    }
+
+    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
+        let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
+        let changes = vec![self.command_change("not known yet")];
+        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "check": "unknown" })).mark_predicted()
+    }
+
+    fn command_change(&self, from: &str) -> AttributeChange {
+        AttributeChange::new(
+            "command",
+            Some(from),
+            Some(SecretStore::mask_placeholders(self.change_script()).trim_end()),
+        )
+    }
+
+    /// Returns the script that a change runs.
+    fn change_script(&self) -> &str {
+        match self.absent {
+            true => self.remove.as_deref().unwrap_or_default(),
+            false => &self.apply,
+        }
+    }
+
+    fn render_script(&self) -> ShellFragment {
+        let opened = shell::open_action()
+            .word(self.change_script())
+            .word(self.cwd.as_deref().unwrap_or("/"))
+            .word(self.user.as_deref().unwrap_or_default())
+            .word(self.timeout.map(|s| s.to_string()).unwrap_or_default())
+            .code(ENTER);
+        let with_env = self
+            .env
+            .iter()
+            .fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
+        shell::close_action(with_env.code(RUN))
+    }
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
+const ENTER: &str = r#"
+script=$1 cwd=$2 user=$3 limit=$4
+cd -- "$cwd" || fail "cannot enter $cwd"
+HOME=/root USER=root LOGNAME=root SHELL=/bin/sh
+if [ -n "$user" ]; then
+  account=$(getent passwd -- "$user") || fail "user $user does not exist"
+  SHELL=${account##*:} HOME=${account%:*}
+  HOME=${HOME##*:} USER=$user LOGNAME=$user
+fi
+export HOME USER LOGNAME SHELL
+"#;
+
+/// The script is passed in the environment, which only its user can read: every user on the host can read arguments,
+/// and the script may contain a secret.
+///
+/// `timeout` is the outermost program, so that it ends all processes below it. `setpriv`, which the checks use as well,
+/// opens no login session, so the host's logs stay free of session entries.
+const RUN: &str = r#"export FORGE_RUN="$script"
+set -- sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"'
+if [ -n "$user" ]; then
+  set -- setpriv --reuid="$user" --regid="$(id -g -- "$user")" --init-groups "$@"
+fi
+if [ -n "$limit" ]; then set -- timeout -k 10 "$limit" "$@"; fi
+"$@" </dev/null
+status=$?
+if [ -n "$limit" ] && [ "$status" -eq 124 ]; then fail "the command was stopped after $limit s"; fi
+exit "$status"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("not found", "a program is missing on the host: add a `package` step that installs it before this one"),
+    ("was stopped after", "increase `timeout`"),
+    ("does not exist", "add a `user` step before this one"),
+    ("No space left on device", "the file system is full"),
+];
+
+impl Resource for CommandResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    /// Returns the first line of the script, because a command has no name of its own.
+    fn title(&self) -> String {
+        let masked =
+            SecretStore::mask_placeholders(if self.apply.is_empty() { self.change_script() } else { &self.apply });
+        let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command");
+        match line.char_indices().nth(TITLE_LENGTH) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        }
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.check_probe()];
+        probes.extend(self.verify_probe());
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.evaluate_checks(seen) {
+            Ok(found) => self.assess_check_result(found, cx),
+            Err(unknown) => self.assess_unknown(&unknown, cx),
+        }
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(), long: false, explain: EXPLAIN }
+    }
+
+    fn time_limit_s(&self) -> Option<u64> {
+        self.timeout
+    }
+
+    fn desired_value(&self) -> Value {
+        let check = match &self.check {
+            CommandCheck::Script(script) => json!({ "check": script }),
+            CommandCheck::Creates(path) => json!({ "creates": path }),
+        };
+        let env: serde_json::Map<String, Value> = self.env.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+        json!({
+            "check": check, "apply": self.apply, "verify": self.verify, "user": self.user, "cwd": self.cwd,
+            "env": env, "absent": self.absent,
+        })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        match &self.check {
+            CommandCheck::Creates(path) if !self.absent => vec![ProvidedItem::Path(path.clone())],
+            _ => Vec::new(),
+        }
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        match &self.check {
+            CommandCheck::Creates(path) => vec![path.clone()],
+            CommandCheck::Script(_) => Vec::new(),
+        }
+    }
+
+    /// Returns no claims: two commands may look the same.
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> Diag {
+        build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err()
+    }
+
+    #[test]
+    fn command_requires_check_or_creates_and_apply() {
+        let diag = build_error(&[("apply", json!("true"))], false);
+        assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs `check` or `creates`"));
+        assert_eq!(build_error(&[("check", json!("true"))], false).message, "a command needs `apply`");
+        let both = [("check", json!("true")), ("creates", json!("/a")), ("apply", json!(""))];
+        assert_eq!(build_error(&both, false).message, "`check` and `creates` exclude each other");
+    }
+
+    #[test]
+    fn removal_requires_the_remove_field() {
+        let fields = [("check", json!("true")), ("apply", json!("true"))];
+        assert_eq!(build_error(&fields, true).message, "a command without `remove` cannot be removed");
+    }
+
+    #[test]
+    fn invalid_environment_variable_name_is_rejected() {
+        let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
+        assert_eq!(build_error(&fields, false).message, "`A B` is not a valid environment variable name");
+    }
+
+    #[test]
+    fn oversized_script_is_rejected() {
+        let fields = [("check", json!("")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
+        assert_eq!(build_error(&fields, false).message, "`apply` has 98305 bytes, the maximum is 98304");
+    }
+}

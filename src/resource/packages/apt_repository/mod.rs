@@ -1,0 +1,368 @@
+//! `apt_repository`: an apt source with its key and index.
+
+mod action_script;
+mod apt_lists;
+mod assessment;
+mod openpgp;
+
+use crate::diag::{Diag, DiagCode};
+use crate::model::{SecretStore, Value};
+use crate::probe::{Observation, Probe};
+use crate::resource::shared::file_target::{FileBody, FileTarget};
+use crate::resource::shared::package_lock;
+use crate::resource::shared::support::{bad_value, join_quoted, required_text};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "apt_repository",
+    summary: "An apt repository with its key and index.",
+    example: include_str!("../../examples/apt_repository.yaml"),
+    doc: "\
+Writes `/etc/apt/sources.list.d/NAME.sources` and its signing key, `/etc/apt/keyrings/NAME.asc` (`.gpg` if the key is
+not armored). The key is `key` (a file in the inventory's tree), `key_text`, or `key_path` (a key that already exists
+on the host).
+
+**Compares** content, owner and mode of both files, and checks that apt has an index of every suite that is not older
+than the files. An unchanged step reports `the source, its key and its index match`.
+
+**`fingerprint`** pins the key: the key file must contain exactly the listed keys. `key` and `key_text` are checked
+when forge reads the inventory. A key on the host with other fingerprints blocks the step.
+
+**A change** first tests the new source and key separately from the installed ones, with an `apt-get update` of this
+source alone. They are installed only if that succeeds, so a wrong key or URI never breaks apt for other sources. A
+later `package` step of the same run uses the new index.
+
+**Another file that declares the same URI and suite** blocks the step, and the message names that file: apt fails for
+all sources if two entries disagree on the key.
+
+**`trusted: true`** disables signature checks: whoever controls the URI can install any package. It is meant for
+`file:` URIs. Without it a repository needs a key. Put credentials into `/etc/apt/auth.conf.d`.
+
+**Removal** removes the source and its key. Installed packages stay.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Base name of the files: letters, digits, `.`, `_` and `-`."),
+    FieldSpec::optional(
+        "uris",
+        FieldType::List(&FieldType::Line),
+        "Repository URIs: `https://host/path`, `file:/path`. Required.",
+    ),
+    FieldSpec::optional(
+        "suites",
+        FieldType::List(&FieldType::Line),
+        "Suites, or exact paths that end with `/`. Required.",
+    ),
+    FieldSpec::optional(
+        "components",
+        FieldType::List(&FieldType::Line),
+        "Components. Required unless the suites are exact paths.",
+    ),
+    FieldSpec::optional(
+        "architectures",
+        FieldType::List(&FieldType::Name),
+        "Architectures. Default: those of the host.",
+    ),
+    FieldSpec::optional(
+        "types",
+        FieldType::List(&FieldType::Enum(&["deb", "deb-src"])),
+        "Archive types. Default `[deb]`.",
+    ),
+    FieldSpec::optional(
+        "key",
+        FieldType::LocalFile,
+        "Key file in the inventory's tree. Excludes `key_text` and `key_path`.",
+    ),
+    FieldSpec::optional("key_text", FieldType::Text, "The key as armored text. Excludes `key` and `key_path`."),
+    FieldSpec::optional(
+        "key_path",
+        FieldType::Path,
+        "Path of an existing key on the host. Excludes `key` and `key_text`.",
+    ),
+    FieldSpec::optional("fingerprint", FieldType::Line, "Full fingerprints of the primary keys, separated by commas."),
+    FieldSpec::optional("trusted", FieldType::Bool, "Skip signature checks. Default `false`."),
+    package_lock::LOCK_TIMEOUT_FIELD,
+];
+
+#[derive(Debug)]
+struct AptRepositoryResource {
+    name: String,
+    what: AptSourceSpec,
+    sources: FileTarget,
+    /// The key that forge installs.
+    keyring: Option<FileTarget>,
+    /// The existing key on the host.
+    key_path: Option<String>,
+    fingerprints: Option<Vec<String>>,
+    lock_timeout: u64,
+    absent: bool,
+}
+
+/// Content of the source file, without its key.
+#[derive(Debug, Default)]
+struct AptSourceSpec {
+    uris: Vec<String>,
+    suites: Vec<String>,
+    components: Vec<String>,
+    architectures: Vec<String>,
+    types: Vec<String>,
+    trusted: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = required_text(fields, "name")?.to_owned();
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+        return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
+            .hint("use letters, digits, `.`, `_` and `-` only"));
+    }
+    let (keyring, key_path) = parse_keys(fields, &name)?;
+    let what = if absent { AptSourceSpec::default() } else { parse_source_spec(fields)? };
+    let signed_by = keyring.as_ref().map(|key| key.path.clone()).or(key_path.clone());
+    if !absent {
+        check_trust(what.trusted, signed_by.is_some())?;
+    }
+    let fingerprints = fields.get_text("fingerprint").map(parse_fingerprints).transpose()?;
+    if let (Some(key), Some(pinned)) = (&keyring, &fingerprints) {
+        check_pinned(key.body.bytes(), pinned)
+            .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
+    }
+    if fingerprints.is_some() && signed_by.is_none() && !absent {
+        return Err(bad_value("`fingerprint` needs a key"));
+    }
+    let sources =
+        root_file_target(format!("/etc/apt/sources.list.d/{name}.sources"), what.render_source(signed_by.as_deref()));
+    Ok(Box::new(AptRepositoryResource {
+        name,
+        what,
+        sources,
+        keyring,
+        key_path,
+        fingerprints,
+        lock_timeout: package_lock::parse_lock_timeout(fields),
+        absent,
+    }))
+}
+
+fn root_file_target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
+    FileTarget { path, body: FileBody::new(body), owner: "root".to_owned(), group: "root".to_owned(), mode: 0o644 }
+}
+
+fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
+    match (trusted, key) {
+        (true, true) => Err(Diag::error(DiagCode::Exclusive, "`trusted` and a key exclude each other")),
+        (false, false) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
+            .hint("or set `trusted: true` to skip signature checks")),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the key to install, or the path of an existing one.
+fn parse_keys(fields: &FieldValues, name: &str) -> Result<(Option<FileTarget>, Option<String>), Diag> {
+    const KEYS: [&str; 3] = ["key", "key_text", "key_path"];
+    let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.contains(field)).collect();
+    let field = match given.as_slice() {
+        [] => return Ok((None, None)),
+        ["key_path"] => return Ok((None, fields.get_text("key_path").map(str::to_owned))),
+        [one] => *one,
+        more => return Err(Diag::error(DiagCode::Exclusive, format!("{} exclude each other", join_quoted(more)))),
+    };
+    let body = FileBody::from_value(field, &fields.0[field])?;
+    openpgp::read_fingerprints(body.bytes())
+        .map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.describe())))?;
+    let ends = if openpgp::is_armored(body.bytes()) { "asc" } else { "gpg" };
+    Ok((Some(root_file_target(format!("/etc/apt/keyrings/{name}.{ends}"), body.bytes())), None))
+}
+
+fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
+    let list = |name: &str| fields.get_text_list(name).unwrap_or_default();
+    let types = fields.get_text_list("types").unwrap_or_else(|| vec!["deb".to_owned()]);
+    let (uris, suites, components) = (list("uris"), list("suites"), list("components"));
+    for (field, words) in [("uris", &uris), ("suites", &suites), ("types", &types)] {
+        if words.is_empty() {
+            return Err(Diag::error(DiagCode::MissingKey, format!("a repository needs `{field}`")));
+        }
+    }
+    let fields_of = [("uris", &uris), ("suites", &suites), ("components", &components)];
+    for (field, word) in fields_of.iter().flat_map(|(field, words)| words.iter().map(move |word| (field, word))) {
+        check_plain_word(field, word)?;
+    }
+    uris.iter().try_for_each(|uri| check_uri(uri))?;
+    match (suites.iter().all(|suite| suite.ends_with('/')), components.is_empty()) {
+        (true, false) => Err(bad_value("a suite that ends with `/` is an exact path and cannot have components")),
+        (false, true) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `components`")
+            .hint("or use an exact path, a suite that ends with `/`: `suites: [\"./\"]`")),
+        _ => Ok(AptSourceSpec {
+            uris,
+            suites,
+            components,
+            architectures: list("architectures"),
+            types,
+            trusted: fields.get_bool("trusted").unwrap_or(false),
+        }),
+    }
+}
+
+fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
+    if SecretStore::has_placeholder(word) {
+        return Err(bad_value(format!(
+            "`{field}` contains a secret, but the file is readable by every user on the host"
+        ))
+        .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step"));
+    }
+    match word.is_empty() || word.contains(char::is_whitespace) || word.contains("$(") {
+        true => Err(bad_value(format!("`{word}` is not valid in `{field}`"))
+            .hint("remove blanks and apt variables such as `$(ARCH)`")),
+        false => Ok(()),
+    }
+}
+
+fn check_uri(uri: &str) -> Result<(), Diag> {
+    let rest = uri.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
+    let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a valid URI"))) };
+    let host = rest.strip_prefix("//").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    match host.contains('@') {
+        true => Err(bad_value("`uris` contains credentials, but the file is readable by every user on the host")
+            .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step")),
+        false => Ok(()),
+    }
+}
+
+/// Parses declared fingerprints: full length, with optional blanks as `gpg` prints them.
+fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
+    let one = |part: &str| {
+        let bare: String = part.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_uppercase();
+        match matches!(bare.len(), 40 | 64) && bare.bytes().all(|b| b.is_ascii_hexdigit()) {
+            true => Ok(bare),
+            false => Err(bad_value(format!("`{}` is not a valid fingerprint", part.trim()))
+                .hint("use the 40 hex digits that `gpg --show-keys` prints")),
+        }
+    };
+    let mut prints = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
+    prints.sort();
+    prints.dedup();
+    Ok(prints)
+}
+
+/// Checks that a key file contains exactly the pinned keys; apt would trust additional keys, too.
+fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
+    let found = openpgp::read_fingerprints(key).map_err(|why| why.describe())?;
+    match found == pinned {
+        true => Ok(()),
+        false => Err(format!("found {}, expected {}", found.join(" and "), pinned.join(" and "))),
+    }
+}
+
+impl AptSourceSpec {
+    /// Renders the source file.
+    fn render_source(&self, signed_by: Option<&str>) -> String {
+        let mut text = "# Written by forge.\n".to_owned();
+        let mut line = |field: &str, words: &[String]| {
+            if !words.is_empty() {
+                text.push_str(&format!("{field}: {}\n", words.join(" ")));
+            }
+        };
+        line("Types", &self.types);
+        line("URIs", &self.uris);
+        line("Suites", &self.suites);
+        line("Components", &self.components);
+        line("Architectures", &self.architectures);
+        line("Signed-By", signed_by.map(str::to_owned).as_slice());
+        line("Trusted", self.trusted.then(|| "yes".to_owned()).as_slice());
+        text
+    }
+}
+
+impl AptRepositoryResource {
+    fn signed_by(&self) -> Option<&str> {
+        self.keyring.as_ref().map(|key| key.path.as_str()).or(self.key_path.as_deref())
+    }
+
+    /// Returns the files that a removal deletes; the key may have either extension.
+    fn removal_targets(&self) -> Vec<FileTarget> {
+        let keys = ["asc", "gpg"].map(|ends| root_file_target(format!("/etc/apt/keyrings/{}.{ends}", self.name), ""));
+        let mut all = vec![root_file_target(self.sources.path.clone(), "")];
+        all.extend(keys);
+        all
+    }
+
+    fn key_probe(&self) -> Option<Probe> {
+        self.key_path.as_ref().map(|path| Probe::Key { path: path.clone() })
+    }
+}
+
+impl Resource for AptRepositoryResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        if self.absent {
+            return self
+                .removal_targets()
+                .iter()
+                .map(|target| crate::resource::shared::file_target::path_probe(&target.path))
+                .collect();
+        }
+        let mut probes = vec![self.sources.probe(), Probe::AptSources];
+        probes.extend(self.keyring.as_ref().map(FileTarget::probe));
+        probes.extend(self.key_probe());
+        probes.extend(
+            apt_lists::index_paths(&self.what)
+                .into_iter()
+                .flatten()
+                .map(|path| crate::resource::shared::file_target::path_probe(&path)),
+        );
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.absent {
+            true => assessment::assess_removal(self, seen),
+            false => assessment::assess_presence(self, seen, cx),
+        }
+        .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: action_script::render_script(self), long: true, explain: action_script::EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "name": self.name, "absent": true }),
+            false => json!({
+                "name": self.name,
+                "sources": self.sources.desired_value(),
+                "key": self.keyring.as_ref().map(FileTarget::desired_value),
+                "fingerprints": self.fingerprints,
+            }),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        match self.absent {
+            true => Vec::new(),
+            false => self.restart_input_paths().into_iter().map(ProvidedItem::Path).collect(),
+        }
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        [Some(&self.sources), self.keyring.as_ref()].into_iter().flatten().map(|target| target.path.clone()).collect()
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        self.restart_input_paths().into_iter().map(|path| ("path", path)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

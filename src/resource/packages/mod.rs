@@ -1,0 +1,6 @@
+//! Kinds of software: packages, repositories and installers.
+
+pub(in crate::resource) mod apt_repository;
+pub(in crate::resource) mod installer;
+pub(in crate::resource) mod package;
+pub(in crate::resource) mod package_file;

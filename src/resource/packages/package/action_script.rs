@@ -1,0 +1,214 @@
+//! The commands of a package change: one script that can be killed at any point and run again.
+
+use super::PackageResource;
+use crate::resource::Assessment;
+use crate::resource::shared::{package_lock, shell};
+use crate::script::ShellFragment;
+
+const SETTINGS: &str = r#"
+export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=l UCF_FORCE_CONFFOLD=1
+say() { printf 'forge: %s\n' "$*" >&2; }
+"#;
+
+/// dpkg and apt lock with `fcntl`: the holder has the file open, and `/proc/locks` lists the holder with the inode. The
+/// device in `/proc/locks` differs on overlay file systems. A process in a container has another file open under the
+/// same name, hence `-ef`. If no holder is found, apt itself waits.
+const HOLDER: &str = r#"holder() {
+  find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
+  while read -r open lock; do
+    [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
+    pid=${open#/proc/} pid=${pid%%/*}
+    grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
+    command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
+    printf 'pid %s (%s)' "$pid" "${command% }"
+    break
+  done
+}
+"#;
+
+/// Waits for the lock holder and prints it. Reads `$limit` (seconds); `holder` prints the holder.
+pub(super) const WAITING: &str = r#"waited=0
+free() {
+  while who=$(holder) && [ -n "$who" ]; do
+    if [ "$waited" -ge "$limit" ]; then fail "gave up after $waited s: the package manager's lock is held by $who"; fi
+    if [ $((waited % 10)) -eq 0 ]; then say "waiting for the package manager's lock, held by $who"; fi
+    sleep 1
+    waited=$((waited + 1))
+  done
+}
+locked() {
+  while :; do
+    free
+    "$@" && return 0
+    status=$?
+    who=$(holder)
+    if [ -z "$who" ]; then return "$status"; fi
+  done
+}
+"#;
+
+/// Calls apt and dpkg, and finishes interrupted runs.
+const APT: &str = r#"apt() {
+  locked apt-get -y -q -o Dpkg::Use-Pty=0 -o "DPkg::Lock::Timeout=$limit" \
+    -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
+}
+abbreviations() { dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
+interrupted() {
+  [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || abbreviations | grep -q '^.[HUFWt]\|^..R'
+}
+unfinished() { abbreviations | sed -n 's/^.[HUFWt].|/ /p; s/^..R|/ /p' | tr -d '\n'; }
+configure() { locked dpkg --force-confdef --force-confold --configure -a; }
+finish() {
+  interrupted || return 0
+  say "finishing what an interrupted dpkg left"
+  configure && ! interrupted && return 0
+  again=$(abbreviations | sed -n 's/^..R|//p')
+  # Names of packages hold no blanks: the list is split on purpose.
+  if [ -n "$again" ]; then apt install --reinstall --no-remove -- $again; fi
+  apt -f install --no-remove && configure || fail "dpkg cannot finish$(unfinished)"
+}
+"#;
+
+/// Opens an action of apt for `names`: defines the functions that wait, call apt and finish interrupted runs.
+pub(in crate::resource) fn open_apt_script(lock_timeout: u64, names: &str) -> ShellFragment {
+    let opened = shell::open_action().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
+    opened.code(SETTINGS).code(HOLDER).code(WAITING).code(APT)
+}
+
+/// Installs `"$@"` (`name` or `name=version`). Reads `$update`, `$downgrade`, `$names`, `$hold`.
+const INSTALL: &str = r#"
+known() {
+  version=${1#*=}
+  if [ "$version" = "$1" ]; then version=; fi
+  apt-cache madison -- "${1%%=*}" 2>/dev/null | awk -F ' *[|] *' -v v="$version" 'v == "" || $2 == v { found = 1 } END { exit !found }'
+}
+refresh() {
+  for package; do
+    if known "$package"; then continue; fi
+    say "apt does not know $package: updating its lists"
+    apt update || fail "apt's lists could not be updated"
+    return 0
+  done
+}
+finish
+if [ "$update" = yes ]; then refresh "$@"; fi
+apt install --no-remove $downgrade -- "$@" || exit 1
+"#;
+
+/// Removes `"$@"`, unless other packages would be removed too. Reads `$verb` (`remove` or `purge`).
+const REMOVE: &str = r#"
+finish
+plan=$(apt-get -s -q "$verb" -- "$@" 2>&1) || { printf '%s\n' "$plan" >&2; fail "apt cannot remove $*"; }
+along=$(printf '%s\n' "$plan" | sed -n 's/^\(Remv\|Purg\) \([^ ]*\).*/\2/p' | while read -r gone; do
+  for package; do
+    if [ "${gone%%:*}" = "${package%%:*}" ]; then continue 2; fi
+  done
+  printf ' %s' "$gone"
+done)
+if [ -n "$along" ]; then fail "apt would also remove$along: declare their removal too, or keep $*"; fi
+apt "$verb" -- "$@" || exit 1
+"#;
+
+/// Releases held packages for the change and holds them again in every case.
+const RELEASE: &str = r#"
+was_held=
+for package in $names; do
+  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then was_held="$was_held $package"; fi
+done
+hold_again() { if [ -n "$was_held" ]; then locked apt-mark hold -- $was_held >/dev/null; fi; }
+if [ -n "$was_held" ]; then
+  trap hold_again EXIT
+  trap 'exit 143' HUP INT TERM
+  locked apt-mark unhold -- $was_held >/dev/null || fail "cannot release the hold of$was_held"
+fi
+"#;
+
+pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
+    ("dpkg cannot finish", "the package's scripts fail, see their output above: repair or remove the package manually"),
+    ("Unable to locate package", "apt's lists do not contain it: add an `apt_repository` step before this one"),
+    ("has no installation candidate", "apt's lists do not offer it: add an `apt_repository` step before this one"),
+    ("was not found", "apt does not offer this version: run `apt-cache policy` on the host"),
+    ("Packages need to be removed but remove is disabled", "another package conflicts: remove it with an earlier step"),
+    ("have enough free space", "the disk is full: free space under /var/cache/apt and /"),
+    ("No space left on device", "the disk is full: free space; the next apply repairs dpkg"),
+    ("is not signed", "the key of the repository is missing on the host"),
+    ("NO_PUBKEY", "the key of the repository is missing on the host"),
+    ("Could not resolve", "the host cannot resolve the name of the repository"),
+    package_lock::EXPLAIN,
+    ("Hash Sum mismatch", "the mirror is being updated: try again later"),
+];
+
+/// Renders the changes in `judgement`.
+pub(super) fn render_script(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
+    let action = open_apt_script(package.lock_timeout, &package.names.join(" "));
+    let action = match package.absent {
+        true => render_package_removal(package, action),
+        false => render_install(package, judgement, action),
+    };
+    shell::close_action(action)
+}
+
+fn render_install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let action = match judgement.changes.iter().any(|c| !is_attribute(&c.attribute, "hold")) {
+        true => render_transaction(package, judgement, action.code(RELEASE)),
+        false => action,
+    };
+    append_hold(package.hold, action)
+}
+
+fn render_transaction(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let downgrade = judgement.changes.iter().any(|c| is_attribute(&c.attribute, "downgrade"));
+    let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if downgrade {
+        " downgrade=--allow-downgrades\n"
+    } else {
+        " downgrade=\n"
+    });
+    package
+        .names
+        .iter()
+        .fold(action.code("set --"), |action, name| action.word(package_word(package, name)))
+        .code(INSTALL)
+}
+
+fn render_package_removal(package: &PackageResource, action: ShellFragment) -> ShellFragment {
+    render_removal(&package.names, package.purge, action)
+}
+
+/// Removes exactly `names`.
+pub(in crate::resource) fn render_removal(names: &[String], purge: bool, action: ShellFragment) -> ShellFragment {
+    let action = action.code(if purge { "verb=purge\n" } else { "verb=remove\n" }).code(UNHOLD);
+    names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
+}
+
+/// Releases the holds of removed packages.
+const UNHOLD: &str = r#"
+for package in $names; do
+  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then
+    locked apt-mark unhold -- "$package" >/dev/null || fail "cannot release the hold of $package"
+  fi
+done
+"#;
+
+/// Sets the declared hold at the end; the trap must not undo a declared `false`.
+fn append_hold(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
+    match hold {
+        Some(true) => action.code("locked apt-mark hold -- $names >/dev/null || fail \"cannot hold $names\"\n"),
+        Some(false) => {
+            action.code("was_held=\nlocked apt-mark unhold -- $names >/dev/null || fail \"cannot release $names\"\n")
+        }
+        None => action,
+    }
+}
+
+fn package_word(package: &PackageResource, name: &str) -> String {
+    match &package.version {
+        Some(version) => format!("{name}={version}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Reports whether an attribute is `what`. Attributes of several packages include the package's name.
+pub(super) fn is_attribute(attribute: &str, what: &str) -> bool {
+    attribute.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
+}

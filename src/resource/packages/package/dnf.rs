@@ -1,0 +1,144 @@
+//! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
+
+use super::PackageResource;
+use super::action_script::{WAITING, is_attribute};
+use crate::resource::Assessment;
+use crate::resource::shared::{package_lock, shell};
+use crate::script::ShellFragment;
+
+/// dnf 4 writes its pid to its own lock files; rpm locks with `fcntl`, so `/proc/locks` lists the holder.
+const HOLDER: &str = r#"
+say() { printf 'forge: %s\n' "$*" >&2; }
+named() { printf 'pid %s (%s)' "$1" "$(tr '\0' ' ' < "/proc/$1/cmdline" 2>/dev/null | sed 's/ $//')"; }
+holder() {
+  for lock in /var/lib/dnf/*_lock.pid /var/cache/dnf/*_lock.pid; do
+    [ -s "$lock" ] && read -r pid <"$lock" && [ -r "/proc/$pid/cmdline" ] || continue
+    named "$pid"
+    return
+  done
+  lock=$(rpm --eval '%_dbpath')/.rpm.lock
+  inode=$(stat -c %i -- "$lock" 2>/dev/null) || return 0
+  find /proc/[0-9]*/fd -maxdepth 1 -lname "$lock" -printf '%p\n' 2>/dev/null | while read -r open; do
+    [ "$open" -ef "$lock" ] || continue
+    pid=${open#/proc/} pid=${pid%%/*}
+    grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
+    named "$pid"
+    break
+  done
+}
+"#;
+
+/// dnf exits with 200 if another dnf holds the lock; `run_dnf` then tries again.
+const DNF: &str = r#"
+run_dnf() {
+  while :; do
+    locked dnf -y -q --setopt=exit_on_lock=1 "$@" && return 0
+    status=$?
+    if [ "$status" -ne 200 ] || [ "$waited" -ge "$limit" ]; then return "$status"; fi
+    sleep 1
+    waited=$((waited + 1))
+  done
+}
+is_locked() {
+  dnf -q versionlock list 2>/dev/null | while read -r entry; do
+    if [ "$entry" = "Package name: $1" ]; then echo yes; break; fi
+    rest=${entry#"$1"-}
+    if [ "$rest" = "$entry" ]; then continue; fi
+    case ${rest%%:*} in ''|*[!0-9]*) ;; *) echo yes; break ;; esac
+  done
+}
+unlock() { if [ -n "$(is_locked "$1")" ]; then run_dnf versionlock delete "$1" >/dev/null || fail "cannot release $1"; fi; }
+lock_here() { unlock "$1"; run_dnf versionlock add "$1" >/dev/null || fail "cannot hold $1"; }
+"#;
+
+/// Releases the locks of the named packages only, so that no other package changes. Locks them again in every case, at
+/// their version at that time.
+const RELEASE: &str = r#"
+was_held=
+for package in $names; do
+  if [ -n "$(is_locked "$package")" ]; then was_held="$was_held $package"; fi
+done
+hold_again() { for package in $was_held; do lock_here "$package"; done; }
+if [ -n "$was_held" ]; then
+  trap hold_again EXIT
+  trap 'exit 143' HUP INT TERM
+  for package in $was_held; do unlock "$package"; done
+fi
+"#;
+
+/// Removes `"$@"`, unless another package needs them.
+const REMOVE: &str = r#"
+needed=$(rpm -e --test -- "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)/ \1/p' | sort -u | tr -d '\n')
+if [ -n "$needed" ]; then fail "dnf would also remove$needed: declare their removal too, or keep $*"; fi
+for package; do unlock "$package"; done
+run_dnf --noautoremove remove -- "$@" || exit 1
+"#;
+
+pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
+    ("Unable to find a match", "no dnf repository offers it: run `dnf list --showduplicates` on the host"),
+    ("No match for argument", "no dnf repository offers it: run `dnf list --showduplicates` on the host"),
+    ("Failed to download metadata", "the host cannot reach a dnf repository"),
+    ("No such command: versionlock", "dnf's plugin `versionlock` is missing: install it with an earlier step"),
+    (
+        "Unable to read version lock configuration",
+        "dnf fails without the list file that `versionlock.conf` names: create it",
+    ),
+    ("GPG check FAILED", "the key of the repository is missing on the host, or is not the right one"),
+    package_lock::EXPLAIN,
+    ("No space left on device", "the disk is full"),
+    ("not found", "`dnf` is not installed on the host"),
+];
+
+/// Opens an action of dnf for `names`.
+pub(in crate::resource) fn open_dnf_script(lock_timeout: u64, names: &str) -> ShellFragment {
+    let opened = shell::open_action().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
+    opened.code(HOLDER).code(WAITING).code(DNF)
+}
+
+/// Renders the changes in `judgement`.
+pub(super) fn render_script(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
+    let action = open_dnf_script(package.lock_timeout, &package.names.join(" "));
+    shell::close_action(match package.absent {
+        true => render_removal(&package.names, action),
+        false => render_install(package, judgement, action),
+    })
+}
+
+/// Removes exactly `names`.
+pub(in crate::resource) fn render_removal(names: &[String], action: ShellFragment) -> ShellFragment {
+    names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
+}
+
+/// Installs the words that `words` appends; dnf installs a lower version if exactly that version is named.
+pub(in crate::resource) fn render_transaction(
+    words: impl FnOnce(ShellFragment) -> ShellFragment,
+    action: ShellFragment,
+) -> ShellFragment {
+    words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
+}
+
+fn render_install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let words = |action| {
+        package.names.iter().fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
+    };
+    let action = match judgement.changes.iter().any(|c| !is_attribute(&c.attribute, "hold")) {
+        true => render_transaction(words, action),
+        false => action,
+    };
+    match package.hold {
+        Some(true) => action.code("was_held=\nfor package in $names; do lock_here \"$package\"; done\n"),
+        Some(false) => action.code("was_held=\nfor package in $names; do unlock \"$package\"; done\n"),
+        None => action,
+    }
+}
+
+/// Returns `name-version`, followed by the architecture if the name has one.
+fn package_word(package: &PackageResource, name: &str) -> String {
+    const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
+    let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));
+    match (&package.version, arch) {
+        (None, _) => name.to_owned(),
+        (Some(version), None) => format!("{name}-{version}"),
+        (Some(version), Some((bare, arch))) => format!("{bare}-{version}.{arch}"),
+    }
+}

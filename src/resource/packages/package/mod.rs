@@ -1,0 +1,282 @@
+//! `package`: packages of dpkg and apt, or of rpm and dnf.
+
+pub(in crate::resource) mod action_script;
+mod assessment;
+pub(in crate::resource) mod dnf;
+pub(in crate::resource) mod version;
+
+use crate::diag::{Diag, DiagCode};
+use crate::model::Value;
+use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
+use crate::resource::shared::package_lock;
+use crate::resource::shared::support::{bad_value, package_state};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "package",
+    summary: "Packages of apt or dnf: present or absent, at an exact version, held.",
+    example: include_str!("../../examples/package.yaml"),
+    doc: "\
+All names of a step are installed in one transaction of apt, or of dnf if dpkg has no packages on the host.
+
+**Compared** are the installed version, dpkg's status and, if declared, the hold. Without `version` any installed
+version matches and forge never upgrades. Versions are compared by the rules of Debian or rpm. For rpm `version` is
+`EPOCH:VERSION-RELEASE`; a missing epoch is 0, and without a release any release matches. An unchanged step reports
+`nginx 1.22.1-9 is installed`.
+
+**A change** first waits for other holders of dpkg's and apt's locks and prints their pid and command line. It then
+finishes an interrupted dpkg run (`dpkg --configure -a`, reinstallation of packages that dpkg marks for it, `apt-get -f
+install`), updates apt's lists if they do not contain the wanted version, and installs without prompts. Modified
+configuration files are preserved (`--force-confdef --force-confold`). A change never removes another package. It
+installs a lower version only if that exact version is declared; the plan shows this as a `downgrade`. Held packages are
+released for the change and held again afterwards, even if the change fails. The action continues if the connection is
+lost. The installed version decides whether it succeeded.
+
+**Disruption** is D1 if an installed version changes or is removed, because maintainer scripts restart services.
+
+**Missing from apt's lists:** with `update: if-missing` forge updates the lists first, and the plan says so; with
+`update: never` the step is blocked unless an earlier step (a repository) may provide the package.
+
+**Removal** removes exactly the named packages. If apt would remove others too, the step fails and lists them.
+Configuration stays unless `purge: true`.
+
+**With dnf** a hold is a `versionlock` entry; if that plugin is missing, a declared hold blocks the step. A plan does
+not query dnf's repositories: a version that no repository offers fails at installation. `update` has no effect, because
+dnf refreshes its metadata itself. Name a package of another architecture `name.arch`. For packages that are installed
+in several versions (kernels), one installed version that matches is enough. rpm saves modified configuration as
+`.rpmsave`, even with `purge`. A `restart_on` detects a new package by its version only.
+The proof below covers apt. The statements about dnf are based on **recorded** output of rpm 4.18 and dnf 4.14 on a
+Debian 12 host without dpkg, and on reconstructed output of RHEL 9. They have not been tested on a RHEL host.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional(
+        "name",
+        FieldType::Name,
+        "One package, `name` or `name:architecture` (dnf: `name.arch`). Excludes `names`.",
+    ),
+    FieldSpec::optional(
+        "names",
+        FieldType::List(&FieldType::Name),
+        "Several packages in one transaction. Excludes `name`.",
+    ),
+    FieldSpec::optional(
+        "version",
+        FieldType::Version,
+        "The exact version, as dpkg or rpm prints it; applies to every name.",
+    ),
+    FieldSpec::optional("hold", FieldType::Bool, "Hold the package at its version. Default: not compared."),
+    FieldSpec::optional("purge", FieldType::Bool, "Whether removal deletes the configuration too. Default `false`."),
+    FieldSpec::optional(
+        "update",
+        FieldType::Enum(&["if-missing", "never"]),
+        "Whether to update apt's lists if they do not contain the package or version. Default `if-missing`.",
+    ),
+    package_lock::LOCK_TIMEOUT_FIELD,
+];
+
+#[derive(Debug)]
+struct PackageResource {
+    names: Vec<String>,
+    version: Option<String>,
+    hold: Option<bool>,
+    purge: bool,
+    update: bool,
+    lock_timeout: u64,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let version = fields.get_text("version").map(str::to_owned);
+    if let Some(version) = &version {
+        version::check_version(version)?;
+    }
+    Ok(Box::new(PackageResource {
+        names: parse_names(fields)?,
+        version,
+        hold: fields.get_bool("hold"),
+        purge: fields.get_bool("purge").unwrap_or(false),
+        update: fields.get_text("update") != Some("never"),
+        lock_timeout: package_lock::parse_lock_timeout(fields),
+        absent,
+    }))
+}
+
+fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
+    let names = match (fields.get_text("name"), fields.get_text_list("names")) {
+        (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`name` and `names` exclude each other")),
+        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`name` or `names` is required")),
+        (Some(name), None) => vec![name.to_owned()],
+        (None, Some(names)) => names,
+    };
+    if names.is_empty() {
+        return Err(bad_value("`names` is empty"));
+    }
+    for (i, name) in names.iter().enumerate() {
+        check_package_name(name)?;
+        if names[..i].contains(name) {
+            return Err(Diag::error(DiagCode::Duplicate, format!("package `{name}` is listed twice")));
+        }
+    }
+    Ok(names)
+}
+
+/// Checks a package name of dpkg or rpm; the host's package manager is not known here. apt treats a trailing `-` as a
+/// request to remove the package.
+pub(in crate::resource) fn check_package_name(name: &str) -> Result<(), Diag> {
+    let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
+    let word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
+    let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    let arch_fits = arch.is_none_or(|arch| !arch.is_empty() && word(arch));
+    if starts && word(bare) && arch_fits && !name.ends_with('-') {
+        return Ok(());
+    }
+    Err(bad_value(format!("`{name}` is not a valid package name"))
+        .hint("use letters, digits and `+-._`; set a version with `version`"))
+}
+
+impl PackageResource {
+    /// Probes the versions that apt offers only if the package has to be installed.
+    fn probe(&self, name: &str) -> Probe {
+        let offers = match &self.version {
+            _ if self.absent => AptOfferPolicy::Unneeded,
+            None => AptOfferPolicy::UnlessInstalled,
+            Some(version) => AptOfferPolicy::UnlessVersion(version.clone()),
+        };
+        Probe::Package { name: name.to_owned(), offers }
+    }
+}
+
+impl Resource for PackageResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.names.join(", ")
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes: Vec<Probe> = self.names.iter().map(|name| self.probe(name)).collect();
+        probes.push(Probe::PackageManager);
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let states: Result<Vec<_>, _> =
+            self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
+        match states {
+            Ok(states) => assessment::assess_packages(self, &states, seen, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        match assessment::assessed_manager(judgement) {
+            PackageManagerKind::Dpkg => Action {
+                body: action_script::render_script(self, judgement),
+                long: true,
+                explain: action_script::EXPLAIN,
+            },
+            PackageManagerKind::Rpm => {
+                Action { body: dnf::render_script(self, judgement), long: true, explain: dnf::EXPLAIN }
+            }
+        }
+    }
+
+    fn desired_value(&self) -> Value {
+        json!({ "names": self.names, "version": self.version, "hold": self.hold, "absent": self.absent })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        match self.absent {
+            true => Vec::new(),
+            false => self.names.iter().cloned().map(ProvidedItem::Package).collect(),
+        }
+    }
+
+    /// Excludes the hold, which does not affect a running process.
+    fn restart_input_value(&self) -> Value {
+        json!({ "names": self.names, "version": self.version, "absent": self.absent })
+    }
+
+    /// dpkg rewrites a package's file list each time it unpacks the package; the files themselves keep the times of
+    /// their build.
+    fn restart_input_paths(&self) -> Vec<String> {
+        self.names.iter().flat_map(|name| file_list_paths(name)).collect()
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        self.names.iter().map(|name| (KIND.name, name.clone())).collect()
+    }
+
+    /// Excludes the other packages of the step.
+    fn claimed_value(&self) -> Value {
+        json!({ "version": self.version, "hold": self.hold, "absent": self.absent })
+    }
+}
+
+/// Directory of dpkg's file lists. For multi-arch packages the file name includes the architecture.
+const DPKG_INFO_FOLDER: &str = "/var/lib/dpkg/info/";
+
+pub(in crate::resource) fn file_list_paths(name: &str) -> Vec<String> {
+    match name.contains(':') {
+        true => vec![format!("{DPKG_INFO_FOLDER}{name}.list")],
+        false => ["", ":amd64", ":arm64"].iter().map(|arch| format!("{DPKG_INFO_FOLDER}{name}{arch}.list")).collect(),
+    }
+}
+
+/// Reports whether an input's path is a file list, which indicates an unpacked package instead of changed content.
+pub(in crate::resource) fn is_file_list(path: &str) -> bool {
+    path.starts_with(DPKG_INFO_FOLDER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(entries: &[(&'static str, Value)]) -> String {
+        build(&FieldValues(entries.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn package_names_are_validated() {
+        let good =
+            ["g++", "libc6:i386", "python3.11", "0ad", "linux-image-6.1.0-18-amd64", "NetworkManager", "glibc.i686"];
+        for good in good {
+            assert!(check_package_name(good).is_ok(), "{good}");
+        }
+        for bad in ["nginx-", "-y", "_a", "a=1", "", "libc6:", ":amd64", "a@b"] {
+            assert_eq!(check_package_name(bad).unwrap_err().message, format!("`{bad}` is not a valid package name"));
+        }
+    }
+
+    #[test]
+    fn exactly_one_of_name_and_names_is_required() {
+        assert_eq!(build_error(&[]), "`name` or `names` is required");
+        assert_eq!(
+            build_error(&[("name", json!("a")), ("names", json!(["b"]))]),
+            "`name` and `names` exclude each other"
+        );
+        assert_eq!(build_error(&[("names", json!([]))]), "`names` is empty");
+        assert_eq!(build_error(&[("names", json!(["a", "b", "a"]))]), "package `a` is listed twice");
+        assert_eq!(
+            build_error(&[("name", json!("a")), ("version", json!("1 2"))]),
+            "`1 2` is not a valid package version"
+        );
+    }
+
+    #[test]
+    fn hold_does_not_affect_the_restart_input() {
+        let value = |hold: bool| {
+            let fields = [("name", json!("a")), ("hold", json!(hold))];
+            build(&FieldValues(fields.into_iter().collect()), false).unwrap().restart_input_value()
+        };
+        assert_eq!(value(true), value(false));
+    }
+}

@@ -1,0 +1,262 @@
+//! A file of which a step declares only a part. Shared by `line` and `block`: reads the whole file, changes it with a
+//! pure function, and writes it back atomically if the file has not changed since it was read.
+
+use crate::diag::Diag;
+use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
+use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
+use crate::resource::assessment::FileEdit;
+use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, type_basis};
+use crate::resource::shared::shell::{self, FileRewriteSpec};
+use crate::resource::shared::support::{path_state, required_text, sha256_hex, will_be_provided};
+use crate::resource::shared::text_lines::TextLines;
+use crate::resource::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem,
+};
+use serde_json::json;
+
+pub(in crate::resource) const CREATE_FIELD: FieldSpec = FieldSpec::optional(
+    "create",
+    FieldType::Bool,
+    "Create a missing file, owned by root with mode 0644. Default `false`: the file must exist.",
+);
+pub(in crate::resource) const VALIDATE_FIELD: FieldSpec = FieldSpec::optional(
+    "validate",
+    FieldType::Text,
+    "Shell command that must exit 0 before the new content is installed. `$FORGE_FILE` is the path of the candidate: \
+     next to the target, or below `/run` if users other than root can replace part of the path.",
+);
+pub(in crate::resource) const BACKUP_FIELD: FieldSpec = FieldSpec::optional(
+    "backup",
+    FieldType::Bool,
+    "Keep a backup of the previous content on the host. Default `true`.",
+);
+
+/// Matches no digest, so that the host always sends the content.
+const NO_DIGEST: &str = "any";
+
+/// A file of which a part is declared.
+#[derive(Debug)]
+pub(in crate::resource) struct EditedFile {
+    pub path: String,
+    /// Name of the part in changes: `line`, `block`.
+    pub part: &'static str,
+    pub create: bool,
+    validate: String,
+    backup: bool,
+}
+
+/// Result of comparing a part of a file.
+pub(in crate::resource) struct EditOutcome {
+    pub reason: String,
+    /// The compared part of the file, never the whole file, because other steps declare other parts.
+    pub basis: Value,
+    pub found: EditFinding,
+}
+
+pub(in crate::resource) enum EditFinding {
+    AsDeclared,
+    Differs {
+        from: Option<String>,
+        to: Option<String>,
+        /// The complete new content.
+        text: String,
+    },
+    /// Impossible with the current content. `to` is the desired part, set if an earlier step may change the content so
+    /// that it becomes possible.
+    Blocked {
+        hint: String,
+        to: Option<String>,
+    },
+}
+
+impl EditedFile {
+    pub fn from_fields(fields: &FieldValues, part: &'static str) -> Result<Self, Diag> {
+        Ok(Self {
+            path: required_text(fields, "path")?.to_owned(),
+            part,
+            create: fields.get_bool("create").unwrap_or(false),
+            validate: fields.get_text("validate").unwrap_or_default().to_owned(),
+            backup: fields.get_bool("backup").unwrap_or(true),
+        })
+    }
+
+    fn probe(&self) -> Probe {
+        Probe::Path { path: self.path.clone(), want: Some(NO_DIGEST.to_owned()) }
+    }
+
+    pub fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        if self.create {
+            probes.extend(
+                crate::resource::shared::support::parent_path(&self.path)
+                    .map(crate::resource::shared::file_target::path_probe),
+            );
+        }
+        probes
+    }
+
+    /// Evaluates the part with `edit`, which gets the lines of the file; `absent` means that the part must be removed.
+    pub fn assess(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+        absent: bool,
+        edit: impl Fn(&TextLines) -> EditOutcome,
+    ) -> Assessment {
+        let judged = match path_state(seen, &self.probe()) {
+            Err(unknown) => Err(unknown),
+            Ok(PathState::Absent) if absent => {
+                let reason = format!("file `{}` does not exist", self.path);
+                Ok(Assessment::ok(reason, json!({ "type": "absent" })))
+            }
+            Ok(PathState::Absent) => self.assess_missing_file(seen, cx, edit),
+            Ok(PathState::Present(info)) => self.assess_existing_file(info, cx, edit),
+        };
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn assess_missing_file(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+        edit: impl Fn(&TextLines) -> EditOutcome,
+    ) -> Result<Assessment, UnansweredReason> {
+        let basis = json!({ "type": "absent" });
+        let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(self.path.clone()));
+        if !self.create && !comes {
+            let reason = format!("file `{}` does not exist", self.path);
+            return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
+                .hint("set `create: true`, or add a step that creates it before this one"));
+        }
+        let parent = match self.create {
+            true => check_parent(&self.path, seen, cx.predicted)?,
+            false => ParentState::Comes,
+        };
+        if let ParentState::Blocks(judgement) = parent {
+            return Ok(*judgement);
+        }
+        // A missing file has no anchor: the part becomes its first line.
+        let (to, text) = match edit(&TextLines::parse("")).found {
+            EditFinding::Differs { to, text, .. } => (to, Some(text)),
+            EditFinding::Blocked { to, .. } => (to, None),
+            EditFinding::AsDeclared => (None, None),
+        };
+        let Some(text) = text.filter(|_| !comes) else {
+            let reason = format!("file `{}` does not exist yet", self.path);
+            let changes = vec![AttributeChange::new(self.part, None, to.as_deref())];
+            return Ok(Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted());
+        };
+        let reason = format!("file `{}` does not exist", self.path);
+        let judgement = self.assess_edit(reason, basis, (None, to), ("", None), text);
+        Ok(if matches!(parent, ParentState::Comes) { judgement.mark_predicted() } else { judgement })
+    }
+
+    fn assess_existing_file(
+        &self,
+        info: &PathInfo,
+        cx: &AssessmentContext<'_>,
+        edit: impl Fn(&TextLines) -> EditOutcome,
+    ) -> Result<Assessment, UnansweredReason> {
+        if info.kind != PathType::File {
+            return Ok(self.block_wrong_type(info));
+        }
+        let Some(body) = &info.body else { return self.block_unreadable_body(info) };
+        let EditOutcome { reason, basis, found } = edit(&TextLines::parse(body.raw()));
+        let basis = json!({ "type": "file", "found": basis });
+        let after = cx.predicted.and_then(|p| p.after.as_deref());
+        Ok(match (found, after) {
+            (EditFinding::AsDeclared, _) => Assessment::ok(reason, basis),
+            (EditFinding::Differs { from, to, text }, _) => {
+                self.assess_edit(reason, basis, (from, to), (body.raw(), Some(info)), text)
+            }
+            (EditFinding::Blocked { to: Some(to), .. }, Some(step)) => {
+                let reason = format!("{reason}, but `{step}` runs before and may change that");
+                let changes = vec![AttributeChange::new(self.part, None, Some(&to))];
+                Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
+            }
+            (EditFinding::Blocked { hint, .. }, _) => Assessment::blocked(BlockClass::Host, reason, basis).hint(hint),
+        })
+    }
+
+    fn block_wrong_type(&self, info: &PathInfo) -> Assessment {
+        let reason = format!("`{}` is a {}, not a file", self.path, describe_type(info));
+        let judgement = Assessment::blocked(BlockClass::Host, reason, type_basis(info));
+        match &info.target {
+            Some(target) => judgement.hint(format!("set `path` to the target of the link, `{}`", target.raw())),
+            None => judgement,
+        }
+    }
+
+    /// Evaluates a file whose content was not sent: too long, not UTF-8, or unreadable.
+    fn block_unreadable_body(&self, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
+        let reason = match info.sha256 {
+            None => return Err(UnansweredReason::new(format!("`{}` could not be read", self.path))),
+            Some(_) if info.size > BODY_CAP => {
+                format!(
+                    "`{}` has {} bytes; the maximum for editing a part of a file is {BODY_CAP}",
+                    self.path, info.size
+                )
+            }
+            // Probes do not read root's private files in a directory that other users can write to (probe/path.rs).
+            Some(_) => format!(
+                "`{}` is not UTF-8 text, or is readable only by root in a directory that other users can write to",
+                self.path
+            ),
+        };
+        let basis = json!({ "type": "file", "unfit": true });
+        Ok(Assessment::blocked(BlockClass::Host, reason, basis).hint("declare the whole file with a `file` step"))
+    }
+
+    fn assess_edit(
+        &self,
+        reason: String,
+        basis: Value,
+        (from, to): (Option<String>, Option<String>),
+        (old, info): (&str, Option<&PathInfo>),
+        text: String,
+    ) -> Assessment {
+        let mut change = AttributeChange::new(self.part, from.as_deref(), to.as_deref());
+        change.diff =
+            crate::resource::shared::diff::unified_diff(old.as_bytes(), text.as_bytes()).map(UntrustedText::from);
+        let edit = FileEdit {
+            old: info.and_then(|info| info.sha256.clone()),
+            becomes: ProbeReading::Path(PathState::Present(self.predicted_path_info(info, &text))),
+            probe: self.probe(),
+            body: text,
+        };
+        Assessment::change(reason, vec![change], DisruptionClass::D0, basis).edit(edit)
+    }
+
+    fn predicted_path_info(&self, info: Option<&PathInfo>, text: &str) -> PathInfo {
+        PathInfo {
+            size: text.len() as u64,
+            sha256: Some(sha256_hex(text.as_bytes())),
+            body: Some(text.into()),
+            ..info.cloned().unwrap_or_else(PathInfo::root_file)
+        }
+    }
+
+    pub fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        // A change without content was predicted, and is evaluated again before it runs.
+        let body = judgement.edit.as_ref().map(|edit| {
+            shell::rewrite_file(&FileRewriteSpec {
+                path: &self.path,
+                old: edit.old.as_deref().unwrap_or_default(),
+                run: cx.run,
+                backup: self.backup,
+                validate: &self.validate,
+                body: edit.body.as_bytes(),
+            })
+        });
+        let body = body.unwrap_or_else(|| shell::failing_action("the new content is not known"));
+        Action { body, long: false, explain: EXPLAIN }
+    }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    shell::EXPLAIN_UNSAFE_PATH,
+    ("has changed since", "another process writes this file; run forge again"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+    ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
+];

@@ -1,0 +1,378 @@
+//! Compares a declared file with the observed path. Shared by kinds that write whole files, such as `file` and `unit`.
+
+use crate::diag::Diag;
+use crate::model::{BlockClass, DisruptionClass, SecretStore, UntrustedText, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::resource::shared::diff;
+use crate::resource::shared::shell::{self, FileWriteSpec};
+use crate::resource::shared::support::{
+    bad_value, format_mode, join_words, parent_path, path_state, sha256_hex, will_be_provided,
+};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, ProvidedItem};
+use crate::script::ShellFragment;
+use base64::Engine as _;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+/// Number of digest characters in messages.
+const SHOWN_DIGITS: usize = 12;
+
+/// The content of a declared file, with secrets as placeholders.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::resource) struct FileBody {
+    bytes: Vec<u8>,
+    secret: bool,
+    /// Digest of `bytes`; differs from the file's digest if the content contains a secret.
+    sha256: String,
+}
+
+impl FileBody {
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        let secret = std::str::from_utf8(&bytes).is_ok_and(SecretStore::has_placeholder);
+        Self { sha256: sha256_hex(&bytes), bytes, secret }
+    }
+
+    /// Builds a body from a checked value: text, or `{"base64": …}` for binary content.
+    pub fn from_value(field: &str, value: &Value) -> Result<Self, Diag> {
+        if let Some(text) = value.as_str() {
+            return Ok(Self::new(text));
+        }
+        let encoded = value.get("base64").and_then(Value::as_str);
+        encoded
+            .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok())
+            .map(Self::new)
+            .ok_or_else(|| bad_value(format!("`{field}` is neither text nor base64")))
+    }
+
+    pub fn is_secret(&self) -> bool {
+        self.secret
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the digest that the host compares with its own file, so that it sends the content only if it differs.
+    /// Returns `None` if the body contains a secret: such content is never transferred.
+    pub fn digest_for_diff(&self) -> Option<String> {
+        (!self.secret).then(|| self.sha256.clone())
+    }
+
+    /// Returns the digest of the desired file, with secrets revealed.
+    fn desired_digest(&self, cx: &AssessmentContext<'_>) -> Result<String, UnansweredReason> {
+        if !self.secret {
+            return Ok(self.sha256.clone());
+        }
+        let text =
+            std::str::from_utf8(&self.bytes).map_err(|_| UnansweredReason::new("binary content contains a secret"))?;
+        let store = cx.secrets.ok_or_else(|| UnansweredReason::new("the secrets of the content are not available"))?;
+        Ok(sha256_hex(store.reveal_placeholders(text).expose_secret().as_bytes()))
+    }
+
+    /// Returns the value for the applied record: the digest, or the text with placeholders.
+    pub fn desired_value(&self) -> Value {
+        if self.secret {
+            return json!({ "text": String::from_utf8_lossy(&self.bytes) });
+        }
+        json!({ "sha256": self.sha256, "bytes": self.bytes.len() })
+    }
+
+    fn describe(&self) -> String {
+        describe_bytes(self.bytes.len() as u64, Some(&self.sha256), diff::is_binary(&self.bytes))
+    }
+}
+
+fn describe_bytes(bytes: u64, sha256: Option<&str>, binary: bool) -> String {
+    let kind = if binary { "binary, " } else { "" };
+    let digest = sha256.and_then(|s| s.get(..SHOWN_DIGITS)).map(|s| format!(", sha256 {s}")).unwrap_or_default();
+    format!("{kind}{bytes} bytes{digest}")
+}
+
+/// A declared file.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::resource) struct FileTarget {
+    pub path: String,
+    pub body: FileBody,
+    pub owner: String,
+    pub group: String,
+    pub mode: u32,
+}
+
+/// Returns the probe of a path whose content is not compared.
+pub(in crate::resource) fn path_probe(path: &str) -> Probe {
+    Probe::Path { path: path.to_owned(), want: None }
+}
+
+/// Returns the probe of the parent directory of `path`, with links resolved, for kinds that observe the path with a
+/// probe of their own.
+pub(in crate::resource) fn resolved_parent_probe(path: &str) -> Probe {
+    path_probe(&format!("{}/.", parent_path(path).unwrap_or_default().trim_end_matches('/')))
+}
+
+/// Fails if users other than root can redirect `path`, according to the result of [`resolved_parent_probe`].
+pub(in crate::resource) fn check_parent_trusted(seen: &Observation, path: &str) -> Result<(), UnansweredReason> {
+    match path_state(seen, &resolved_parent_probe(path)) {
+        Err(unknown) if unknown.barred => Err(unknown),
+        _ => Ok(()),
+    }
+}
+
+impl FileTarget {
+    pub fn probe(&self) -> Probe {
+        Probe::Path { path: self.path.clone(), want: self.body.digest_for_diff() }
+    }
+
+    /// Returns the probes of the path and its parent directory.
+    pub fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        probes.extend(parent_path(&self.path).map(path_probe));
+        probes
+    }
+
+    /// Returns the action that installs the file. `validate` is a shell command that must accept the new content before
+    /// it is installed; an empty command accepts everything.
+    pub fn render_write(&self, cx: &AssessmentContext<'_>, backup: bool, validate: &str) -> ShellFragment {
+        shell::write_file(&self.write_spec(cx, backup, validate))
+    }
+
+    /// Returns the action that sets owner and mode of a file whose content matches.
+    pub fn render_ownership_change(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
+        shell::render_ownership_change(&self.write_spec(cx, false, ""))
+    }
+
+    fn write_spec<'a>(&'a self, cx: &AssessmentContext<'a>, backup: bool, validate: &'a str) -> FileWriteSpec<'a> {
+        FileWriteSpec {
+            path: &self.path,
+            owner: &self.owner,
+            group: &self.group,
+            mode: self.mode,
+            run: cx.run,
+            backup,
+            validate,
+            body: self.body.bytes(),
+        }
+    }
+
+    pub fn desired_value(&self) -> Value {
+        json!({
+            "path": self.path,
+            "content": self.body.desired_value(),
+            "owner": self.owner,
+            "group": self.group,
+            "mode": format_mode(self.mode),
+        })
+    }
+
+    /// Compares the file at the path with the declaration. `parent_made` means that the action creates the parent
+    /// directory itself.
+    pub fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>, parent_made: bool) -> Assessment {
+        self.try_assess(seen, cx, parent_made).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn try_assess(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+        parent_made: bool,
+    ) -> Result<Assessment, UnansweredReason> {
+        match path_state(seen, &self.probe())? {
+            PathState::Absent if parent_made => Ok(self.assess_missing(cx)),
+            PathState::Absent => match check_parent(&self.path, seen, cx.predicted)? {
+                ParentState::There => Ok(self.assess_missing(cx)),
+                ParentState::Comes => Ok(self.assess_missing(cx).mark_predicted()),
+                ParentState::Blocks(judgement) => Ok(*judgement),
+            },
+            PathState::Present(info) => match info.kind {
+                PathType::File => self.assess_existing(info, cx),
+                PathType::Directory => Ok(Assessment::blocked(
+                    BlockClass::Host,
+                    format!("`{}` is a directory", self.path),
+                    type_basis(info),
+                )
+                .hint("a `file` step never replaces a directory; remove it with a `directory` step first")),
+                PathType::Symlink | PathType::Other => Ok(self.assess_replacement(info, cx)),
+            },
+        }
+    }
+
+    fn assess_missing(&self, _cx: &AssessmentContext<'_>) -> Assessment {
+        let reason = format!("file `{}` does not exist", self.path);
+        Assessment::change(reason, self.creation_changes(), DisruptionClass::D0, json!({ "type": "absent" }))
+    }
+
+    fn assess_replacement(&self, info: &PathInfo, _cx: &AssessmentContext<'_>) -> Assessment {
+        let what = describe_type(info);
+        let mut changes = vec![AttributeChange::new("type", Some(&what), Some("file"))];
+        changes.extend(self.creation_changes());
+        Assessment::change(format!("`{}` is a {what}", self.path), changes, DisruptionClass::D0, type_basis(info))
+    }
+
+    fn creation_changes(&self) -> Vec<AttributeChange> {
+        vec![
+            self.content_change(None),
+            AttributeChange::new("owner", None, Some(&self.owner)),
+            AttributeChange::new("group", None, Some(&self.group)),
+            AttributeChange::new("mode", None, Some(&format_mode(self.mode))),
+        ]
+    }
+
+    fn content_change(&self, info: Option<&PathInfo>) -> AttributeChange {
+        if self.body.secret {
+            return AttributeChange { secret: true, ..AttributeChange::new("content", None, None) };
+        }
+        let old: Option<&[u8]> = match info {
+            None => Some(b""),
+            Some(info) => info.body.as_ref().map(|body| body.raw().as_bytes()),
+        };
+        let from = info.map(|i| describe_bytes(i.size, i.sha256.as_deref(), false));
+        let mut change = AttributeChange::new("content", from.as_deref(), Some(&self.body.describe()));
+        let diff = old.and_then(|old| diff::unified_diff(old, &self.body.bytes)).filter(|diff| !diff.is_empty());
+        change.diff = diff.map(UntrustedText::from);
+        change
+    }
+
+    fn assess_existing(&self, info: &PathInfo, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        let found =
+            info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", self.path)))?;
+        let same = *found == self.body.desired_digest(cx)?;
+        let mut changes: Vec<AttributeChange> = (!same).then(|| self.content_change(Some(info))).into_iter().collect();
+        changes.extend(ownership_changes(info, &self.owner, &self.group, self.mode));
+        let content = match self.body.secret {
+            true => json!(if same { "as declared" } else { "different" }),
+            false => json!(found),
+        };
+        let mut basis = json!({ "type": "file", "content": content });
+        add_ownership_basis(&mut basis, info);
+        if changes.is_empty() {
+            return Ok(Assessment::ok("content, owner and mode match", basis));
+        }
+        Ok(Assessment::change(describe_differences(&changes), changes, DisruptionClass::D0, basis))
+    }
+
+    /// Checks that nothing exists at the path.
+    pub fn assess_absent(&self, seen: &Observation) -> Assessment {
+        let info = match path_state(seen, &path_probe(&self.path)) {
+            Err(unknown) => return Assessment::unknown(&unknown),
+            Ok(PathState::Absent) => {
+                let reason = format!("file `{}` does not exist", self.path);
+                return Assessment::ok(reason, json!({ "type": "absent" }));
+            }
+            Ok(PathState::Present(info)) => info,
+        };
+        if info.kind == PathType::Directory {
+            let reason = format!("`{}` is a directory", self.path);
+            return Assessment::blocked(BlockClass::Host, reason, type_basis(info))
+                .hint("a `file` step never removes a directory; remove it with a `directory` step instead");
+        }
+        let from = match info.kind {
+            PathType::File => format!("file, {}", describe_bytes(info.size, None, false)),
+            _ => describe_type(info),
+        };
+        let mut basis = type_basis(info);
+        if let (PathType::File, false) = (info.kind, self.body.secret) {
+            basis["content"] = json!(info.sha256);
+        }
+        let changes = vec![AttributeChange::new("file", Some(&from), None)];
+        Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, basis)
+    }
+}
+
+/// Returns the changes of owner, group and permission bits.
+pub(in crate::resource) fn ownership_changes(
+    info: &PathInfo,
+    owner: &str,
+    group: &str,
+    mode: u32,
+) -> Vec<AttributeChange> {
+    let mut changes = Vec::new();
+    if info.owner.raw() != owner {
+        changes.push(AttributeChange::new("owner", Some(info.owner.raw()), Some(owner)));
+    }
+    if info.group.raw() != group {
+        changes.push(AttributeChange::new("group", Some(info.group.raw()), Some(group)));
+    }
+    if info.mode != mode {
+        changes.push(AttributeChange::new("mode", Some(&format_mode(info.mode)), Some(&format_mode(mode))));
+    }
+    changes
+}
+
+/// Reports whether only owner, group or mode differ, so that the content can stay.
+pub(in crate::resource) fn is_only_ownership(changes: &[AttributeChange]) -> bool {
+    !changes.is_empty()
+        && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
+}
+
+pub(in crate::resource) fn add_ownership_basis(basis: &mut Value, info: &PathInfo) {
+    basis["owner"] = json!(info.owner);
+    basis["group"] = json!(info.group);
+    basis["mode"] = json!(format_mode(info.mode));
+}
+
+/// Returns `content and mode differ`, `owner differs`, `groups differ`.
+pub(in crate::resource) fn describe_differences(changes: &[AttributeChange]) -> String {
+    let names: Vec<&str> = changes.iter().map(|c| c.attribute.as_str()).collect();
+    let one = names.len() == 1 && !names[0].ends_with('s');
+    format!("{} {}", join_words(&names), if one { "differs" } else { "differ" })
+}
+
+/// Returns the file type in words.
+pub(in crate::resource) fn describe_type(info: &PathInfo) -> String {
+    match (info.kind, &info.target) {
+        (PathType::File, _) => "file".to_owned(),
+        (PathType::Directory, _) => "directory".to_owned(),
+        (PathType::Symlink, Some(target)) => format!("symbolic link to `{}`", target.raw()),
+        (PathType::Symlink, None) => "symbolic link".to_owned(),
+        (PathType::Other, _) => "special file".to_owned(),
+    }
+}
+
+pub(in crate::resource) fn type_basis(info: &PathInfo) -> Value {
+    match &info.target {
+        Some(target) => json!({ "type": info.kind, "target": target }),
+        None => json!({ "type": info.kind }),
+    }
+}
+
+/// State of the parent directory of a missing path.
+pub(in crate::resource) enum ParentState {
+    There,
+    /// An earlier step creates it.
+    Comes,
+    Blocks(Box<Assessment>),
+}
+
+/// Reports whether the parent directory of `path` exists or will be created by an earlier step.
+pub(in crate::resource) fn check_parent(
+    path: &str,
+    seen: &Observation,
+    predicted: Option<&EarlierStepEffects>,
+) -> Result<ParentState, UnansweredReason> {
+    let Some(parent) = parent_path(path) else { return Ok(ParentState::There) };
+    match path_state(seen, &path_probe(parent))? {
+        // The target of a link is not checked here: the action fails with a clear message if it is not a directory.
+        PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(ParentState::There),
+        PathState::Present(info) => Ok(ParentState::Blocks(Box::new(
+            Assessment::blocked(
+                BlockClass::Host,
+                format!("`{parent}` is a {}, not a directory", describe_type(info)),
+                json!({ "type": "absent", "parent": info.kind }),
+            )
+            .hint(format!("remove `{parent}` with a `file` step before this one, or choose another path")),
+        ))),
+        PathState::Absent if will_be_provided(predicted, &ProvidedItem::Path(parent.to_owned())) => {
+            Ok(ParentState::Comes)
+        }
+        PathState::Absent => Ok(ParentState::Blocks(Box::new(
+            Assessment::blocked(
+                BlockClass::Host,
+                format!("directory `{parent}` does not exist and no earlier step creates it"),
+                json!({ "type": "absent", "parent": "absent" }),
+            )
+            .hint(format!(
+                "add a `directory` step for `{parent}` before this one, or set `provides` in the step that creates it"
+            )),
+        ))),
+    }
+}

@@ -1,0 +1,283 @@
+//! `cron`: one cron job in its own file in `/etc/cron.d`.
+
+mod schedule;
+
+use crate::diag::Diag;
+use crate::model::{SecretStore, StepVerdict, Value};
+use crate::probe::{Observation, Probe};
+use crate::resource::shared::composite::PartAssessments;
+use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
+use crate::resource::shared::shell;
+use crate::resource::shared::support::{bad_value, required_text, unit_state, will_be_provided};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "cron",
+    summary: "A cron job in its own file.",
+    example: include_str!("../../examples/cron.yaml"),
+    doc: "\
+The job is written to `/etc/cron.d/NAME`, owned by root with mode 0644 (0600 if it contains a secret), because cron
+ignores files that other users can write. cron also ignores file names with characters other than letters, digits, `_`
+and `-`, so forge rejects them, as it rejects invalid schedules.
+
+**Compares** the file like a `file` step, and checks that a cron daemon is active: `cron.service` or `crond.service`. An
+unchanged step reports `content, owner and mode match; cron.service is active`.
+
+**Pending**: the file matches, but cron is not installed or not active. Add `package` and `service` steps before this
+one, or use a `timer`, which needs only systemd. The plan that writes the file already reports this.
+
+**A change** replaces the file atomically; cron reads it within a minute.
+
+**Removal** removes the file. A running job continues.",
+    fields: &[
+        FieldSpec::required("name", FieldType::Name, "File name: letters, digits, `_` and `-`."),
+        FieldSpec::required(
+            "schedule",
+            FieldType::Line,
+            "Five fields, as in `*/10 * * * *`, or a keyword such as `@daily`. Ranges take numbers, not names.",
+        ),
+        FieldSpec::required("command", FieldType::Line, "Shell command. Write `%` as is: forge escapes it for cron."),
+        FieldSpec::optional("user", FieldType::Name, "User that runs the job. Default `root`."),
+        FieldSpec::optional(
+            "env",
+            FieldType::Map(&FieldType::Line),
+            "Environment variables. cron expands nothing in the values.",
+        ),
+        FieldSpec::optional(
+            "backup",
+            FieldType::Bool,
+            "Keep a backup of the previous file on the host. Default `true`.",
+        ),
+    ],
+    build,
+};
+
+/// The services that read `/etc/cron.d`, as named by Debian and by Red Hat.
+const DAEMONS: [&str; 2] = ["cron.service", "crond.service"];
+
+#[derive(Debug)]
+struct CronResource {
+    name: String,
+    target: FileTarget,
+    backup: bool,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = required_text(fields, "name")?;
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
+        return Err(
+            bad_value(format!("`{name}` is not a valid cron file name")).hint("use letters, digits, `_` and `-` only")
+        );
+    }
+    let body = if absent { String::new() } else { render_cron_file(fields)? };
+    let mode = if SecretStore::has_placeholder(&body) { 0o600 } else { 0o644 };
+    let target = FileTarget {
+        path: format!("/etc/cron.d/{name}"),
+        body: FileBody::new(body),
+        owner: "root".into(),
+        group: "root".into(),
+        mode,
+    };
+    Ok(Box::new(CronResource {
+        name: name.to_owned(),
+        target,
+        backup: fields.get_bool("backup").unwrap_or(true),
+        absent,
+    }))
+}
+
+fn render_cron_file(fields: &FieldValues) -> Result<String, Diag> {
+    let schedule = schedule::parse_schedule(required_text(fields, "schedule")?).map_err(bad_value)?;
+    let command = required_text(fields, "command")?.trim();
+    if command.is_empty() {
+        return Err(bad_value("`command` is empty"));
+    }
+    if command.contains("\\%") {
+        return Err(bad_value("`command` must not contain `\\%`").hint("write `%`: forge escapes it for cron"));
+    }
+    let user = fields.get_text("user").unwrap_or("root");
+    crate::resource::shared::support::check_account_name("user", user)?;
+    let mut lines = Vec::new();
+    for (name, value) in fields.get_text_map("env").unwrap_or_default() {
+        lines.push(render_variable(&name, &value)?);
+    }
+    lines.push(format!("{schedule} {user} {}\n", command.replace('%', "\\%")));
+    Ok(lines.join("\n"))
+}
+
+fn render_variable(name: &str, value: &str) -> Result<String, Diag> {
+    let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
+    }
+    // cron strips quotes around a value and supports no escapes inside.
+    match value.contains(['"', '\'']) {
+        true => Err(bad_value(format!("the value of `{name}` must not contain quotes, because cron strips them"))),
+        false => Ok(format!("{name}=\"{value}\"")),
+    }
+}
+
+fn daemon_probe(name: &str) -> Probe {
+    Probe::Unit { name: name.to_owned() }
+}
+
+impl CronResource {
+    /// Evaluates whether a daemon will read the file. No change depends on this, so it is not part of the basis: an
+    /// earlier step may start cron.
+    fn assess_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let mut there = None;
+        for name in DAEMONS {
+            let unit = match unit_state(seen, &daemon_probe(name)) {
+                Ok(unit) => unit,
+                Err(unknown) => return Assessment::unknown(&unknown),
+            };
+            match (unit.load.as_str(), unit.active.as_str()) {
+                ("not-found", _) => {}
+                (_, "active" | "reloading" | "refreshing") => {
+                    return Assessment::ok(format!("{name} is active"), Value::Null);
+                }
+                (_, active) => there = there.or(Some((name, active))),
+            }
+        }
+        if let Some(name) =
+            DAEMONS.iter().find(|name| will_be_provided(cx.predicted, &ProvidedItem::Unit((**name).to_owned())))
+        {
+            return Assessment::ok(format!("an earlier step starts {name}"), Value::Null);
+        }
+        match there {
+            Some((name, active)) => pending_assessment(format!("`{name}` is {active}"))
+                .hint(format!("add a `service` step for `{}`", name.trim_end_matches(".service"))),
+            None if will_install_cron(cx) => Assessment::ok("an earlier step installs cron", Value::Null),
+            None => pending_assessment("cron is not installed".to_owned())
+                .hint("add `package` and `service` steps for cron before this one, or use a `timer`"),
+        }
+    }
+
+    /// Evaluates file and daemon. The plan reports a missing daemon even if the file still has to be written.
+    fn assess_file_and_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let daemon = self.assess_daemon(seen, cx);
+        let waits = daemon.clone();
+        let both = PartAssessments::default()
+            .with_part("file", self.target.assess(seen, cx, false))
+            .with_part("daemon", daemon)
+            .combine();
+        match (both.verdict, waits.verdict) {
+            (StepVerdict::Change, StepVerdict::Pending) => {
+                let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw().trim_start_matches(CONFIGURED));
+                Assessment { reason: reason.into(), hint: waits.hint, ..both }
+            }
+            _ => both,
+        }
+    }
+}
+
+fn pending_assessment(why: String) -> Assessment {
+    let reason = format!("{CONFIGURED}{NOTHING_RUNS}: {why}");
+    Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, Value::Null) }
+}
+
+/// Reports whether an earlier step installs a package with a cron daemon, as named by Debian or by Red Hat.
+fn will_install_cron(cx: &AssessmentContext<'_>) -> bool {
+    ["cron", "cronie"].iter().any(|name| will_be_provided(cx.predicted, &ProvidedItem::Package((*name).to_owned())))
+}
+
+const CONFIGURED: &str = "configured, but ";
+const NOTHING_RUNS: &str = "nothing runs it";
+
+const EXPLAIN: &[(&str, &str)] = &[
+    (
+        "directory /etc/cron.d does not exist",
+        "cron is not installed: add its `package` step before this one, or use a `timer`",
+    ),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
+];
+
+impl Resource for CronResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        match self.absent {
+            true => vec![path_probe(&self.target.path)],
+            false => self.target.probes().into_iter().chain(DAEMONS.map(daemon_probe)).collect(),
+        }
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.absent {
+            true => self.target.assess_absent(seen),
+            false => self.assess_file_and_daemon(seen, cx),
+        }
+    }
+
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let target = &self.target;
+        let body = match self.absent {
+            true => shell::remove_file(&target.path, cx.run, self.backup),
+            false => target.render_write(cx, self.backup, ""),
+        };
+        Action { body, long: false, explain: EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.target.path, "absent": true }),
+            false => self.target.desired_value(),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        vec![self.target.path.clone()]
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.target.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_cron_file(fields: &[(&'static str, Value)]) -> Result<String, String> {
+        let usual = [("name", json!("job")), ("schedule", json!("@daily")), ("command", json!("true"))];
+        let fields = FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect());
+        render_cron_file(&fields).and_then(|text| build(&fields, false).map(|_| text)).map_err(|diag| diag.message)
+    }
+
+    #[test]
+    fn cron_file_escapes_percent_signs_and_quotes_env() {
+        let env = json!({ "PATH": "/usr/bin:/bin" });
+        assert_eq!(
+            build_cron_file(&[("command", json!("date +%F")), ("user", json!("ops")), ("env", env)]).unwrap(),
+            "PATH=\"/usr/bin:/bin\"\n@daily ops date +\\%F\n"
+        );
+    }
+
+    #[test]
+    fn invalid_cron_fields_are_rejected() {
+        let refused = |field, value| build_cron_file(&[(field, value)]).unwrap_err();
+        assert_eq!(refused("name", json!("job.sh")), "`job.sh` is not a valid cron file name");
+        assert_eq!(refused("schedule", json!("* * * * 8")), "`8` is not a valid day of the week (0 to 7)");
+        assert_eq!(refused("command", json!(" ")), "`command` is empty");
+        assert_eq!(refused("command", json!("date +\\%F")), "`command` must not contain `\\%`");
+        assert_eq!(refused("env", json!({ "A-B": "" })), "`A-B` is not a valid environment variable name");
+        assert_eq!(
+            refused("env", json!({ "A": "\"x\"" })),
+            "the value of `A` must not contain quotes, because cron strips them"
+        );
+    }
+}

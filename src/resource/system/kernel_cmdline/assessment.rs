@@ -1,0 +1,264 @@
+//! Compares a kernel command line: the step's own file, the arguments of the next boot and those of the running kernel.
+
+use super::grub::{GrubOverride, find_override, is_set_elsewhere};
+use super::kernel_arguments::{ArgumentMismatch, DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
+use super::{KernelCmdlineResource, NEXT_BOOT};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::probe::{BootEntry, BootLoader, CmdlineState, Observation, UnansweredReason};
+use crate::resource::shared::composite::PartAssessments;
+use crate::resource::shared::support::join_quoted;
+use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use serde_json::json;
+
+/// Compares declared arguments.
+pub(super) fn assess_declared(
+    want: &KernelCmdlineResource,
+    state: &CmdlineState,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    let loaded = assess_loaded(&want.wanted, state);
+    match &state.loader {
+        BootLoader::Other { found } => assess_without_loader(&loaded, state, found, cx),
+        BootLoader::UpdateGrub { lines, entries } => {
+            let file = want.target.assess(seen, cx, true);
+            let over = find_override(lines, &want.target.path, &want.wanted);
+            let next = match over {
+                Some(over) => assess_overridden(want, &over, cx),
+                None => assess_next_boot(&want.wanted, entries),
+            };
+            combine_parts("update-grub", [("file", file), (NEXT_BOOT, next), ("loaded", loaded)])
+        }
+        BootLoader::Grubby { entries } => {
+            combine_parts("grubby", [(NEXT_BOOT, assess_next_boot(&want.wanted, entries)), ("loaded", loaded)])
+        }
+    }
+}
+
+/// Evaluates a removal: the next boot has no argument of the step, except those that another file sets.
+pub(super) fn assess_removal(want: &KernelCmdlineResource, state: &CmdlineState, seen: &Observation) -> Assessment {
+    let own = want.wanted.parse_present();
+    match &state.loader {
+        BootLoader::Other { found } => Assessment::unknown(&UnansweredReason::new(format!(
+            "the arguments of the next boot could not be determined: {}",
+            describe_missing_loader(state, found)
+        ))),
+        BootLoader::UpdateGrub { lines, entries } => {
+            let others = |word: &KernelArgument| is_set_elsewhere(lines, &want.target.path, word);
+            let own: Vec<KernelArgument> = own.into_iter().filter(|word| !others(word)).collect();
+            let file = note_loaded_arguments(want.target.assess_absent(seen), &own, state);
+            combine_parts("update-grub", [("file", file), (NEXT_BOOT, assess_leftovers(&own, entries))])
+        }
+        BootLoader::Grubby { entries } => {
+            combine_parts("grubby", [(NEXT_BOOT, note_loaded_arguments(assess_leftovers(&own, entries), &own, state))])
+        }
+    }
+}
+
+/// Joins parts and records the loader in the basis, where `act` reads it.
+fn combine_parts<const N: usize>(loader: &str, parts: [(&'static str, Assessment); N]) -> Assessment {
+    let first = PartAssessments::default().with_part("loader", Assessment::ok("", json!(loader)));
+    parts.into_iter().fold(first, |parts, (name, part)| parts.with_part(name, part)).combine()
+}
+
+/// Adds to the reason that the running kernel keeps its arguments.
+fn note_loaded_arguments(judgement: Assessment, own: &[KernelArgument], state: &CmdlineState) -> Assessment {
+    let loaded = split_cmdline(state.loaded.raw());
+    match own.iter().any(|word| loaded.contains(word)) {
+        true => Assessment {
+            reason: format!("{}; loaded arguments remain until the next boot", judgement.reason.raw()).into(),
+            ..judgement
+        },
+        false => judgement,
+    }
+}
+
+fn assess_loaded(wanted: &DeclaredArguments, state: &CmdlineState) -> Assessment {
+    let lacks = wanted.find_mismatches(state.loaded.raw());
+    let basis = json!(lacks.iter().map(|lack| join_arguments(&lack.have)).collect::<Vec<_>>());
+    if lacks.is_empty() {
+        return Assessment::ok("running kernel: arguments match", basis);
+    }
+    let reason = format!("configured, not loaded: {}; needs a reboot", describe_mismatches(&lacks));
+    let pending = Assessment::pending(reason, basis);
+    match state.container.is_empty() {
+        true => pending.mark_reboot_required(),
+        // A reboot of the container does not change the arguments.
+        false => pending
+            .hint(format!("this is a container ({}): it uses the kernel command line of its machine", state.container)),
+    }
+}
+
+fn describe_mismatches(lacks: &[ArgumentMismatch]) -> String {
+    lacks.iter().map(ArgumentMismatch::describe).collect::<Vec<_>>().join(", ")
+}
+
+/// Evaluates a host without a supported boot loader. Never `ok`: the next boot may lack the arguments.
+fn assess_without_loader(
+    loaded: &Assessment,
+    state: &CmdlineState,
+    found: &[String],
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    let basis = json!({ "loader": "other", "loaded": loaded.basis });
+    let why = describe_missing_loader(state, found);
+    let earlier = cx.predicted.and_then(|p| p.after.as_deref());
+    if let Some(step) = earlier.filter(|_| state.container.is_empty()) {
+        let reason = format!("{why}; `{step}` runs first and may change that");
+        let judgement =
+            Assessment::change(reason, vec![AttributeChange::new(NEXT_BOOT, None, None)], DisruptionClass::D0, basis)
+                .mark_predicted();
+        return Assessment { by_reboot: loaded.by_reboot, ..judgement };
+    }
+    let judgement = match loaded.verdict {
+        StepVerdict::Ok => Assessment {
+            basis,
+            ..Assessment::unknown(&UnansweredReason::new(format!(
+                "running kernel: arguments match; next boot could not be checked: {why}"
+            )))
+        },
+        _ => Assessment::blocked(BlockClass::Host, format!("cannot be configured here: {why}"), basis),
+    };
+    judgement.hint(loader_hint(state, found))
+}
+
+fn describe_missing_loader(state: &CmdlineState, found: &[String]) -> String {
+    match (state.container.as_str(), found) {
+        ("", []) => "this host has neither GRUB's menu with `update-grub` nor `grubby`".to_owned(),
+        ("", found) => {
+            format!("this host has neither GRUB's menu with `update-grub` nor `grubby`; it has {}", join_quoted(found))
+        }
+        (container, _) => format!("this host is a container ({container}), which does not boot a kernel"),
+    }
+}
+
+fn loader_hint(state: &CmdlineState, found: &[String]) -> &'static str {
+    let has = |part: &str| found.iter().any(|path| path.contains(part));
+    if !state.container.is_empty() {
+        "declare the arguments on the container's machine"
+    } else if has("kernel/cmdline") || has("loader.conf") {
+        "systemd-boot reads `/etc/kernel/cmdline`: write it with a `file` step, and run `kernel-install` or \
+         `bootctl` in a `command` step"
+    } else if has("grub2/grub.cfg") || has("default/grub") {
+        "install `grubby`, or set `GRUB_CMDLINE_LINUX` with a `line` step and regenerate the menu in a `command` step"
+    } else {
+        "set the arguments where the host gets its kernel: the hypervisor, the network boot server or the \
+         loader's own file"
+    }
+}
+
+fn assess_overridden(want: &KernelCmdlineResource, over: &GrubOverride, cx: &AssessmentContext<'_>) -> Assessment {
+    let reason = format!("`{}` {} after `{}`", over.place, over.does, want.target.path);
+    let basis = json!({ "overridden": over.place, "does": over.does });
+    match cx.predicted.and_then(|p| p.after.as_deref()) {
+        // An earlier step may remove it; forge evaluates this step again when it runs.
+        Some(step) => {
+            let change = AttributeChange::new(NEXT_BOOT, Some(&over.place), None);
+            let reason = format!("{reason}; `{step}` runs first and may change that");
+            Assessment::change(reason, vec![change], DisruptionClass::D0, basis).mark_predicted()
+        }
+        None => Assessment::blocked(BlockClass::Host, reason, basis).hint(format!(
+            "remove that line with an earlier step, or set `file: {}/zz-forge.cfg`, which is read later",
+            super::grub::FOLDER
+        )),
+    }
+}
+
+/// Compares the arguments of the next boot: of all entries except rescue entries, because any of them may boot.
+fn assess_next_boot(wanted: &DeclaredArguments, entries: &[BootEntry]) -> Assessment {
+    let plain: Vec<&BootEntry> = entries.iter().filter(|entry| !entry.rescue).collect();
+    if plain.is_empty() {
+        return Assessment::unknown(&UnansweredReason::new("no kernel entry in the boot loader's menu"))
+            .hint("install a kernel, or regenerate the menu with `update-grub`");
+    }
+    let all: Vec<(&BootEntry, Vec<ArgumentMismatch>)> =
+        plain.iter().map(|e| (*e, wanted.find_mismatches(e.args.raw()))).collect();
+    if let Some((entry, _)) = all.iter().find(|(e, lacks)| !lacks.is_empty() && e.args.raw().contains("$kernelopts")) {
+        let why = format!("the entry `{}` reads `$kernelopts` from GRUB's environment", entry.title.raw());
+        return Assessment::unknown(&UnansweredReason::new(why));
+    }
+    let bad: Vec<&(&BootEntry, Vec<ArgumentMismatch>)> = all.iter().filter(|(_, lacks)| !lacks.is_empty()).collect();
+    let Some((_, lacks)) = bad.first() else {
+        return Assessment::ok(
+            format!("next boot: arguments match ({})", format_entry_count(plain.len())),
+            json!("as declared"),
+        );
+    };
+    let remove = bad.iter().flat_map(|(_, lacks)| lacks).flat_map(|lack| &lack.have);
+    next_boot_change(
+        format!("{} in {} of {}", describe_mismatches(lacks), bad.len(), format_entry_count(plain.len())),
+        lacks,
+        remove,
+    )
+}
+
+fn format_entry_count(entries: usize) -> String {
+    if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") }
+}
+
+fn next_boot_change<'a>(
+    why: String,
+    lacks: &[ArgumentMismatch],
+    remove: impl Iterator<Item = &'a KernelArgument>,
+) -> Assessment {
+    let all = |pick: fn(&ArgumentMismatch) -> &Vec<KernelArgument>| {
+        lacks.iter().map(|l| join_arguments(pick(l))).filter(|t| !t.is_empty()).collect()
+    };
+    let (have, want): (Vec<String>, Vec<String>) = (all(|lack| &lack.have), all(|lack| &lack.want));
+    let shown = |words: &[String]| (!words.is_empty()).then(|| words.join(" "));
+    let change = AttributeChange::new(NEXT_BOOT, shown(&have).as_deref(), shown(&want).as_deref());
+    let mut remove: Vec<&str> = remove.map(|word| word.text.as_str()).collect();
+    remove.sort_unstable();
+    remove.dedup();
+    Assessment::change(format!("next boot: {why}"), vec![change], DisruptionClass::D0, json!({ "remove": remove }))
+}
+
+/// Reports the step's arguments that remain in the menu.
+fn assess_leftovers(own: &[KernelArgument], entries: &[BootEntry]) -> Assessment {
+    let in_menu = |word: &&KernelArgument| entries.iter().any(|entry| split_cmdline(entry.args.raw()).contains(word));
+    let left: Vec<KernelArgument> = own.iter().filter(in_menu).cloned().collect();
+    if left.is_empty() {
+        return Assessment::ok("next boot: no arguments of this step", json!("none"));
+    }
+    let lacks: Vec<ArgumentMismatch> =
+        left.iter().map(|word| ArgumentMismatch { have: vec![word.clone()], want: Vec::new() }).collect();
+    next_boot_change(describe_mismatches(&lacks), &lacks, left.iter())
+}
+
+/// Returns the arguments that a change removes from the entries, from the basis of the judgement.
+pub(super) fn arguments_to_remove(basis: &Value) -> Vec<String> {
+    let words = basis[NEXT_BOOT]["remove"].as_array().into_iter().flatten();
+    words.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make_entry(args: &str, rescue: bool) -> BootEntry {
+        BootEntry { title: "Linux".into(), args: args.into(), rescue }
+    }
+
+    fn make_arguments(args: &[&str]) -> DeclaredArguments {
+        DeclaredArguments::new(args.iter().map(|w| (*w).to_owned()).collect(), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn rescue_boot_entries_are_ignored() {
+        let entries = [make_entry("ro iommu=pt", false), make_entry("ro single", true)];
+        assert_eq!(assess_next_boot(&make_arguments(&["iommu=pt"]), &entries).verdict, StepVerdict::Ok);
+        let judged = assess_next_boot(
+            &make_arguments(&["iommu=pt"]),
+            &[make_entry("ro iommu=pt", false), make_entry("ro iommu=off", false)],
+        );
+        assert_eq!(judged.reason.raw(), "next boot: `iommu=off` instead of `iommu=pt` in 1 of 2 entries");
+        assert_eq!(judged.basis, json!({ "remove": ["iommu=off"] }));
+    }
+
+    #[test]
+    fn unreadable_boot_arguments_are_assessed_as_unknown() {
+        assert_eq!(assess_next_boot(&make_arguments(&["iommu=pt"]), &[]).verdict, StepVerdict::Unknown);
+        let hidden = [make_entry("root=/dev/sda1 $kernelopts $tuned_params", false)];
+        assert_eq!(assess_next_boot(&make_arguments(&["iommu=pt"]), &hidden).verdict, StepVerdict::Unknown);
+    }
+}

@@ -1,0 +1,230 @@
+//! Evaluates a module: its files, overrides in other files, whether it is loaded, and its effective options.
+
+use super::config::{ModuleOption, find_loader_lines, is_in_force, list_options};
+use super::{KernelModuleResource, loaded_change};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict};
+use crate::probe::{ModulePresence, ModuleState, Observation, UnansweredReason};
+use crate::resource::shared::composite::PartAssessments;
+use crate::resource::shared::file_target::FileTarget;
+use crate::resource::shared::support::{join_quoted, join_words};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use serde_json::json;
+
+/// Compares one of the step's own files.
+pub(super) fn assess_file(
+    folder: &str,
+    target: &FileTarget,
+    wanted: bool,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    if wanted {
+        let judgement = target.assess(seen, cx, true);
+        return match judgement.verdict {
+            StepVerdict::Ok => Assessment { reason: format!("the file in {folder} matches").into(), ..judgement },
+            _ => judgement,
+        };
+    }
+    let judgement = target.assess_absent(seen);
+    match judgement.verdict {
+        StepVerdict::Ok => Assessment { reason: format!("no file is needed in {folder}").into(), ..judgement },
+        _ => judgement,
+    }
+}
+
+/// Adds the observed state of the module to the parts.
+pub(super) fn add_module_parts(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    parts: PartAssessments,
+    cx: &AssessmentContext<'_>,
+) -> PartAssessments {
+    let mut parts = parts.with_part("others", assess_other_sources(want, state, cx));
+    if want.loaded.is_some() || want.blacklisted {
+        parts = parts.with_part("loaded", assess_loaded(want, state, cx));
+    }
+    if !want.options.is_empty() && !want.blacklisted {
+        parts = parts.with_part("options", assess_options(want, state));
+    }
+    parts
+}
+
+/// Evaluates other files and the kernel command line.
+fn assess_other_sources(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+    let settings = list_options(state, &want.name);
+    let others: Vec<&ModuleOption> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
+    let basis = json!(others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place)).collect::<Vec<_>>());
+    let blocked = |place: &str, reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
+        // An earlier step may remove it; forge evaluates this step again when it runs.
+        Some(step) => {
+            let reason = format!("{reason}; `{step}` runs first and may change that");
+            let change = AttributeChange::new("others", Some(place), None);
+            Assessment::change(reason, vec![change], DisruptionClass::D0, basis.clone()).mark_predicted()
+        }
+        None => Assessment::blocked(BlockClass::Host, reason, basis.clone()).hint(hint),
+    };
+    if let Some(over) = find_override(want, &others) {
+        let reason = format!(
+            "{} sets `{}={}` for `{}` after `{}`",
+            format_option_place(over),
+            over.key,
+            over.value,
+            want.name,
+            want.modprobe.path
+        );
+        return blocked(&over.place, reason, "remove that option with an earlier step");
+    }
+    let loaders = find_loader_lines(state, &want.name);
+    let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);
+    if let Some(line) = foreign.filter(|_| want.at_boot == Some(false) || want.blacklisted) {
+        let reason = format!("`{}` loads `{}` at boot", line.format_location(), want.name);
+        return blocked(&line.format_location(), reason, "remove that line with an earlier step");
+    }
+    Assessment::ok(describe_other_options(want, &others), basis)
+}
+
+fn format_option_place(setting: &ModuleOption) -> String {
+    if setting.file.is_empty() { setting.place.clone() } else { format!("`{}`", setting.place) }
+}
+
+/// Returns the setting that overrides the step's own with another value.
+fn find_override<'s>(want: &KernelModuleResource, others: &[&'s ModuleOption]) -> Option<&'s ModuleOption> {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let own = name(&want.modprobe.path);
+    let later = |s: &&&ModuleOption| s.file.is_empty() || name(&s.file) > own;
+    want.options.iter().find_map(|(key, value)| {
+        let last = others.iter().filter(later).rfind(|s| s.key == *key)?;
+        (!is_in_force(&last.value, value) && !is_in_force(value, &last.value)).then_some(*last)
+    })
+}
+
+/// Lists options that other files set and the step does not declare.
+fn describe_other_options(want: &KernelModuleResource, others: &[&ModuleOption]) -> String {
+    let strange = others.iter().filter(|s| !want.options.contains_key(&s.key));
+    let words: Vec<String> =
+        strange.map(|s| format!("{} also sets `{}={}`", format_option_place(s), s.key, s.value)).collect();
+    match words.is_empty() {
+        true => "no other file configures it".to_owned(),
+        false => join_words(&words),
+    }
+}
+
+fn assess_loaded(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+    let basis = json!(state.presence);
+    match (state.presence, want.loaded) {
+        (ModulePresence::Changing, _) => {
+            Assessment::unknown(&UnansweredReason::new("the module is being loaded or unloaded"))
+        }
+        (ModulePresence::Hidden, _) => assess_hidden(),
+        (ModulePresence::Loaded, Some(true)) => Assessment::ok("it is loaded", basis),
+        (ModulePresence::Builtin, Some(true)) => Assessment::ok("it is built into the kernel", basis),
+        (ModulePresence::NotLoaded, Some(true)) => assess_load(want, state, cx),
+        (ModulePresence::NotLoaded, _) => Assessment::ok("it is not loaded", basis),
+        (ModulePresence::Builtin, _) => {
+            let reason = format!("`{}` is built into the kernel, so it is always loaded", want.name);
+            Assessment::blocked(BlockClass::Hardware, reason, basis)
+        }
+        (ModulePresence::Loaded, Some(false)) => assess_unload(want, state, cx),
+        (ModulePresence::Loaded, None) => Assessment::pending(STILL_LOADED, basis)
+            .mark_reboot_required()
+            .hint("reboot the host, or set `loaded: false` if nothing uses it"),
+    }
+}
+
+const STILL_LOADED: &str = "blacklisted, but loaded until it is unloaded or the host reboots";
+
+fn assess_hidden() -> Assessment {
+    Assessment::unknown(&UnansweredReason::new("loaded modules could not be read: `/sys/module` does not exist"))
+        .hint("a container uses the modules of its machine: declare them on the machine")
+}
+
+fn assess_load(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+    let change = |reason: String| loaded_change("not loaded", "loaded", reason, DisruptionClass::D0);
+    if !state.loadable {
+        let reason = "this kernel does not support loadable modules".to_owned();
+        return Assessment::blocked(BlockClass::Hardware, reason, json!("not-loaded"));
+    }
+    if state.available {
+        return change("it is not loaded".to_owned());
+    }
+    if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
+        return change(format!("the running kernel has no module `{}` yet; `{step}` runs first", want.name))
+            .mark_predicted();
+    }
+    let reason = format!("the running kernel has no module `{}`", want.name);
+    Assessment::blocked(BlockClass::Host, reason, json!("not-available"))
+        .hint("add a `package` step that installs it for this kernel before this one")
+}
+
+fn assess_unload(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+    let change = || loaded_change("loaded", "not loaded", "it is loaded".to_owned(), DisruptionClass::D2);
+    if state.holders.is_empty() && state.refcount == Some(0) {
+        return change();
+    }
+    let reason = match (state.refcount, state.holders.as_slice()) {
+        (None, _) => format!("`{}` cannot be unloaded: this kernel does not support unloading", want.name),
+        (Some(count), []) => format!("`{}` is in use {count} times", want.name),
+        (Some(count), holders) => {
+            format!("`{}` is in use {count} times, including by {}", want.name, join_quoted(holders))
+        }
+    };
+    match cx.predicted.is_some_and(|p| p.after.is_some()) {
+        true => Assessment { reason: reason.into(), ..change() }.mark_predicted(),
+        false => Assessment::blocked(BlockClass::Busy, reason, json!({ "loaded": true, "holders": state.holders }))
+            .hint("stop its users, and unload the modules that depend on it, with earlier steps"),
+    }
+}
+
+/// Compares the effective options. They cannot be compared while the module is not loaded.
+fn assess_options(want: &KernelModuleResource, state: &ModuleState) -> Assessment {
+    if state.presence == ModulePresence::NotLoaded {
+        return Assessment::ok("it is not loaded, so its options have not taken effect yet", json!(null));
+    }
+    if state.presence == ModulePresence::Hidden {
+        return assess_hidden();
+    }
+    let seen: Vec<_> = want.options.iter().filter(|(key, _)| !want.hidden.contains(key)).collect();
+    let basis = json!(seen.iter().map(|(key, _)| (key, state.parameters.get(*key))).collect::<Vec<_>>());
+    let unseen: Vec<&String> =
+        seen.iter().map(|(key, _)| *key).filter(|key| !state.parameters.contains_key(*key)).collect();
+    let differ: Vec<String> = seen
+        .iter()
+        .filter_map(|(key, value)| Some((key, value, state.parameters.get(*key)?.raw())))
+        .filter(|(_, value, found)| !is_in_force(found, value))
+        .map(|(key, value, found)| format!("`{key}` is `{found}` instead of `{value}`"))
+        .collect();
+    if !differ.is_empty() {
+        return assess_not_in_force(want, state, &join_words(&differ), basis);
+    }
+    if !unseen.is_empty() {
+        let why = format!("the kernel does not show whether {} effective", join_with_verb(&unseen));
+        return Assessment::unknown(&UnansweredReason::new(why))
+            .hint("list it in `hidden` to compare only its configuration");
+    }
+    let reason = match want.hidden.as_slice() {
+        [] => "loaded with the configured options".to_owned(),
+        hidden => {
+            format!("loaded with the configured options; the kernel does not show {}", join_quoted(hidden))
+        }
+    };
+    Assessment::ok(reason, basis)
+}
+
+fn join_with_verb(options: &[&String]) -> String {
+    format!("{} {}", join_quoted(options), if options.len() == 1 { "is" } else { "are" })
+}
+
+fn assess_not_in_force(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    differ: &str,
+    basis: crate::model::Value,
+) -> Assessment {
+    if state.presence == ModulePresence::Builtin {
+        let reason = format!("`{}` is built into the kernel, so modprobe.d has no effect on it: {differ}", want.name);
+        return Assessment::blocked(BlockClass::Host, reason, basis)
+            .hint(format!("set it on the kernel command line as `{}.OPTION=VALUE`", want.name));
+    }
+    let reason = format!("configured, not yet effective: {differ}; needs a reload of the module or a reboot");
+    Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
+}

@@ -1,0 +1,274 @@
+//! `mount`: an entry of fstab and the current mount, compared separately.
+
+mod action_script;
+mod assessment;
+mod fstab;
+mod options;
+
+use crate::diag::Diag;
+use crate::model::Value;
+use crate::probe::{Observation, Probe};
+use crate::resource::shared::composite::PartAssessments;
+use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "mount",
+    summary: "A file system: its entry in fstab, and whether it is mounted now.",
+    example: include_str!("../../examples/mount.yaml"),
+    doc: "\
+**Compared**, each separately:
+
+- **fstab**: the entry for `path`, field by field. Whitespace, the order of options and `defaults` make no difference.
+  If there are several entries for one mount point, the reason lists them and a change replaces them with the declared
+  one.
+- **mounted**: source, type and options in the kernel's mount table. `UUID=`, `LABEL=` and links below `/dev` are
+  resolved to their device. Options that the kernel adds (`relatime`, `seclabel`, sizes that it chose) are not
+  differences; undeclared restrictions (`ro`, `noexec`, `nosuid`, `nodev`) are. Sizes are compared in bytes, modes as
+  octal numbers. Options that the kernel does not show cannot be compared; a no-op lists them.
+
+An unchanged step reports `the entry in fstab matches; mounted`.
+
+**forge never accesses the mount point itself**: it reads the kernel's mount table, fstab and `/dev`, so that a file
+system whose server is down does not block the observation. Owner and mode of the mounted directory are therefore not
+compared; `mode` applies to a mount point that forge creates.
+
+**A change** creates the mount point, mounts, and only then writes fstab, so that fstab never gets an entry that does
+not work. forge edits fstab line by line, renames the new file into place and reloads systemd. Changed options are
+applied with `mount -o remount`, D1. The parent directory of the mount point must exist.
+
+**Blocked**:
+
+- users other than root can replace the mount point, a directory above it, or a `source` that is a path: `mount` and
+  `umount` work by name, so a user who replaces a name with a link controls what is mounted where;
+- something else is mounted there;
+- a disk is mounted read-only without a declared `ro`, which is how the kernel reacts to a failing disk;
+- **busy**, for an unmount: processes use it, or other file systems are mounted below it. The reason lists them; forge
+  never kills a process.
+
+**Removal** unmounts and removes the entry. The mount point stays. `state: unmounted` keeps the entry; add `noauto` to
+the options to keep it unmounted at boot. `state: fstab` does not compare the current mount.",
+    fields: &[
+        FieldSpec::required("path", FieldType::Path, "The mount point."),
+        FieldSpec::required(
+            "source",
+            FieldType::Line,
+            "A device, `UUID=…`, `LABEL=…`, `PARTUUID=…`, `server:/export`, a directory to bind, or `tmpfs`.",
+        ),
+        FieldSpec::required(
+            "fstype",
+            FieldType::Line,
+            "File system type; `none` with the option `bind`, `auto` for any type.",
+        ),
+        FieldSpec::optional(
+            "options",
+            FieldType::List(&FieldType::Line),
+            "Mount options, one per entry. Default `defaults`.",
+        ),
+        FieldSpec::optional("dump", FieldType::Int { min: 0, max: 2 }, "Fifth field of the entry. Default `0`."),
+        FieldSpec::optional(
+            "pass",
+            FieldType::Int { min: 0, max: 2 },
+            "Sixth field: the order of checks at boot. Default `0`.",
+        ),
+        FieldSpec::optional(
+            "state",
+            FieldType::Enum(&["mounted", "fstab", "unmounted"]),
+            "Desired state. Default `mounted`.",
+        ),
+        FieldSpec::optional(
+            "mode",
+            FieldType::Mode,
+            "Permission bits of a mount point that forge creates. Default `\"0755\"`.",
+        ),
+    ],
+    build,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum DesiredMountState {
+    Mounted,
+    Fstab,
+    Unmounted,
+}
+
+#[derive(Debug)]
+struct MountResource {
+    path: String,
+    source: String,
+    fstype: String,
+    options: Vec<String>,
+    dump: i64,
+    pass: i64,
+    state: DesiredMountState,
+    mode: u32,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    reject_secrets(
+        KIND.name,
+        fields,
+        "write it with a `file` step of mode 0600, and name that file in `options`, such as `credentials=FILE` of cifs",
+    )?;
+    let path = required_text(fields, "path")?;
+    let text =
+        |name: &str| if absent { Ok(fields.get_text(name).unwrap_or_default()) } else { required_text(fields, name) };
+    let state = match fields.get_text("state") {
+        _ if absent => DesiredMountState::Unmounted,
+        Some("fstab") => DesiredMountState::Fstab,
+        Some("unmounted") => DesiredMountState::Unmounted,
+        _ => DesiredMountState::Mounted,
+    };
+    if path == "/" && state == DesiredMountState::Unmounted {
+        return Err(bad_value("`/` cannot be unmounted"));
+    }
+    let mount = MountResource {
+        path: path.to_owned(),
+        source: parse_source(text("source")?, absent)?,
+        fstype: check_word("fstype", text("fstype")?, absent)?,
+        options: fields.get_text_list("options").unwrap_or_default(),
+        dump: fields.get_int("dump").unwrap_or(0),
+        pass: fields.get_int("pass").unwrap_or(0),
+        state,
+        mode: fields.get_mode("mode").unwrap_or(0o755),
+        absent,
+    };
+    mount.options.iter().try_for_each(|option| check_option(option))?;
+    // `//` begins a server's share. The source of a bind mount is a path on the host and is checked as one.
+    if mount.is_bind() && (!mount.source.starts_with('/') || mount.source.starts_with("//")) {
+        return Err(bad_value(format!("`{}` is not a directory for a bind mount", mount.source)));
+    }
+    Ok(Box::new(mount))
+}
+
+fn parse_source(text: &str, absent: bool) -> Result<String, Diag> {
+    match text.trim().is_empty() && !absent || text.contains(char::is_control) {
+        true => Err(bad_value("`source` is empty or not a valid source")),
+        false => Ok(text.trim().to_owned()),
+    }
+}
+
+fn check_word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
+    let good = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    match good && (absent || !text.is_empty()) {
+        true => Ok(text.to_owned()),
+        false => Err(bad_value(format!("`{text}` is not a valid `{name}`"))),
+    }
+}
+
+fn check_option(option: &str) -> Result<(), Diag> {
+    let bad = |c: char| c.is_whitespace() || c.is_control() || c == ',' || c == '#';
+    match option.is_empty() || option.contains(bad) {
+        true => Err(bad_value(format!("`{option}` is not a single option"))
+            .hint("write options as a list: `[noatime, nofail]`")),
+        false => Ok(()),
+    }
+}
+
+impl MountResource {
+    fn probe(&self) -> Probe {
+        Probe::Mount { path: self.path.clone(), source: self.source.clone() }
+    }
+
+    fn is_bind(&self) -> bool {
+        self.options.iter().any(|option| matches!(option.as_str(), "bind" | "rbind"))
+    }
+
+    /// Returns source and type as text.
+    fn describe_source(&self) -> String {
+        format!("{} ({})", self.source, self.fstype)
+    }
+
+    /// Returns the probe that lists the users of the mount. It follows no link into the file system.
+    fn holders_probe(&self) -> Probe {
+        Probe::Check {
+            id: format!("holders of `{}`", self.path),
+            script: action_script::HOLDERS.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
+            timeout_s: Some(20),
+        }
+    }
+}
+
+impl Resource for MountResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        if self.state == DesiredMountState::Unmounted {
+            probes.push(self.holders_probe());
+        }
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let state = match mount_state(seen, &self.probe()) {
+            Ok(state) => state,
+            Err(unknown) if unknown.barred => {
+                return Assessment::unknown(&unknown).hint(action_script::UNSAFE_MOUNT_HINT);
+            }
+            Err(unknown) => return Assessment::unknown(&unknown),
+        };
+        let entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
+        let parts = PartAssessments::default().with_part("fstab", entry);
+        match assessment::assess_current(self, state, seen, cx) {
+            Some(now) => parts.with_part("mounted", now),
+            None => parts,
+        }
+        .combine()
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: action_script::render_script(self, judgement, cx), long: false, explain: action_script::EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({
+                "path": self.path, "entry": fstab::fstab_line(self), "mode": format_mode(self.mode),
+                "state": match self.state { DesiredMountState::Mounted => "mounted", DesiredMountState::Fstab => "fstab", DesiredMountState::Unmounted => "unmounted" },
+            }),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        (self.state == DesiredMountState::Mounted).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(fields: &[(&'static str, Value)], absent: bool) -> String {
+        let usual = [("path", json!("/a")), ("source", json!("tmpfs")), ("fstype", json!("tmpfs"))];
+        build(&FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect()), absent).unwrap_err().message
+    }
+
+    #[test]
+    fn invalid_mount_fields_are_rejected() {
+        assert_eq!(build_error(&[("path", json!("/"))], true), "`/` cannot be unmounted");
+        let several = json!(["noatime,nofail"]);
+        assert_eq!(build_error(&[("options", several)], false), "`noatime,nofail` is not a single option");
+        assert_eq!(build_error(&[("source", json!(""))], false), "`source` is empty or not a valid source");
+        assert_eq!(build_error(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a valid `fstype`");
+        assert_eq!(build_error(&[("options", json!(["bind"]))], false), "`tmpfs` is not a directory for a bind mount");
+        assert_eq!(
+            build_error(&[("options", json!(["bind"])), ("source", json!("//srv/data"))], false),
+            "`//srv/data` is not a directory for a bind mount"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! The commands of a service change. They succeed only if the unit stays up.
+
+use super::ServiceResource;
+use super::renewal::content_digest;
+use crate::resource::shared::shell;
+use crate::resource::{Assessment, AssessmentContext};
+use crate::script::ShellFragment;
+
+/// Reads `$unit`.
+const LIBRARY: &str = r#"
+unit=$1
+say() { printf 'forge: %s\n' "$*" >&2; }
+show() { systemctl show -p "$1" --value -- "$unit"; }
+report() {
+  systemctl status --no-pager --full --lines=0 -- "$unit" >&2
+  journalctl --no-pager -o short-iso -n 20 -u "$unit" >&2
+  fail "$*"
+}
+# Before version 248 systemd tells its start times in whole seconds only.
+apart() {
+  version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+  if [ "${version:-0}" -lt 248 ]; then sleep 1; fi
+}
+nap() { sleep 0.2 2>/dev/null || sleep 1; }
+# The same start must stay active for a second. A unit that is still starting is waited for; systemd's own
+# start timeout ends that, and this loop after 300 s where there is none.
+settled() {
+  born= up=0 turns=0
+  while [ "$turns" -lt 1500 ]; do
+    turns=$((turns + 1))
+    case $(show ActiveState) in
+      active|reloading|refreshing)
+        now=$(show InvocationID)
+        if [ -n "$born" ] && [ "$now" != "$born" ]; then report "$unit starts and dies again and again"; fi
+        born=$now up=$((up + 1))
+        if [ "$up" -gt 5 ]; then return 0; fi ;;
+      activating)
+        if [ "$up" -gt 0 ] || [ "$(show SubState)" = auto-restart ]; then report "$unit started and died"; fi ;;
+      deactivating) ;;
+      *) report "$unit did not stay up: it is $(show ActiveState) ($(show Result))" ;;
+    esac
+    nap
+  done
+  report "$unit is still starting after 300 s"
+}
+if [ "$(show NeedDaemonReload)" = yes ]; then systemctl daemon-reload || fail "daemon-reload failed"; fi
+"#;
+
+const UNMASK: &str = "systemctl unmask -- \"$unit\" || fail \"cannot unmask $unit\"\n";
+const ENABLE: &str = "systemctl enable -- \"$unit\" || fail \"cannot enable $unit\"\n";
+const DISABLE: &str = "systemctl disable -- \"$unit\" || fail \"cannot disable $unit\"\n";
+
+/// systemd does not start a unit that failed too often until its failures are reset.
+const START: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
+apart
+systemctl start -- "$unit" || report "$unit did not start"
+settled
+"#;
+
+const RESTART: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
+apart
+systemctl restart -- "$unit" || report "$unit did not restart"
+settled
+"#;
+
+const STOP: &str = "systemctl stop -- \"$unit\" || report \"$unit did not stop\"\n";
+
+/// The mark contains the start, the inputs, and the time at which the reload began, from the clock that sets ctimes. It
+/// takes effect after the reload succeeded.
+const RELOAD: &str = r#"mkdir -p /run/forge/reloaded || fail "cannot make /run/forge/reloaded"
+mark=/run/forge/reloaded/$unit
+: > "$mark.new" && began=$(stat -c %.9Z -- "$mark.new") || fail "cannot write $mark"
+systemctl reload -- "$unit" || report "$unit did not reload"
+settled
+printf '%s %s %s\n' "$(show InvocationID)" "$2" "$began" > "$mark.new" && mv -fT -- "$mark.new" "$mark" ||
+  fail "cannot write $mark"
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("start-limit-hit", "the unit fails immediately each time it starts: see its log"),
+    ("status=203/EXEC", "the program of the unit does not exist or is not executable"),
+    ("status=217/USER", "the user of the unit does not exist: add a `user` step before this one"),
+    ("status=226/NAMESPACE", "a path in the sandbox settings of the unit does not exist"),
+    ("did not reload", "the unit rejected the new content: add a `validate` command to its `file` step"),
+    ("Address already in use", "another process uses the port: run `ss -ltnp` on the host"),
+];
+
+/// Renders the changes in `judgement`.
+pub(super) fn render_script(
+    service: &ServiceResource,
+    judgement: &Assessment,
+    cx: &AssessmentContext<'_>,
+) -> ShellFragment {
+    let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
+    let mut action = shell::open_action().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
+    if changes("mask") {
+        action = action.code(UNMASK);
+    }
+    if changes("enabled") {
+        action = action.code(if service.enabled == Some(true) { ENABLE } else { DISABLE });
+    }
+    action = match service.running {
+        true if changes("state") => action.code(START),
+        true if changes("restart") => action.code(RESTART),
+        true if changes("reload") => action.code(RELOAD),
+        false if changes("state") => action.code(STOP),
+        _ => action,
+    };
+    shell::close_action(action)
+}

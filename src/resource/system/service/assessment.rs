@@ -1,0 +1,267 @@
+//! Evaluates a unit: existence, mask, enablement, activity, and inputs.
+
+use super::ServiceResource;
+use super::renewal::ServiceRenewal;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, UnansweredReason, UnitState};
+use crate::resource::shared::support::{join_words, will_be_provided};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use serde_json::json;
+
+pub(super) fn assess_service(
+    want: &ServiceResource,
+    unit: &UnitState,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    match unit.load.as_str() {
+        "loaded" | "merged" | "masked" => {
+            compare_unit(want, unit, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        }
+        "not-found" => assess_not_found(want, cx),
+        load => assess_unloadable(want, unit, load, cx),
+    }
+}
+
+fn assess_not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment {
+    let basis = json!({ "load": "not-found" });
+    if !want.running && want.enabled != Some(true) {
+        return Assessment::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
+    }
+    if will_be_provided(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
+        let reason = format!("unit `{}` does not exist yet; an earlier step provides it", want.unit);
+        return Assessment { reason: reason.into(), ..assess_new_unit(want) }.mark_predicted();
+    }
+    let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
+    Assessment::blocked(BlockClass::Host, reason, basis)
+        .hint("check its name, or add a `package` or `unit` step for it before this one, or list it in `provides`")
+}
+
+/// Evaluates a unit that does not exist yet and that a change will create.
+pub(super) fn assess_new_unit(want: &ServiceResource) -> Assessment {
+    let reason = format!("unit `{}` does not exist", want.unit);
+    Assessment::change(reason, creation_changes(want), DisruptionClass::D0, json!({ "load": "not-found" }))
+}
+
+fn creation_changes(want: &ServiceResource) -> Vec<AttributeChange> {
+    let mut changes = Vec::new();
+    if let Some(enabled) = want.enabled {
+        changes.push(AttributeChange::new("enabled", None, Some(enabled_word(enabled))));
+    }
+    changes.push(AttributeChange::new("state", None, Some(desired_state_word(want))));
+    changes
+}
+
+fn assess_unloadable(want: &ServiceResource, unit: &UnitState, load: &str, cx: &AssessmentContext<'_>) -> Assessment {
+    let basis = json!({ "load": load });
+    if unit.need_daemon_reload || will_be_provided(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
+        let reason = format!("unit `{}` is {load}, and its files change", want.unit);
+        return Assessment::change(reason, creation_changes(want), DisruptionClass::D0, basis).mark_predicted();
+    }
+    Assessment::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
+        .hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
+}
+
+/// Results of the comparisons that form a judgement.
+struct ServiceFindings {
+    changes: Vec<AttributeChange>,
+    reasons: Vec<String>,
+    disruption: DisruptionClass,
+    renewal: ServiceRenewal,
+}
+
+fn compare_unit(
+    want: &ServiceResource,
+    unit: &UnitState,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Result<Assessment, UnansweredReason> {
+    if let Some(blocked) = block_impossible_state(want, unit) {
+        return Ok(blocked);
+    }
+    let mut parts = ServiceFindings {
+        changes: vec![],
+        reasons: vec![],
+        disruption: DisruptionClass::D0,
+        renewal: ServiceRenewal::default(),
+    };
+    parts.check_mask(want, unit);
+    parts.check_manager_reload(unit);
+    parts.check_enablement(want, unit);
+    parts.check_activity(want, unit)?;
+    if want.running && is_active(unit) {
+        parts.check_renewal(want, unit, seen, cx)?;
+    }
+    let basis = service_basis(want, unit, &parts.renewal);
+    if parts.changes.is_empty() {
+        return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
+    }
+    // Only a restart or reload can be predicted; other changes are observed.
+    let only_coming = parts.renewal.predicted && parts.changes.len() == 1;
+    let judgement = Assessment::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
+    Ok(if only_coming { judgement.mark_predicted() } else { judgement })
+}
+
+fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<Assessment> {
+    let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
+    // Only services have a type, whatever systemd reports.
+    let is_service = want.unit.ends_with(".service");
+    if is_service && want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
+        let reason = format!("`{}` is a oneshot without `RemainAfterExit=yes`: it never stays running", want.unit);
+        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint(
+            "declare `state: stopped` with `enabled: true`, or add a `unit` drop-in with `RemainAfterExit=yes`",
+        ));
+    }
+    if want.enabled == Some(true) && unit.file_state == "static" {
+        let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
+        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint("omit `enabled`"));
+    }
+    None
+}
+
+impl ServiceFindings {
+    fn add_change(&mut self, change: AttributeChange, reason: String, disruption: DisruptionClass) {
+        self.changes.push(change);
+        self.reasons.push(reason);
+        self.disruption = self.disruption.max(disruption);
+    }
+
+    fn check_mask(&mut self, want: &ServiceResource, unit: &UnitState) {
+        if is_masked(unit) && (want.running || want.enabled == Some(true)) {
+            self.add_change(
+                AttributeChange::new("mask", Some("masked"), Some("not masked")),
+                "it is masked".into(),
+                DisruptionClass::D0,
+            );
+        }
+    }
+
+    fn check_manager_reload(&mut self, unit: &UnitState) {
+        if unit.need_daemon_reload {
+            let change = AttributeChange::new("daemon-reload", Some("needed"), Some("done"));
+            self.add_change(change, "its files changed since systemd read them".into(), DisruptionClass::D0);
+        }
+    }
+
+    fn check_enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
+        let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
+        let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
+        self.changes.push(AttributeChange::new("enabled", Some(found), Some(enabled_word(enabled))));
+        // The reason of the mask covers this.
+        if !is_masked(unit) {
+            self.reasons.push(format!("it is {found}"));
+        }
+    }
+
+    fn check_activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {
+        let down = match unit.active.as_str() {
+            "active" | "reloading" | "refreshing" => false,
+            "inactive" | "failed" | "deactivating" | "activating" | "maintenance" => true,
+            other => return Err(UnansweredReason::new(format!("systemd reports the unknown state `{other}`"))),
+        };
+        // A unit that systemd keeps restarting is `activating`, so it can still be stopped.
+        let at_rest = down && unit.active != "activating";
+        let as_declared = if want.running { !down } else { at_rest };
+        if !as_declared {
+            let disruption = if want.running { DisruptionClass::D0 } else { DisruptionClass::D1 };
+            let found = describe_state(unit);
+            let change = AttributeChange::new("state", Some(&found), Some(desired_state_word(want)));
+            self.add_change(change, format!("it is {found}"), disruption);
+        }
+        Ok(())
+    }
+
+    fn check_renewal(
+        &mut self,
+        want: &ServiceResource,
+        unit: &UnitState,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<(), UnansweredReason> {
+        let mut renewal = want.running_service(unit, seen, cx).find_renewal()?;
+        if !renewal.restart.is_empty() {
+            // A restart includes the effect of a reload.
+            renewal.restart.append(&mut renewal.reload);
+            let why = renewal.restart.join("; ");
+            self.add_change(AttributeChange::new("restart", Some(&why), Some("restarted")), why, DisruptionClass::D1);
+        } else if !renewal.reload.is_empty() {
+            let why = renewal.reload.join("; ");
+            self.add_change(AttributeChange::new("reload", Some(&why), Some("reloaded")), why, DisruptionClass::D0);
+        }
+        self.renewal = renewal;
+        Ok(())
+    }
+}
+
+fn is_active(unit: &UnitState) -> bool {
+    matches!(unit.active.as_str(), "active" | "reloading" | "refreshing")
+}
+
+fn is_masked(unit: &UnitState) -> bool {
+    unit.load == "masked" || unit.file_state.starts_with("masked")
+}
+
+/// Reports whether the unit starts at boot. For an ambiguous state the declaration decides: `systemctl` neither enables
+/// nor disables an `indirect` or `generated` unit.
+fn is_enabled(unit: &UnitState, declared: bool) -> bool {
+    match unit.file_state.as_str() {
+        "enabled" | "alias" => true,
+        "indirect" => declared,
+        "generated" => true,
+        // Not persistent across reboots.
+        "enabled-runtime" => !declared,
+        _ => false,
+    }
+}
+
+fn describe_state(unit: &UnitState) -> String {
+    match unit.active.as_str() {
+        "activating" | "deactivating" => format!("{} ({})", unit.active, unit.sub),
+        "failed" if !unit.result.is_empty() && unit.result != "success" => format!("failed ({})", unit.result),
+        other => other.to_owned(),
+    }
+}
+
+fn desired_state_word(want: &ServiceResource) -> &'static str {
+    if want.running { "running" } else { "stopped" }
+}
+
+fn enabled_word(enabled: bool) -> &'static str {
+    if enabled { "enabled" } else { "disabled" }
+}
+
+/// Returns the reason of a step without changes.
+fn describe_unchanged(want: &ServiceResource, unit: &UnitState) -> String {
+    let mut words = vec![match want.running {
+        true => "running".to_owned(),
+        false => format!("not running ({})", describe_state(unit)),
+    }];
+    match want.enabled {
+        Some(true) => words.push("enabled".to_owned()),
+        Some(false) => words.push("not enabled".to_owned()),
+        None => {}
+    }
+    let words = join_words(&words);
+    match want.running {
+        true => format!("{words}; no input changed since it started"),
+        false => words,
+    }
+}
+
+fn service_basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRenewal) -> Value {
+    let mut basis = json!({
+        "load": unit.load,
+        "active": unit.active,
+        "daemon_reload": unit.need_daemon_reload,
+    });
+    if want.enabled.is_some() {
+        basis["file"] = json!(unit.file_state);
+    }
+    if !renewal.restart.is_empty() {
+        basis["restart"] = json!(renewal.restart);
+    }
+    if !renewal.reload.is_empty() {
+        basis["reload"] = json!(renewal.reload);
+    }
+    basis
+}

@@ -1,0 +1,121 @@
+//! Recorded inputs of a verified start or reload, and detection of later changes.
+
+use crate::model::Value;
+use crate::probe::{Observation, PathState, UnansweredReason};
+use crate::resource::RestartInput;
+use crate::resource::shared::support::path_state;
+use crate::resource::system::unit::is_unit_path;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Tolerance in seconds. Two readings of one ctime may differ by text rounding; kernel timestamps are coarser.
+const CTIME_TOLERANCE_S: f64 = 1e-5;
+
+/// One input as loaded by the process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LoadedInput {
+    /// Digest of the declaration.
+    digest: String,
+    /// The ctime of each path, null if the path did not exist. Excludes units, whose settings a process gets only when
+    /// it starts. `None` in records of older versions, which stored no ctimes.
+    paths: Option<BTreeMap<String, Option<f64>>>,
+}
+
+/// Older versions stored only a digest, for a package with its unpack time: `sha256:…@1000.5`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LoadedInputEntry {
+    Whole(LoadedInput),
+    Digest(String),
+}
+
+impl LoadedInput {
+    /// Builds the entry from the observed state of an input.
+    fn from_observation(input: &RestartInput, seen: &Observation) -> Result<Self, UnansweredReason> {
+        let mut paths = BTreeMap::new();
+        for path in input.watched_paths().filter(|path| !is_unit_path(path)) {
+            paths.insert(path.to_owned(), path_ctime(seen, path)?);
+        }
+        Ok(Self { digest: input.digest.clone(), paths: Some(paths) })
+    }
+
+    /// Parses the entry of a step from the record of a service, if the record belongs to the start `invocation`.
+    pub fn from_record(record: &Value, invocation: &str, step: &str) -> Option<Self> {
+        let started = record.get("started")?;
+        if invocation.is_empty() || started.get("invocation")?.as_str()? != invocation {
+            return None;
+        }
+        let mut entries: BTreeMap<String, LoadedInputEntry> =
+            serde_json::from_str(started.get("inputs")?.as_str()?).ok()?;
+        Some(match entries.remove(step)? {
+            LoadedInputEntry::Whole(loaded) => loaded,
+            LoadedInputEntry::Digest(text) => {
+                let digest = text.split('@').next().unwrap_or_default().to_owned();
+                Self { digest, paths: None }
+            }
+        })
+    }
+
+    /// Reports whether the times of the input's paths are recorded. An input without paths needs none.
+    pub fn has_path_times(&self, input: &RestartInput) -> bool {
+        self.paths.is_some() || input.watched_paths().next().is_none()
+    }
+
+    /// Reports whether a pending change of `input` only restores the unit with which the process was started.
+    pub fn is_reverted_unit(&self, input: &RestartInput) -> bool {
+        self.paths.as_ref().is_some_and(BTreeMap::is_empty) && self.digest == input.digest && !input.paths.is_empty()
+    }
+
+    /// Returns why the process may not have the declared version of `input`.
+    pub fn outdated_reason(
+        &self,
+        input: &RestartInput,
+        seen: &Observation,
+    ) -> Result<Option<String>, UnansweredReason> {
+        if self.digest != input.digest {
+            return Ok(Some(format!("`{}` changed since the verified start", input.step)));
+        }
+        let Some(paths) = &self.paths else { return Ok(None) };
+        for path in input.watched_paths().filter(|path| !is_unit_path(path)) {
+            // A path that an older record does not list did not exist at that time.
+            let recorded = paths.get(path).copied().flatten();
+            if !is_same_time(recorded, path_ctime(seen, path)?) {
+                return Ok(Some(match input.is_trace(path) {
+                    true => format!("`{}` was applied after the verified start", input.step),
+                    false => touched_reason(path),
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the recorded form of `inputs`, as JSON text with sorted keys.
+pub(super) fn record_inputs<'i>(
+    inputs: impl Iterator<Item = &'i RestartInput>,
+    seen: &Observation,
+) -> Result<String, UnansweredReason> {
+    let mut entries = BTreeMap::new();
+    for input in inputs {
+        entries.insert(&input.step, LoadedInput::from_observation(input, seen)?);
+    }
+    serde_json::to_string(&entries).map_err(|error| UnansweredReason::new(error.to_string()))
+}
+
+fn path_ctime(seen: &Observation, path: &str) -> Result<Option<f64>, UnansweredReason> {
+    Ok(match path_state(seen, &super::input_probe(path))? {
+        PathState::Present(info) => Some(info.ctime),
+        PathState::Absent => None,
+    })
+}
+
+fn touched_reason(path: &str) -> String {
+    format!("`{path}` was touched after the verified start: the process may have read other content")
+}
+
+fn is_same_time(one: Option<f64>, other: Option<f64>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => (one - other).abs() < CTIME_TOLERANCE_S,
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}

@@ -1,0 +1,227 @@
+//! `service`: whether a systemd unit runs, is enabled, and runs with the current inputs.
+
+mod action_script;
+mod assessment;
+mod loaded_inputs;
+mod renewal;
+
+use self::renewal::{ReloadMark, RunningService};
+use crate::diag::Diag;
+use crate::model::Value;
+use crate::probe::{Observation, PathState, Probe, UnitState};
+use crate::resource::shared::file_target::path_probe;
+use crate::resource::shared::support::{path_state, required_text, unit_name, unit_state};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    RestartInput,
+};
+use crate::state::RecordedStart;
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "service",
+    summary: "A systemd unit: running or stopped, enabled or disabled, and up to date with its inputs.",
+    example: include_str!("../../examples/service.yaml"),
+    doc: "\
+**Compared** are the unit's active state, its enablement if `enabled` is declared, whether systemd has loaded its
+current files (`NeedDaemonReload`), and whether the running process uses the current inputs. An unchanged step
+reports `running and enabled; no input changed since it started`.
+
+**A restart is derived from state, never from the event of a change.** `restart_on` lists the steps that the process
+depends on. A restart is needed if
+
+1. its executable or a mapped library was replaced on disk;
+2. the record of the last verified start belongs to the current start (`InvocationID`), and an input is declared
+   differently now or its *ctime* is not the recorded one;
+3. no such record exists, and an input's ctime is later than the start of the unit (packages restore the mtime of their
+   files, so forge does not use it).
+
+A process may read its files at any time: `systemctl reload` keeps the start, and a manual signal leaves no trace.
+Therefore a file that was touched since the start requires a restart even if it has the declared content again: if
+someone edits a configuration, reloads, and restores it (or forge restores it), the process has read other content. This
+includes `chmod`, `chown` and moving the file away and back, which cannot be distinguished. A restored `unit` does not
+require a restart, because a process gets its settings only when it starts. A record lists only inputs that matched and
+were not touched since the start. Removed files and the effects of commands have no ctime: before forge applies such an
+input it touches `/run/forge-applied/STEP`, whose ctime is used instead.
+
+If a run is killed between a change and the restart, the next run completes it. With `reload: true`, `systemctl reload`
+applies changed content; a new package, a changed unit or drop-in, or a replaced executable still restarts. A reload
+writes a mark to `/run/forge/reloaded/` with the start, the inputs, and the time at which it began: the mark does not
+cover an input that was touched later.
+
+**A change** runs `daemon-reload` first if systemd needs it, then unmasks, enables or disables, then starts, stops,
+restarts or reloads. It succeeds once the same start has been active for one second. A unit that starts and exits
+immediately fails the step; the error shows its status and last log lines.
+
+**Disruption** is D1 if a running unit restarts or stops, otherwise D0.
+
+A unit that does not exist blocks the step unless an earlier step or a package provides it. A `oneshot` unit without
+`RemainAfterExit=yes` never stays running and cannot be declared running. A unit without `[Install]` cannot be enabled.
+A masked unit is unmasked if it has to run or be enabled.
+
+**Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
+    fields: &[
+        FieldSpec::required("name", FieldType::Name, "Name of the unit; the default type is `.service`."),
+        FieldSpec::optional("state", FieldType::Enum(&["running", "stopped"]), "Desired state. Default `running`."),
+        FieldSpec::optional("enabled", FieldType::Bool, "Whether it starts at boot. Default: not compared."),
+        FieldSpec::optional(
+            "reload",
+            FieldType::Bool,
+            "Apply changed content with a reload instead of a restart. Default `false`.",
+        ),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+pub(in crate::resource) struct ServiceResource {
+    unit: String,
+    running: bool,
+    enabled: Option<bool>,
+    reload: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let unit = unit_name(required_text(fields, "name")?);
+    if unit.contains("@.") {
+        return Err(crate::resource::shared::support::bad_value(format!("`{unit}` is a template and cannot run"))
+            .hint("name an instance of the template"));
+    }
+    Ok(Box::new(ServiceResource {
+        unit,
+        running: !absent && fields.get_text("state") != Some("stopped"),
+        enabled: if absent { Some(false) } else { fields.get_bool("enabled") },
+        reload: fields.get_bool("reload").unwrap_or(false),
+    }))
+}
+
+impl ServiceResource {
+    /// Builds a service that runs and starts at boot, or neither.
+    pub fn for_unit(unit: &str, on: bool) -> Self {
+        Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
+    }
+
+    /// Evaluates a unit whose files change in the same step.
+    pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match unit_state(seen, &self.probe()) {
+            Ok(unit) if unit.load == "not-found" => assessment::assess_new_unit(self),
+            Ok(_) => self.assess(seen, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    pub fn probe(&self) -> Probe {
+        Probe::Unit { name: self.unit.clone() }
+    }
+
+    /// Returns the path at which the action records the inputs of the last reload.
+    fn reload_mark_path(&self) -> String {
+        format!("/run/forge/reloaded/{}", self.unit)
+    }
+
+    /// Returns the probe of the mark. It wants the digest of an empty body, which never matches, so the result includes
+    /// the body.
+    fn reload_mark_probe(&self) -> Probe {
+        Probe::Path { path: self.reload_mark_path(), want: Some(crate::resource::shared::support::sha256_hex(b"")) }
+    }
+
+    /// Returns the mark of the last reload if reloads are used.
+    fn last_reload_mark<'a>(&self, seen: &'a Observation) -> Option<ReloadMark<'a>> {
+        match path_state(seen, &self.reload_mark_probe()) {
+            Ok(PathState::Present(info)) if self.reload => ReloadMark::parse(info.body.as_ref()?.raw()),
+            _ => None,
+        }
+    }
+
+    /// Returns the data that decide whether the process uses its current inputs.
+    fn running_service<'a>(
+        &self,
+        unit: &'a UnitState,
+        seen: &'a Observation,
+        cx: &AssessmentContext<'a>,
+    ) -> RunningService<'a> {
+        let (mark, may_reload) = (self.last_reload_mark(seen), self.reload);
+        RunningService { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
+    }
+}
+
+impl Resource for ServiceResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.unit.strip_suffix(".service").unwrap_or(&self.unit).to_owned()
+    }
+
+    /// The planner adds probes for the paths of the inputs.
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        if self.reload && self.running {
+            probes.push(self.reload_mark_probe());
+        }
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match unit_state(seen, &self.probe()) {
+            Ok(unit) => assessment::assess_service(self, unit, seen, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: action_script::render_script(self, judgement, cx), long: false, explain: action_script::EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        let state = if self.running { "running" } else { "stopped" };
+        json!({ "name": self.unit, "state": state, "enabled": self.enabled, "reload": self.reload })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        Vec::new()
+    }
+
+    fn started_record(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Option<RecordedStart> {
+        let unit = unit_state(seen, &self.probe()).ok()?;
+        if !self.running || unit.invocation.is_empty() {
+            return None;
+        }
+        let running = self.running_service(unit, seen, cx);
+        let has = |input: &&RestartInput| matches!(running.has_current_input(input), Ok(true));
+        let inputs = loaded_inputs::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
+        Some(RecordedStart { invocation: unit.invocation.clone(), inputs })
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![(KIND.name, self.unit.clone())]
+    }
+}
+
+/// Returns the probe of an input's path, as added by the planner.
+fn input_probe(path: &str) -> Probe {
+    path_probe(path)
+}
+
+/// Reports whether an input is a package, whose declared digest does not cover all of its content.
+fn is_package_input(input: &RestartInput) -> bool {
+    input.paths.iter().any(|path| crate::resource::packages::package::is_file_list(path))
+}
+
+/// Reports whether an input is content that a reload can apply: neither a package nor a unit, whose settings a process
+/// gets only when it starts.
+fn is_content_input(input: &RestartInput) -> bool {
+    !is_package_input(input) && !input.paths.iter().any(|path| crate::resource::system::unit::is_unit_path(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_unit_is_rejected() {
+        let fields = FieldValues([("name", json!("getty@"))].into_iter().collect());
+        assert_eq!(build(&fields, false).unwrap_err().message, "`getty@.service` is a template and cannot run");
+    }
+}

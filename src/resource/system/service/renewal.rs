@@ -1,0 +1,179 @@
+//! Decides whether a running process uses its current inputs. All restart decisions are made here.
+//!
+//! Architecture Invariant: the decision is derived from observed and recorded state, never from the event of a change,
+//! so the next run completes a run that was killed between change and restart.
+
+use super::loaded_inputs::LoadedInput;
+use super::{input_probe, is_content_input};
+use crate::model::Value;
+use crate::probe::{Observation, PathState, UnansweredReason, UnitState};
+use crate::resource::RestartInput;
+use crate::resource::shared::support::{path_state, sha256_hex};
+
+/// Reasons to restart or reload the running process.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ServiceRenewal {
+    /// Reasons that need a restart.
+    pub restart: Vec<String>,
+    /// Reasons for which a reload is enough.
+    pub reload: Vec<String>,
+    /// Whether all reasons are changes that earlier steps will make.
+    pub predicted: bool,
+}
+
+/// Input of the evaluation of a running unit.
+pub(super) struct RunningService<'a> {
+    pub unit: &'a UnitState,
+    pub inputs: &'a [RestartInput],
+    pub seen: &'a Observation,
+    /// The applied record of the service's step.
+    pub record: Option<&'a Value>,
+    /// The mark of the last reload.
+    pub mark: Option<ReloadMark<'a>>,
+    pub may_reload: bool,
+}
+
+/// Data that the action records about the last reload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ReloadMark<'a> {
+    /// The start that was reloaded.
+    invocation: &'a str,
+    /// Digest of the declared content.
+    digest: &'a str,
+    /// When the reload began, by the clock of the file system.
+    began: f64,
+}
+
+impl<'a> ReloadMark<'a> {
+    /// Parses the body of a mark. Marks of older versions lack the time of the reload and are ignored.
+    pub fn parse(body: &'a str) -> Option<Self> {
+        let mut words = body.split_whitespace();
+        Some(Self { invocation: words.next()?, digest: words.next()?, began: words.next()?.parse().ok()? })
+    }
+}
+
+/// Why the process does not use the current version of one input.
+enum RenewalCause {
+    /// Observed.
+    Seen(String),
+    /// An earlier step of the plan changes it.
+    Coming(String),
+}
+
+impl RunningService<'_> {
+    /// Returns the reasons to restart or reload the process.
+    pub fn find_renewal(&self) -> Result<ServiceRenewal, UnansweredReason> {
+        let mut renewal = ServiceRenewal::default();
+        if self.unit.maps_unread {
+            return Err(UnansweredReason::new("the mapped files of its main process could not be read"));
+        }
+        for path in &self.unit.deleted {
+            renewal.restart.push(format!("it runs `{}`, which was replaced on disk", path.raw()));
+        }
+        let mut coming = Vec::new();
+        for input in self.inputs {
+            let target = match self.may_reload && is_content_input(input) && self.unit.can_reload {
+                true => &mut renewal.reload,
+                false => &mut renewal.restart,
+            };
+            match self.find_cause(input)? {
+                None => {}
+                Some(RenewalCause::Seen(why)) => target.push(why),
+                Some(RenewalCause::Coming(why)) => {
+                    coming.push(why.clone());
+                    target.push(why);
+                }
+            }
+        }
+        renewal.predicted = !coming.is_empty() && coming.len() == renewal.restart.len() + renewal.reload.len();
+        Ok(renewal)
+    }
+
+    fn find_cause(&self, input: &RestartInput) -> Result<Option<RenewalCause>, UnansweredReason> {
+        Ok(match self.outdated_reason(input)? {
+            Some(why) => Some(RenewalCause::Seen(why)),
+            None if !input.changing => None,
+            None if self.recorded_input(input).is_some_and(|loaded| loaded.is_reverted_unit(input)) => None,
+            None => Some(RenewalCause::Coming(format!("`{}` changes", input.step))),
+        })
+    }
+
+    /// Returns the recorded data of an input if the record belongs to the current start.
+    fn recorded_input(&self, input: &RestartInput) -> Option<LoadedInput> {
+        LoadedInput::from_record(self.record?, &self.unit.invocation, &input.step)
+    }
+
+    /// Reports whether the process has the declared version of `input`.
+    pub fn has_current_input(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
+        Ok(self.outdated_reason(input)?.is_none())
+    }
+
+    /// Returns why the process may not have the declared version of an input.
+    ///
+    /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or at any other time.
+    /// So it has the current input for certain only if that was not touched since the start or reload that forge
+    /// recorded.
+    fn outdated_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
+        if self.is_reloaded(input)? {
+            return Ok(None);
+        }
+        let loaded = self.recorded_input(input);
+        let recorded = match &loaded {
+            Some(loaded) => loaded.outdated_reason(input, self.seen)?,
+            None => None,
+        };
+        match loaded.is_some_and(|loaded| loaded.has_path_times(input)) || recorded.is_some() {
+            true => Ok(recorded),
+            false => self.newer_reason(input),
+        }
+    }
+
+    /// Reports whether the last reload applied the declared content to this start, and no input was touched since.
+    fn is_reloaded(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
+        let Some(mark) = self.mark.filter(|_| self.may_reload && is_content_input(input)) else { return Ok(false) };
+        let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
+        Ok(is_current && self.path_touched_after(input, || Ok(mark.began))?.is_none())
+    }
+
+    /// Returns why `input` is newer than the start of the unit, if it is.
+    fn newer_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
+        let path = self.path_touched_after(input, || self.start_time())?;
+        Ok(path.map(|path| match input.is_trace(path) {
+            true => format!("`{}` was applied after it started", input.step),
+            false => format!("`{path}` changed after it started"),
+        }))
+    }
+
+    /// Returns a path of `input` whose status changed after a time.
+    fn path_touched_after<'i>(
+        &self,
+        input: &'i RestartInput,
+        time: impl Fn() -> Result<f64, UnansweredReason>,
+    ) -> Result<Option<&'i str>, UnansweredReason> {
+        for path in input.watched_paths() {
+            let PathState::Present(info) = path_state(self.seen, &input_probe(path))? else { continue };
+            if info.ctime > time()? {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the start time of the process, before which it read no inputs. An old systemd reports whole seconds,
+    /// rounded down, so a change within that second counts as later; on such a host the action starts no unit within
+    /// the second of a change.
+    fn start_time(&self) -> Result<f64, UnansweredReason> {
+        let started = if self.unit.main_started > 0.0 { self.unit.main_started } else { self.unit.active_since };
+        (started > 0.0)
+            .then_some(started)
+            .ok_or_else(|| UnansweredReason::new("systemd does not report the unit's start time"))
+    }
+}
+
+/// Returns one digest of the declared inputs that a reload applies.
+pub(super) fn content_digest(inputs: &[RestartInput]) -> String {
+    let mut declared: Vec<String> =
+        inputs.iter().filter(|i| is_content_input(i)).map(|i| format!("{}={}\n", i.step, i.digest)).collect();
+    declared.sort();
+    sha256_hex(declared.concat().as_bytes())
+}

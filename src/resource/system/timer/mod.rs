@@ -1,0 +1,285 @@
+//! `timer`: a systemd timer with its service, built on the kinds `unit` and `service`.
+
+mod unit_text;
+
+use crate::diag::{Diag, DiagCode};
+use crate::model::{BlockClass, StepVerdict, Value};
+use crate::probe::{Observation, Probe};
+use crate::resource::shared::composite::{PartAssessments, extract_part};
+use crate::resource::shared::shell;
+use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sha256_hex, unit_state};
+use crate::resource::system::service::ServiceResource;
+use crate::resource::system::unit::{SECRET_HINT, UnitResource};
+use crate::resource::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    RestartInput,
+};
+use crate::script::ShellFragment;
+use serde_json::json;
+
+pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
+    name: "timer",
+    summary: "A command that systemd runs on a schedule: a timer with its service.",
+    example: include_str!("../../examples/timer.yaml"),
+    doc: "\
+`/etc/systemd/system/NAME.service` (a oneshot) runs `command` with the shell, `NAME.timer` starts it. With `calendar`
+it runs at recurring times in the syntax of `systemd-analyze calendar`, with an accuracy of one minute. With `every` it
+runs that long after the timer started and after each run, with an accuracy of a tenth of the interval, at most one
+minute.
+
+**Compared** are both units, as kind `unit` compares them, and the timer, as kind `service` does: enabled, active, and
+started after its unit last changed. A timer that is active but will never elapse again is **blocked**. An unchanged
+step reports `both units match, and systemd has loaded them; running and enabled; no input changed since it started;
+next run at 2026-11-22 00:00:00 UTC`. A time that counts from the last run or the start of the host is not shown,
+because it differs from host to host.
+
+**A change** validates `calendar` with `systemd-analyze calendar` on the host before anything is written, writes the
+service and then the timer, reloads the manager, and enables and starts the timer. A changed timer is restarted (D1 by
+the rules of `service`; this does not stop a running command). A changed service is only reloaded and takes effect at
+the next run. A run in progress is never interrupted.
+
+**Removal** stops and disables the timer, then removes both units. A run in progress continues.",
+    fields: &[
+        FieldSpec::required("name", FieldType::Name, "Name of the timer and of its service, without a type."),
+        FieldSpec::required("command", FieldType::Line, "Shell command to run."),
+        FieldSpec::optional("calendar", FieldType::Line, "Schedule: `daily`, `Mon *-*-* 04:00:00`. Excludes `every`."),
+        FieldSpec::optional("every", FieldType::Duration, "Interval: `10m`. Excludes `calendar`."),
+        FieldSpec::optional("user", FieldType::Name, "Account that runs the command. Default `root`."),
+        FieldSpec::optional("description", FieldType::Line, "Description of both units. Default: the name."),
+        FieldSpec::optional(
+            "persistent",
+            FieldType::Bool,
+            "Run once at start if a run was missed while the host was off. Only with `calendar`. Default `false`.",
+        ),
+        FieldSpec::optional(
+            "delay",
+            FieldType::Wait,
+            "Maximum random delay, to spread the load over the hosts. Default: none.",
+        ),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+struct TimerResource {
+    name: String,
+    calendar: Option<String>,
+    service: UnitResource,
+    timer: UnitResource,
+    state: ServiceResource,
+    absent: bool,
+}
+
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    reject_secrets(KIND.name, fields, SECRET_HINT)?;
+    let name = parse_timer_name(required_text(fields, "name")?)?;
+    let (service, timer) = if absent {
+        Default::default()
+    } else {
+        (unit_text::render_service_unit(fields)?, unit_text::render_timer_unit(fields)?)
+    };
+    if !absent && fields.contains("calendar") == fields.contains("every") {
+        return Err(Diag::error(DiagCode::Exclusive, "exactly one of `calendar` and `every` is required"));
+    }
+    let unit = |suffix: &str, content: &str| UnitResource::new_whole(&format!("{name}.{suffix}"), content, absent);
+    Ok(Box::new(TimerResource {
+        calendar: fields.get_text("calendar").map(str::to_owned),
+        service: unit("service", &service),
+        timer: unit("timer", &timer),
+        state: ServiceResource::for_unit(&format!("{name}.timer"), !absent),
+        name,
+        absent,
+    }))
+}
+
+fn parse_timer_name(given: &str) -> Result<String, Diag> {
+    for suffix in [".timer", ".service"] {
+        if given.ends_with(suffix) {
+            return Err(bad_value(format!("`{given}` is the name of a unit, but a timer has two units"))
+                .hint(format!("write `{}`", given.trim_end_matches(suffix))));
+        }
+    }
+    match given.contains('@') {
+        true => Err(bad_value(format!("`{given}` is a template and cannot have a schedule"))),
+        false => Ok(given.to_owned()),
+    }
+}
+
+impl TimerResource {
+    /// Returns the only input of the timer, its own unit.
+    fn timer_unit_inputs(&self, changing: bool) -> [RestartInput; 1] {
+        let digest = sha256_hex(self.timer.desired_value().to_string().as_bytes());
+        [RestartInput {
+            step: "its unit".to_owned(),
+            paths: vec![self.timer.path().to_owned()],
+            trace: None,
+            digest,
+            changing,
+        }]
+    }
+
+    fn assess_state(&self, timer: &Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let coming = timer.verdict == StepVerdict::Change && !self.absent;
+        let inputs = self.timer_unit_inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
+        let cx = AssessmentContext { inputs: &inputs, ..cx.clone() };
+        let judgement = match coming {
+            // It depends only on changes of this step, which are known.
+            true => Assessment { predicted: false, ..self.state.assess_pending_unit(seen, &cx) },
+            false => self.state.assess(seen, &cx),
+        };
+        match (judgement.verdict, self.absent) {
+            (StepVerdict::Ok, false) => self.add_next_run(judgement, seen),
+            _ => judgement,
+        }
+    }
+
+    /// Adds the time of the next run. Blocks a timer that will never elapse again.
+    fn add_next_run(&self, judgement: Assessment, seen: &Observation) -> Assessment {
+        let unit = match unit_state(seen, &self.state.probe()) {
+            Ok(unit) => unit,
+            Err(unknown) => return Assessment::unknown(&unknown),
+        };
+        if unit.sub == "elapsed" {
+            let basis = json!({ "unit": judgement.basis, "sub": unit.sub });
+            return Assessment::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
+                .hint("its time is in the past: run `systemctl list-timers --all` on the host");
+        }
+        let next = match unit_text::format_time(unit.next_elapse) {
+            Some(at) => format!("; next run at {at}"),
+            // A calendar timer always has a next run, except in a sandbox with a simulated systemd.
+            None if self.calendar.is_some() => "; next run not reported".to_owned(),
+            None => "; next run scheduled".to_owned(),
+        };
+        Assessment { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
+    }
+
+    fn describe_unchanged(&self) -> &'static str {
+        match self.absent {
+            true => "the units do not exist",
+            false => "both units match, and systemd has loaded them",
+        }
+    }
+
+    fn render_calendar_check(&self) -> ShellFragment {
+        match &self.calendar {
+            Some(calendar) => {
+                shell::close_action(shell::open_action().word(calendar).code(CALENDAR)).code("[ $? -eq 0 ] &&\n")
+            }
+            None => ShellFragment::new(),
+        }
+    }
+
+    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let inputs = self.timer_unit_inputs(false);
+        let own = AssessmentContext { inputs: &inputs, ..cx.clone() };
+        let unit = |name: &str, unit: &UnitResource| {
+            extract_part(judgement, name).map(|part| unit.render_action(&part, cx).body)
+        };
+        let units = [unit("service", &self.service), unit("timer", &self.timer)];
+        let state = extract_part(judgement, "state").map(|part| self.state.render_action(&part, &own).body);
+        let steps: Vec<ShellFragment> = match self.absent {
+            true => state.into_iter().chain(units.into_iter().rev().flatten()).collect(),
+            false => units.into_iter().flatten().chain(state).collect(),
+        };
+        let start = if self.absent { ShellFragment::new() } else { self.render_calendar_check() };
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
+        steps.into_iter().fold(start.code(":\n"), and)
+    }
+}
+
+/// Replaces the reason of a no-op by one that covers both units.
+fn replace_ok_reason(judgement: Assessment, reason: &str) -> Assessment {
+    match judgement.verdict {
+        StepVerdict::Ok => Assessment { reason: reason.into(), ..judgement },
+        _ => judgement,
+    }
+}
+
+const CALENDAR: &str = r#"
+command -v systemd-analyze >/dev/null 2>&1 || exit 0
+next=$(systemd-analyze calendar -- "$1") || fail "systemd does not understand the calendar '$1': nothing was written"
+case $next in *"Next elapse: never"*) fail "the calendar '$1' never comes again: nothing was written" ;; esac
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    (
+        "systemd does not understand",
+        "check it with `systemd-analyze calendar TEXT`; see `man systemd.time` for examples",
+    ),
+    ("never comes again", "its time is in the past, or on a day that does not exist"),
+    ("No space left on device", "the file system is full; the old unit is unchanged"),
+];
+
+impl Resource for TimerResource {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes: Vec<Probe> = [&self.service, &self.timer].iter().flat_map(|unit| unit.probes()).collect();
+        probes.extend(self.state.probes());
+        // Provides the time at which its unit last changed.
+        probes.push(crate::resource::shared::file_target::path_probe(self.timer.path()));
+        probes
+    }
+
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let timer = self.timer.assess(seen, cx);
+        let state = self.assess_state(&timer, seen, cx);
+        PartAssessments::default()
+            .with_part("service", replace_ok_reason(self.service.assess(seen, cx), self.describe_unchanged()))
+            .with_part("timer", replace_ok_reason(timer, ""))
+            .with_part("state", state)
+            .combine()
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
+    }
+
+    fn desired_value(&self) -> Value {
+        json!({ "service": self.service.desired_value(), "timer": self.timer.desired_value(), "absent": self.absent })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        [&self.service, &self.timer].iter().flat_map(|unit| unit.provided_items()).collect()
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        [&self.service, &self.timer].iter().flat_map(|unit| unit.restart_input_paths()).collect()
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        let units = [&self.service, &self.timer].into_iter().flat_map(|unit| unit.exclusive_claims());
+        units.chain(self.state.exclusive_claims()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_error(fields: &[(&'static str, Value)]) -> String {
+        let usual = [("name", json!("job")), ("command", json!("true"))];
+        build(&FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn invalid_timer_fields_are_rejected() {
+        assert_eq!(build_error(&[]), "exactly one of `calendar` and `every` is required");
+        let both = [("calendar", json!("daily")), ("every", json!(60))];
+        assert_eq!(build_error(&both), "exactly one of `calendar` and `every` is required");
+        assert_eq!(
+            build_error(&[("name", json!("a.timer"))]),
+            "`a.timer` is the name of a unit, but a timer has two units"
+        );
+        assert_eq!(build_error(&[("name", json!("a@b"))]), "`a@b` is a template and cannot have a schedule");
+        let persistent = [("every", json!(60)), ("persistent", json!(true))];
+        assert_eq!(build_error(&persistent), "`persistent` requires `calendar`: `every` counts from the last run");
+        assert_eq!(build_error(&[("every", json!(0))]), "`every` is zero");
+    }
+}

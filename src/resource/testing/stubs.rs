@@ -1,0 +1,363 @@
+//! Runs actions with stand-ins for apt, dpkg, dnf, systemctl, mount and modprobe, which log their calls: order, holds
+//! and behaviour on failure. The fleet tests cover the real programs.
+
+#![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
+
+mod boot;
+mod files;
+mod rpm;
+
+use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::resource::testing::recorded_cases::{RUN, checked_fields};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, find_kind};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A directory of stand-ins and the log of their calls.
+struct CommandStubs {
+    dir: tempfile::TempDir,
+}
+
+impl CommandStubs {
+    /// Each stand-in logs its name and arguments and then runs its own code.
+    fn new(programs: &[(&str, &str)]) -> Self {
+        let stubs = Self { dir: tempfile::tempdir().unwrap() };
+        for (name, code) in programs {
+            let path = stubs.dir.path().join(name);
+            let log = stubs.log_path();
+            let text = format!("#!/bin/sh\nprintf '%s\\n' \"{name} $*\" >> '{}'\n{code}\n", log.display());
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        stubs
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    /// Returns the calls that make changes, in order.
+    fn logged_calls(&self, quiet: &[&str]) -> Vec<String> {
+        let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+        let loud = |line: &&str| !quiet.iter().any(|prefix| line.starts_with(prefix));
+        log.lines().filter(loud).map(str::to_owned).collect()
+    }
+
+    fn run_action(&self, name: &str, written: Value, absent: bool, changes: &[&str]) -> Output {
+        self.run_action_on(name, written, absent, changes, Value::Null)
+    }
+
+    /// Runs the action of a judgement with that basis.
+    fn run_action_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
+        let kind = find_kind(name).unwrap();
+        let resource = (kind.build)(&checked_fields(kind.fields, &written), absent).unwrap();
+        let changes = changes.iter().map(|attribute| AttributeChange::new(attribute, None, None)).collect();
+        let judgement = Assessment::change("for the test", changes, DisruptionClass::D0, basis);
+        let action =
+            resource.render_action(&judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
+        let text = action.body.render(&SecretStore::default()).unwrap();
+        let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
+        let text = text
+            .expose_secret()
+            .replace("/var/lib/dpkg", &own("dpkg-state"))
+            .replace("/var/lib/apt", &own("apt-state"))
+            .replace("/var/lib/dnf", &own("dnf-state"))
+            .replace("/var/cache/dnf", &own("dnf-cache"))
+            .replace("/run/forge", &own("run"))
+            .replace("/etc/fstab", &own("fstab"));
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().display());
+        Command::new("dash").args(["-u", "-c", &text]).env_clear().env("PATH", path).output().unwrap()
+    }
+}
+
+fn stderr_text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const QUIET: [&str; 4] = ["dpkg-query", "apt-cache", "apt-mark showhold", "systemctl show"];
+const APT: &str = "apt-get -y -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef \
+                   -o Dpkg::Options::=--force-confold";
+
+/// dpkg without unfinished packages, and apt that offers version 1 of every package.
+fn apt_stubs(get: &'static str, mark: &'static str, query: &'static str) -> CommandStubs {
+    CommandStubs::new(&[
+        ("apt-get", get),
+        ("apt-mark", mark),
+        ("apt-cache", "printf ' %s | 1 | somewhere\\n' \"$3\""),
+        ("dpkg-query", query),
+        ("dpkg", ""),
+    ])
+}
+
+const FINISHED: &str = "echo 'ii |nginx'";
+const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx ;; esac; exit 0";
+
+#[test]
+fn apt_installs_all_packages_in_one_transaction() {
+    let stubs = apt_stubs("", "", FINISHED);
+    let output =
+        stubs.run_action("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
+}
+
+#[test]
+fn hold_is_restored_even_if_apt_fails() {
+    let stubs = apt_stubs("exit 100", NGINX_HELD, FINISHED);
+    let output = stubs.run_action("package", json!({ "names": ["nginx", "other"] }), false, &["version of nginx"]);
+    assert!(!output.status.success());
+    assert_eq!(
+        stubs.logged_calls(&QUIET),
+        [
+            "apt-mark unhold -- nginx".to_owned(),
+            format!("{APT} install --no-remove -- nginx other"),
+            "apt-mark hold -- nginx".to_owned()
+        ]
+    );
+}
+
+#[test]
+fn declared_apt_hold_is_set_or_released_last() {
+    let stubs = apt_stubs("", NGINX_HELD, FINISHED);
+    let output = stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(stubs.logged_calls(&QUIET), ["apt-mark unhold -- nginx"]);
+    let stubs = apt_stubs("", "", FINISHED);
+    stubs.run_action("package", json!({ "name": "nginx", "hold": true }), false, &["version", "hold"]);
+    assert_eq!(
+        stubs.logged_calls(&QUIET),
+        [format!("{APT} install --no-remove -- nginx"), "apt-mark hold -- nginx".to_owned()]
+    );
+    let stubs = apt_stubs("", NGINX_HELD, FINISHED);
+    stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["version", "hold"]);
+    assert_eq!(stubs.logged_calls(&QUIET).last().unwrap(), "apt-mark unhold -- nginx");
+}
+
+#[test]
+fn apt_downgrade_is_allowed_only_for_a_downgrade_change() {
+    let stubs = apt_stubs("", "", FINISHED);
+    stubs.run_action("package", json!({ "name": "nginx", "version": "1" }), false, &["downgrade"]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove --allow-downgrades -- nginx=1")]);
+}
+
+#[test]
+fn apt_lists_are_updated_only_for_unknown_versions() {
+    let written = |update: &str| json!({ "name": "nginx", "version": "2", "update": update });
+    let stubs = apt_stubs("", "", FINISHED);
+    let output = stubs.run_action("package", written("if-missing"), false, &["version"]);
+    assert!(stderr_text(&output).contains("forge: apt does not know nginx=2: updating its lists\n"));
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]);
+    let stubs = apt_stubs("", "", FINISHED);
+    stubs.run_action("package", written("never"), false, &["version"]);
+    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
+}
+
+/// dpkg reports `half-configured` until `dpkg --configure -a` has run.
+#[test]
+fn interrupted_dpkg_is_configured_before_install() {
+    let query = "if grep -q 'dpkg --force' \"${0%/*}/log\"; then echo 'ii |nginx'; else echo 'iF |nginx'; fi";
+    let stubs = apt_stubs("", "", query);
+    let output = stubs.run_action("package", json!({ "name": "nginx" }), false, &["status"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(
+        stubs.logged_calls(&QUIET),
+        [
+            "dpkg --force-confdef --force-confold --configure -a".to_owned(),
+            format!("{APT} install --no-remove -- nginx")
+        ]
+    );
+}
+
+#[test]
+fn packages_that_require_reinstallation_are_reinstalled() {
+    let stubs = apt_stubs("", "", "echo 'iHR|libfoo'; echo 'ii |nginx'");
+    stubs.run_action("package", json!({ "name": "nginx" }), false, &["version"]);
+    assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} install --reinstall --no-remove -- libfoo")));
+    assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} -f install --no-remove")));
+}
+
+#[test]
+fn apt_removal_fails_if_it_would_remove_other_packages() {
+    let stubs = apt_stubs("case $* in '-s '*) echo 'Remv nginx:amd64 [1]'; echo 'Remv site [2]' ;; esac", "", FINISHED);
+    let output = stubs.run_action("package", json!({ "name": "nginx" }), true, &["version"]);
+    assert!(!output.status.success());
+    assert_eq!(stderr_text(&output), "forge: apt would also remove site: declare their removal too, or keep nginx\n");
+    assert_eq!(stubs.logged_calls(&QUIET), ["apt-get -s -q remove -- nginx"]);
+    let stubs = apt_stubs("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", NGINX_HELD, FINISHED);
+    let output = stubs.run_action("package", json!({ "name": "nginx", "purge": true }), true, &["version"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(
+        stubs.logged_calls(&QUIET),
+        [
+            "apt-mark unhold -- nginx".to_owned(),
+            "apt-get -s -q purge -- nginx".to_owned(),
+            format!("{APT} purge -- nginx")
+        ]
+    );
+}
+
+/// The test process holds the lock, so the action must print its pid and give up at the timeout.
+#[test]
+fn dpkg_lock_holder_is_reported_and_wait_times_out() {
+    let stubs = apt_stubs("", "", FINISHED);
+    let folder = stubs.dir.path().join("dpkg-state");
+    std::fs::create_dir(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join("lock-frontend")).unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let output = stubs.run_action("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let text = stderr_text(&output);
+    let me = format!("pid {} (", std::process::id());
+    assert!(text.starts_with(&format!("forge: waiting for the package manager's lock, held by {me}")), "{text}");
+    assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
+    assert!(stubs.logged_calls(&QUIET).is_empty());
+}
+
+/// A file that is open but not locked does not block.
+#[test]
+fn open_lock_file_without_a_lock_does_not_block() {
+    let stubs = apt_stubs("", "", FINISHED);
+    let folder = stubs.dir.path().join("dpkg-state");
+    std::fs::create_dir(&folder).unwrap();
+    let _open = std::fs::File::create(folder.join("lock")).unwrap();
+    let output = stubs.run_action("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    assert_eq!((output.status.code(), stderr_text(&output).as_str()), (Some(0), ""));
+}
+
+/// A systemctl whose unit reports the given states, one per query; the last one repeats.
+fn systemctl_stubs(states: &str) -> CommandStubs {
+    let code = format!(
+        r#"case $* in
+*NeedDaemonReload*) echo no ;;
+*ActiveState*)
+  n=$(cat "${{0%/*}}/n" 2>/dev/null || echo 0); echo $((n + 1)) > "${{0%/*}}/n"
+  set -- {states}
+  if [ "$n" -lt $# ]; then shift "$n"; else shift $(($# - 1)); fi
+  echo "$1" ;;
+*SubState*) echo auto-restart ;;
+*InvocationID*) echo aa11 ;;
+*Result*) echo exit-code ;;
+--version) echo 'systemd 252 (252.39)' ;;
+esac"#
+    );
+    CommandStubs::new(&[("systemctl", Box::leak(code.into_boxed_str())), ("journalctl", "echo 'the last log line'")])
+}
+
+const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
+
+#[test]
+fn service_is_unmasked_enabled_and_started() {
+    let stubs = systemctl_stubs("deactivating reloading active");
+    let output =
+        stubs.run_action("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(
+        stubs.logged_calls(&SYSTEMD_QUIET),
+        [
+            "systemctl unmask -- nginx.service",
+            "systemctl enable -- nginx.service",
+            "systemctl reset-failed -- nginx.service",
+            "systemctl start -- nginx.service"
+        ]
+    );
+}
+
+#[test]
+fn service_that_dies_after_restart_fails_with_its_log() {
+    for (states, why) in [
+        ("active active activating", "nginx.service started and died"),
+        ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
+    ] {
+        let output = systemctl_stubs(states).run_action("service", json!({ "name": "nginx" }), false, &["restart"]);
+        assert!(!output.status.success());
+        assert_eq!(stderr_text(&output), format!("the last log line\nforge: {why}\n"));
+    }
+}
+
+#[test]
+fn reload_records_unit_state_and_time() {
+    let stubs = systemctl_stubs("active");
+    let output = stubs.run_action("service", json!({ "name": "nginx", "reload": true }), false, &["reload"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    let mark = std::fs::read_to_string(stubs.dir.path().join("run/reloaded/nginx.service")).unwrap();
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let words: Vec<&str> = mark.split_whitespace().collect();
+    assert_eq!(words[..2], ["aa11", empty]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((now - 60.0..=now).contains(&words[2].parse().unwrap()), "when the reload began: {mark}");
+}
+
+#[test]
+fn stop_only_disables_and_stops_the_unit() {
+    let stubs = systemctl_stubs("active");
+    stubs.run_action(
+        "service",
+        json!({ "name": "a.timer", "state": "stopped", "enabled": false }),
+        false,
+        &["state", "enabled"],
+    );
+    assert_eq!(stubs.logged_calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
+}
+
+const SCRATCH: &str = "tmpfs /none tmpfs size=1m 0 0";
+
+fn scratch_mount(stubs: &CommandStubs) -> Value {
+    let path = stubs.dir.path().join("point");
+    json!({ "path": path, "source": "tmpfs", "fstype": "tmpfs", "options": ["size=1m"] })
+}
+
+#[test]
+fn failed_mount_leaves_fstab_unchanged() {
+    let stubs = CommandStubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
+    std::fs::write(stubs.dir.path().join("fstab"), SCRATCH).unwrap();
+    let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted", "fstab entry"]);
+    assert!(!output.status.success());
+    let said = stderr_text(&output);
+    assert!(said.contains("wrong fs type, bad option\nforge: cannot mount tmpfs at "), "{said}");
+    assert!(said.ends_with("(exit status 32): fstab is left as it was\n"), "{said}");
+    assert_eq!(std::fs::read_to_string(stubs.dir.path().join("fstab")).unwrap(), SCRATCH);
+}
+
+#[test]
+fn changed_mount_options_are_applied_by_remount() {
+    let stubs = CommandStubs::new(&[("mount", ""), ("systemctl", "")]);
+    let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted options"]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    let point = stubs.dir.path().join("point");
+    assert_eq!(stubs.logged_calls(&[]), [format!("mount -o remount,size=1m -- {}", point.display())]);
+}
+
+#[test]
+fn modules_are_loaded_by_modprobe_and_unloaded_by_rmmod() {
+    let stubs = CommandStubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
+    let module = |loaded: bool| json!({ "name": "dummy-x", "loaded": loaded });
+    assert!(stubs.run_action("kernel_module", module(true), false, &["loaded"]).status.success());
+    let output = stubs.run_action("kernel_module", module(false), false, &["loaded"]);
+    assert!(!output.status.success());
+    assert_eq!(stderr_text(&output), "Module dummy_x is in use\nforge: cannot unload module dummy_x\n");
+    assert_eq!(stubs.logged_calls(&[]), ["modprobe -- dummy_x", "rmmod -- dummy_x"]);
+}
+
+#[test]
+fn invalid_calendar_is_rejected_before_writing() {
+    let stubs = CommandStubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
+    let timer = json!({ "name": "job", "command": "true", "calendar": "dayly" });
+    let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
+    assert!(!output.status.success());
+    let text = "forge: systemd does not understand the calendar 'dayly': nothing was written\n";
+    assert_eq!(stderr_text(&output), text);
+    assert_eq!(stubs.logged_calls(&[]), ["systemd-analyze calendar -- dayly"]);
+}
+
+#[test]
+fn calendar_without_next_elapse_is_rejected() {
+    let stubs = CommandStubs::new(&[
+        ("systemd-analyze", "printf 'Normalized form: x\\n    Next elapse: never\\n'"),
+        ("systemctl", ""),
+    ]);
+    let timer = json!({ "name": "job", "command": "true", "calendar": "2020-01-01" });
+    let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
+    assert_eq!(stderr_text(&output), "forge: the calendar '2020-01-01' never comes again: nothing was written\n");
+}
