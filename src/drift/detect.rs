@@ -141,7 +141,7 @@ impl HostDriftCollector<'_, '_> {
             recipe: HARDWARE.into(),
             step: fact.into(),
             aspect: FindingAspect::Health,
-            reason: Assessment::unknown(why).reason,
+            reason: <Assessment>::unknown(why).reason,
             hint: None,
             place: String::new(),
         };

@@ -2,7 +2,7 @@
 
 use super::event::StepFailure;
 use crate::model::UntrustedText;
-use crate::resource::Action;
+use crate::resource::{Action, ActionScript};
 use crate::script::{ScriptToken, ShellFragment};
 
 /// The result of one action of a group.
@@ -22,7 +22,7 @@ pub struct ExecutedAction {
 
 /// Returns one script for all actions. [`split_group_output`] separates its output by the same token. An action's stderr is part of
 /// its output, unless its stdout is exported as a value: then stderr stays separate.
-pub fn build_group_script<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> ShellFragment {
+pub fn build_group_script<'a>(actions: impl IntoIterator<Item = (&'a ActionScript, bool)>) -> ShellFragment {
     let mut script = ShellFragment::new();
     for (number, (action, value)) in actions.into_iter().enumerate() {
         script = script
@@ -128,7 +128,7 @@ pub fn format_printed_output(acted: &ExecutedAction) -> UntrustedText {
 
 /// Returns the hint for the first known text in the output.
 pub fn find_known_hint(action: &Action, output: &UntrustedText) -> Option<UntrustedText> {
-    action.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
+    action.script()?.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
     use secrecy::ExposeSecret;
     use std::time::Duration;
 
-    fn run_test_actions(actions: &[Action]) -> Vec<ExecutedAction> {
+    fn run_test_actions(actions: &[ActionScript]) -> Vec<ExecutedAction> {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
         let together = build_group_script(actions.iter().map(|action| (action, false)));
         let script = ShellScript { body: together, token: token.clone(), limit: Duration::from_secs(10) };
@@ -152,8 +152,8 @@ mod tests {
         ExecutedAction { status: Some(status), began: true, output: output.into(), ..ExecutedAction::default() }
     }
 
-    fn action_with_code(code: &'static str) -> Action {
-        Action { body: ShellFragment::new().code(code), ..Action::default() }
+    fn action_with_code(code: &'static str) -> ActionScript {
+        ActionScript { body: ShellFragment::new().code(code), ..ActionScript::default() }
     }
 
     #[test]

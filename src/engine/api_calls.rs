@@ -30,7 +30,7 @@ impl HostRun<'_> {
         };
         let cancel = self.run.cancel.clone();
         let stopped = move || cancel.level() > StopLevel::No;
-        for call in &due.calls {
+        for call in due.action.calls() {
             let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
             match call_with_retries(|| writer.execute_call(call, left, &shared.secrets, &say, &stopped), due.retries)
                 .await

@@ -26,8 +26,6 @@ pub(super) struct DueStep {
     pub resource: Option<Arc<dyn Resource>>,
     /// The content to send from the controller, instead of the action.
     pub delivery: Option<ArtifactDelivery>,
-    /// The calls of the cluster's API, instead of the action.
-    pub calls: Vec<ClusterCall>,
     pub changes: Vec<crate::resource::AttributeChange>,
     pub long: bool,
     pub limit: Duration,
@@ -59,16 +57,17 @@ impl HostRun<'_> {
             ExpansionState::Resource(resource) => {
                 let delivery = self.choose_delivery(resource.as_ref(), &ruling.judgement);
                 let mut action = resource.render_action(&ruling.judgement, &cx);
-                if let Some(trace) =
-                    plan::find_trace_path(turn, resource.as_ref()).filter(|_| plan::is_restart_input(turn, turns))
+                let trace = plan::find_trace_path(turn, resource.as_ref());
+                if let (Some(trace), Action::Script(script)) =
+                    (trace.filter(|_| plan::is_restart_input(turn, turns)), &mut action)
                 {
-                    action.body = leave_trace(&trace, action.body);
+                    script.body = leave_trace(&trace, std::mem::take(&mut script.body));
                 }
                 (action, resource.time_limit_s(), delivery)
             }
             _ => Default::default(),
         };
-        let long = action.long || turn.step.long || delivery.is_some();
+        let long = action.script().is_some_and(|script| script.long) || turn.step.long || delivery.is_some();
         DueStep {
             id: turn.expanded.id.clone(),
             title: plan::step_title(turn),
@@ -79,7 +78,6 @@ impl HostRun<'_> {
             },
             action,
             delivery,
-            calls: ruling.judgement.calls,
             changes: ruling.judgement.changes,
             long,
             limit: choose_time_limit(turn.step.timeout_s, own, self.run.options.timeout, long),
@@ -116,7 +114,7 @@ impl HostRun<'_> {
         // From here on the host may have changed, whatever the result is.
         self.changed.extend(due.iter().map(|turn| turn.id.clone()));
         let acted = match due {
-            all if all.iter().any(|due| due.delivery.is_some() || !due.calls.is_empty()) => {
+            all if all.iter().any(|due| due.delivery.is_some() || !due.action.calls().is_empty()) => {
                 self.execute_one_by_one(all).await
             }
             [only] if only.long => vec![self.execute_long_step(only).await],
@@ -136,7 +134,7 @@ impl HostRun<'_> {
         for (due, acted) in due.iter().zip(&mut all) {
             *acted = match &due.delivery {
                 Some(delivery) => self.execute_delivery(due, delivery).await,
-                None if !due.calls.is_empty() => self.execute_api_calls(due).await,
+                None if !due.action.calls().is_empty() => self.execute_api_calls(due).await,
                 None if due.long => self.execute_long_step(due).await,
                 None => self.execute_script_with_retries(std::slice::from_ref(due)).await.pop().unwrap_or_default(),
             };
@@ -161,14 +159,14 @@ impl HostRun<'_> {
 
     async fn execute_script(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let shared = self.run.board.shared_values();
-        let actions = due.iter().map(|turn| (&turn.action, turn.exports_stdout));
+        let scripts = due.iter().filter_map(|turn| Some((turn.action.script()?, turn.exports_stdout)));
         let limit: Duration = due.iter().map(|turn| turn.limit).sum();
         let riding = !self.records.is_empty();
         let script = match riding {
-            false => action_script::build_group_script(actions),
+            false => action_script::build_group_script(scripts.clone()),
             // The script also writes the records of steps that were proven before.
             true => crate::state::build_records_script(&self.records)
-                .append_fragment(action_script::build_group_script(actions)),
+                .append_fragment(action_script::build_group_script(scripts.clone())),
         };
         match self.link.run_acting_script(script, limit, &shared.secrets).await {
             // The records are written before the first action: if that did not begin, they may be missing.
@@ -211,7 +209,8 @@ impl HostRun<'_> {
             let line = secrets.scrub_secrets(line).into();
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
-        match self.link.run_long_step(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
+        let body = due.action.script().map(|script| script.body.clone()).unwrap_or_default();
+        match self.link.run_long_step(&unit, body, due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
                 let output = shared.secrets.scrub_secrets(end.tail.raw()).into();
                 ExecutedAction { status: Some(end.status), began: true, output, ..ExecutedAction::default() }
@@ -236,12 +235,14 @@ fn choose_time_limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration
 
 /// Returns an action's commands for display: placeholders replace secrets.
 fn format_commands(turn: &DueStep, secrets: &SecretStore) -> UntrustedText {
-    if !turn.calls.is_empty() {
-        let told: Vec<String> = turn.calls.iter().map(ClusterCall::describe_call).collect();
-        return secrets.scrub_secrets(&told.join("\n")).into();
-    }
-    let action = &turn.action;
-    match action.body.render(&SecretStore::default()) {
+    let script = match &turn.action {
+        Action::Script(script) => script,
+        Action::Calls(calls) => {
+            let told: Vec<String> = calls.iter().map(ClusterCall::describe_call).collect();
+            return secrets.scrub_secrets(&told.join("\n")).into();
+        }
+    };
+    match script.body.render(&SecretStore::default()) {
         Ok(text) => secrets.scrub_secrets(text.expose_secret()).into(),
         Err(error) => error.to_string().into(),
     }

@@ -7,7 +7,7 @@ use super::host_session::{host_side_error, summarize_stderr};
 use super::run_actions::DueStep;
 use super::transfer_throttle::TransferThrottle;
 use crate::artifact::{FetchError, VerifiedFile};
-use crate::resource::{Action, ArtifactDelivery};
+use crate::resource::{ActionScript, ArtifactDelivery};
 use crate::script::ShellFragment;
 use crate::transport::{FilePayload, TransportError};
 use std::time::Duration;
@@ -71,7 +71,8 @@ impl HostRun<'_> {
         });
         let payload = FilePayload::open(&held.path, from, sent).await;
         let payload = payload.map_err(|error| host_side_error(format!("`{name}` can no longer be read: {error}")))?;
-        let action = Action { body: with_size_variables(from, total, delivery.body.clone()), ..Action::default() };
+        let action =
+            ActionScript { body: with_size_variables(from, total, delivery.body.clone()), ..ActionScript::default() };
         let script = action_script::build_group_script([(&action, false)]);
         let done = self.link.send_file(script, due.limit, payload, &shared.secrets).await?;
         let mut acted = action_script::split_group_output(&done.finished.stdout, done.finished.dropped, &done.token, 1);

@@ -6,7 +6,9 @@ use crate::script::ShellFragment;
 use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::resource::ProvidedItem;
 
@@ -40,9 +42,85 @@ impl AttributeChange {
     }
 }
 
-/// The evaluation of one resource.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Assessment {
+/// A value before and after a change; `None` where there is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ValueChange<T> {
+    pub from: Option<T>,
+    pub to: Option<T>,
+}
+
+impl<T> ValueChange<T> {
+    /// Returns the change of a value that exists on the host.
+    pub fn new(from: T, to: T) -> Self {
+        Self { from: Some(from), to: Some(to) }
+    }
+
+    /// Returns the change of a value that does not exist on the host yet.
+    pub fn create(to: T) -> Self {
+        Self { from: None, to: Some(to) }
+    }
+}
+
+impl<T: ToString> ValueChange<T> {
+    /// Renders the change for people, under the name `attribute`.
+    pub fn render_change(&self, attribute: &str) -> AttributeChange {
+        let text = |value: &Option<T>| value.as_ref().map(ToString::to_string);
+        AttributeChange::new(attribute, text(&self.from).as_deref(), text(&self.to).as_deref())
+    }
+}
+
+/// What differs between a declaration and a host, in the terms of one kind. A diff holds the state before the change as
+/// far as it was observed.
+pub trait ResourceDiff: Clone + std::fmt::Debug + PartialEq + Serialize + Send + Sync + 'static {
+    /// Renders the differences for plans, reports and records. The result is for people and is never read back.
+    fn render_changes(&self) -> Vec<AttributeChange>;
+
+    /// Returns the reading of a probe after the change, if it is known: later steps of the same script that edit the
+    /// same file build on it.
+    fn reading_after(&self) -> Option<(Probe, ProbeReading)> {
+        None
+    }
+}
+
+/// A diff of any kind.
+#[derive(Clone, Debug)]
+pub struct ErasedDiff(Arc<dyn AnyDiff>);
+
+impl ErasedDiff {
+    fn new<D: ResourceDiff>(diff: D) -> Self {
+        Self(Arc::new(diff))
+    }
+
+    /// Returns the diff if it is one of the kind `D`.
+    pub fn downcast<D: ResourceDiff>(&self) -> Option<&D> {
+        self.0.as_any().downcast_ref()
+    }
+}
+
+impl PartialEq for ErasedDiff {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_equal(other.0.as_any())
+    }
+}
+
+trait AnyDiff: std::fmt::Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn is_equal(&self, other: &dyn Any) -> bool;
+}
+
+impl<D: ResourceDiff> AnyDiff for D {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_equal(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<D>() == Some(self)
+    }
+}
+
+/// The evaluation of one resource. Kinds return it with their own type of differences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assessment<D = ErasedDiff> {
     pub verdict: StepVerdict,
     /// The reason as a lowercase fragment, also if nothing changes ("content, owner and mode match").
     pub reason: UntrustedText,
@@ -54,19 +132,16 @@ pub struct Assessment {
     /// Whether the verdict depends on the predicted effects of an earlier step.
     pub predicted: bool,
     /// Whether only a reboot makes it effective: a pending state, or the state after the change.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
     /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// What the user should do next, for `blocked` and `unknown`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// What differs, for a change that an action can carry out. A change that is only predicted may have none.
+    pub diff: Option<D>,
     /// The file that a change rewrites, if the new content is based on the observed one.
-    #[serde(skip)]
     pub edit: Option<Box<FileEdit>>,
     /// API calls that make the change, in this order, for kinds of scope `cluster`.
-    #[serde(skip)]
     pub calls: Vec<crate::kube::ClusterCall>,
 }
 
@@ -81,7 +156,7 @@ pub struct FileEdit {
     pub becomes: ProbeReading,
 }
 
-impl Assessment {
+impl<D> Assessment<D> {
     pub fn ok(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self {
             verdict: StepVerdict::Ok,
@@ -93,11 +168,13 @@ impl Assessment {
             by_reboot: false,
             images: Vec::new(),
             hint: None,
+            diff: None,
             edit: None,
             calls: Vec::new(),
         }
     }
 
+    /// Returns a judgement for a change that cannot be carried out as it is: it is evaluated again before it runs.
     pub fn change(
         reason: impl Into<UntrustedText>,
         changes: Vec<AttributeChange>,
@@ -154,6 +231,30 @@ impl Assessment {
         self
     }
 
+    /// Returns the judgement with its diff converted.
+    pub fn map_diff<E>(mut self, convert: impl FnOnce(D) -> E) -> Assessment<E> {
+        let diff = self.diff.take().map(convert);
+        self.with_diff(diff)
+    }
+
+    /// Returns the judgement with another diff.
+    pub fn with_diff<E>(self, diff: Option<E>) -> Assessment<E> {
+        Assessment {
+            verdict: self.verdict,
+            reason: self.reason,
+            changes: self.changes,
+            disruption: self.disruption,
+            basis: self.basis,
+            predicted: self.predicted,
+            by_reboot: self.by_reboot,
+            images: self.images,
+            hint: self.hint,
+            diff,
+            edit: self.edit,
+            calls: self.calls,
+        }
+    }
+
     pub fn edit(mut self, edit: FileEdit) -> Self {
         self.edit = Some(Box::new(edit));
         self
@@ -162,6 +263,19 @@ impl Assessment {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl<D: ResourceDiff> Assessment<D> {
+    /// Returns a judgement for differences that an action carries out.
+    pub fn differs(reason: impl Into<UntrustedText>, diff: D, disruption: DisruptionClass, basis: Value) -> Self {
+        let changes = diff.render_changes();
+        Self { diff: Some(diff), ..Self::change(reason, changes, disruption, basis) }
+    }
+
+    /// Returns the judgement as the planner and the engine see it.
+    pub fn erase_diff(self) -> Assessment {
+        self.map_diff(ErasedDiff::new)
     }
 }
 
@@ -242,13 +356,59 @@ pub struct ArtifactDelivery {
     pub body: ShellFragment,
 }
 
+/// What carries out a change.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Commands on the host.
+    Script(ActionScript),
+    /// Calls of the cluster's API, in this order.
+    Calls(Vec<crate::kube::ClusterCall>),
+}
+
 /// The commands of a change.
 #[derive(Clone, Debug, Default)]
-pub struct Action {
+pub struct ActionScript {
     /// Shell code of the change; exits with a non-zero code on failure.
     pub body: ShellFragment,
     /// Whether it runs as a transient unit on the host, with a log and reattachment.
     pub long: bool,
     /// Substrings of its output, each with a hint to print.
     pub explain: &'static [(&'static str, &'static str)],
+}
+
+impl Default for Action {
+    fn default() -> Self {
+        Self::Script(ActionScript::default())
+    }
+}
+
+impl Action {
+    /// Returns an action that fails with `why` and changes nothing.
+    pub fn fail(why: &str) -> Self {
+        Self::Script(ActionScript { body: super::shared::shell::failing_action(why), ..ActionScript::default() })
+    }
+
+    /// Returns the commands, unless the action calls the cluster's API.
+    pub fn script(&self) -> Option<&ActionScript> {
+        match self {
+            Self::Script(script) => Some(script),
+            Self::Calls(_) => None,
+        }
+    }
+
+    /// Returns the commands; none if the action calls the cluster's API.
+    pub fn into_script(self) -> ActionScript {
+        match self {
+            Self::Script(script) => script,
+            Self::Calls(_) => ActionScript::default(),
+        }
+    }
+
+    /// Returns the calls of the cluster's API.
+    pub fn calls(&self) -> &[crate::kube::ClusterCall] {
+        match self {
+            Self::Script(_) => &[],
+            Self::Calls(calls) => calls,
+        }
+    }
 }

@@ -3,14 +3,16 @@
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{GroupInfo, GroupState, Observation, Probe};
+use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, group_state, join_words, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -92,61 +94,58 @@ impl GroupResource {
         Probe::Group { name: self.name.clone(), gid: self.gid }
     }
 
-    fn assess_removal(&self, state: &GroupState) -> Assessment {
+    fn assess_removal(&self, state: &GroupState) -> Assessment<GroupDiff> {
         let Some(group) = &state.group else {
             return Assessment::ok("the group does not exist", json!({ "group": null }));
         };
-        let changes = vec![AttributeChange::new("group", Some(&self.name), None)];
-        Assessment::change("the group exists", changes, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
+        let diff = GroupDiff::Remove { name: self.name.clone(), gid: group.gid };
+        Assessment::differs("the group exists", diff, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
     }
 
-    fn assess_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment<GroupDiff> {
         let judgement = match &state.group {
             None => self.assess_missing(),
             Some(group) => self.assess_existing(group),
         };
-        let renumbers = judgement.changes.iter().any(|c| c.attribute == "gid");
-        match state.gid_of.as_deref().filter(|_| renumbers) {
+        let sets_gid = judgement.diff.as_ref().is_some_and(GroupDiff::sets_gid);
+        match state.gid_of.as_deref().filter(|_| sets_gid) {
             Some(other) => self.block_taken_gid(other, judgement, cx),
             None => judgement,
         }
     }
 
-    fn assess_missing(&self) -> Assessment {
-        let mut changes = vec![AttributeChange::new("group", None, Some(&self.name))];
-        changes.extend(self.gid.map(|gid| AttributeChange::new("gid", None, Some(&gid.to_string()))));
-        let members = self.members.as_ref().filter(|members| !members.is_empty());
-        changes.extend(members.map(|members| AttributeChange::new("members", None, Some(&members.join(", ")))));
-        Assessment::change("the group does not exist", changes, DisruptionClass::D0, json!({ "group": null }))
+    fn assess_missing(&self) -> Assessment<GroupDiff> {
+        let diff = GroupDiff::Create {
+            name: self.name.clone(),
+            gid: self.gid,
+            members: self.members.clone().filter(|members| !members.is_empty()),
+        };
+        Assessment::differs("the group does not exist", diff, DisruptionClass::D0, json!({ "group": null }))
     }
 
-    fn assess_existing(&self, group: &GroupInfo) -> Assessment {
-        let (mut compared, mut changes, mut seen) = (Vec::new(), Vec::new(), json!({}));
-        if let Some(gid) = self.gid {
+    fn assess_existing(&self, group: &GroupInfo) -> Assessment<GroupDiff> {
+        let (mut compared, mut seen) = (Vec::new(), json!({}));
+        let (mut gid, mut members) = (None, None);
+        if let Some(wanted) = self.gid {
             compared.push("gid");
             seen["gid"] = json!(group.gid);
-            let change = || AttributeChange::new("gid", Some(&group.gid.to_string()), Some(&gid.to_string()));
-            changes.extend((gid != group.gid).then(change));
+            gid = (wanted != group.gid).then(|| ValueChange::new(group.gid, wanted));
         }
-        if let Some(members) = self.wanted_members(&group.members) {
+        if let Some(wanted) = self.wanted_members(&group.members) {
             compared.push("members");
             seen["members"] = json!(group.members);
-            let change = || AttributeChange::new("members", Some(&group.members.join(", ")), Some(&members.join(", ")));
-            changes.extend((members != group.members).then(change));
+            members = (wanted != group.members).then(|| ValueChange::new(group.members.clone(), wanted));
         }
         let basis = json!({ "group": seen });
-        if changes.is_empty() {
+        if gid.is_none() && members.is_none() {
             return Assessment::ok(describe_unchanged(&compared), basis);
         }
-        let renumbered = changes.iter().any(|c| c.attribute == "gid");
+        let renumbered = gid.is_some();
+        let diff = GroupDiff::Modify { gid, members };
         let more = if renumbered { "; files and running processes keep the old gid" } else { "" };
         let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        Assessment::change(
-            format!("{}{more}", crate::resource::shared::file_target::describe_differences(&changes)),
-            changes,
-            disruption,
-            basis,
-        )
+        let reason = format!("{}{more}", describe_differences(&diff.render_changes()));
+        Assessment::differs(reason, diff, disruption, basis)
     }
 
     /// Returns the desired members, given the current ones.
@@ -156,7 +155,12 @@ impl GroupResource {
     }
 
     /// Evaluates a gid that belongs to another group: blocked, unless an earlier step may change that group's gid.
-    fn block_taken_gid(&self, other: &str, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
+    fn block_taken_gid(
+        &self,
+        other: &str,
+        judgement: Assessment<GroupDiff>,
+        cx: &AssessmentContext<'_>,
+    ) -> Assessment<GroupDiff> {
         let gid = self.gid.unwrap_or_default();
         let reason = format!("gid {gid} belongs to group `{other}`");
         if cx.predicted.is_some_and(|p| p.after.is_some()) {
@@ -167,20 +171,18 @@ impl GroupResource {
             .hint(format!("choose another `gid`, or change the gid of `{other}` in a step before this one"))
     }
 
-    fn render_script(&self, judgement: &Assessment) -> ShellFragment {
-        let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
+    fn render_script(&self, diff: &GroupDiff) -> ShellFragment {
         let opened = shell::open_action().word(&self.name).code("\nname=$1").code(RETRY_FUNCTION);
-        if self.absent {
-            return shell::close_action(opened.code(REMOVE_GROUP));
-        }
-        let action = match differs("group") {
-            true => self.render_creation(opened),
-            false if differs("gid") => {
-                append_gid(opened.code("patient groupmod"), self.gid).code(" -- \"$name\" || exit 1\n")
-            }
-            false => opened,
+        let (action, sets_members) = match diff {
+            GroupDiff::Remove { .. } => (opened.code(REMOVE_GROUP), false),
+            GroupDiff::Create { members, .. } => (self.render_creation(opened), members.is_some()),
+            GroupDiff::Modify { gid: Some(_), members } => (
+                append_gid(opened.code("patient groupmod"), self.gid).code(" -- \"$name\" || exit 1\n"),
+                members.is_some(),
+            ),
+            GroupDiff::Modify { gid: None, members } => (opened, members.is_some()),
         };
-        shell::close_action(if differs("members") { self.render_members(action) } else { action })
+        shell::close_action(if sets_members { self.render_members(action) } else { action })
     }
 
     fn render_creation(&self, action: ShellFragment) -> ShellFragment {
@@ -200,6 +202,41 @@ impl GroupResource {
                 .code("patient gpasswd --members")
                 .word(members.join(","))
                 .code(" \"$name\" >/dev/null || exit 1\n"),
+        }
+    }
+}
+
+/// How a group differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum GroupDiff {
+    Create { name: String, gid: Option<u32>, members: Option<Vec<String>> },
+    Modify { gid: Option<ValueChange<u32>>, members: Option<ValueChange<Vec<String>>> },
+    Remove { name: String, gid: u32 },
+}
+
+impl GroupDiff {
+    fn sets_gid(&self) -> bool {
+        matches!(self, Self::Create { gid: Some(_), .. } | Self::Modify { gid: Some(_), .. })
+    }
+}
+
+impl ResourceDiff for GroupDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let gid_change = |gid: &ValueChange<u32>| gid.render_change("gid");
+        match self {
+            Self::Create { name, gid, members } => {
+                let gid = gid.map(|gid| gid_change(&ValueChange::create(gid)));
+                let members = members.as_ref().map(|all| AttributeChange::new("members", None, Some(&all.join(", "))));
+                [AttributeChange::new("group", None, Some(name))].into_iter().chain(gid).chain(members).collect()
+            }
+            Self::Modify { gid, members } => {
+                let text = |members: &Option<Vec<String>>| members.as_ref().map(|all| all.join(", "));
+                let members = members.as_ref().map(|change| {
+                    AttributeChange::new("members", text(&change.from).as_deref(), text(&change.to).as_deref())
+                });
+                gid.iter().map(gid_change).chain(members).collect()
+            }
+            Self::Remove { name, .. } => vec![AttributeChange::new("group", Some(name), None)],
         }
     }
 }
@@ -227,7 +264,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("cannot lock", "another program holds the lock of the account files"),
 ];
 
-impl Resource for GroupResource {
+impl DeclaredResource for GroupResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -240,18 +277,6 @@ impl Resource for GroupResource {
         vec![self.probe()]
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match group_state(seen, &self.probe()) {
-            Ok(state) if self.absent => self.assess_removal(state),
-            Ok(state) => self.assess_presence(state, cx),
-            Err(unknown) => Assessment::unknown(&unknown),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(judgement), long: false, explain: EXPLAIN }
-    }
-
     fn desired_value(&self) -> Value {
         if self.absent {
             return json!({ "name": self.name, "absent": true });
@@ -261,6 +286,22 @@ impl Resource for GroupResource {
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
+    }
+}
+
+impl TypedResource for GroupResource {
+    type Diff = GroupDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<GroupDiff> {
+        match group_state(seen, &self.probe()) {
+            Ok(state) if self.absent => self.assess_removal(state),
+            Ok(state) => self.assess_presence(state, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn act(&self, diff: &GroupDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff), long: false, explain: EXPLAIN })
     }
 }
 

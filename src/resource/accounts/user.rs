@@ -7,8 +7,8 @@ use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text, user_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -313,7 +313,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("cannot lock", "another program holds the lock of the account files"),
 ];
 
-impl Resource for UserResource {
+impl DeclaredResource for UserResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -324,19 +324,6 @@ impl Resource for UserResource {
 
     fn probes(&self) -> Vec<Probe> {
         vec![self.probe()]
-    }
-
-    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
-            (true, state) => Ok(self.assess_removal(state)),
-            (false, UserState::Absent) => Ok(self.assess_missing()),
-            (false, UserState::Present(info)) => self.assess_existing(info),
-        });
-        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(judgement), long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -351,6 +338,21 @@ impl Resource for UserResource {
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::User(self.name.clone())).into_iter().collect()
+    }
+}
+
+impl Resource for UserResource {
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
+            (true, state) => Ok(self.assess_removal(state)),
+            (false, UserState::Absent) => Ok(self.assess_missing()),
+            (false, UserState::Present(info)) => self.assess_existing(info),
+        });
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(judgement), long: false, explain: EXPLAIN })
     }
 }
 

@@ -11,7 +11,8 @@ use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -154,7 +155,7 @@ fn record_value(declared: &DeclaredObject) -> Value {
     }
 }
 
-impl Resource for ManifestResource {
+impl DeclaredResource for ManifestResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -173,19 +174,6 @@ impl Resource for ManifestResource {
 
     fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
         obsolete_probes(record, &self.objects)
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
-        let want =
-            DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
-        let images =
-            if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
-        Assessment { images, ..assess_objects(&want, seen, cx) }
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::default()
     }
 
     fn time_limit_s(&self) -> Option<u64> {
@@ -209,6 +197,21 @@ impl Resource for ManifestResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         self.objects.iter().map(|declared| object_claim(&declared.id)).collect()
+    }
+}
+
+impl Resource for ManifestResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
+        let want =
+            DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
+        let images =
+            if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
+        Assessment { images, ..assess_objects(&want, seen, cx) }
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(judgement.calls.clone())
     }
 }
 

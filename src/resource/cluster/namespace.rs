@@ -6,7 +6,8 @@ use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, contents, object_state, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::{Map, json};
 
@@ -102,7 +103,7 @@ impl NamespaceResource {
     }
 }
 
-impl Resource for NamespaceResource {
+impl DeclaredResource for NamespaceResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -121,22 +122,6 @@ impl Resource for NamespaceResource {
         obsolete_probes(record, std::slice::from_ref(&self.declared))
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let objects = std::slice::from_ref(&self.declared);
-        // The contents are deleted too.
-        let disruption = if self.absent && self.whole { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        let judgement =
-            assess_objects(&DesiredObjects { objects, absent: self.absent, wait: None, disruption }, seen, cx);
-        match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
-            true => self.check_contents(judgement, seen, cx),
-            false => judgement,
-        }
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::default()
-    }
-
     fn desired_value(&self) -> Value {
         let mut desired = json!({ "object": self.declared.object });
         if self.absent {
@@ -151,6 +136,24 @@ impl Resource for NamespaceResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![object_claim(&self.declared.id)]
+    }
+}
+
+impl Resource for NamespaceResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let objects = std::slice::from_ref(&self.declared);
+        // The contents are deleted too.
+        let disruption = if self.absent && self.whole { DisruptionClass::D1 } else { DisruptionClass::D0 };
+        let judgement =
+            assess_objects(&DesiredObjects { objects, absent: self.absent, wait: None, disruption }, seen, cx);
+        match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
+            true => self.check_contents(judgement, seen, cx),
+            false => judgement,
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(judgement.calls.clone())
     }
 }
 

@@ -6,7 +6,8 @@ use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use base64::Engine as _;
 use serde_json::{Map, json};
@@ -118,7 +119,7 @@ fn check_values(id: &ObjectId, kind: &str, values: &SecretPairs, data: &SecretPa
     }
 }
 
-impl Resource for SecretResource {
+impl DeclaredResource for SecretResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -135,19 +136,6 @@ impl Resource for SecretResource {
         obsolete_probes(record, std::slice::from_ref(&self.declared))
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let objects = std::slice::from_ref(&self.declared);
-        assess_objects(
-            &DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 },
-            seen,
-            cx,
-        )
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::default()
-    }
-
     fn desired_value(&self) -> Value {
         let mut desired = json!({ "object": self.declared.record_value() });
         if self.absent {
@@ -162,6 +150,21 @@ impl Resource for SecretResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![object_claim(&self.declared.id)]
+    }
+}
+
+impl Resource for SecretResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let objects = std::slice::from_ref(&self.declared);
+        assess_objects(
+            &DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 },
+            seen,
+            cx,
+        )
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(judgement.calls.clone())
     }
 }
 

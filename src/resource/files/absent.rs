@@ -7,8 +7,8 @@ use crate::resource::shared::file_target::{describe_type, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, path_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -184,7 +184,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
 ];
 
-impl Resource for AbsentResource {
+impl DeclaredResource for AbsentResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -198,20 +198,6 @@ impl Resource for AbsentResource {
 
     fn probes(&self) -> Vec<Probe> {
         if self.idle { Vec::new() } else { self.paths.iter().map(|path| path_probe(path)).collect() }
-    }
-
-    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
-        if self.idle {
-            return Assessment::ok("removed paths are not restored", json!({}));
-        }
-        match self.find_existing(seen) {
-            Ok(left) => self.assess_existing(&left),
-            Err(unknown) => Assessment::unknown(&unknown),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(judgement, cx.run), long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -228,6 +214,22 @@ impl Resource for AbsentResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         if self.idle { Vec::new() } else { self.paths.iter().map(|path| ("path", path.clone())).collect() }
+    }
+}
+
+impl Resource for AbsentResource {
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        if self.idle {
+            return Assessment::ok("removed paths are not restored", json!({}));
+        }
+        match self.find_existing(seen) {
+            Ok(left) => self.assess_existing(&left),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(judgement, cx.run), long: false, explain: EXPLAIN })
     }
 }
 

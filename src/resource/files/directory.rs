@@ -11,8 +11,8 @@ use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
 };
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -107,7 +107,7 @@ impl DirectoryResource {
             PathState::Absent => Ok(match check_parent(&self.path, seen, cx.predicted)? {
                 ParentState::There => self.assess_missing(),
                 ParentState::Comes => self.assess_missing().mark_predicted(),
-                ParentState::Blocks(judgement) => *judgement,
+                ParentState::Blocks(parent) => parent.block(),
             }),
             PathState::Present(info) if info.kind == PathType::Directory => Ok(self.assess_existing(info, seen)),
             PathState::Present(info) => Ok(self.block_wrong_type(info)),
@@ -301,7 +301,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
 ];
 
-impl Resource for DirectoryResource {
+impl DeclaredResource for DirectoryResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -318,18 +318,6 @@ impl Resource for DirectoryResource {
             false => probes.extend(crate::resource::shared::support::parent_path(&self.path).map(path_probe)),
         }
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = match self.absent {
-            true => self.assess_absent(seen, cx),
-            false => self.assess_present(seen, cx),
-        };
-        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(cx.run), long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -351,6 +339,20 @@ impl Resource for DirectoryResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
+    }
+}
+
+impl Resource for DirectoryResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = match self.absent {
+            true => self.assess_absent(seen, cx),
+            false => self.assess_present(seen, cx),
+        };
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(cx.run), long: false, explain: EXPLAIN })
     }
 }
 

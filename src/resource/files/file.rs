@@ -3,13 +3,14 @@
 use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
-use crate::resource::shared::file_target::{FileBody, FileTarget, is_only_ownership, path_probe};
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, format_mode, parse_owner_and_group, require_file_path,
 };
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -124,7 +125,7 @@ fn parse_body(fields: &FieldValues, absent: bool) -> Result<FileBody, Diag> {
     }
 }
 
-impl Resource for FileResource {
+impl DeclaredResource for FileResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -138,23 +139,6 @@ impl Resource for FileResource {
             true => vec![path_probe(&self.target.path)],
             false => self.target.probes(),
         }
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match self.absent {
-            true => self.target.assess_absent(seen),
-            false => self.target.assess(seen, cx, false),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let target = &self.target;
-        let body = match self.absent {
-            true => shell::remove_file(&target.path, cx.run, self.backup),
-            false if is_only_ownership(&judgement.changes) => target.render_ownership_change(cx),
-            false => target.render_write(cx, self.backup, &self.validate),
-        };
-        Action { body, long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -186,6 +170,27 @@ impl Resource for FileResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
+    }
+}
+
+impl TypedResource for FileResource {
+    type Diff = FileDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<FileDiff> {
+        match self.absent {
+            true => self.target.assess_absent(seen),
+            false => self.target.assess(seen, cx, false),
+        }
+    }
+
+    fn act(&self, diff: &FileDiff, cx: &AssessmentContext<'_>) -> Action {
+        let target = &self.target;
+        let body = match diff {
+            FileDiff::Remove { .. } => shell::remove_file(&target.path, cx.run, self.backup),
+            FileDiff::Ownership(_) => target.render_ownership_change(cx),
+            FileDiff::Write { .. } => target.render_write(cx, self.backup, &self.validate),
+        };
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
 

@@ -11,7 +11,8 @@ use crate::resource::shared::text_lines::{
     AFTER_FIELD, BEFORE_FIELD, InsertAnchor, LinePattern, TextLines, format_line_numbers, reject_secret_edit,
 };
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::json;
 
@@ -201,7 +202,7 @@ impl LineResource {
     }
 }
 
-impl Resource for LineResource {
+impl DeclaredResource for LineResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -212,14 +213,6 @@ impl Resource for LineResource {
 
     fn probes(&self) -> Vec<Probe> {
         self.file.probes()
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.file.assess(seen, cx, self.absent, |lines| self.edit_lines(lines))
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        self.file.render_action(judgement, cx)
     }
 
     fn desired_value(&self) -> Value {
@@ -246,6 +239,16 @@ impl Resource for LineResource {
 
     fn shared_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.file.path.clone())]
+    }
+}
+
+impl Resource for LineResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.file.assess(seen, cx, self.absent, |lines| self.edit_lines(lines))
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        self.file.render_action(judgement, cx)
     }
 }
 

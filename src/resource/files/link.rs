@@ -9,8 +9,8 @@ use crate::resource::shared::support::{
     bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided,
 };
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -103,7 +103,7 @@ impl LinkResource {
                     ParentState::Comes => {
                         self.assess_missing(reason, dangling, json!({ "type": "absent" })).mark_predicted()
                     }
-                    ParentState::Blocks(judgement) => *judgement,
+                    ParentState::Blocks(parent) => parent.block(),
                 });
             }
         };
@@ -198,7 +198,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
 ];
 
-impl Resource for LinkResource {
+impl DeclaredResource for LinkResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -214,28 +214,6 @@ impl Resource for LinkResource {
             probes.push(path_probe(&self.resolved_target()));
         }
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = match self.absent {
-            true => self.assess_absent(seen),
-            false => self.assess_present(seen, cx),
-        };
-        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match self.absent {
-            true => shell::remove_file(&self.path, cx.run, false),
-            false => shell::replace_symlink(&SymlinkSpec {
-                path: &self.path,
-                target: &self.target,
-                own: &self.chown_spec(),
-                run: cx.run,
-                force: self.force,
-            }),
-        };
-        Action { body, long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -255,6 +233,30 @@ impl Resource for LinkResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
+    }
+}
+
+impl Resource for LinkResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = match self.absent {
+            true => self.assess_absent(seen),
+            false => self.assess_present(seen, cx),
+        };
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let body = match self.absent {
+            true => shell::remove_file(&self.path, cx.run, false),
+            false => shell::replace_symlink(&SymlinkSpec {
+                path: &self.path,
+                target: &self.target,
+                own: &self.chown_spec(),
+                run: cx.run,
+                force: self.force,
+            }),
+        };
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
 

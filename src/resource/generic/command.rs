@@ -7,8 +7,8 @@ use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, output, path_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -326,7 +326,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full"),
 ];
 
-impl Resource for CommandResource {
+impl DeclaredResource for CommandResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -346,17 +346,6 @@ impl Resource for CommandResource {
         let mut probes = vec![self.check_probe()];
         probes.extend(self.verify_probe());
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match self.evaluate_checks(seen) {
-            Ok(found) => self.assess_check_result(found, cx),
-            Err(unknown) => self.assess_unknown(&unknown, cx),
-        }
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(), long: false, explain: EXPLAIN }
     }
 
     fn time_limit_s(&self) -> Option<u64> {
@@ -392,6 +381,19 @@ impl Resource for CommandResource {
     /// Returns no claims: two commands may look the same.
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
+    }
+}
+
+impl Resource for CommandResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.evaluate_checks(seen) {
+            Ok(found) => self.assess_check_result(found, cx),
+            Err(unknown) => self.assess_unknown(&unknown, cx),
+        }
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(), long: false, explain: EXPLAIN })
     }
 }
 

@@ -7,8 +7,8 @@ use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, join_quoted, output, path_state, unit_name, unit_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -316,7 +316,7 @@ look() {
 
 const EXPLAIN: &[(&str, &str)] = &[("gave up after", "increase `timeout`, or check why the condition is not met")];
 
-impl Resource for WaitForResource {
+impl DeclaredResource for WaitForResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -327,20 +327,6 @@ impl Resource for WaitForResource {
 
     fn probes(&self) -> Vec<Probe> {
         if self.absent { Vec::new() } else { vec![self.what.probe()] }
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        if self.absent {
-            return Assessment::ok("nothing to remove", Value::Null);
-        }
-        match self.what.evaluate(seen) {
-            Ok(found) => self.assess_observed(found, cx),
-            Err(unknown) => self.assess_unknown(&unknown, cx),
-        }
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(), long: true, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -365,6 +351,22 @@ impl Resource for WaitForResource {
     /// Claims nothing: several steps may wait for the same condition.
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
+    }
+}
+
+impl Resource for WaitForResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        if self.absent {
+            return Assessment::ok("nothing to remove", Value::Null);
+        }
+        match self.what.evaluate(seen) {
+            Ok(found) => self.assess_observed(found, cx),
+            Err(unknown) => self.assess_unknown(&unknown, cx),
+        }
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(), long: true, explain: EXPLAIN })
     }
 }
 

@@ -11,7 +11,8 @@ use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::json;
 
@@ -171,7 +172,7 @@ impl PackageFileResource {
     }
 }
 
-impl Resource for PackageFileResource {
+impl DeclaredResource for PackageFileResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -183,14 +184,6 @@ impl Resource for PackageFileResource {
 
     fn probes(&self) -> Vec<Probe> {
         [self.file_probe(), self.digest_probe(), self.package_probe()].into_iter().flatten().collect()
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        assessment::assess_package_file(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        action_script::render_action(self, judgement)
     }
 
     fn desired_value(&self) -> Value {
@@ -224,6 +217,16 @@ impl Resource for PackageFileResource {
             Some(name) => vec![("package", name.clone())],
             None => vec![(KIND.name, self.title())],
         }
+    }
+}
+
+impl Resource for PackageFileResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        assessment::assess_package_file(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        action_script::render_action(self, judgement)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Resources with parts that are evaluated separately: a file and the loaded state, two units and a timer.
 
 use crate::model::{StepVerdict, UntrustedText, Value};
-use crate::resource::{Assessment, AttributeChange};
+use crate::resource::{Assessment, AttributeChange, ResourceDiff};
 use serde_json::{Map, Value as Json};
 
 /// Judgements of the parts of one resource, each with its name.
@@ -9,9 +9,18 @@ use serde_json::{Map, Value as Json};
 pub(in crate::resource) struct PartAssessments(Vec<(&'static str, Assessment)>);
 
 impl PartAssessments {
-    pub fn with_part(mut self, name: &'static str, judgement: Assessment) -> Self {
-        self.0.push((name, judgement));
+    /// Adds a part. Its diff goes into the diff of the whole: see [`combine_with`](Self::combine_with).
+    pub fn with_part<D>(mut self, name: &'static str, judgement: Assessment<D>) -> Self {
+        self.0.push((name, judgement.with_diff(None)));
         self
+    }
+
+    /// Combines the parts into one judgement, like [`combine`](Self::combine), with the differences of all parts.
+    pub fn combine_with<D: ResourceDiff>(self, diff: Option<D>) -> Assessment<D> {
+        let all = self.combine();
+        let diff = diff.filter(|_| all.verdict == StepVerdict::Change);
+        let changes = diff.as_ref().map(ResourceDiff::render_changes);
+        Assessment { changes: changes.unwrap_or_default(), ..all.with_diff(diff) }
     }
 
     /// Combines the parts into one judgement. An unknown or blocked part decides alone; otherwise changes of all parts
@@ -49,12 +58,18 @@ impl PartAssessments {
             // An edit is a file change of one part; no kind with several parts has one.
             edit: None,
             calls: Vec::new(),
+            diff: None,
         }
     }
 
     fn combined_basis(&self) -> Value {
         Json::Object(self.0.iter().map(|(name, part)| ((*name).to_owned(), part.basis.clone())).collect::<Map<_, _>>())
     }
+}
+
+/// Renders the differences of a part: each attribute begins with the part's name, unless both are the same.
+pub(in crate::resource) fn render_part<D: ResourceDiff>(part: &str, diff: Option<&D>) -> Vec<AttributeChange> {
+    diff.map(ResourceDiff::render_changes).unwrap_or_default().iter().map(|change| label_change(part, change)).collect()
 }
 
 /// Prefixes an attribute with its part, unless both have the same name.
@@ -102,8 +117,8 @@ mod tests {
 
     #[test]
     fn unknown_part_outranks_blocked_and_blocked_outranks_change() {
-        let unknown = Assessment::unknown(&UnansweredReason::new("no answer"));
-        let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
+        let unknown = <Assessment>::unknown(&UnansweredReason::new("no answer"));
+        let blocked = <Assessment>::blocked(BlockClass::Rule, "never", json!("b"));
         let all = PartAssessments::default()
             .with_part("file", change_assessment("content"))
             .with_part("other", blocked.clone())
@@ -164,7 +179,7 @@ mod tests {
                 .by_reboot
         };
         assert!(waits(ok_assessment()) && waits(change_assessment("x")));
-        let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
+        let blocked = <Assessment>::blocked(BlockClass::Rule, "never", json!("b"));
         assert!(!waits(blocked), "a blocked change never takes effect");
         assert!(!PartAssessments::default().with_part("a", pending_assessment()).combine().by_reboot);
     }

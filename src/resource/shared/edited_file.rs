@@ -10,7 +10,8 @@ use crate::resource::shared::shell::{self, FileRewriteSpec};
 use crate::resource::shared::support::{path_state, required_text, sha256_hex, will_be_provided};
 use crate::resource::shared::text_lines::TextLines;
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues,
+    ProvidedItem,
 };
 use serde_json::json;
 
@@ -132,8 +133,8 @@ impl EditedFile {
             true => check_parent(&self.path, seen, cx.predicted)?,
             false => ParentState::Comes,
         };
-        if let ParentState::Blocks(judgement) = parent {
-            return Ok(*judgement);
+        if let ParentState::Blocks(parent) = parent {
+            return Ok(parent.block());
         }
         // A missing file has no anchor: the part becomes its first line.
         let (to, text) = match edit(&TextLines::parse("")).found {
@@ -249,7 +250,7 @@ impl EditedFile {
             })
         });
         let body = body.unwrap_or_else(|| shell::failing_action("the new content is not known"));
-        Action { body, long: false, explain: EXPLAIN }
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
 

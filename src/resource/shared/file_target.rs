@@ -8,10 +8,13 @@ use crate::resource::shared::shell::{self, FileWriteSpec};
 use crate::resource::shared::support::{
     bad_value, format_mode, join_words, parent_path, path_state, sha256_hex, will_be_provided,
 };
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, ProvidedItem};
+use crate::resource::{
+    Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, ProvidedItem, ResourceDiff, ValueChange,
+};
 use crate::script::ShellFragment;
 use base64::Engine as _;
 use secrecy::ExposeSecret;
+use serde::Serialize;
 use serde_json::json;
 
 /// Number of digest characters in messages.
@@ -166,7 +169,7 @@ impl FileTarget {
 
     /// Compares the file at the path with the declaration. `parent_made` means that the action creates the parent
     /// directory itself.
-    pub fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>, parent_made: bool) -> Assessment {
+    pub fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>, parent_made: bool) -> Assessment<FileDiff> {
         self.try_assess(seen, cx, parent_made).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
@@ -175,13 +178,13 @@ impl FileTarget {
         seen: &Observation,
         cx: &AssessmentContext<'_>,
         parent_made: bool,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<FileDiff>, UnansweredReason> {
         match path_state(seen, &self.probe())? {
-            PathState::Absent if parent_made => Ok(self.assess_missing(cx)),
+            PathState::Absent if parent_made => Ok(self.assess_missing()),
             PathState::Absent => match check_parent(&self.path, seen, cx.predicted)? {
-                ParentState::There => Ok(self.assess_missing(cx)),
-                ParentState::Comes => Ok(self.assess_missing(cx).mark_predicted()),
-                ParentState::Blocks(judgement) => Ok(*judgement),
+                ParentState::There => Ok(self.assess_missing()),
+                ParentState::Comes => Ok(self.assess_missing().mark_predicted()),
+                ParentState::Blocks(parent) => Ok(parent.block()),
             },
             PathState::Present(info) => match info.kind {
                 PathType::File => self.assess_existing(info, cx),
@@ -191,67 +194,77 @@ impl FileTarget {
                     type_basis(info),
                 )
                 .hint("a `file` step never replaces a directory; remove it with a `directory` step first")),
-                PathType::Symlink | PathType::Other => Ok(self.assess_replacement(info, cx)),
+                PathType::Symlink | PathType::Other => Ok(self.assess_replacement(info)),
             },
         }
     }
 
-    fn assess_missing(&self, _cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_missing(&self) -> Assessment<FileDiff> {
         let reason = format!("file `{}` does not exist", self.path);
-        Assessment::change(reason, self.creation_changes(), DisruptionClass::D0, json!({ "type": "absent" }))
+        Assessment::differs(reason, self.creation_diff(None), DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn assess_replacement(&self, info: &PathInfo, _cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_replacement(&self, info: &PathInfo) -> Assessment<FileDiff> {
         let what = describe_type(info);
-        let mut changes = vec![AttributeChange::new("type", Some(&what), Some("file"))];
-        changes.extend(self.creation_changes());
-        Assessment::change(format!("`{}` is a {what}", self.path), changes, DisruptionClass::D0, type_basis(info))
+        let reason = format!("`{}` is a {what}", self.path);
+        Assessment::differs(reason, self.creation_diff(Some(what)), DisruptionClass::D0, type_basis(info))
     }
 
-    fn creation_changes(&self) -> Vec<AttributeChange> {
-        vec![
-            self.content_change(None),
-            AttributeChange::new("owner", None, Some(&self.owner)),
-            AttributeChange::new("group", None, Some(&self.group)),
-            AttributeChange::new("mode", None, Some(&format_mode(self.mode))),
-        ]
+    /// Returns the diff of a file that does not exist, or of `other`, which it replaces.
+    fn creation_diff(&self, other: Option<String>) -> FileDiff {
+        FileDiff::Write {
+            other,
+            content: self.content_diff(None),
+            ownership: OwnershipDiff {
+                owner: Some(ValueChange::create(self.owner.clone())),
+                group: Some(ValueChange::create(self.group.clone())),
+                mode: Some(ValueChange::create(format_mode(self.mode))),
+            },
+        }
     }
 
-    fn content_change(&self, info: Option<&PathInfo>) -> AttributeChange {
+    fn content_diff(&self, info: Option<&PathInfo>) -> ContentDiff {
         if self.body.secret {
-            return AttributeChange { secret: true, ..AttributeChange::new("content", None, None) };
+            return ContentDiff { secret: true, ..ContentDiff::default() };
         }
         let old: Option<&[u8]> = match info {
             None => Some(b""),
             Some(info) => info.body.as_ref().map(|body| body.raw().as_bytes()),
         };
-        let from = info.map(|i| describe_bytes(i.size, i.sha256.as_deref(), false));
-        let mut change = AttributeChange::new("content", from.as_deref(), Some(&self.body.describe()));
         let diff = old.and_then(|old| diff::unified_diff(old, &self.body.bytes)).filter(|diff| !diff.is_empty());
-        change.diff = diff.map(UntrustedText::from);
-        change
+        ContentDiff {
+            from: info.map(|info| describe_bytes(info.size, info.sha256.as_deref(), false)),
+            to: Some(self.body.describe()),
+            lines: diff.map(UntrustedText::from),
+            secret: false,
+        }
     }
 
-    fn assess_existing(&self, info: &PathInfo, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    fn assess_existing(
+        &self,
+        info: &PathInfo,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<FileDiff>, UnansweredReason> {
         let found =
             info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", self.path)))?;
         let same = *found == self.body.desired_digest(cx)?;
-        let mut changes: Vec<AttributeChange> = (!same).then(|| self.content_change(Some(info))).into_iter().collect();
-        changes.extend(ownership_changes(info, &self.owner, &self.group, self.mode));
+        let ownership = OwnershipDiff::compare(info, &self.owner, &self.group, self.mode);
         let content = match self.body.secret {
             true => json!(if same { "as declared" } else { "different" }),
             false => json!(found),
         };
         let mut basis = json!({ "type": "file", "content": content });
         add_ownership_basis(&mut basis, info);
-        if changes.is_empty() {
-            return Ok(Assessment::ok("content, owner and mode match", basis));
-        }
-        Ok(Assessment::change(describe_differences(&changes), changes, DisruptionClass::D0, basis))
+        let diff = match same {
+            true if ownership.is_empty() => return Ok(Assessment::ok("content, owner and mode match", basis)),
+            true => FileDiff::Ownership(ownership),
+            false => FileDiff::Write { other: None, content: self.content_diff(Some(info)), ownership },
+        };
+        Ok(Assessment::differs(describe_differences(&diff.render_changes()), diff, DisruptionClass::D0, basis))
     }
 
     /// Checks that nothing exists at the path.
-    pub fn assess_absent(&self, seen: &Observation) -> Assessment {
+    pub fn assess_absent(&self, seen: &Observation) -> Assessment<FileDiff> {
         let info = match path_state(seen, &path_probe(&self.path)) {
             Err(unknown) => return Assessment::unknown(&unknown),
             Ok(PathState::Absent) => {
@@ -273,8 +286,79 @@ impl FileTarget {
         if let (PathType::File, false) = (info.kind, self.body.secret) {
             basis["content"] = json!(info.sha256);
         }
-        let changes = vec![AttributeChange::new("file", Some(&from), None)];
-        Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, basis)
+        let diff = FileDiff::Remove { before: from };
+        Assessment::differs(format!("`{}` exists", self.path), diff, DisruptionClass::D0, basis)
+    }
+}
+
+/// How an observed path differs from a declared file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) enum FileDiff {
+    /// The file is missing, has other content, or `other` (a link, a special file) stands in its place.
+    Write { other: Option<String>, content: ContentDiff, ownership: OwnershipDiff },
+    /// The content matches, so that it can stay.
+    Ownership(OwnershipDiff),
+    /// Something stands where nothing is declared.
+    Remove { before: String },
+}
+
+impl ResourceDiff for FileDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::Write { other, content, ownership } => {
+                let other = other.as_ref().map(|other| AttributeChange::new("type", Some(other), Some("file")));
+                other.into_iter().chain([content.render_change()]).chain(ownership.render_changes()).collect()
+            }
+            Self::Ownership(ownership) => ownership.render_changes(),
+            Self::Remove { before } => vec![AttributeChange::new("file", Some(before), None)],
+        }
+    }
+}
+
+/// Content that differs: both sides in words, and the lines that differ where they are known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(in crate::resource) struct ContentDiff {
+    from: Option<String>,
+    to: Option<String>,
+    lines: Option<UntrustedText>,
+    secret: bool,
+}
+
+impl ContentDiff {
+    pub fn render_change(&self) -> AttributeChange {
+        AttributeChange {
+            diff: self.lines.clone(),
+            secret: self.secret,
+            ..AttributeChange::new("content", self.from.as_deref(), self.to.as_deref())
+        }
+    }
+}
+
+/// Owner, group and permission bits that differ.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(in crate::resource) struct OwnershipDiff {
+    pub owner: Option<ValueChange<String>>,
+    pub group: Option<ValueChange<String>>,
+    pub mode: Option<ValueChange<String>>,
+}
+
+impl OwnershipDiff {
+    pub fn compare(info: &PathInfo, owner: &str, group: &str, mode: u32) -> Self {
+        let text = |from: &str, to: &str| (from != to).then(|| ValueChange::new(from.to_owned(), to.to_owned()));
+        Self {
+            owner: text(info.owner.raw(), owner),
+            group: text(info.group.raw(), group),
+            mode: text(&format_mode(info.mode), &format_mode(mode)),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn render_changes(&self) -> Vec<AttributeChange> {
+        let all = [("owner", &self.owner), ("group", &self.group), ("mode", &self.mode)];
+        all.into_iter().filter_map(|(name, change)| Some(change.as_ref()?.render_change(name))).collect()
     }
 }
 
@@ -340,7 +424,21 @@ pub(in crate::resource) enum ParentState {
     There,
     /// An earlier step creates it.
     Comes,
-    Blocks(Box<Assessment>),
+    Blocks(ParentBlock),
+}
+
+/// Why nothing can be created below a parent directory.
+pub(in crate::resource) struct ParentBlock {
+    reason: String,
+    basis: Value,
+    hint: String,
+}
+
+impl ParentBlock {
+    /// Returns the judgement of a step that needs the directory.
+    pub fn block<D>(self) -> Assessment<D> {
+        Assessment::blocked(BlockClass::Host, self.reason, self.basis).hint(self.hint)
+    }
 }
 
 /// Reports whether the parent directory of `path` exists or will be created by an earlier step.
@@ -353,26 +451,20 @@ pub(in crate::resource) fn check_parent(
     match path_state(seen, &path_probe(parent))? {
         // The target of a link is not checked here: the action fails with a clear message if it is not a directory.
         PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(ParentState::There),
-        PathState::Present(info) => Ok(ParentState::Blocks(Box::new(
-            Assessment::blocked(
-                BlockClass::Host,
-                format!("`{parent}` is a {}, not a directory", describe_type(info)),
-                json!({ "type": "absent", "parent": info.kind }),
-            )
-            .hint(format!("remove `{parent}` with a `file` step before this one, or choose another path")),
-        ))),
+        PathState::Present(info) => Ok(ParentState::Blocks(ParentBlock {
+            reason: format!("`{parent}` is a {}, not a directory", describe_type(info)),
+            basis: json!({ "type": "absent", "parent": info.kind }),
+            hint: format!("remove `{parent}` with a `file` step before this one, or choose another path"),
+        })),
         PathState::Absent if will_be_provided(predicted, &ProvidedItem::Path(parent.to_owned())) => {
             Ok(ParentState::Comes)
         }
-        PathState::Absent => Ok(ParentState::Blocks(Box::new(
-            Assessment::blocked(
-                BlockClass::Host,
-                format!("directory `{parent}` does not exist and no earlier step creates it"),
-                json!({ "type": "absent", "parent": "absent" }),
-            )
-            .hint(format!(
+        PathState::Absent => Ok(ParentState::Blocks(ParentBlock {
+            reason: format!("directory `{parent}` does not exist and no earlier step creates it"),
+            basis: json!({ "type": "absent", "parent": "absent" }),
+            hint: format!(
                 "add a `directory` step for `{parent}` before this one, or set `provides` in the step that creates it"
-            )),
-        ))),
+            ),
+        })),
     }
 }

@@ -6,8 +6,8 @@ use crate::probe::{Observation, PathState, Probe, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{output, path_state, unit_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
-    RestartInput,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind, RestartInput,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -140,7 +140,7 @@ fn changed_after_boot(input: &RestartInput, seen: &Observation) -> Result<Option
     Ok(None)
 }
 
-impl Resource for RebootResource {
+impl DeclaredResource for RebootResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -161,6 +161,21 @@ impl Resource for RebootResource {
         [Some(init_probe()), kernel, self.flag.as_deref().map(path_probe)].into_iter().flatten().collect()
     }
 
+    fn desired_value(&self) -> Value {
+        json!({ "kernel": self.kernel, "flag": self.flag, "absent": self.absent })
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        Vec::new()
+    }
+
+    /// Claims nothing: several recipes may require the same reboot.
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+impl Resource for RebootResource {
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             return Assessment::ok("nothing to remove", Value::Null);
@@ -179,19 +194,6 @@ impl Resource for RebootResource {
 
     /// Returns an empty action: the window reboots the host.
     fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: ShellFragment::new(), long: false, explain: &[] }
-    }
-
-    fn desired_value(&self) -> Value {
-        json!({ "kernel": self.kernel, "flag": self.flag, "absent": self.absent })
-    }
-
-    fn provided_items(&self) -> Vec<ProvidedItem> {
-        Vec::new()
-    }
-
-    /// Claims nothing: several recipes may require the same reboot.
-    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
+        Action::Script(ActionScript { body: ShellFragment::new(), long: false, explain: &[] })
     }
 }

@@ -3,14 +3,15 @@
 use crate::diag::{Diag, DiagCode};
 use crate::model::{StepVerdict, Value};
 use crate::probe::{Observation, Probe, UnansweredReason};
-use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, unit_name, unit_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -127,7 +128,11 @@ impl UnitResource {
     }
 
     /// Adds the need for a daemon-reload to a judgement of the file.
-    fn add_manager_state(&self, file: Assessment, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    fn add_manager_state(
+        &self,
+        file: Assessment<UnitDiff>,
+        seen: &Observation,
+    ) -> Result<Assessment<UnitDiff>, UnansweredReason> {
         if self.is_template() || !matches!(file.verdict, StepVerdict::Ok | StepVerdict::Change) {
             return Ok(file);
         }
@@ -139,14 +144,13 @@ impl UnitResource {
                 Assessment::ok(format!("{}, and systemd has loaded it", file.reason.raw()), basis)
             }
             (StepVerdict::Ok, true) => {
-                let change = AttributeChange::new("daemon-reload", Some("needed"), Some("done"));
-                Assessment::change("systemd has not loaded it", vec![change], file.disruption, basis)
+                Assessment::differs("systemd has not loaded it", UnitDiff::Reload, file.disruption, basis)
             }
             _ => Assessment { basis, ..file },
         })
     }
 
-    fn assess_file(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_file(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<FileDiff> {
         match self.absent {
             true => self.target.assess_absent(seen),
             false => self.target.assess(seen, cx, self.drop_in),
@@ -187,7 +191,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
-impl Resource for UnitResource {
+impl DeclaredResource for UnitResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -211,29 +215,6 @@ impl Resource for UnitResource {
         probes
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = self.assess_file(seen, cx);
-        self.add_manager_state(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let only_reload = judgement.changes.iter().all(|c| c.attribute == "daemon-reload");
-        let files = match (self.absent, only_reload) {
-            (_, true) => ShellFragment::new().code(":\n"),
-            (true, _) => {
-                let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
-                match self.drop_in {
-                    true => removed.code("[ $? -eq 0 ] &&\n").append_fragment(shell::close_action(
-                        shell::open_private_action().word(&self.target.path).code(REMOVE_EMPTY_FOLDER),
-                    )),
-                    false => removed,
-                }
-            }
-            (false, _) => self.render_write(cx),
-        };
-        Action { body: files.code(RELOAD), long: false, explain: EXPLAIN }
-    }
-
     fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "path": self.target.path, "absent": true }),
@@ -255,6 +236,50 @@ impl Resource for UnitResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
+    }
+}
+
+/// How a unit differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) enum UnitDiff {
+    /// The unit's file differs; the manager is reloaded with it.
+    File(FileDiff),
+    /// The file matches, but systemd has loaded an earlier one.
+    Reload,
+}
+
+impl ResourceDiff for UnitDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::File(file) => file.render_changes(),
+            Self::Reload => vec![AttributeChange::new("daemon-reload", Some("needed"), Some("done"))],
+        }
+    }
+}
+
+impl TypedResource for UnitResource {
+    type Diff = UnitDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<UnitDiff> {
+        let file = self.assess_file(seen, cx).map_diff(UnitDiff::File);
+        self.add_manager_state(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn act(&self, diff: &UnitDiff, cx: &AssessmentContext<'_>) -> Action {
+        let files = match diff {
+            UnitDiff::Reload => ShellFragment::new().code(":\n"),
+            UnitDiff::File(FileDiff::Remove { .. }) => {
+                let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
+                match self.drop_in {
+                    true => removed.code("[ $? -eq 0 ] &&\n").append_fragment(shell::close_action(
+                        shell::open_private_action().word(&self.target.path).code(REMOVE_EMPTY_FOLDER),
+                    )),
+                    false => removed,
+                }
+            }
+            UnitDiff::File(_) => self.render_write(cx),
+        };
+        Action::Script(ActionScript { body: files.code(RELOAD), long: false, explain: EXPLAIN })
     }
 }
 

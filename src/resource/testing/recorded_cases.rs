@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
 
+use crate::kube::ClusterCall;
 use crate::model::{BlockClass, SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
@@ -14,8 +15,8 @@ use crate::probe::{
 };
 use crate::resource::shared::support::sha256_hex;
 use crate::resource::{
-    Assessment, AssessmentContext, EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind, RestartInput, find_kind,
+    Action, Assessment, AssessmentContext, EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem,
+    Resource, ResourceKind, RestartInput, find_kind,
 };
 use crate::script::safe_path;
 use secrecy::{ExposeSecret, SecretString};
@@ -165,13 +166,15 @@ fn record_expectation(resource: &dyn Resource, judgement: &Assessment, cx: &Asse
     if let Some(hint) = &judgement.hint {
         found["hint"] = json!(hint);
     }
-    if !judgement.calls.is_empty() {
-        found["calls"] = judgement.calls.iter().map(crate::kube::ClusterCall::describe_call).collect();
-    } else if judgement.verdict == StepVerdict::Change {
-        let action = resource.render_action(judgement, cx);
-        // Rendered without the store, so that secrets stay placeholders in recorded cases.
-        let text = action.body.render(&SecretStore::default()).unwrap();
-        found["commands"] = fold_shared_shell(text.expose_secret()).lines().collect();
+    if judgement.verdict == StepVerdict::Change {
+        match resource.render_action(judgement, cx) {
+            Action::Calls(calls) => found["calls"] = calls.iter().map(ClusterCall::describe_call).collect(),
+            Action::Script(script) => {
+                // Rendered without the store, so that secrets stay placeholders in recorded cases.
+                let text = script.body.render(&SecretStore::default()).unwrap();
+                found["commands"] = fold_shared_shell(text.expose_secret()).lines().collect();
+            }
+        }
     }
     found
 }

@@ -58,7 +58,7 @@ impl CommandStubs {
         let judgement = Assessment::change("for the test", changes, DisruptionClass::D0, basis);
         let action =
             resource.render_action(&judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
-        let text = action.body.render(&SecretStore::default()).unwrap();
+        let text = action.into_script().body.render(&SecretStore::default()).unwrap();
         let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
         let text = text
             .expose_secret()

@@ -94,7 +94,7 @@ impl ActionTrial {
     fn apply_change(&self, shell: &str, resource: &dyn Resource) -> Output {
         let judgement = self.assess_resource(resource);
         assert_eq!(judgement.verdict, StepVerdict::Change, "{}", judgement.reason.raw());
-        self.run_action(shell, resource.render_action(&judgement, &self.context()).body)
+        self.run_action(shell, resource.render_action(&judgement, &self.context()).into_script().body)
     }
 
     /// Applies a change and asserts that no change remains; returns the reason of the no-op.
@@ -368,7 +368,7 @@ fn removal_of_an_already_removed_group_succeeds() {
     let judged = gone.assess(&trial.run_probes(gone.probes()), &trial.context());
     assert_eq!(judged.verdict, StepVerdict::Change);
     trial.converge("dash", trial.build("user", &account, true).as_ref());
-    let acted = trial.run_action("dash", gone.render_action(&judged, &trial.context()).body);
+    let acted = trial.run_action("dash", gone.render_action(&judged, &trial.context()).into_script().body);
     assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
 }
 
@@ -393,7 +393,7 @@ fn invalid_unit_is_not_installed() {
             Default::default(),
             Value::Null,
         );
-        trial.run_action("dash", unit.render_action(&fresh, &trial.context()).body)
+        trial.run_action("dash", unit.render_action(&fresh, &trial.context()).into_script().body)
     };
     let refused = act(build("/nonexistent/program").as_ref());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -463,7 +463,7 @@ fn fstab_entry_changed_since_the_plan_is_not_overwritten() {
     let resource = fstab_resource(&trial, false);
     let judgement = trial.assess_resource(resource.as_ref());
     std::fs::write(&path, "/dev/z /no/such/mount\\040point ext4\n").unwrap();
-    let output = trial.run_action("dash", resource.render_action(&judgement, &trial.context()).body);
+    let output = trial.run_action("dash", resource.render_action(&judgement, &trial.context()).into_script().body);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.starts_with("forge: fstab changed meanwhile\n"), "{said}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "/dev/z /no/such/mount\\040point ext4\n");

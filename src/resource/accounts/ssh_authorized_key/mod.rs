@@ -9,7 +9,8 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::{ShellFragment, safe_path};
 use key::PublicKey;
@@ -220,7 +221,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for SshAuthorizedKeyResource {
+impl DeclaredResource for SshAuthorizedKeyResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -235,14 +236,6 @@ impl Resource for SshAuthorizedKeyResource {
 
     fn probes(&self) -> Vec<Probe> {
         vec![self.probe()]
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.try_assess(seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -265,6 +258,16 @@ impl Resource for SshAuthorizedKeyResource {
 
     fn shared_claims(&self) -> Vec<(&'static str, String)> {
         if self.exclusive && !self.absent { Vec::new() } else { vec![("set of ssh keys", self.user.clone())] }
+    }
+}
+
+impl Resource for SshAuthorizedKeyResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.try_assess(seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN })
     }
 }
 

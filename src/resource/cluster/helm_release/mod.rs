@@ -10,7 +10,8 @@ use crate::model::Value;
 use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
 use crate::resource::shared::support::{bad_value, release_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::json;
 
@@ -251,7 +252,7 @@ impl HelmReleaseResource {
     }
 }
 
-impl Resource for HelmReleaseResource {
+impl DeclaredResource for HelmReleaseResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -262,14 +263,6 @@ impl Resource for HelmReleaseResource {
 
     fn probes(&self) -> Vec<Probe> {
         vec![self.probe()]
-    }
-
-    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
-        self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::default()
     }
 
     fn time_limit_s(&self) -> Option<u64> {
@@ -286,6 +279,16 @@ impl Resource for HelmReleaseResource {
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
         Vec::new()
+    }
+}
+
+impl Resource for HelmReleaseResource {
+    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(judgement.calls.clone())
     }
 }
 

@@ -11,7 +11,8 @@ use crate::resource::cluster::manifest::check_workload;
 use crate::resource::cluster::object::{DeclaredObject, object_claim};
 use crate::resource::shared::support::{bad_value, required_text, sha256_hex};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::json;
 
@@ -234,7 +235,7 @@ impl JobResource {
     }
 }
 
-impl Resource for JobResource {
+impl DeclaredResource for JobResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -247,14 +248,6 @@ impl Resource for JobResource {
         let mut probes = vec![self.probe()];
         probes.extend((!self.absent).then(|| self.declared.probe()));
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        assessment::assess_job(self, seen, cx)
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::default()
     }
 
     fn time_limit_s(&self) -> Option<u64> {
@@ -282,6 +275,16 @@ impl Resource for JobResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let (_, name) = object_claim(&self.declared.id);
         vec![(KIND.name, name)]
+    }
+}
+
+impl Resource for JobResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        assessment::assess_job(self, seen, cx)
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(judgement.calls.clone())
     }
 }
 

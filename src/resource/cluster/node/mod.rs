@@ -9,7 +9,8 @@ use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
 };
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +102,7 @@ impl NodeResource {
     }
 }
 
-impl Resource for NodeResource {
+impl DeclaredResource for NodeResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -120,14 +121,6 @@ impl Resource for NodeResource {
         nodes.iter().map(|node| node_probe(node)).collect()
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        assessment::assess_node(self, seen, cx)
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::default()
-    }
-
     fn desired_value(&self) -> Value {
         let marks: BTreeMap<String, &String> =
             self.marks.iter().map(|(mark, value)| (mark.to_string(), value)).collect();
@@ -144,6 +137,16 @@ impl Resource for NodeResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         self.marks.keys().map(|mark| (KIND.name, mark.record_key(&self.name))).collect()
+    }
+}
+
+impl Resource for NodeResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        assessment::assess_node(self, seen, cx)
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(judgement.calls.clone())
     }
 }
 

@@ -149,7 +149,7 @@ impl ArchiveResource {
             PathState::Absent => Ok(match check_parent(&self.into, seen, cx.predicted)? {
                 ParentState::There => self.assess_missing(&digest),
                 ParentState::Comes => self.assess_missing(&digest).mark_predicted(),
-                ParentState::Blocks(judgement) => *judgement,
+                ParentState::Blocks(parent) => parent.block(),
             }),
             PathState::Present(info) if info.kind != PathType::Directory => {
                 let reason = format!("`{}` is a {}, not a directory", self.into, describe_type(info));

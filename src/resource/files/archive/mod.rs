@@ -10,7 +10,8 @@ use crate::resource::files::absent::check_removable;
 use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::support::{bad_value, parse_owner_and_group, required_text, sha256_hex};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -178,7 +179,7 @@ impl ArchiveResource {
     }
 }
 
-impl Resource for ArchiveResource {
+impl DeclaredResource for ArchiveResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -194,22 +195,6 @@ impl Resource for ArchiveResource {
             probes.extend(crate::resource::shared::support::parent_path(&self.into).map(path_probe));
         }
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = match self.absent {
-            true => self.assess_absent(seen),
-            false => self.assess_present(seen, cx).map(|judgement| self.add_archive_size(judgement, seen)),
-        };
-        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match self.absent {
-            true => self.render_removal(),
-            false => self.render_unpack(judgement, cx),
-        };
-        Action { body, long: false, explain: script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -234,6 +219,24 @@ impl Resource for ArchiveResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.into.clone())]
+    }
+}
+
+impl Resource for ArchiveResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = match self.absent {
+            true => self.assess_absent(seen),
+            false => self.assess_present(seen, cx).map(|judgement| self.add_archive_size(judgement, seen)),
+        };
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let body = match self.absent {
+            true => self.render_removal(),
+            false => self.render_unpack(judgement, cx),
+        };
+        Action::Script(ActionScript { body, long: false, explain: script::EXPLAIN })
     }
 }
 

@@ -22,7 +22,7 @@ impl ArtifactResource {
             PathState::Absent => match check_parent(&self.path, seen, cx.predicted)? {
                 ParentState::There => Ok(self.assess_missing(source)),
                 ParentState::Comes => Ok(self.assess_missing(source).mark_predicted()),
-                ParentState::Blocks(judgement) => Ok(*judgement),
+                ParentState::Blocks(parent) => Ok(parent.block()),
             },
             PathState::Present(info) => match info.kind {
                 PathType::File => self.assess_existing(source, &info),

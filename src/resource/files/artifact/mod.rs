@@ -14,8 +14,8 @@ use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parse_owner_and_group, require_file_path,
 };
 use crate::resource::{
-    Action, ArtifactDelivery, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -156,7 +156,7 @@ fn parse_digest(fields: &FieldValues) -> Result<Sha256Digest, Diag> {
     Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").with_field("sha256"))
 }
 
-impl Resource for ArtifactResource {
+impl DeclaredResource for ArtifactResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -173,41 +173,12 @@ impl Resource for ArtifactResource {
         probes
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let judged = file_target::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
-            Some(source) => self.assess_present(source, seen, cx),
-            None => self.assess_absent(seen),
-        });
-        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let ownership = file_target::is_only_ownership(&judgement.changes);
-        let body = match &self.source {
-            None => self.render_removal(cx.run),
-            Some(source) if ownership => self.render_ownership_change(source, cx.run),
-            Some(source) if source.by_host => self.render_fetch(source),
-            Some(source) => self.render_receive(source),
-        };
-        let long = self.source.as_ref().is_some_and(|source| source.by_host) && !ownership;
-        Action { body, long, explain: script::EXPLAIN }
-    }
-
     fn explain_exit_status(&self, status: i32) -> Option<&str> {
         (status == script::UNAVAILABLE_STATUS).then_some("the artifact is unavailable or does not match its `sha256`")
     }
 
     fn artifact(&self) -> Option<&Source> {
         self.source.as_ref()
-    }
-
-    fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
-        let source = self.source.as_ref().filter(|_| !file_target::is_only_ownership(&judgement.changes))?;
-        Some(ArtifactDelivery {
-            artifact: source.clone(),
-            part: self.render_progress_query(source),
-            body: self.render_receive(source),
-        })
     }
 
     fn desired_value(&self) -> Value {
@@ -231,6 +202,37 @@ impl Resource for ArtifactResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
+    }
+}
+
+impl Resource for ArtifactResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let judged = file_target::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
+            Some(source) => self.assess_present(source, seen, cx),
+            None => self.assess_absent(seen),
+        });
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let ownership = file_target::is_only_ownership(&judgement.changes);
+        let body = match &self.source {
+            None => self.render_removal(cx.run),
+            Some(source) if ownership => self.render_ownership_change(source, cx.run),
+            Some(source) if source.by_host => self.render_fetch(source),
+            Some(source) => self.render_receive(source),
+        };
+        let long = self.source.as_ref().is_some_and(|source| source.by_host) && !ownership;
+        Action::Script(ActionScript { body, long, explain: script::EXPLAIN })
+    }
+
+    fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
+        let source = self.source.as_ref().filter(|_| !file_target::is_only_ownership(&judgement.changes))?;
+        Some(ArtifactDelivery {
+            artifact: source.clone(),
+            part: self.render_progress_query(source),
+            body: self.render_receive(source),
+        })
     }
 }
 

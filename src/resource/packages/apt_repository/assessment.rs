@@ -15,8 +15,8 @@ pub(super) fn assess_presence(
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> AssessmentResult {
-    let sources = want.sources.assess(seen, cx, true);
-    let key = want.keyring.as_ref().map(|key| key.assess(seen, cx, true));
+    let sources = want.sources.assess(seen, cx, true).erase_diff();
+    let key = want.keyring.as_ref().map(|key| key.assess(seen, cx, true).erase_diff());
     // A directory in the way or an unreadable file decides the result alone.
     for judgement in [Some(&sources), key.as_ref()].into_iter().flatten() {
         if matches!(judgement.verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown) {
@@ -183,7 +183,7 @@ fn find_wrong_key(
 pub(super) fn assess_removal(want: &AptRepositoryResource, seen: &Observation) -> AssessmentResult {
     let (mut changes, mut found) = (Vec::new(), Vec::new());
     for target in want.removal_targets() {
-        let judgement = target.assess_absent(seen);
+        let judgement = target.assess_absent(seen).erase_diff();
         match judgement.verdict {
             StepVerdict::Ok => {}
             StepVerdict::Change => {

@@ -12,7 +12,8 @@ use crate::resource::shared::file_target::{FileBody, FileTarget};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, join_quoted, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -295,7 +296,7 @@ impl AptRepositoryResource {
     }
 }
 
-impl Resource for AptRepositoryResource {
+impl DeclaredResource for AptRepositoryResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -324,18 +325,6 @@ impl Resource for AptRepositoryResource {
         probes
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match self.absent {
-            true => assessment::assess_removal(self, seen),
-            false => assessment::assess_presence(self, seen, cx),
-        }
-        .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: action_script::render_script(self), long: true, explain: action_script::EXPLAIN }
-    }
-
     fn desired_value(&self) -> Value {
         match self.absent {
             true => json!({ "name": self.name, "absent": true }),
@@ -361,6 +350,24 @@ impl Resource for AptRepositoryResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         self.restart_input_paths().into_iter().map(|path| ("path", path)).collect()
+    }
+}
+
+impl Resource for AptRepositoryResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match self.absent {
+            true => assessment::assess_removal(self, seen),
+            false => assessment::assess_presence(self, seen, cx),
+        }
+        .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript {
+            body: action_script::render_script(self),
+            long: true,
+            explain: action_script::EXPLAIN,
+        })
     }
 }
 

@@ -11,7 +11,8 @@ use crate::resource::files::artifact::content;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, Resource,
+    ResourceKind,
 };
 use regex::Regex;
 use serde_json::json;
@@ -211,7 +212,7 @@ impl InstallerResource {
     }
 }
 
-impl Resource for InstallerResource {
+impl DeclaredResource for InstallerResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -223,14 +224,6 @@ impl Resource for InstallerResource {
 
     fn probes(&self) -> Vec<Probe> {
         vec![self.version_probe(), content::content_probe(&self.program.path, self.sha256.is_some())]
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        self.assess_version(seen, cx)
-    }
-
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action { body: shell::close_action(self.render_script()), long: true, explain: script::EXPLAIN }
     }
 
     fn explain_exit_status(&self, status: i32) -> Option<&str> {
@@ -260,6 +253,20 @@ impl Resource for InstallerResource {
     /// Claims the probe: one program may install several things, but a probe belongs to one step.
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(KIND.name, self.probe.trim().to_owned())]
+    }
+}
+
+impl Resource for InstallerResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.assess_version(seen, cx)
+    }
+
+    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript {
+            body: shell::close_action(self.render_script()),
+            long: true,
+            explain: script::EXPLAIN,
+        })
     }
 }
 

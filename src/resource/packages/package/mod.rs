@@ -11,7 +11,8 @@ use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, package_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -152,7 +153,7 @@ impl PackageResource {
     }
 }
 
-impl Resource for PackageResource {
+impl DeclaredResource for PackageResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -165,28 +166,6 @@ impl Resource for PackageResource {
         let mut probes: Vec<Probe> = self.names.iter().map(|name| self.probe(name)).collect();
         probes.push(Probe::PackageManager);
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let states: Result<Vec<_>, _> =
-            self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
-        match states {
-            Ok(states) => assessment::assess_packages(self, &states, seen, cx),
-            Err(unknown) => Assessment::unknown(&unknown),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        match assessment::assessed_manager(judgement) {
-            PackageManagerKind::Dpkg => Action {
-                body: action_script::render_script(self, judgement),
-                long: true,
-                explain: action_script::EXPLAIN,
-            },
-            PackageManagerKind::Rpm => {
-                Action { body: dnf::render_script(self, judgement), long: true, explain: dnf::EXPLAIN }
-            }
-        }
     }
 
     fn desired_value(&self) -> Value {
@@ -218,6 +197,32 @@ impl Resource for PackageResource {
     /// Excludes the other packages of the step.
     fn claimed_value(&self) -> Value {
         json!({ "version": self.version, "hold": self.hold, "absent": self.absent })
+    }
+}
+
+impl Resource for PackageResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let states: Result<Vec<_>, _> =
+            self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
+        match states {
+            Ok(states) => assessment::assess_packages(self, &states, seen, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        match assessment::assessed_manager(judgement) {
+            PackageManagerKind::Dpkg => Action::Script(ActionScript {
+                body: action_script::render_script(self, judgement),
+                long: true,
+                explain: action_script::EXPLAIN,
+            }),
+            PackageManagerKind::Rpm => Action::Script(ActionScript {
+                body: dnf::render_script(self, judgement),
+                long: true,
+                explain: dnf::EXPLAIN,
+            }),
+        }
     }
 }
 

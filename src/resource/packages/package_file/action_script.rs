@@ -5,7 +5,7 @@ use crate::model::Value;
 use crate::probe::PackageManagerKind;
 use crate::resource::packages::package::{action_script as apt, dnf};
 use crate::resource::shared::shell;
-use crate::resource::{Action, Assessment};
+use crate::resource::{Action, ActionScript, Assessment};
 use crate::script::{ShellFragment, safe_path};
 
 pub(super) fn render_action(want: &PackageFileResource, judgement: &Assessment) -> Action {
@@ -25,7 +25,7 @@ pub(super) fn render_action(want: &PackageFileResource, judgement: &Assessment) 
         (true, PackageManagerKind::Rpm) => dnf::render_removal(&[name], opened),
         (false, _) => render_install(want, judgement, &name, opened),
     };
-    Action { body: shell::close_action(body), long: true, explain }
+    Action::Script(ActionScript { body: shell::close_action(body), long: true, explain })
 }
 
 fn render_install(

@@ -5,13 +5,15 @@ mod schedule;
 use crate::diag::Diag;
 use crate::model::{SecretStore, StepVerdict, Value};
 use crate::probe::{Observation, Probe};
-use crate::resource::shared::composite::PartAssessments;
-use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
+use crate::resource::shared::composite::{PartAssessments, render_part};
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, required_text, unit_state, will_be_provided};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -128,7 +130,7 @@ fn daemon_probe(name: &str) -> Probe {
 impl CronResource {
     /// Evaluates whether a daemon will read the file. No change depends on this, so it is not part of the basis: an
     /// earlier step may start cron.
-    fn assess_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
         let mut there = None;
         for name in DAEMONS {
             let unit = match unit_state(seen, &daemon_probe(name)) {
@@ -158,13 +160,12 @@ impl CronResource {
     }
 
     /// Evaluates file and daemon. The plan reports a missing daemon even if the file still has to be written.
-    fn assess_file_and_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_file_and_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
         let daemon = self.assess_daemon(seen, cx);
         let waits = daemon.clone();
-        let both = PartAssessments::default()
-            .with_part("file", self.target.assess(seen, cx, false))
-            .with_part("daemon", daemon)
-            .combine();
+        let mut file = self.target.assess(seen, cx, false);
+        let diff = file.diff.take().map(CronDiff);
+        let both = PartAssessments::default().with_part("file", file).with_part("daemon", daemon).combine_with(diff);
         match (both.verdict, waits.verdict) {
             (StepVerdict::Change, StepVerdict::Pending) => {
                 let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw().trim_start_matches(CONFIGURED));
@@ -175,7 +176,7 @@ impl CronResource {
     }
 }
 
-fn pending_assessment(why: String) -> Assessment {
+fn pending_assessment(why: String) -> Assessment<CronDiff> {
     let reason = format!("{CONFIGURED}{NOTHING_RUNS}: {why}");
     Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, Value::Null) }
 }
@@ -196,7 +197,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for CronResource {
+impl DeclaredResource for CronResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -210,22 +211,6 @@ impl Resource for CronResource {
             true => vec![path_probe(&self.target.path)],
             false => self.target.probes().into_iter().chain(DAEMONS.map(daemon_probe)).collect(),
         }
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match self.absent {
-            true => self.target.assess_absent(seen),
-            false => self.assess_file_and_daemon(seen, cx),
-        }
-    }
-
-    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let target = &self.target;
-        let body = match self.absent {
-            true => shell::remove_file(&target.path, cx.run, self.backup),
-            false => target.render_write(cx, self.backup, ""),
-        };
-        Action { body, long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -245,6 +230,36 @@ impl Resource for CronResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
+    }
+}
+
+/// How `/etc/cron.d/NAME` differs. Whether a daemon reads it is no difference: the kind does not start one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct CronDiff(FileDiff);
+
+impl ResourceDiff for CronDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        render_part("file", Some(&self.0))
+    }
+}
+
+impl TypedResource for CronResource {
+    type Diff = CronDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
+        match self.absent {
+            true => self.target.assess_absent(seen).map_diff(CronDiff),
+            false => self.assess_file_and_daemon(seen, cx),
+        }
+    }
+
+    fn act(&self, diff: &CronDiff, cx: &AssessmentContext<'_>) -> Action {
+        let target = &self.target;
+        let body = match diff.0 {
+            FileDiff::Remove { .. } => shell::remove_file(&target.path, cx.run, self.backup),
+            FileDiff::Write { .. } | FileDiff::Ownership(_) => target.render_write(cx, self.backup, ""),
+        };
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
 

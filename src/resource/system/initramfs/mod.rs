@@ -8,7 +8,8 @@ use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, initramfs_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -161,7 +162,7 @@ impl InitramfsResource {
     }
 }
 
-impl Resource for InitramfsResource {
+impl DeclaredResource for InitramfsResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -174,21 +175,6 @@ impl Resource for InitramfsResource {
 
     fn probes(&self) -> Vec<Probe> {
         if self.absent { Vec::new() } else { vec![self.probe()] }
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        if self.absent {
-            let reason = "the content stays until an image is rebuilt";
-            return Assessment::ok(reason, json!({ "absent": true }));
-        }
-        match initramfs_state(seen, &self.probe()) {
-            Ok(state) => assessment::assess_images(self, state, cx),
-            Err(unknown) => Assessment::unknown(&unknown),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: action_script::render_script(judgement, cx.run), long: true, explain: action_script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -205,6 +191,27 @@ impl Resource for InitramfsResource {
     /// Returns no claims: several steps may declare different content of the same images.
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
+    }
+}
+
+impl Resource for InitramfsResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        if self.absent {
+            let reason = "the content stays until an image is rebuilt";
+            return Assessment::ok(reason, json!({ "absent": true }));
+        }
+        match initramfs_state(seen, &self.probe()) {
+            Ok(state) => assessment::assess_images(self, state, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript {
+            body: action_script::render_script(judgement, cx.run),
+            long: true,
+            explain: action_script::EXPLAIN,
+        })
     }
 }
 

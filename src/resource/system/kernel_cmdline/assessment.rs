@@ -21,7 +21,7 @@ pub(super) fn assess_declared(
     match &state.loader {
         BootLoader::Other { found } => assess_without_loader(&loaded, state, found, cx),
         BootLoader::UpdateGrub { lines, entries } => {
-            let file = want.target.assess(seen, cx, true);
+            let file = want.target.assess(seen, cx, true).erase_diff();
             let over = find_override(lines, &want.target.path, &want.wanted);
             let next = match over {
                 Some(over) => assess_overridden(want, &over, cx),
@@ -46,7 +46,7 @@ pub(super) fn assess_removal(want: &KernelCmdlineResource, state: &CmdlineState,
         BootLoader::UpdateGrub { lines, entries } => {
             let others = |word: &KernelArgument| is_set_elsewhere(lines, &want.target.path, word);
             let own: Vec<KernelArgument> = own.into_iter().filter(|word| !others(word)).collect();
-            let file = note_loaded_arguments(want.target.assess_absent(seen), &own, state);
+            let file = note_loaded_arguments(want.target.assess_absent(seen).erase_diff(), &own, state);
             combine_parts("update-grub", [("file", file), (NEXT_BOOT, assess_leftovers(&own, entries))])
         }
         BootLoader::Grubby { entries } => {
@@ -57,7 +57,7 @@ pub(super) fn assess_removal(want: &KernelCmdlineResource, state: &CmdlineState,
 
 /// Joins parts and records the loader in the basis, where `act` reads it.
 fn combine_parts<const N: usize>(loader: &str, parts: [(&'static str, Assessment); N]) -> Assessment {
-    let first = PartAssessments::default().with_part("loader", Assessment::ok("", json!(loader)));
+    let first = PartAssessments::default().with_part("loader", <Assessment>::ok("", json!(loader)));
     parts.into_iter().fold(first, |parts, (name, part)| parts.with_part(name, part)).combine()
 }
 

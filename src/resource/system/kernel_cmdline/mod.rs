@@ -13,7 +13,8 @@ use crate::resource::shared::file_target::{FileBody, FileTarget};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, cmdline_state, reject_secrets};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -153,7 +154,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Syntax error", "a file of `/etc/default/grub.d` is not valid shell; run `sh -n FILE` to find the line"),
 ];
 
-impl Resource for KernelCmdlineResource {
+impl DeclaredResource for KernelCmdlineResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -174,22 +175,6 @@ impl Resource for KernelCmdlineResource {
         ]
     }
 
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match cmdline_state(seen, &Probe::Cmdline) {
-            Err(unknown) => Assessment::unknown(&unknown),
-            Ok(state) if self.absent => assessment::assess_removal(self, state, seen),
-            Ok(state) => assessment::assess_declared(self, state, seen, cx),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match judgement.basis["loader"].as_str() {
-            Some("grubby") => self.render_grubby(judgement),
-            _ => self.render_update_grub(judgement, cx),
-        };
-        Action { body, long: true, explain: EXPLAIN }
-    }
-
     fn desired_value(&self) -> Value {
         json!({
             "args": self.wanted.args, "absent_args": self.wanted.absent, "path": self.target.path, "absent": self.absent,
@@ -204,6 +189,24 @@ impl Resource for KernelCmdlineResource {
         let gone = self.wanted.absent.iter().map(|word| word.replace('-', "_"));
         let names = self.wanted.argument_names().into_iter().chain(gone);
         names.map(|name| (KIND.name, name)).chain([("path", self.target.path.clone())]).collect()
+    }
+}
+
+impl Resource for KernelCmdlineResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match cmdline_state(seen, &Probe::Cmdline) {
+            Err(unknown) => Assessment::unknown(&unknown),
+            Ok(state) if self.absent => assessment::assess_removal(self, state, seen),
+            Ok(state) => assessment::assess_declared(self, state, seen, cx),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let body = match judgement.basis["loader"].as_str() {
+            Some("grubby") => self.render_grubby(judgement),
+            _ => self.render_update_grub(judgement, cx),
+        };
+        Action::Script(ActionScript { body, long: true, explain: EXPLAIN })
     }
 }
 

@@ -19,13 +19,13 @@ pub(super) fn assess_file(
     cx: &AssessmentContext<'_>,
 ) -> Assessment {
     if wanted {
-        let judgement = target.assess(seen, cx, true);
+        let judgement = target.assess(seen, cx, true).erase_diff();
         return match judgement.verdict {
             StepVerdict::Ok => Assessment { reason: format!("the file in {folder} matches").into(), ..judgement },
             _ => judgement,
         };
     }
-    let judgement = target.assess_absent(seen);
+    let judgement = target.assess_absent(seen).erase_diff();
     match judgement.verdict {
         StepVerdict::Ok => Assessment { reason: format!("no file is needed in {folder}").into(), ..judgement },
         _ => judgement,

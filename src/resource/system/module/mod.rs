@@ -11,8 +11,8 @@ use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, module_state, reject_secrets, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -214,7 +214,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ),
 ];
 
-impl Resource for KernelModuleResource {
+impl DeclaredResource for KernelModuleResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -230,24 +230,6 @@ impl Resource for KernelModuleResource {
         };
         probes.extend(self.conf_files().iter().map(file));
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let mut parts = PartAssessments::default();
-        for (name, target, wanted) in self.conf_files() {
-            parts = parts.with_part(name, assessment::assess_file(name, target, wanted, seen, cx));
-        }
-        if self.absent {
-            return parts.combine();
-        }
-        match module_state(seen, &self.probe()) {
-            Ok(state) => assessment::add_module_parts(self, state, parts, cx).combine(),
-            Err(unknown) => Assessment::unknown(&unknown),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -275,6 +257,26 @@ impl Resource for KernelModuleResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let files = self.conf_files().map(|(_, target, _)| ("path", target.path.clone()));
         files.into_iter().chain([(KIND.name, self.name.clone())]).collect()
+    }
+}
+
+impl Resource for KernelModuleResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let mut parts = PartAssessments::default();
+        for (name, target, wanted) in self.conf_files() {
+            parts = parts.with_part(name, assessment::assess_file(name, target, wanted, seen, cx));
+        }
+        if self.absent {
+            return parts.combine();
+        }
+        match module_state(seen, &self.probe()) {
+            Ok(state) => assessment::add_module_parts(self, state, parts, cx).combine(),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN })
     }
 }
 

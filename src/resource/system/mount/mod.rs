@@ -11,7 +11,8 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind,
 };
 use serde_json::json;
 
@@ -196,7 +197,7 @@ impl MountResource {
     }
 }
 
-impl Resource for MountResource {
+impl DeclaredResource for MountResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -213,6 +214,22 @@ impl Resource for MountResource {
         probes
     }
 
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({
+                "path": self.path, "entry": fstab::fstab_line(self), "mode": format_mode(self.mode),
+                "state": match self.state { DesiredMountState::Mounted => "mounted", DesiredMountState::Fstab => "fstab", DesiredMountState::Unmounted => "unmounted" },
+            }),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        (self.state == DesiredMountState::Mounted).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
+    }
+}
+
+impl Resource for MountResource {
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
@@ -231,21 +248,11 @@ impl Resource for MountResource {
     }
 
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: action_script::render_script(self, judgement, cx), long: false, explain: action_script::EXPLAIN }
-    }
-
-    fn desired_value(&self) -> Value {
-        match self.absent {
-            true => json!({ "path": self.path, "absent": true }),
-            false => json!({
-                "path": self.path, "entry": fstab::fstab_line(self), "mode": format_mode(self.mode),
-                "state": match self.state { DesiredMountState::Mounted => "mounted", DesiredMountState::Fstab => "fstab", DesiredMountState::Unmounted => "unmounted" },
-            }),
-        }
-    }
-
-    fn provided_items(&self) -> Vec<ProvidedItem> {
-        (self.state == DesiredMountState::Mounted).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
+        Action::Script(ActionScript {
+            body: action_script::render_script(self, judgement, cx),
+            long: false,
+            explain: action_script::EXPLAIN,
+        })
     }
 }
 

@@ -13,8 +13,8 @@ use crate::resource::shared::support::{bad_value, output, required_text, unit_st
 use crate::resource::shared::{diff, shell};
 use crate::resource::system::unit::UnitResource;
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -258,7 +258,7 @@ impl NftablesResource {
                 .code("[ $? -eq 0 ] &&\n");
             folder.append_fragment(self.target.render_write(cx, true, "nft -c -f \"$FORGE_FILE\""))
         });
-        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).body);
+        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).into_script().body);
         let loads = extract_part(judgement, "loaded").is_some();
         let start =
             shell::open_action().word(&self.service).word(&self.target.path).word(if loads { "yes" } else { "no" });
@@ -269,7 +269,7 @@ impl NftablesResource {
     fn render_removal(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let stop = shell::open_action().word(&self.service).word(&self.table).code(STOP);
         let file = extract_part(judgement, "file").map(|_| shell::remove_file(&self.target.path, cx.run, true));
-        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).body);
+        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).into_script().body);
         let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
         file.into_iter().chain(unit).fold(shell::close_action(stop), and)
     }
@@ -309,7 +309,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for NftablesResource {
+impl DeclaredResource for NftablesResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -326,21 +326,6 @@ impl Resource for NftablesResource {
         probes.extend(self.unit.probes());
         probes.push(self.probe());
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = match self.absent {
-            true => self.target.assess_absent(seen),
-            false => self.target.assess(seen, cx, true),
-        };
-        let parts = PartAssessments::default().with_part("file", file).with_part("unit", self.unit.assess(seen, cx));
-        let parts = if self.absent { parts } else { parts.with_part("enabled", self.assess_enabled(seen)) };
-        parts.with_part("loaded", self.assess_loaded(seen, cx)).combine()
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = if self.absent { self.render_removal(judgement, cx) } else { self.render_apply(judgement, cx) };
-        Action { body, long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -362,6 +347,23 @@ impl Resource for NftablesResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let own = [(KIND.name, self.table.clone()), ("path", self.target.path.clone())];
         own.into_iter().chain(self.unit.exclusive_claims()).collect()
+    }
+}
+
+impl Resource for NftablesResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let file = match self.absent {
+            true => self.target.assess_absent(seen).erase_diff(),
+            false => self.target.assess(seen, cx, true).erase_diff(),
+        };
+        let parts = PartAssessments::default().with_part("file", file).with_part("unit", self.unit.assess(seen, cx));
+        let parts = if self.absent { parts } else { parts.with_part("enabled", self.assess_enabled(seen)) };
+        parts.with_part("loaded", self.assess_loaded(seen, cx)).combine()
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        let body = if self.absent { self.render_removal(judgement, cx) } else { self.render_apply(judgement, cx) };
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
 

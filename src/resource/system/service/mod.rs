@@ -12,8 +12,8 @@ use crate::probe::{Observation, PathState, Probe, UnitState};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{path_state, required_text, unit_name, unit_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
-    RestartInput,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind, RestartInput,
 };
 use crate::state::RecordedStart;
 use serde_json::json;
@@ -145,7 +145,7 @@ impl ServiceResource {
     }
 }
 
-impl Resource for ServiceResource {
+impl DeclaredResource for ServiceResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -161,17 +161,6 @@ impl Resource for ServiceResource {
             probes.push(self.reload_mark_probe());
         }
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        match unit_state(seen, &self.probe()) {
-            Ok(unit) => assessment::assess_service(self, unit, seen, cx),
-            Err(unknown) => Assessment::unknown(&unknown),
-        }
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: action_script::render_script(self, judgement, cx), long: false, explain: action_script::EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -196,6 +185,23 @@ impl Resource for ServiceResource {
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(KIND.name, self.unit.clone())]
+    }
+}
+
+impl Resource for ServiceResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        match unit_state(seen, &self.probe()) {
+            Ok(unit) => assessment::assess_service(self, unit, seen, cx),
+            Err(unknown) => Assessment::unknown(&unknown),
+        }
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript {
+            body: action_script::render_script(self, judgement, cx),
+            long: false,
+            explain: action_script::EXPLAIN,
+        })
     }
 }
 

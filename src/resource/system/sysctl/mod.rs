@@ -12,8 +12,8 @@ use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sysctl_state};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -114,7 +114,7 @@ impl SysctlResource {
     }
 
     fn assess_file(&self, state: &SysctlState, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = self.target.assess(seen, cx, true);
+        let file = self.target.assess(seen, cx, true).erase_diff();
         let Some(over) = config::find_override(&state.lines, &self.target.path, &self.place, &self.value) else {
             return file;
         };
@@ -181,7 +181,7 @@ impl SysctlResource {
     }
 
     fn assess_removal(&self, seen: &Observation) -> Assessment {
-        let file = self.target.assess_absent(seen);
+        let file = self.target.assess_absent(seen).erase_diff();
         let says = match file.verdict {
             StepVerdict::Change => "the loaded value stays until the next boot",
             StepVerdict::Ok => "the loaded value is not compared",
@@ -230,7 +230,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for SysctlResource {
+impl DeclaredResource for SysctlResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -246,6 +246,27 @@ impl Resource for SysctlResource {
         }
     }
 
+    fn desired_value(&self) -> Value {
+        match self.absent {
+            true => json!({ "key": self.place, "path": self.target.path, "absent": true }),
+            false => json!({ "key": self.place, "value": self.value, "path": self.target.path }),
+        }
+    }
+
+    fn provided_items(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
+    }
+
+    fn restart_input_paths(&self) -> Vec<String> {
+        vec![self.target.path.clone()]
+    }
+
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![(KIND.name, self.display_key()), ("path", self.target.path.clone())]
+    }
+}
+
+impl Resource for SysctlResource {
     fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             return self.assess_removal(seen);
@@ -268,26 +289,7 @@ impl Resource for SysctlResource {
                 load.append_fragment(file.unwrap_or_else(|| ShellFragment::new().code(":\n")))
             }
         };
-        Action { body, long: false, explain: EXPLAIN }
-    }
-
-    fn desired_value(&self) -> Value {
-        match self.absent {
-            true => json!({ "key": self.place, "path": self.target.path, "absent": true }),
-            false => json!({ "key": self.place, "value": self.value, "path": self.target.path }),
-        }
-    }
-
-    fn provided_items(&self) -> Vec<ProvidedItem> {
-        (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
-    }
-
-    fn restart_input_paths(&self) -> Vec<String> {
-        vec![self.target.path.clone()]
-    }
-
-    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
-        vec![(KIND.name, self.display_key()), ("path", self.target.path.clone())]
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
 

@@ -11,8 +11,8 @@ use crate::resource::shared::support::{bad_value, reject_secrets, required_text,
 use crate::resource::system::service::ServiceResource;
 use crate::resource::system::unit::{SECRET_HINT, UnitResource};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
-    RestartInput,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind, RestartInput,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -173,10 +173,11 @@ impl TimerResource {
         let inputs = self.timer_unit_inputs(false);
         let own = AssessmentContext { inputs: &inputs, ..cx.clone() };
         let unit = |name: &str, unit: &UnitResource| {
-            extract_part(judgement, name).map(|part| unit.render_action(&part, cx).body)
+            extract_part(judgement, name).map(|part| unit.render_action(&part, cx).into_script().body)
         };
         let units = [unit("service", &self.service), unit("timer", &self.timer)];
-        let state = extract_part(judgement, "state").map(|part| self.state.render_action(&part, &own).body);
+        let state =
+            extract_part(judgement, "state").map(|part| self.state.render_action(&part, &own).into_script().body);
         let steps: Vec<ShellFragment> = match self.absent {
             true => state.into_iter().chain(units.into_iter().rev().flatten()).collect(),
             false => units.into_iter().flatten().chain(state).collect(),
@@ -210,7 +211,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
-impl Resource for TimerResource {
+impl DeclaredResource for TimerResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -225,20 +226,6 @@ impl Resource for TimerResource {
         // Provides the time at which its unit last changed.
         probes.push(crate::resource::shared::file_target::path_probe(self.timer.path()));
         probes
-    }
-
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let timer = self.timer.assess(seen, cx);
-        let state = self.assess_state(&timer, seen, cx);
-        PartAssessments::default()
-            .with_part("service", replace_ok_reason(self.service.assess(seen, cx), self.describe_unchanged()))
-            .with_part("timer", replace_ok_reason(timer, ""))
-            .with_part("state", state)
-            .combine()
-    }
-
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN }
     }
 
     fn desired_value(&self) -> Value {
@@ -256,6 +243,22 @@ impl Resource for TimerResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let units = [&self.service, &self.timer].into_iter().flat_map(|unit| unit.exclusive_claims());
         units.chain(self.state.exclusive_claims()).collect()
+    }
+}
+
+impl Resource for TimerResource {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let timer = self.timer.assess(seen, cx);
+        let state = self.assess_state(&timer, seen, cx);
+        PartAssessments::default()
+            .with_part("service", replace_ok_reason(self.service.assess(seen, cx), self.describe_unchanged()))
+            .with_part("timer", replace_ok_reason(timer, ""))
+            .with_part("state", state)
+            .combine()
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN })
     }
 }
 

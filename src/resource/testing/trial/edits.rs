@@ -139,7 +139,7 @@ fn file_changed_since_the_plan_is_not_written() {
         put(before);
         let judgement = trial.assess_resource(line.as_ref());
         put(meanwhile);
-        let output = trial.run_action("dash", line.render_action(&judgement, &trial.context()).body);
+        let output = trial.run_action("dash", line.render_action(&judgement, &trial.context()).into_script().body);
         assert!(!output.status.success());
         assert_eq!(
             String::from_utf8_lossy(&output.stderr),
@@ -184,7 +184,7 @@ fn edits_in_one_script_apply_in_sequence() {
     for edit in &edits {
         let judgement = edit.assess(&seen, &trial.context());
         script = script
-            .append_fragment(edit.render_action(&judgement, &trial.context()).body)
+            .append_fragment(edit.render_action(&judgement, &trial.context()).into_script().body)
             .code("[ $? -eq 0 ] || exit\n");
         let made = judgement.edit.unwrap();
         seen.insert(made.probe, Ok::<ProbeReading, _>(made.becomes));
@@ -264,7 +264,7 @@ fn root_files_moved_into_a_home_are_not_chowned_or_shown() {
         }
         let path = format!("{home}/{moved}");
         let why = "belongs to root, and others may have put it there: forge does not give it away";
-        let output = trial.run_action(shell, key.render_action(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, key.render_action(&planned, &trial.context()).into_script().body);
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("forge: {path} {why}\n"), "{shell}");
         assert!(!output.status.success());
         assert_eq!(std::fs::metadata(&path).unwrap().uid(), 0, "{shell} {moved}");
@@ -312,7 +312,7 @@ fn symlink_planted_in_a_home_is_rejected() {
     let judgement = trial.assess_resource(key.as_ref());
     std::fs::create_dir(trial.path("roots")).unwrap();
     symlink(trial.path("roots"), format!("{home}/.ssh")).unwrap();
-    let output = trial.run_action("dash", key.render_action(&judgement, &trial.context()).body);
+    let output = trial.run_action("dash", key.render_action(&judgement, &trial.context()).into_script().body);
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
         format!("forge: {home}/.ssh or what is in it is a symbolic link\n")

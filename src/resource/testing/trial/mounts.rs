@@ -91,7 +91,8 @@ fn mount_does_not_follow_a_symlink_created_after_the_plan() {
         redirect_home(&trial);
         with_mounted(&mut trial, shell, "vault/point");
         for (judgement, resource) in judged {
-            let output = trial.run_action(shell, resource.render_action(&judgement, &trial.context()).body);
+            let output =
+                trial.run_action(shell, resource.render_action(&judgement, &trial.context()).into_script().body);
             let said = String::from_utf8_lossy(&output.stderr);
             let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
             assert!(said.starts_with(&why) && !output.status.success(), "{shell} {}: {said}", resource.title());

@@ -113,7 +113,8 @@ fn actions_do_not_follow_a_symlink_created_after_the_plan() {
         let before = snapshot_vault(&trial);
         for (judgement, resource) in judged {
             assert_eq!(judgement.verdict, StepVerdict::Change, "{}: {:?}", resource.kind(), judgement.reason);
-            let output = trial.run_action(shell, resource.render_action(&judgement, &trial.context()).body);
+            let output =
+                trial.run_action(shell, resource.render_action(&judgement, &trial.context()).into_script().body);
             let said = String::from_utf8_lossy(&output.stderr);
             let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
             assert!(said.starts_with(&why) && !output.status.success(), "{shell} {}: {said}", resource.kind());
@@ -157,7 +158,7 @@ fn directory_owned_by_a_third_account_is_not_chowned() {
         std::fs::rename(&roots, trial.path("home/d/tree")).unwrap();
         let tree = trial.path("home/d/tree");
         let why = "belongs to root, and others may have put it there: forge does not give it away";
-        let output = trial.run_action(shell, directory.render_action(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, directory.render_action(&planned, &trial.context()).into_script().body);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.starts_with(&format!("forge: {tree} {why}")) && !output.status.success(), "{shell}: {said}");
         let again = trial.assess_resource(directory.as_ref());
@@ -168,7 +169,7 @@ fn directory_owned_by_a_third_account_is_not_chowned() {
         chown(trial.path("home/d"), Some(0), None).unwrap();
         std::fs::set_permissions(trial.path("home/d"), PermissionsExt::from_mode(0o775)).unwrap();
         assert_eq!(trial.assess_resource(directory.as_ref()).verdict, StepVerdict::Blocked(BlockClass::Host));
-        let output = trial.run_action(shell, directory.render_action(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, directory.render_action(&planned, &trial.context()).into_script().body);
         assert!(String::from_utf8_lossy(&output.stderr).starts_with(&format!("forge: {tree} {why}")), "{shell}");
         chown(trial.path("home/d"), Some(OTHER), None).unwrap();
         chown(&tree, Some(OTHER), None).unwrap();
@@ -301,7 +302,7 @@ fn rejected_edit_keeps_the_ctime_of_the_file() {
         let planned = trial.assess_resource(line("true").as_ref());
         std::fs::write(&path, "changed\n").unwrap();
         let before = ctime();
-        let output = trial.run_action(shell, line("true").render_action(&planned, &trial.context()).body);
+        let output = trial.run_action(shell, line("true").render_action(&planned, &trial.context()).into_script().body);
         let why = format!("forge: {path} has changed since it was looked at: nothing was written\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), why);
         assert_eq!(ctime(), before, "{shell}");

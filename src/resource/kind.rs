@@ -1,0 +1,165 @@
+//! What a kind is: the declaration, the comparison with a host, and the action that follows from the differences.
+
+use super::assessment::{Action, ArtifactDelivery, Assessment, AssessmentContext, ErasedDiff, ResourceDiff};
+use super::field::{FieldSpec, FieldValues};
+use crate::diag::Diag;
+use crate::model::Value;
+use crate::probe::{Observation, Probe};
+
+/// What a step declares: all templates are rendered and all values are typed. Independent of any observation.
+pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
+    /// Returns the kind's name as spelled in recipes: `file`, `package` …
+    fn kind(&self) -> &'static str;
+
+    /// Returns the subject of the resource, for output and for conflict checks: `/etc/motd`, `nginx`.
+    fn title(&self) -> String;
+
+    /// Returns the probes whose results [`assess`](Resource::assess) reads.
+    fn probes(&self) -> Vec<Probe>;
+
+    /// Returns the artifact that the resource installs on the host, if any.
+    fn artifact(&self) -> Option<&crate::artifact::Artifact> {
+        None
+    }
+
+    /// Returns a warning about the declaration itself, independent of any host.
+    fn declaration_warning(&self) -> Option<Diag> {
+        None
+    }
+
+    /// Returns the declared meaning of an exit status of its commands, if any.
+    fn explain_exit_status(&self, _status: i32) -> Option<&str> {
+        None
+    }
+
+    /// Returns the declared timeout of its change in seconds, if any.
+    fn time_limit_s(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the canonical desired value for the applied record, secrets as placeholders.
+    fn desired_value(&self) -> Value;
+
+    /// Returns probes of objects that the record of the last verified apply names and this resource no longer declares:
+    /// a resource removes the objects that it made.
+    fn obsolete_probes(&self, _record: &Value) -> Vec<Probe> {
+        Vec::new()
+    }
+
+    /// Returns the things that later steps may rely on once it is applied: paths, units, users, packages.
+    fn provided_items(&self) -> Vec<ProvidedItem>;
+
+    /// Returns the inputs that a service depends on if its `restart_on` lists a step of this resource: paths whose
+    /// ctime and digest show a change.
+    fn restart_input_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the part of [`desired_value`](Self::desired_value) that a process can notice. Restarts are derived from its digest,
+    /// so a hold or a backup does not cause a restart.
+    fn restart_input_value(&self) -> Value {
+        self.desired_value()
+    }
+
+    /// Returns the data about a verified start that the applied record stores, so that the next evaluation can tell
+    /// whether the running process has its inputs. Only services have one. `None` while it is not known.
+    fn started_record(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::state::RecordedStart> {
+        None
+    }
+
+    /// Returns the claims that no other step of the host may declare differently: `("path", "/etc/motd")`.
+    fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
+        vec![(self.kind(), self.title())]
+    }
+
+    /// Returns the declared value of the [`exclusive_claims`](Self::exclusive_claims): if there are several, the value of each.
+    fn claimed_value(&self) -> Value {
+        self.desired_value()
+    }
+
+    /// Returns the claims that this resource shares: steps that declare other parts of it may exist, but no step that
+    /// claims the whole.
+    fn shared_claims(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// A resource of any kind, as the planner and the engine handle it. Kinds implement [`TypedResource`].
+pub trait Resource: DeclaredResource {
+    /// Compares the desired state with the observed state. Pure; a no-op gives its reason in `reason`.
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment;
+
+    /// Returns what carries out the differences that [`assess`](Self::assess) found. Pure.
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action;
+
+    /// Returns how the controller sends the artifact if a change needs it.
+    fn artifact_delivery(&self, _judgement: &Assessment) -> Option<ArtifactDelivery> {
+        None
+    }
+}
+
+/// The path of one kind from the observation to the action. The action is made from the kind's own differences; their
+/// rendered form (labels, reasons, JSON) is for people and is never read back.
+pub trait TypedResource: DeclaredResource {
+    /// What can differ between the declaration and a host.
+    type Diff: ResourceDiff;
+
+    /// Compares the desired state with the observed state. Pure; a no-op gives its reason in `reason`.
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<Self::Diff>;
+
+    /// Returns what carries out the differences. Pure.
+    fn act(&self, diff: &Self::Diff, cx: &AssessmentContext<'_>) -> Action;
+
+    /// Returns how the controller sends the artifact if the differences need it.
+    fn deliver(&self, _diff: &Self::Diff) -> Option<ArtifactDelivery> {
+        None
+    }
+}
+
+impl<T: TypedResource> Resource for T {
+    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.diff(seen, cx).erase_diff()
+    }
+
+    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+        // A change that was only predicted has no differences yet: it is evaluated again before it runs.
+        match judgement.diff.as_ref().and_then(ErasedDiff::downcast) {
+            Some(diff) => self.act(diff, cx),
+            None => Action::fail("the differences are not known"),
+        }
+    }
+
+    fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
+        self.deliver(judgement.diff.as_ref().and_then(ErasedDiff::downcast)?)
+    }
+}
+
+/// Something that exists once a step is applied.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProvidedItem {
+    Path(String),
+    Unit(String),
+    User(String),
+    Package(String),
+    /// An object of the cluster's API, as named in records: `core/Namespace//web`.
+    Object(String),
+    /// A kind that the cluster's API starts to serve: `nvidia.com/ClusterPolicy`.
+    Served(String),
+}
+
+/// A registered kind: its name, fields and constructor.
+pub struct ResourceKind {
+    pub name: &'static str,
+    /// One sentence for the reference.
+    pub summary: &'static str,
+    /// Example steps in YAML, in the form of a recipe's `steps:`.
+    pub example: &'static str,
+    /// Several paragraphs of Markdown for the reference: behaviour, meaning of a no-op, proof.
+    pub doc: &'static str,
+    pub fields: &'static [FieldSpec],
+    /// Builds the resource from checked fields. `ensure: absent` and `otherwise: absent` set `absent`.
+    pub build: fn(&FieldValues, absent: bool) -> ResourceBuildResult,
+}
+
+/// A resource, or the error in its fields.
+pub type ResourceBuildResult = Result<Box<dyn Resource>, crate::diag::Diag>;
