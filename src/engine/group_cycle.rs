@@ -127,10 +127,10 @@ impl HostRun<'_> {
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
                 let result = match (self.decide_action(&now, turn, &ruling), above) {
                     (StepDecision::Act, None) => {
-                        match &ruling.judgement.edit {
-                            Some(edit) => {
+                        match ruling.judgement.reading_after() {
+                            Some((probe, reading)) => {
                                 let seen = edited.get_or_insert_with(|| self.seen.clone());
-                                seen.observation.insert(edit.probe.clone(), Ok(edit.becomes.clone()));
+                                seen.observation.insert(probe, Ok(reading));
                             }
                             None => siblings.predict_action(turn),
                         }

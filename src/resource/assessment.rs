@@ -59,6 +59,11 @@ impl<T> ValueChange<T> {
     pub fn create(to: T) -> Self {
         Self { from: None, to: Some(to) }
     }
+
+    /// Returns the change with both values converted.
+    pub fn map_values<U>(&self, convert: impl Fn(&T) -> U) -> ValueChange<U> {
+        ValueChange { from: self.from.as_ref().map(&convert), to: self.to.as_ref().map(&convert) }
+    }
 }
 
 impl<T: ToString> ValueChange<T> {
@@ -91,6 +96,11 @@ impl ErasedDiff {
         Self(Arc::new(diff))
     }
 
+    /// Returns the reading of a probe after the change, if it is known.
+    fn reading_after(&self) -> Option<(Probe, ProbeReading)> {
+        self.0.predict_reading()
+    }
+
     /// Returns the diff if it is one of the kind `D`.
     pub fn downcast<D: ResourceDiff>(&self) -> Option<&D> {
         self.0.as_any().downcast_ref()
@@ -106,6 +116,7 @@ impl PartialEq for ErasedDiff {
 trait AnyDiff: std::fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn is_equal(&self, other: &dyn Any) -> bool;
+    fn predict_reading(&self) -> Option<(Probe, ProbeReading)>;
 }
 
 impl<D: ResourceDiff> AnyDiff for D {
@@ -115,6 +126,10 @@ impl<D: ResourceDiff> AnyDiff for D {
 
     fn is_equal(&self, other: &dyn Any) -> bool {
         other.downcast_ref::<D>() == Some(self)
+    }
+
+    fn predict_reading(&self) -> Option<(Probe, ProbeReading)> {
+        self.reading_after()
     }
 }
 
@@ -139,21 +154,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub hint: Option<String>,
     /// What differs, for a change that an action can carry out. A change that is only predicted may have none.
     pub diff: Option<D>,
-    /// The file that a change rewrites, if the new content is based on the observed one.
-    pub edit: Option<Box<FileEdit>>,
     /// API calls that make the change, in this order, for kinds of scope `cluster`.
     pub calls: Vec<crate::kube::ClusterCall>,
-}
-
-/// New content based on the observed content. Steps of one script build on each other's edits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FileEdit {
-    /// SHA-256 of the observed content; `None` if the file did not exist.
-    pub old: Option<String>,
-    pub body: String,
-    /// The probe that it was evaluated from, and its reading after the change.
-    pub probe: Probe,
-    pub becomes: ProbeReading,
 }
 
 impl<D> Assessment<D> {
@@ -169,7 +171,6 @@ impl<D> Assessment<D> {
             images: Vec::new(),
             hint: None,
             diff: None,
-            edit: None,
             calls: Vec::new(),
         }
     }
@@ -250,14 +251,8 @@ impl<D> Assessment<D> {
             images: self.images,
             hint: self.hint,
             diff,
-            edit: self.edit,
             calls: self.calls,
         }
-    }
-
-    pub fn edit(mut self, edit: FileEdit) -> Self {
-        self.edit = Some(Box::new(edit));
-        self
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -276,6 +271,13 @@ impl<D: ResourceDiff> Assessment<D> {
     /// Returns the judgement as the planner and the engine see it.
     pub fn erase_diff(self) -> Assessment {
         self.map_diff(ErasedDiff::new)
+    }
+}
+
+impl Assessment {
+    /// Returns the reading of a probe after the change, if the differences determine it.
+    pub fn reading_after(&self) -> Option<(Probe, ProbeReading)> {
+        self.diff.as_ref()?.reading_after()
     }
 }
 

@@ -3,14 +3,16 @@
 use crate::diag::Diag;
 use crate::model::{DisruptionClass, Value};
 use crate::probe::{Observation, Probe, UnansweredReason, UserInfo, UserState};
+use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text, user_state};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -119,82 +121,87 @@ impl UserResource {
         Probe::User { name: self.name.clone() }
     }
 
-    fn assess_removal(&self, state: &UserState) -> Assessment {
+    fn assess_removal(&self, state: &UserState) -> Assessment<UserDiff> {
         match state {
             UserState::Absent => Assessment::ok("the account does not exist", json!({ "user": null })),
             UserState::Present(info) => {
                 let home =
                     if self.remove_home { format!("; its home `{}` is removed too", info.home) } else { String::new() };
-                let changes = vec![AttributeChange::new("user", Some(&self.name), None)];
+                let diff = UserDiff::Remove { name: self.name.clone(), before: info.clone() };
                 let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
-                Assessment::change(format!("the account exists{home}"), changes, DisruptionClass::D0, basis)
+                Assessment::differs(format!("the account exists{home}"), diff, DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn assess_missing(&self) -> Assessment {
-        let mut changes = vec![AttributeChange::new("user", None, Some(&self.name))];
-        let uid = self.uid.map(|uid| uid.to_string());
-        let groups = self.groups.as_ref().map(|groups| groups.join(", "));
-        let declared = [
-            ("uid", &uid),
-            ("group", &self.group),
-            ("groups", &groups),
-            ("home", &self.home),
-            ("shell", &self.shell),
-            ("comment", &self.comment),
-        ];
-        for (attribute, value) in declared {
-            changes.extend(value.as_ref().map(|value| AttributeChange::new(attribute, None, Some(value))));
-        }
-        Assessment::change("the account does not exist", changes, DisruptionClass::D0, json!({ "user": null }))
+    fn assess_missing(&self) -> Assessment<UserDiff> {
+        let created = |value: &Option<String>| value.clone().map(ValueChange::create);
+        let attributes = UserAttributes {
+            uid: self.uid.map(ValueChange::create),
+            group: created(&self.group),
+            groups: self.groups.clone().map(ValueChange::create),
+            home: created(&self.home),
+            shell: created(&self.shell),
+            comment: created(&self.comment),
+            // A new account has no password to compare.
+            locked: None,
+        };
+        let diff = UserDiff::Create { name: self.name.clone(), attributes };
+        Assessment::differs("the account does not exist", diff, DisruptionClass::D0, json!({ "user": null }))
     }
 
-    fn assess_existing(&self, info: &UserInfo) -> Result<Assessment, UnansweredReason> {
+    fn assess_existing(&self, info: &UserInfo) -> Result<Assessment<UserDiff>, UnansweredReason> {
         let mut table = UserComparison::default();
-        table.compare_text("uid", self.uid.map(|uid| uid.to_string()), &info.uid.to_string());
-        table.compare_text("group", self.group.clone(), &info.group);
-        self.compare_groups(info, &mut table);
-        table.compare_text("home", self.home.clone(), &info.home);
-        table.compare_text("shell", self.shell.clone(), &info.shell);
-        table.compare_text("comment", self.comment.clone(), info.gecos.raw());
-        if let Some(locked) = self.locked {
-            let found =
-                info.locked.ok_or_else(|| UnansweredReason::new("whether the password is locked could not be read"))?;
-            let word = |locked: bool| if locked { "locked" } else { "not locked" };
-            table.compare_text("password", Some(word(locked).to_owned()), word(found));
-        }
-        Ok(table.into_assessment())
+        let attributes = UserAttributes {
+            uid: table.compare("uid", info.uid, self.uid, u32::to_string),
+            group: table.compare("group", info.group.clone(), self.group.clone(), String::clone),
+            groups: self.compare_groups(info, &mut table),
+            home: table.compare("home", info.home.clone(), self.home.clone(), String::clone),
+            shell: table.compare("shell", info.shell.clone(), self.shell.clone(), String::clone),
+            comment: table.compare("comment", info.gecos.raw().to_owned(), self.comment.clone(), String::clone),
+            locked: self.compare_lock(info, &mut table)?,
+        };
+        Ok(table.into_assessment(attributes))
     }
 
-    fn compare_groups(&self, info: &UserInfo, table: &mut UserComparison) {
-        let Some(groups) = &self.groups else { return };
+    fn compare_groups(&self, info: &UserInfo, table: &mut UserComparison) -> Option<ValueChange<Vec<String>>> {
+        let groups = self.groups.as_ref()?;
         let found = sort_groups(info.groups.clone(), Some(&info.group));
         let wanted = sort_groups(groups.clone(), self.group.is_none().then_some(info.group.as_str()));
         let wanted = match self.append {
             true => sort_groups(wanted.into_iter().chain(found.clone()).collect(), None),
             false => wanted,
         };
-        table.compare_text("groups", Some(wanted.join(", ")), &found.join(", "));
+        table.compare("groups", found, Some(wanted), |groups| groups.join(", "))
     }
 
-    fn render_script(&self, judgement: &Assessment) -> ShellFragment {
+    fn compare_lock(
+        &self,
+        info: &UserInfo,
+        table: &mut UserComparison,
+    ) -> Result<Option<ValueChange<bool>>, UnansweredReason> {
+        let Some(locked) = self.locked else { return Ok(None) };
+        let found =
+            info.locked.ok_or_else(|| UnansweredReason::new("whether the password is locked could not be read"))?;
+        Ok(table.compare("password", found, Some(locked), |locked| describe_lock(*locked).to_owned()))
+    }
+
+    fn render_script(&self, diff: &UserDiff) -> ShellFragment {
         let opened = shell::open_action()
             .word(&self.name)
             .word(self.group.as_deref().unwrap_or(&self.name))
             .code("\nname=$1 group=$2")
             .code(RETRY_FUNCTION);
-        let creates = judgement.changes.iter().any(|c| c.attribute == "user");
-        shell::close_action(match (self.absent, creates) {
-            (true, _) => opened.code(if self.remove_home { REMOVE_WITH_HOME } else { REMOVE }),
-            (false, true) => self.render_creation(opened),
-            (false, false) => self.render_modification(opened, judgement),
+        shell::close_action(match diff {
+            UserDiff::Remove { .. } => opened.code(if self.remove_home { REMOVE_WITH_HOME } else { REMOVE }),
+            UserDiff::Create { attributes, .. } => self.render_creation(opened, attributes),
+            UserDiff::Modify(attributes) => self.render_modification(opened, attributes),
         })
     }
 
-    fn render_creation(&self, action: ShellFragment) -> ShellFragment {
-        let no_groups = self.groups.as_ref().is_none_or(Vec::is_empty);
-        let action = self.append_options(action.code(OWN_GROUP), |attribute| attribute != "groups" || !no_groups);
+    fn render_creation(&self, action: ShellFragment, attributes: &UserAttributes) -> ShellFragment {
+        let groups = self.groups.as_ref().filter(|groups| !groups.is_empty());
+        let action = append_options(action.code(OWN_GROUP), attributes, groups);
         let action = if self.system { action.code(" --system") } else { action };
         let action = action.code(if self.create_home { " --create-home" } else { " --no-create-home" });
         let action = action.code(" \"$@\" -- \"$name\" || exit 1\n");
@@ -202,83 +209,144 @@ impl UserResource {
         if self.locked == Some(false) { action.code(UNLOCK) } else { action }
     }
 
-    fn render_modification(&self, action: ShellFragment, judgement: &Assessment) -> ShellFragment {
-        let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
+    fn render_modification(&self, action: ShellFragment, attributes: &UserAttributes) -> ShellFragment {
         let mut action = action;
-        if judgement.changes.iter().any(|c| c.attribute != "password") {
-            action = self.append_options(action.code("patient usermod"), differs);
-            if differs("group") {
+        if !attributes.changes_only_lock() {
+            // With `--append` the account keeps the groups that are not declared.
+            let groups = self.groups.as_ref().filter(|_| attributes.groups.is_some());
+            action = append_options(action.code("patient usermod"), attributes, groups);
+            if attributes.group.is_some() {
                 action = action.code(" --gid \"$group\"");
             }
-            if differs("groups") && self.append {
+            if groups.is_some() && self.append {
                 action = action.code(" --append");
             }
             action = action.code(" -- \"$name\" || exit 1\n");
         }
-        match self.locked.filter(|_| differs("password")) {
+        match attributes.locked.as_ref().and_then(|change| change.to) {
             Some(true) => action.code("patient usermod --lock -- \"$name\" || exit 1\n"),
             Some(false) => action.code(UNLOCK),
             None => action,
         }
     }
+}
 
-    /// Appends the common options of `useradd` and `usermod`.
-    fn append_options(&self, action: ShellFragment, admits: impl Fn(&str) -> bool) -> ShellFragment {
-        let mut action = action;
-        if let Some(uid) = self.uid.filter(|_| admits("uid")) {
-            action = action.code(" -u").number(uid.into());
+/// Appends the common options of `useradd` and `usermod`.
+fn append_options(action: ShellFragment, attributes: &UserAttributes, groups: Option<&Vec<String>>) -> ShellFragment {
+    let mut action = action;
+    if let Some(uid) = attributes.uid.as_ref().and_then(|change| change.to) {
+        action = action.code(" -u").number(uid.into());
+    }
+    if let Some(groups) = groups {
+        action = action.code(" -G").word(groups.join(","));
+    }
+    for (option, change) in [(" -d", &attributes.home), (" -s", &attributes.shell), (" -c", &attributes.comment)] {
+        if let Some(value) = change.as_ref().and_then(|change| change.to.as_ref()) {
+            action = action.code(option).word(value);
         }
-        let groups = self.groups.as_ref().filter(|_| admits("groups"));
-        if let Some(groups) = groups {
-            action = action.code(" -G").word(groups.join(","));
+    }
+    action
+}
+
+fn describe_lock(locked: bool) -> &'static str {
+    if locked { "locked" } else { "not locked" }
+}
+
+/// How an account differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum UserDiff {
+    Create { name: String, attributes: UserAttributes },
+    Modify(UserAttributes),
+    Remove { name: String, before: UserInfo },
+}
+
+impl ResourceDiff for UserDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::Create { name, attributes } => {
+                let created = AttributeChange::new("user", None, Some(name));
+                [created].into_iter().chain(attributes.render_changes()).collect()
+            }
+            Self::Modify(attributes) => attributes.render_changes(),
+            Self::Remove { name, .. } => vec![AttributeChange::new("user", Some(name), None)],
         }
-        if let Some(home) = self.home.as_ref().filter(|_| admits("home")) {
-            action = action.code(" -d").word(home);
-        }
-        if let Some(shell) = self.shell.as_ref().filter(|_| admits("shell")) {
-            action = action.code(" -s").word(shell);
-        }
-        if let Some(comment) = self.comment.as_ref().filter(|_| admits("comment")) {
-            action = action.code(" -c").word(comment);
-        }
-        action
     }
 }
 
-/// Comparison of the declared attributes.
+/// Attributes of an account, as far as they differ.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct UserAttributes {
+    uid: Option<ValueChange<u32>>,
+    group: Option<ValueChange<String>>,
+    /// The supplementary groups.
+    groups: Option<ValueChange<Vec<String>>>,
+    home: Option<ValueChange<String>>,
+    shell: Option<ValueChange<String>>,
+    comment: Option<ValueChange<String>>,
+    /// Whether the password is locked.
+    locked: Option<ValueChange<bool>>,
+}
+
+impl UserAttributes {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reports whether at most the lock of the password differs.
+    fn changes_only_lock(&self) -> bool {
+        Self { locked: None, ..self.clone() }.is_empty()
+    }
+
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let text = |name: &str, change: &Option<ValueChange<String>>| Some(change.as_ref()?.render_change(name));
+        let groups = self.groups.as_ref().map(|change| change.map_values(|groups| groups.join(", ")));
+        let password = self.locked.as_ref().map(|change| change.map_values(|locked| describe_lock(*locked).to_owned()));
+        let all = [
+            self.uid.as_ref().map(|change| change.render_change("uid")),
+            text("group", &self.group),
+            text("groups", &groups),
+            text("home", &self.home),
+            text("shell", &self.shell),
+            text("comment", &self.comment),
+            text("password", &password),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// The compared attributes, and what was observed of each.
 #[derive(Default)]
 struct UserComparison {
     names: Vec<&'static str>,
-    changes: Vec<AttributeChange>,
     basis: serde_json::Map<String, Value>,
 }
 
 impl UserComparison {
-    fn compare_text(&mut self, attribute: &'static str, wanted: Option<String>, found: &str) {
-        let Some(wanted) = wanted else { return };
+    /// Compares an attribute if it is declared.
+    fn compare<T: PartialEq>(
+        &mut self,
+        attribute: &'static str,
+        found: T,
+        wanted: Option<T>,
+        text: impl Fn(&T) -> String,
+    ) -> Option<ValueChange<T>> {
+        let wanted = wanted?;
         self.names.push(attribute);
-        self.basis.insert(attribute.to_owned(), json!(found));
-        if wanted != found {
-            self.changes.push(AttributeChange::new(attribute, Some(found), Some(&wanted)));
-        }
+        self.basis.insert(attribute.to_owned(), json!(text(&found)));
+        (found != wanted).then(|| ValueChange::new(found, wanted))
     }
 
-    fn into_assessment(self) -> Assessment {
+    fn into_assessment(self, attributes: UserAttributes) -> Assessment<UserDiff> {
         let basis = json!({ "user": self.basis });
-        if self.changes.is_empty() {
+        if attributes.is_empty() {
             return Assessment::ok(describe_unchanged(&self.names), basis);
         }
-        let mut reason = crate::resource::shared::file_target::describe_differences(&self.changes);
-        let renumbered = self.changes.iter().any(|c| c.attribute == "uid");
-        if renumbered {
-            reason.push_str("; running processes and files outside home keep the old uid");
-        }
-        Assessment::change(
-            reason,
-            self.changes,
-            if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 },
-            basis,
-        )
+        let renumbered = attributes.uid.is_some();
+        let diff = UserDiff::Modify(attributes);
+        let more = if renumbered { "; running processes and files outside home keep the old uid" } else { "" };
+        let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
+        let reason = format!("{}{more}", describe_differences(&diff.render_changes()));
+        Assessment::differs(reason, diff, disruption, basis)
     }
 }
 
@@ -341,8 +409,10 @@ impl DeclaredResource for UserResource {
     }
 }
 
-impl Resource for UserResource {
-    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for UserResource {
+    type Diff = UserDiff;
+
+    fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<UserDiff> {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
             (true, state) => Ok(self.assess_removal(state)),
             (false, UserState::Absent) => Ok(self.assess_missing()),
@@ -351,8 +421,8 @@ impl Resource for UserResource {
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(judgement), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &UserDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff), long: false, explain: EXPLAIN })
     }
 }
 

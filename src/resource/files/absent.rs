@@ -8,9 +8,10 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, path_state};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -113,21 +114,21 @@ pub(in crate::resource) fn check_removable(path: &str) -> Result<(), Diag> {
 
 impl AbsentResource {
     /// Returns the paths that exist.
-    fn find_existing<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, UnansweredReason> {
+    fn find_existing(&self, seen: &Observation) -> Result<Vec<ExistingPath>, UnansweredReason> {
         let mut left = Vec::new();
         for path in &self.paths {
             match path_state(seen, &path_probe(path)) {
                 Ok(PathState::Absent) => {}
-                Ok(PathState::Present(info)) => left.push((path.as_str(), info)),
+                Ok(PathState::Present(info)) => left.push(ExistingPath { path: path.clone(), info: info.clone() }),
                 Err(unknown) => return Err(UnansweredReason { why: format!("`{path}`: {}", unknown.why), ..unknown }),
             }
         }
         Ok(left)
     }
 
-    fn assess_existing(&self, left: &[(&str, &PathInfo)]) -> Assessment {
-        let seen = |(path, info): &(&str, &PathInfo)| {
-            ((*path).to_owned(), json!({ "type": info.kind, "target": info.target, "content": info.sha256 }))
+    fn assess_existing(&self, left: Vec<ExistingPath>) -> Assessment<AbsentDiff> {
+        let seen = |ExistingPath { path, info }: &ExistingPath| {
+            (path.clone(), json!({ "type": info.kind, "target": info.target, "content": info.sha256 }))
         };
         let basis = Value::Object(left.iter().map(seen).collect());
         if left.is_empty() {
@@ -137,36 +138,25 @@ impl AbsentResource {
                 basis,
             );
         }
-        let directory = left.iter().find(|(_, info)| info.kind == PathType::Directory);
-        if let Some((path, _)) = directory.filter(|_| !self.recursive) {
-            return Assessment::blocked(BlockClass::Host, format!("`{path}` is a directory"), basis)
+        let directory = left.iter().find(|at| at.info.kind == PathType::Directory);
+        if let Some(at) = directory.filter(|_| !self.recursive) {
+            return Assessment::blocked(BlockClass::Host, format!("`{}` is a directory", at.path), basis)
                 .hint("set `recursive: true` to remove it with its contents");
         }
-        let change = |(path, info): &(&str, &PathInfo)| match info.kind {
-            PathType::Directory => AttributeChange::new("directory", Some(&format!("{path}, with its contents")), None),
-            PathType::Symlink => {
-                AttributeChange::new("link", Some(&format!("{path}, a {}", describe_type(info))), None)
-            }
-            PathType::File => AttributeChange::new("file", Some(&format!("{path}, {} bytes", info.size)), None),
-            PathType::Other => AttributeChange::new("special file", Some(path), None),
-        };
-        let names: Vec<&str> = left.iter().map(|(path, _)| *path).collect();
+        let names: Vec<&str> = left.iter().map(|at| at.path.as_str()).collect();
         let verb = if names.len() == 1 { "exists" } else { "exist" };
         let reason = format!("{} {verb}", crate::resource::shared::support::join_quoted(&names));
-        Assessment::change(reason, left.iter().map(change).collect(), DisruptionClass::D0, basis)
+        Assessment::differs(reason, AbsentDiff { existing: left }, DisruptionClass::D0, basis)
     }
 
     /// Renders a removal for each path according to the type that was observed.
-    fn render_script(&self, judgement: &Assessment, run: &str) -> ShellFragment {
-        let kind = |path: &str| judgement.basis[path]["type"].as_str().map(str::to_owned);
-        let one = |path: &String| match kind(path).as_deref() {
-            None => None,
-            Some("directory") => Some(shell::remove_tree(path)),
-            Some(kind) => Some(shell::remove_file(path, run, self.backup && kind == "file")),
+    fn render_script(&self, diff: &AbsentDiff, run: &str) -> ShellFragment {
+        let one = |ExistingPath { path, info }: &ExistingPath| match info.kind {
+            PathType::Directory => shell::remove_tree(path),
+            kind => shell::remove_file(path, run, self.backup && kind == PathType::File),
         };
-        let removals: Vec<ShellFragment> = self.paths.iter().filter_map(one).collect();
         let mut action = ShellFragment::new();
-        for (number, removal) in removals.into_iter().enumerate() {
+        for (number, removal) in diff.existing.iter().map(one).enumerate() {
             let before =
                 if number == 0 { ShellFragment::new() } else { ShellFragment::new().code("[ $? -eq 0 ] &&\n") };
             action = action.append_fragment(before).append_fragment(removal);
@@ -217,19 +207,53 @@ impl DeclaredResource for AbsentResource {
     }
 }
 
-impl Resource for AbsentResource {
-    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+/// The declared paths at which something exists, in the declared order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct AbsentDiff {
+    existing: Vec<ExistingPath>,
+}
+
+/// A path, and what was observed there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ExistingPath {
+    path: String,
+    info: PathInfo,
+}
+
+impl ExistingPath {
+    fn render_removal(&self) -> AttributeChange {
+        let Self { path, info } = self;
+        let (what, from) = match info.kind {
+            PathType::Directory => ("directory", format!("{path}, with its contents")),
+            PathType::Symlink => ("link", format!("{path}, a {}", describe_type(info))),
+            PathType::File => ("file", format!("{path}, {} bytes", info.size)),
+            PathType::Other => ("special file", path.clone()),
+        };
+        AttributeChange::new(what, Some(&from), None)
+    }
+}
+
+impl ResourceDiff for AbsentDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        self.existing.iter().map(ExistingPath::render_removal).collect()
+    }
+}
+
+impl TypedResource for AbsentResource {
+    type Diff = AbsentDiff;
+
+    fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<AbsentDiff> {
         if self.idle {
             return Assessment::ok("removed paths are not restored", json!({}));
         }
         match self.find_existing(seen) {
-            Ok(left) => self.assess_existing(&left),
+            Ok(left) => self.assess_existing(left),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(judgement, cx.run), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &AbsentDiff, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
     }
 }
 

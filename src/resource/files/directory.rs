@@ -4,7 +4,8 @@ use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{
-    self, ParentState, add_ownership_basis, check_parent, describe_type, ownership_changes, path_probe, type_basis,
+    OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
+    type_basis,
 };
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
@@ -12,9 +13,10 @@ use crate::resource::shared::support::{
 };
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -93,7 +95,7 @@ impl DirectoryResource {
         }
     }
 
-    fn block_wrong_type(&self, info: &PathInfo) -> Assessment {
+    fn block_wrong_type(&self, info: &PathInfo) -> Assessment<DirectoryDiff> {
         let hint = match &info.target {
             Some(target) => format!("declare `{}`, the target of the link", target.raw()),
             None => "remove it in a `file` step before this one".to_owned(),
@@ -102,7 +104,11 @@ impl DirectoryResource {
         Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
-    fn assess_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    fn assess_present(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<DirectoryDiff>, UnansweredReason> {
         match path_state(seen, &path_probe(&self.path))? {
             PathState::Absent => Ok(match check_parent(&self.path, seen, cx.predicted)? {
                 ParentState::There => self.assess_missing(),
@@ -114,37 +120,32 @@ impl DirectoryResource {
         }
     }
 
-    fn assess_missing(&self) -> Assessment {
-        let changes = vec![
-            AttributeChange::new("directory", None, Some(&self.path)),
-            AttributeChange::new("owner", None, Some(&self.owner)),
-            AttributeChange::new("group", None, Some(&self.group)),
-            AttributeChange::new("mode", None, Some(&format_mode(self.mode))),
-        ];
+    fn assess_missing(&self) -> Assessment<DirectoryDiff> {
+        let ownership = OwnershipDiff {
+            owner: Some(ValueChange::create(self.owner.clone())),
+            group: Some(ValueChange::create(self.group.clone())),
+            mode: Some(ValueChange::create(format_mode(self.mode))),
+        };
+        let diff = DirectoryDiff::Create { path: self.path.clone(), ownership };
         let reason = format!("directory `{}` does not exist", self.path);
-        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "absent" }))
+        Assessment::differs(reason, diff, DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn assess_existing(&self, info: &PathInfo, seen: &Observation) -> Assessment {
+    fn assess_existing(&self, info: &PathInfo, seen: &Observation) -> Assessment<DirectoryDiff> {
         let mut basis = json!({ "type": "directory" });
         add_ownership_basis(&mut basis, info);
-        let changes = ownership_changes(info, &self.owner, &self.group, self.mode);
-        match changes.is_empty() {
-            true => Assessment::ok("owner and mode match", basis),
-            false
-                if changes.iter().any(|change| change.attribute == "owner")
-                    && self.may_belong_to_others(info, seen) =>
-            {
-                let (path, owner) = (&self.path, info.owner.raw());
-                let reason = format!(
-                    "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
-                );
-                Assessment::blocked(BlockClass::Host, reason, basis).hint(self.ownership_hint(seen))
-            }
-            false => {
-                Assessment::change(file_target::describe_differences(&changes), changes, DisruptionClass::D0, basis)
-            }
+        let ownership = OwnershipDiff::compare(info, &self.owner, &self.group, self.mode);
+        if ownership.is_empty() {
+            return Assessment::ok("owner and mode match", basis);
         }
+        if ownership.owner.is_some() && self.may_belong_to_others(info, seen) {
+            let (path, owner) = (&self.path, info.owner.raw());
+            let reason =
+                format!("`{path}` belongs to {owner}, and others may have put it there: forge does not give it away");
+            return Assessment::blocked(BlockClass::Host, reason, basis).hint(self.ownership_hint(seen));
+        }
+        let diff = DirectoryDiff::Ownership(ownership);
+        Assessment::differs(describe_differences(&diff.render_changes()), diff, DisruptionClass::D0, basis)
     }
 
     /// Reports whether another user may have put the directory at the path: one who can rename entries of its parent.
@@ -183,21 +184,30 @@ impl DirectoryResource {
         format!("{who} can rename entries of `{parent}`: {CHANGE_OWNER_HINT}")
     }
 
-    fn assess_absent(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    fn assess_absent(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<DirectoryDiff>, UnansweredReason> {
         match path_state(seen, &path_probe(&self.path))? {
             PathState::Absent => {
                 let reason = format!("directory `{}` does not exist", self.path);
                 Ok(Assessment::ok(reason, json!({ "type": "absent" })))
             }
-            PathState::Present(info) if info.kind == PathType::Directory => self.assess_removal(seen, cx),
+            PathState::Present(info) if info.kind == PathType::Directory => self.assess_removal(info, seen, cx),
             PathState::Present(info) => Ok(self.block_wrong_type(info)),
         }
     }
 
-    fn assess_removal(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
-        let changes = vec![AttributeChange::new("directory", Some(&self.path), None)];
+    fn assess_removal(
+        &self,
+        info: &PathInfo,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<DirectoryDiff>, UnansweredReason> {
         let remove = |reason: String, empty: Value| {
-            Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "directory", "empty": empty }))
+            let diff = DirectoryDiff::Remove { path: self.path.clone(), before: info.clone() };
+            Assessment::differs(reason, diff, DisruptionClass::D0, json!({ "type": "directory", "empty": empty }))
         };
         if self.recursive {
             return Ok(remove(format!("`{}` exists and is removed with its contents", self.path), Value::Null));
@@ -229,7 +239,7 @@ impl DirectoryResource {
         })
     }
 
-    fn block_nonempty(&self, is: &str) -> Assessment {
+    fn block_nonempty(&self, is: &str) -> Assessment<DirectoryDiff> {
         let basis = json!({ "type": "directory", "empty": false });
         Assessment::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
     }
@@ -241,13 +251,36 @@ impl DirectoryResource {
         entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
     }
 
-    fn render_script(&self, run: &str) -> ShellFragment {
+    fn render_script(&self, diff: &DirectoryDiff, run: &str) -> ShellFragment {
         let entered =
             || shell::open_directory_action(&self.path, &format!("{}:{}", self.owner, self.group), self.mode, run);
-        match (self.absent, self.recursive) {
-            (true, true) => shell::remove_tree(&self.path),
-            (true, false) => shell::close_action(entered().code(REMOVE_EMPTY)),
-            (false, _) => shell::close_action(entered().code(MAKE).code(GIVE)),
+        match diff {
+            DirectoryDiff::Remove { .. } if self.recursive => shell::remove_tree(&self.path),
+            DirectoryDiff::Remove { .. } => shell::close_action(entered().code(REMOVE_EMPTY)),
+            DirectoryDiff::Create { .. } | DirectoryDiff::Ownership(_) => {
+                shell::close_action(entered().code(MAKE).code(GIVE))
+            }
+        }
+    }
+}
+
+/// How a directory differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum DirectoryDiff {
+    Create { path: String, ownership: OwnershipDiff },
+    Ownership(OwnershipDiff),
+    Remove { path: String, before: PathInfo },
+}
+
+impl ResourceDiff for DirectoryDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::Create { path, ownership } => {
+                let made = AttributeChange::new("directory", None, Some(path));
+                [made].into_iter().chain(ownership.render_changes()).collect()
+            }
+            Self::Ownership(ownership) => ownership.render_changes(),
+            Self::Remove { path, .. } => vec![AttributeChange::new("directory", Some(path), None)],
         }
     }
 }
@@ -342,8 +375,10 @@ impl DeclaredResource for DirectoryResource {
     }
 }
 
-impl Resource for DirectoryResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for DirectoryResource {
+    type Diff = DirectoryDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<DirectoryDiff> {
         let judged = match self.absent {
             true => self.assess_absent(seen, cx),
             false => self.assess_present(seen, cx),
@@ -351,8 +386,8 @@ impl Resource for DirectoryResource {
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(cx.run), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &DirectoryDiff, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
     }
 }
 

@@ -4,7 +4,7 @@ use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::edited_file::{
-    BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, VALIDATE_FIELD,
+    BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, EditedFileDiff, VALIDATE_FIELD,
 };
 use crate::resource::shared::support::bad_value;
 use crate::resource::shared::text_lines::{
@@ -12,7 +12,7 @@ use crate::resource::shared::text_lines::{
 };
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -242,13 +242,15 @@ impl DeclaredResource for LineResource {
     }
 }
 
-impl Resource for LineResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for LineResource {
+    type Diff = EditedFileDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<EditedFileDiff> {
         self.file.assess(seen, cx, self.absent, |lines| self.edit_lines(lines))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        self.file.render_action(judgement, cx)
+    fn act(&self, diff: &EditedFileDiff, cx: &AssessmentContext<'_>) -> Action {
+        self.file.act(diff, cx)
     }
 }
 

@@ -3,15 +3,18 @@
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
-use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, path_probe, type_basis};
+use crate::resource::shared::file_target::{
+    ParentState, check_parent, describe_differences, describe_type, path_probe, type_basis,
+};
 use crate::resource::shared::shell::{self, SymlinkSpec};
 use crate::resource::shared::support::{
     bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided,
 };
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -92,17 +95,20 @@ impl LinkResource {
         if gone && !comes { "; its target does not exist" } else { "" }
     }
 
-    fn assess_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    fn assess_present(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<LinkDiff>, UnansweredReason> {
         let dangling = self.dangling_note(seen, cx);
         let info = match path_state(seen, &path_probe(&self.path))? {
             PathState::Present(info) => info,
             PathState::Absent => {
                 let reason = format!("link `{}` does not exist", self.path);
+                let missing = || self.assess_missing(reason, dangling, None, json!({ "type": "absent" }));
                 return Ok(match check_parent(&self.path, seen, cx.predicted)? {
-                    ParentState::There => self.assess_missing(reason, dangling, json!({ "type": "absent" })),
-                    ParentState::Comes => {
-                        self.assess_missing(reason, dangling, json!({ "type": "absent" })).mark_predicted()
-                    }
+                    ParentState::There => missing(),
+                    ParentState::Comes => missing().mark_predicted(),
                     ParentState::Blocks(parent) => parent.block(),
                 });
             }
@@ -119,61 +125,64 @@ impl LinkResource {
                 let mut basis = type_basis(info);
                 basis["content"] = json!(info.sha256);
                 let reason = format!("`{}` is a {} and is replaced", self.path, describe_type(info));
-                let mut judgement = self.assess_missing(reason, dangling, basis);
-                judgement
-                    .changes
-                    .insert(0, AttributeChange::new("type", Some(&describe_type(info)), Some("symbolic link")));
-                judgement
+                self.assess_missing(reason, dangling, Some(info), basis)
             }
         })
     }
 
-    fn block_wrong_type(&self, info: &PathInfo, hint: &str) -> Assessment {
+    fn block_wrong_type(&self, info: &PathInfo, hint: &str) -> Assessment<LinkDiff> {
         let reason = format!("`{}` is a {}, not a link", self.path, describe_type(info));
         Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
-    fn assess_missing(&self, reason: String, dangling: &str, basis: Value) -> Assessment {
-        let mut changes = vec![AttributeChange::new("target", None, Some(&self.target))];
-        changes.extend(self.owner.iter().map(|owner| AttributeChange::new("owner", None, Some(owner))));
-        changes.extend(self.group.iter().map(|group| AttributeChange::new("group", None, Some(group))));
-        let reason = if dangling.is_empty() { reason } else { format!("{reason}; its target does not exist") };
-        Assessment::change(reason, changes, DisruptionClass::D0, basis)
+    /// Evaluates a path without a link; `other` is what the link replaces.
+    fn assess_missing(
+        &self,
+        reason: String,
+        dangling: &str,
+        other: Option<&PathInfo>,
+        basis: Value,
+    ) -> Assessment<LinkDiff> {
+        let created = |value: &Option<String>| value.clone().map(ValueChange::create);
+        let attributes = LinkAttributes {
+            target: Some(ValueChange::create(self.target.clone())),
+            owner: created(&self.owner),
+            group: created(&self.group),
+        };
+        let diff = LinkDiff::Create { other: other.cloned(), attributes };
+        Assessment::differs(format!("{reason}{dangling}"), diff, DisruptionClass::D0, basis)
     }
 
-    fn assess_existing(&self, info: &PathInfo, dangling: &str) -> Assessment {
+    fn assess_existing(&self, info: &PathInfo, dangling: &str) -> Assessment<LinkDiff> {
         let found = info.target.as_ref().map(|target| target.raw()).unwrap_or_default();
         let mut basis = type_basis(info);
-        let mut changes = Vec::new();
         let mut compare = |attribute: &str, found: &str, wanted: Option<&String>| {
-            let Some(wanted) = wanted else { return };
+            let wanted = wanted?;
             basis[attribute] = json!(found);
-            if found != wanted {
-                changes.push(AttributeChange::new(attribute, Some(found), Some(wanted)));
-            }
+            (found != wanted).then(|| ValueChange::new(found.to_owned(), wanted.clone()))
         };
-        compare("target", found, Some(&self.target));
-        compare("owner", info.owner.raw(), self.owner.as_ref());
-        compare("group", info.group.raw(), self.group.as_ref());
-        match changes.is_empty() {
-            true => Assessment::ok(format!("the link points to `{}`{dangling}", self.target), basis),
-            false => {
-                let reason =
-                    format!("{}{dangling}", crate::resource::shared::file_target::describe_differences(&changes));
-                Assessment::change(reason, changes, DisruptionClass::D0, basis)
-            }
+        let attributes = LinkAttributes {
+            target: compare("target", found, Some(&self.target)),
+            owner: compare("owner", info.owner.raw(), self.owner.as_ref()),
+            group: compare("group", info.group.raw(), self.group.as_ref()),
+        };
+        if attributes == LinkAttributes::default() {
+            return Assessment::ok(format!("the link points to `{}`{dangling}", self.target), basis);
         }
+        let diff = LinkDiff::Modify(attributes);
+        let reason = format!("{}{dangling}", describe_differences(&diff.render_changes()));
+        Assessment::differs(reason, diff, DisruptionClass::D0, basis)
     }
 
-    fn assess_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    fn assess_absent(&self, seen: &Observation) -> Result<Assessment<LinkDiff>, UnansweredReason> {
         Ok(match path_state(seen, &path_probe(&self.path))? {
             PathState::Absent => {
                 let reason = format!("link `{}` does not exist", self.path);
                 Assessment::ok(reason, json!({ "type": "absent" }))
             }
             PathState::Present(info) if info.kind == PathType::Symlink => {
-                let changes = vec![AttributeChange::new("link", info.target.as_ref().map(|target| target.raw()), None)];
-                Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, type_basis(info))
+                let diff = LinkDiff::Remove { before: info.clone() };
+                Assessment::differs(format!("`{}` exists", self.path), diff, DisruptionClass::D0, type_basis(info))
             }
             PathState::Present(info) => {
                 self.block_wrong_type(info, "use an `absent` step to remove anything at a path")
@@ -188,6 +197,51 @@ impl LinkResource {
             (Some(owner), None) => owner.clone(),
             (owner, Some(group)) => format!("{}:{group}", owner.as_deref().unwrap_or_default()),
         }
+    }
+}
+
+/// How a link differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum LinkDiff {
+    /// There is no link; `other` (a file, a special file) stands in its place.
+    Create {
+        other: Option<PathInfo>,
+        attributes: LinkAttributes,
+    },
+    Modify(LinkAttributes),
+    Remove {
+        before: PathInfo,
+    },
+}
+
+impl ResourceDiff for LinkDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::Create { other, attributes } => {
+                let other = other.as_ref().map(describe_type);
+                let other = other.map(|other| AttributeChange::new("type", Some(&other), Some("symbolic link")));
+                other.into_iter().chain(attributes.render_changes()).collect()
+            }
+            Self::Modify(attributes) => attributes.render_changes(),
+            Self::Remove { before } => {
+                vec![AttributeChange::new("link", before.target.as_ref().map(|target| target.raw()), None)]
+            }
+        }
+    }
+}
+
+/// Target, owner and group of a link, as far as they differ.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct LinkAttributes {
+    target: Option<ValueChange<String>>,
+    owner: Option<ValueChange<String>>,
+    group: Option<ValueChange<String>>,
+}
+
+impl LinkAttributes {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let all = [("target", &self.target), ("owner", &self.owner), ("group", &self.group)];
+        all.into_iter().filter_map(|(name, change)| Some(change.as_ref()?.render_change(name))).collect()
     }
 }
 
@@ -236,8 +290,10 @@ impl DeclaredResource for LinkResource {
     }
 }
 
-impl Resource for LinkResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for LinkResource {
+    type Diff = LinkDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<LinkDiff> {
         let judged = match self.absent {
             true => self.assess_absent(seen),
             false => self.assess_present(seen, cx),
@@ -245,10 +301,10 @@ impl Resource for LinkResource {
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match self.absent {
-            true => shell::remove_file(&self.path, cx.run, false),
-            false => shell::replace_symlink(&SymlinkSpec {
+    fn act(&self, diff: &LinkDiff, cx: &AssessmentContext<'_>) -> Action {
+        let body = match diff {
+            LinkDiff::Remove { .. } => shell::remove_file(&self.path, cx.run, false),
+            LinkDiff::Create { .. } | LinkDiff::Modify(_) => shell::replace_symlink(&SymlinkSpec {
                 path: &self.path,
                 target: &self.target,
                 own: &self.chown_spec(),

@@ -55,8 +55,6 @@ impl PartAssessments {
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
-            // An edit is a file change of one part; no kind with several parts has one.
-            edit: None,
             calls: Vec::new(),
             diff: None,
         }

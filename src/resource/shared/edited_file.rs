@@ -4,15 +4,16 @@
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
 use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
-use crate::resource::assessment::FileEdit;
+use crate::resource::shared::diff;
 use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, type_basis};
 use crate::resource::shared::shell::{self, FileRewriteSpec};
 use crate::resource::shared::support::{path_state, required_text, sha256_hex, will_be_provided};
 use crate::resource::shared::text_lines::TextLines;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues,
-    ProvidedItem,
+    ProvidedItem, ResourceDiff, ValueChange,
 };
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const CREATE_FIELD: FieldSpec = FieldSpec::optional(
@@ -70,6 +71,62 @@ pub(in crate::resource) enum EditFinding {
     },
 }
 
+/// How the declared part of a file differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) enum EditedFileDiff {
+    /// The part differs, and with it the content of the file.
+    Rewrite { part: &'static str, change: ValueChange<String>, edit: Box<FileEdit> },
+    /// An earlier step writes the file or what the part needs in it, so that the new content is not known yet.
+    Later { part: &'static str, change: ValueChange<String> },
+}
+
+impl ResourceDiff for EditedFileDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        vec![match self {
+            Self::Rewrite { part, change, edit } => {
+                AttributeChange { diff: edit.unified_diff(), ..change.render_change(part) }
+            }
+            Self::Later { part, change } => change.render_change(part),
+        }]
+    }
+
+    fn reading_after(&self) -> Option<(Probe, ProbeReading)> {
+        match self {
+            Self::Rewrite { edit, .. } => Some(edit.reading_after()),
+            Self::Later { .. } => None,
+        }
+    }
+}
+
+/// New content based on the observed content. Steps of one script build on each other's edits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) struct FileEdit {
+    /// The file as observed, with its content; `None` if it does not exist.
+    pub before: Option<PathInfo>,
+    /// The complete new content.
+    pub body: String,
+    /// The probe that the file was evaluated from, and its reading after the change.
+    pub probe: Probe,
+    pub becomes: ProbeReading,
+}
+
+impl FileEdit {
+    /// Returns the SHA-256 of the observed content, empty if the file does not exist.
+    pub fn digest_before(&self) -> &str {
+        self.before.as_ref().and_then(|info| info.sha256.as_deref()).unwrap_or_default()
+    }
+
+    /// Returns the unified diff of the whole content.
+    pub fn unified_diff(&self) -> Option<UntrustedText> {
+        let old = self.before.as_ref().and_then(|info| info.body.as_ref()).map(UntrustedText::raw).unwrap_or_default();
+        diff::unified_diff(old.as_bytes(), self.body.as_bytes()).map(UntrustedText::from)
+    }
+
+    pub fn reading_after(&self) -> (Probe, ProbeReading) {
+        (self.probe.clone(), self.becomes.clone())
+    }
+}
+
 impl EditedFile {
     pub fn from_fields(fields: &FieldValues, part: &'static str) -> Result<Self, Diag> {
         Ok(Self {
@@ -103,7 +160,7 @@ impl EditedFile {
         cx: &AssessmentContext<'_>,
         absent: bool,
         edit: impl Fn(&TextLines) -> EditOutcome,
-    ) -> Assessment {
+    ) -> Assessment<EditedFileDiff> {
         let judged = match path_state(seen, &self.probe()) {
             Err(unknown) => Err(unknown),
             Ok(PathState::Absent) if absent => {
@@ -121,7 +178,7 @@ impl EditedFile {
         seen: &Observation,
         cx: &AssessmentContext<'_>,
         edit: impl Fn(&TextLines) -> EditOutcome,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<EditedFileDiff>, UnansweredReason> {
         let basis = json!({ "type": "absent" });
         let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(self.path.clone()));
         if !self.create && !comes {
@@ -144,11 +201,10 @@ impl EditedFile {
         };
         let Some(text) = text.filter(|_| !comes) else {
             let reason = format!("file `{}` does not exist yet", self.path);
-            let changes = vec![AttributeChange::new(self.part, None, to.as_deref())];
-            return Ok(Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted());
+            return Ok(self.predict_edit(reason, basis, to));
         };
         let reason = format!("file `{}` does not exist", self.path);
-        let judgement = self.assess_edit(reason, basis, (None, to), ("", None), text);
+        let judgement = self.assess_edit(reason, basis, ValueChange { from: None, to }, None, text);
         Ok(if matches!(parent, ParentState::Comes) { judgement.mark_predicted() } else { judgement })
     }
 
@@ -157,7 +213,7 @@ impl EditedFile {
         info: &PathInfo,
         cx: &AssessmentContext<'_>,
         edit: impl Fn(&TextLines) -> EditOutcome,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<EditedFileDiff>, UnansweredReason> {
         if info.kind != PathType::File {
             return Ok(self.block_wrong_type(info));
         }
@@ -168,18 +224,17 @@ impl EditedFile {
         Ok(match (found, after) {
             (EditFinding::AsDeclared, _) => Assessment::ok(reason, basis),
             (EditFinding::Differs { from, to, text }, _) => {
-                self.assess_edit(reason, basis, (from, to), (body.raw(), Some(info)), text)
+                self.assess_edit(reason, basis, ValueChange { from, to }, Some(info), text)
             }
             (EditFinding::Blocked { to: Some(to), .. }, Some(step)) => {
                 let reason = format!("{reason}, but `{step}` runs before and may change that");
-                let changes = vec![AttributeChange::new(self.part, None, Some(&to))];
-                Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
+                self.predict_edit(reason, basis, Some(to))
             }
             (EditFinding::Blocked { hint, .. }, _) => Assessment::blocked(BlockClass::Host, reason, basis).hint(hint),
         })
     }
 
-    fn block_wrong_type(&self, info: &PathInfo) -> Assessment {
+    fn block_wrong_type(&self, info: &PathInfo) -> Assessment<EditedFileDiff> {
         let reason = format!("`{}` is a {}, not a file", self.path, describe_type(info));
         let judgement = Assessment::blocked(BlockClass::Host, reason, type_basis(info));
         match &info.target {
@@ -189,7 +244,7 @@ impl EditedFile {
     }
 
     /// Evaluates a file whose content was not sent: too long, not UTF-8, or unreadable.
-    fn block_unreadable_body(&self, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
+    fn block_unreadable_body(&self, info: &PathInfo) -> Result<Assessment<EditedFileDiff>, UnansweredReason> {
         let reason = match info.sha256 {
             None => return Err(UnansweredReason::new(format!("`{}` could not be read", self.path))),
             Some(_) if info.size > BODY_CAP => {
@@ -212,20 +267,24 @@ impl EditedFile {
         &self,
         reason: String,
         basis: Value,
-        (from, to): (Option<String>, Option<String>),
-        (old, info): (&str, Option<&PathInfo>),
+        change: ValueChange<String>,
+        info: Option<&PathInfo>,
         text: String,
-    ) -> Assessment {
-        let mut change = AttributeChange::new(self.part, from.as_deref(), to.as_deref());
-        change.diff =
-            crate::resource::shared::diff::unified_diff(old.as_bytes(), text.as_bytes()).map(UntrustedText::from);
+    ) -> Assessment<EditedFileDiff> {
         let edit = FileEdit {
-            old: info.and_then(|info| info.sha256.clone()),
+            before: info.cloned(),
             becomes: ProbeReading::Path(PathState::Present(self.predicted_path_info(info, &text))),
             probe: self.probe(),
             body: text,
         };
-        Assessment::change(reason, vec![change], DisruptionClass::D0, basis).edit(edit)
+        let diff = EditedFileDiff::Rewrite { part: self.part, change, edit: Box::new(edit) };
+        Assessment::differs(reason, diff, DisruptionClass::D0, basis)
+    }
+
+    /// Evaluates a part whose file is written by an earlier step: `to` is the desired part.
+    fn predict_edit(&self, reason: String, basis: Value, to: Option<String>) -> Assessment<EditedFileDiff> {
+        let diff = EditedFileDiff::Later { part: self.part, change: ValueChange { from: None, to } };
+        Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted()
     }
 
     fn predicted_path_info(&self, info: Option<&PathInfo>, text: &str) -> PathInfo {
@@ -237,19 +296,20 @@ impl EditedFile {
         }
     }
 
-    pub fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        // A change without content was predicted, and is evaluated again before it runs.
-        let body = judgement.edit.as_ref().map(|edit| {
-            shell::rewrite_file(&FileRewriteSpec {
+    /// Returns the action that writes the new content.
+    pub fn act(&self, diff: &EditedFileDiff, cx: &AssessmentContext<'_>) -> Action {
+        let body = match diff {
+            EditedFileDiff::Rewrite { edit, .. } => shell::rewrite_file(&FileRewriteSpec {
                 path: &self.path,
-                old: edit.old.as_deref().unwrap_or_default(),
+                old: edit.digest_before(),
                 run: cx.run,
                 backup: self.backup,
                 validate: &self.validate,
                 body: edit.body.as_bytes(),
-            })
-        });
-        let body = body.unwrap_or_else(|| shell::failing_action("the new content is not known"));
+            }),
+            // It is evaluated again before it runs.
+            EditedFileDiff::Later { .. } => shell::failing_action("the new content is not known"),
+        };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }
@@ -261,3 +321,54 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
     ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::EarlierStepEffects;
+
+    fn make_file() -> EditedFile {
+        let path = "/etc/x".to_owned();
+        EditedFile { path, part: "line", create: false, validate: String::new(), backup: true }
+    }
+
+    fn assess_append(file: &EditedFile, state: PathState, comes: bool) -> Assessment {
+        let mut seen = Observation::default();
+        seen.insert(file.probe(), Ok(ProbeReading::Path(state)));
+        let mut predicted = EarlierStepEffects::default();
+        predicted.will_exist.extend(comes.then(|| ProvidedItem::Path(file.path.clone())));
+        let cx = AssessmentContext { predicted: Some(&predicted), ..AssessmentContext::default() };
+        let edit = |lines: &TextLines| EditOutcome {
+            reason: "the line is missing".to_owned(),
+            basis: Value::Null,
+            found: EditFinding::Differs {
+                from: None,
+                to: Some("b".to_owned()),
+                text: format!("{}b\n", lines.to_text()),
+            },
+        };
+        file.assess(&seen, &cx, false, edit).erase_diff()
+    }
+
+    #[test]
+    fn diff_knows_the_file_before_and_after() {
+        let file = make_file();
+        let before = PathInfo { mode: 0o600, body: Some("a\n".into()), ..PathInfo::root_file() };
+        let judgement = assess_append(&file, PathState::Present(before.clone()), false);
+        let diff = judgement.diff.as_ref().unwrap().downcast().unwrap();
+        let EditedFileDiff::Rewrite { edit, .. } = diff else { panic!("{diff:?}") };
+        assert_eq!(edit.before.as_ref(), Some(&before));
+        let (probe, reading) = judgement.reading_after().unwrap();
+        assert_eq!(probe, file.probe());
+        let ProbeReading::Path(PathState::Present(after)) = reading else { panic!("{reading:?}") };
+        assert_eq!((after.body.unwrap().raw(), after.mode), ("a\nb\n", 0o600));
+    }
+
+    #[test]
+    fn edit_of_a_file_that_an_earlier_step_writes_has_no_reading() {
+        let file = make_file();
+        let judgement = assess_append(&file, PathState::Absent, true);
+        assert!(judgement.predicted && judgement.diff.is_some());
+        assert_eq!(judgement.reading_after(), None);
+    }
+}

@@ -1,28 +1,28 @@
 //! Evaluates an account's `authorized_keys`.
 
+use super::difference::{AccessDiff, AuthorizedKeysDiff, FOREIGN_WRITE};
 use super::key::{AuthorizedKeyEntry, PublicKey, parse_entry};
 use super::{CHANGE_OWNER_HINT, SshAuthorizedKeyResource};
-use crate::model::{BlockClass, DisruptionClass, UntrustedText};
+use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{
     AuthorizedKeysInfo, AuthorizedKeysState, BODY_CAP, Observation, PathInfo, PathState, PathType, ProbeReading,
     UnansweredReason,
 };
-use crate::resource::assessment::FileEdit;
+use crate::resource::shared::edited_file::FileEdit;
 use crate::resource::shared::file_target::{describe_type, type_basis};
 use crate::resource::shared::support::{
     format_mode, join_quoted, join_words, keys_state, sha256_hex, will_be_provided,
 };
 use crate::resource::shared::text_lines::TextLines;
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ResourceDiff, ValueChange};
 use serde_json::json;
 
-/// Write permission of group and others: sshd ignores keys that another user could have written.
-const FOREIGN_WRITE: u32 = 0o022;
+type KeysAssessment = Assessment<AuthorizedKeysDiff>;
 
 /// Result of merging the declared keys into the lines of the file.
 struct AuthorizedKeysEdit {
     lines: TextLines,
-    changes: Vec<AttributeChange>,
+    keys: Vec<ValueChange<String>>,
     basis: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl SshAuthorizedKeyResource {
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<KeysAssessment, UnansweredReason> {
         match keys_state(seen, &self.probe())? {
             AuthorizedKeysState::NoAccount if self.absent => {
                 let reason = format!("account `{}` does not exist", self.user);
@@ -42,13 +42,12 @@ impl SshAuthorizedKeyResource {
         }
     }
 
-    fn assess_predicted(&self, reason: String, basis: crate::model::Value) -> Assessment {
-        let changes =
-            self.keys.iter().map(|key| AttributeChange::new("key", None, Some(&self.describe_key(key)))).collect();
-        Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
+    fn assess_predicted(&self, reason: String, basis: Value) -> KeysAssessment {
+        let diff = AuthorizedKeysDiff::Later { keys: self.keys.iter().map(|key| self.describe_key(key)).collect() };
+        Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted()
     }
 
-    fn assess_missing_account(&self, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_missing_account(&self, cx: &AssessmentContext<'_>) -> KeysAssessment {
         let (basis, user) = (json!({ "account": "absent" }), &self.user);
         if will_be_provided(cx.predicted, &ProvidedItem::User(user.clone())) {
             return self.assess_predicted(format!("account `{user}` does not exist yet"), basis);
@@ -61,7 +60,7 @@ impl SshAuthorizedKeyResource {
         &self,
         info: &AuthorizedKeysInfo,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<KeysAssessment, UnansweredReason> {
         let home_comes = || {
             let things = [ProvidedItem::User(self.user.clone()), ProvidedItem::Path(info.home.clone())];
             things.iter().any(|thing| will_be_provided(cx.predicted, thing))
@@ -87,7 +86,7 @@ impl SshAuthorizedKeyResource {
     }
 
     /// Returns why sshd would ignore keys in this home directory, or why forge must not write there.
-    fn block_ignored_keys(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Option<Assessment> {
+    fn block_ignored_keys(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Option<KeysAssessment> {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
         if home.kind == PathType::Directory && home.mode & FOREIGN_WRITE != 0 {
@@ -121,7 +120,7 @@ impl SshAuthorizedKeyResource {
 
     /// Returns why forge does not change the owner of directory or file: it belongs to another user, and users other
     /// than root may have moved it there.
-    fn block_foreign_owner(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Option<Assessment> {
+    fn block_foreign_owner(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Option<KeysAssessment> {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
         let is_open = |above: &PathInfo| above.owner.raw() != "root" || above.mode & FOREIGN_WRITE != 0;
@@ -140,7 +139,7 @@ impl SshAuthorizedKeyResource {
         given(&folder, &info.folder, in_home).or_else(|| given(&file, &info.file, in_folder))
     }
 
-    fn assess_key_file(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Result<Assessment, UnansweredReason> {
+    fn assess_key_file(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Result<KeysAssessment, UnansweredReason> {
         let path = format!("{}/.ssh/authorized_keys", info.home);
         // forge does not read a file of another user that the account may have moved there.
         let is_unread = matches!(&info.file, PathState::Present(file) if file.body.is_none());
@@ -158,39 +157,31 @@ impl SshAuthorizedKeyResource {
                 }
             },
         };
-        let mut sorted = self.edit_keys(TextLines::parse(body));
-        if !self.absent {
-            sorted.changes.extend(self.loose_permission_changes("folder", &info.folder));
-            sorted.changes.extend(self.loose_permission_changes("file", &info.file));
-        }
-        let basis = json!({ "keys": sorted.basis, "access": self.access_basis(info) });
-        if sorted.changes.is_empty() {
+        let AuthorizedKeysEdit { lines, keys, basis } = self.edit_keys(TextLines::parse(body));
+        let access = [&info.folder, &info.file].map(|at| AccessDiff::compare(at, &self.user));
+        let access_basis = [access[0].render_changes("folder"), access[1].render_changes("file")];
+        let basis = json!({ "keys": basis, "access": access_basis });
+        // A removal leaves owner and mode.
+        let [folder, file_access] = if self.absent { Default::default() } else { access };
+        if keys.is_empty() && folder.is_empty() && file_access.is_empty() {
             return Ok(Assessment::ok(self.describe_unchanged(), basis));
         }
         if let Some(judgement) = self.block_foreign_owner(info, home) {
             return Ok(judgement);
         }
-        let text = sorted.lines.to_text();
-        if let Some(first) = sorted.changes.first_mut().filter(|change| change.attribute == "key") {
-            first.diff =
-                crate::resource::shared::diff::unified_diff(body.as_bytes(), text.as_bytes()).map(UntrustedText::from);
-            // The diff of the first change shows all keys.
-            let mut keys = 0;
-            sorted.changes.retain(|change| {
-                change.attribute != "key" || {
-                    keys += 1;
-                    keys == 1
-                }
-            });
-        }
-        let reason = describe_changes(&sorted.changes, &path);
-        let edit = self.build_edit(info, file, text);
-        Ok(Assessment::change(reason, sorted.changes, DisruptionClass::D0, basis).edit(edit))
+        let diff = AuthorizedKeysDiff::Write {
+            keys,
+            new_folder: info.folder == PathState::Absent,
+            folder,
+            file: file_access,
+            edit: Box::new(self.build_edit(info, file, lines.to_text())),
+        };
+        Ok(Assessment::differs(describe_differences(&diff, &path), diff, DisruptionClass::D0, basis))
     }
 
     /// Adds each declared key to the lines, or removes it.
     fn edit_keys(&self, lines: TextLines) -> AuthorizedKeysEdit {
-        let mut sorted = AuthorizedKeysEdit { lines, changes: Vec::new(), basis: Vec::new() };
+        let mut sorted = AuthorizedKeysEdit { lines, keys: Vec::new(), basis: Vec::new() };
         for key in &self.keys {
             let own = sorted.lines.find_indices(|line| parse_entry(line).is_some_and(|e| is_same_key(&e, key)));
             sorted.basis.extend(own.iter().map(|at| sorted.lines.get(*at).to_owned()));
@@ -206,31 +197,6 @@ impl SshAuthorizedKeyResource {
             sorted.remove_lines(&others);
         }
         sorted
-    }
-
-    /// Changes owner and mode only if sshd would ignore the keys because of them.
-    fn loose_permission_changes(&self, what: &str, state: &PathState) -> Vec<AttributeChange> {
-        let PathState::Present(info) = state else { return Vec::new() };
-        let mut changes = Vec::new();
-        if info.owner.raw() != self.user {
-            changes.push(AttributeChange::new(
-                &format!("owner of the {what}"),
-                Some(info.owner.raw()),
-                Some(&self.user),
-            ));
-        }
-        if info.mode & FOREIGN_WRITE != 0 {
-            changes.push(AttributeChange::new(
-                &format!("mode of the {what}"),
-                Some(&format_mode(info.mode)),
-                Some(&format_mode(info.mode & !FOREIGN_WRITE)),
-            ));
-        }
-        changes
-    }
-
-    fn access_basis(&self, info: &AuthorizedKeysInfo) -> Vec<Vec<AttributeChange>> {
-        vec![self.loose_permission_changes("folder", &info.folder), self.loose_permission_changes("file", &info.file)]
     }
 
     fn describe_unchanged(&self) -> String {
@@ -266,7 +232,7 @@ impl SshAuthorizedKeyResource {
             ..info.clone()
         };
         FileEdit {
-            old: file.and_then(|file| file.sha256.clone()),
+            before: file.cloned(),
             body: text,
             probe: self.probe(),
             becomes: ProbeReading::AuthorizedKeys(AuthorizedKeysState::Account(Box::new(then))),
@@ -289,7 +255,7 @@ impl AuthorizedKeysEdit {
             let end = self.lines.find_indices(|_| true).len();
             let line = key.to_line(options);
             self.lines.insert(end, [line.as_str()]);
-            self.changes.push(AttributeChange::new("key", None, Some(&line)));
+            self.keys.push(ValueChange::create(line));
             return;
         };
         let found = self.lines.get(*first).to_owned();
@@ -302,13 +268,13 @@ impl AuthorizedKeysEdit {
         if differs {
             let line = key.to_line(options);
             self.lines.replace(*first, &line);
-            self.changes.push(AttributeChange::new("key", Some(&found), Some(&line)));
+            self.keys.push(ValueChange::new(found, line));
         }
     }
 
     fn remove_lines(&mut self, own: &[usize]) {
         for at in own.iter().rev() {
-            self.changes.push(AttributeChange::new("key", Some(self.lines.get(*at)), None));
+            self.keys.push(ValueChange { from: Some(self.lines.get(*at).to_owned()), to: None });
             self.lines.remove(*at);
         }
     }
@@ -318,14 +284,16 @@ fn is_same_key(entry: &AuthorizedKeyEntry<'_>, key: &PublicKey) -> bool {
     entry.kind == key.kind && entry.blob == key.blob
 }
 
-fn block_on_host(reason: String, basis: crate::model::Value) -> Assessment {
+fn block_on_host(reason: String, basis: Value) -> KeysAssessment {
     Assessment::blocked(BlockClass::Host, reason, basis)
 }
 
-fn describe_changes(changes: &[AttributeChange], path: &str) -> String {
-    let names: Vec<&str> = changes.iter().map(|change| change.attribute.as_str()).collect();
-    match names.as_slice() {
-        ["key"] => format!("keys in {} differ", join_quoted(&[path])),
-        names => format!("{} differ in {}", join_words(names), join_quoted(&[path])),
+fn describe_differences(diff: &AuthorizedKeysDiff, path: &str) -> String {
+    let path = join_quoted(&[path]);
+    if diff.changes_only_keys() {
+        return format!("keys in {path} differ");
     }
+    let changes = diff.render_changes();
+    let names: Vec<&str> = changes.iter().map(|change| change.attribute.as_str()).collect();
+    format!("{} differ in {path}", join_words(&names))
 }

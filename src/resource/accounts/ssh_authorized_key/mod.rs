@@ -1,6 +1,7 @@
 //! `ssh_authorized_key`: public keys that may log in to an account.
 
 mod assessment;
+mod difference;
 mod key;
 
 use crate::diag::{Diag, DiagCode};
@@ -10,9 +11,10 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::{ShellFragment, safe_path};
+use difference::AuthorizedKeysDiff;
 use key::PublicKey;
 use serde_json::json;
 
@@ -126,11 +128,15 @@ impl SshAuthorizedKeyResource {
         Probe::AuthorizedKeys { user: self.user.clone() }
     }
 
-    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let Some(edit) = &judgement.edit else { return shell::failing_action("the new body is not known") };
+    fn render_script(&self, diff: &AuthorizedKeysDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let edit = match diff {
+            AuthorizedKeysDiff::Write { edit, .. } => edit,
+            // It is evaluated again before it runs.
+            AuthorizedKeysDiff::Later { .. } => return shell::failing_action("the new body is not known"),
+        };
         let action = shell::open_private_action()
             .word(&self.user)
-            .word(edit.old.as_deref().unwrap_or_default())
+            .word(edit.digest_before())
             .word(cx.run)
             .word(if self.absent { "absent" } else { "" })
             .code("\n")
@@ -261,13 +267,15 @@ impl DeclaredResource for SshAuthorizedKeyResource {
     }
 }
 
-impl Resource for SshAuthorizedKeyResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for SshAuthorizedKeyResource {
+    type Diff = AuthorizedKeysDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<AuthorizedKeysDiff> {
         self.try_assess(seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &AuthorizedKeysDiff, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff, cx), long: false, explain: EXPLAIN })
     }
 }
 

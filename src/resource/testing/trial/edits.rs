@@ -186,8 +186,8 @@ fn edits_in_one_script_apply_in_sequence() {
         script = script
             .append_fragment(edit.render_action(&judgement, &trial.context()).into_script().body)
             .code("[ $? -eq 0 ] || exit\n");
-        let made = judgement.edit.unwrap();
-        seen.insert(made.probe, Ok::<ProbeReading, _>(made.becomes));
+        let (probe, reading) = judgement.reading_after().unwrap();
+        seen.insert(probe, Ok::<ProbeReading, _>(reading));
     }
     let output = trial.run_action("dash", script);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -270,7 +270,7 @@ fn root_files_moved_into_a_home_are_not_chowned_or_shown() {
         assert_eq!(std::fs::metadata(&path).unwrap().uid(), 0, "{shell} {moved}");
         let again = trial.assess_resource(key.as_ref());
         assert_eq!(again.reason.raw(), format!("`{path}` {why}"));
-        assert!(again.changes.is_empty() && again.edit.is_none() && again.hint.is_some());
+        assert!(again.changes.is_empty() && again.diff.is_none() && again.hint.is_some());
     }
 }
 
