@@ -6,10 +6,10 @@ use crate::probe::{Observation, PathState, Probe, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{output, path_state, unit_state};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, RestartInput,
+    Action, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
 };
-use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -175,8 +175,20 @@ impl DeclaredResource for RebootResource {
     }
 }
 
-impl Resource for RebootResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+/// A reboot is pending or not: the step changes nothing itself, because the host's window performs the reboot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum RebootDiff {}
+
+impl ResourceDiff for RebootDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match *self {}
+    }
+}
+
+impl TypedResource for RebootResource {
+    type Diff = RebootDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<RebootDiff> {
         if self.absent {
             return Assessment::ok("nothing to remove", Value::Null);
         }
@@ -192,8 +204,7 @@ impl Resource for RebootResource {
         }
     }
 
-    /// Returns an empty action: the window reboots the host.
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: ShellFragment::new(), long: false, explain: &[] })
+    fn act(&self, diff: &RebootDiff, _cx: &AssessmentContext<'_>) -> Action {
+        match *diff {}
     }
 }

@@ -7,9 +7,9 @@ mod boot;
 mod files;
 mod rpm;
 
-use crate::model::{DisruptionClass, SecretStore, Value};
-use crate::resource::testing::recorded_cases::{RUN, checked_fields};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, find_kind};
+use crate::model::{DisruptionClass, SecretStore, StepVerdict, Value};
+use crate::resource::testing::recorded_cases::{RUN, build_observation, checked_fields};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, Resource, find_kind};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -56,8 +56,21 @@ impl CommandStubs {
         let resource = (kind.build)(&checked_fields(kind.fields, &written), absent).unwrap();
         let changes = changes.iter().map(|attribute| AttributeChange::new(attribute, None, None)).collect();
         let judgement = Assessment::change("for the test", changes, DisruptionClass::D0, basis);
-        let action =
-            resource.render_action(&judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
+        self.run_judgement(resource.as_ref(), &judgement)
+    }
+
+    /// Runs the action of the change that the kind finds with these answers, written as in recorded cases.
+    fn run_observed(&self, name: &str, written: Value, absent: bool, answers: Value) -> Output {
+        let kind = find_kind(name).unwrap();
+        let resource = (kind.build)(&checked_fields(kind.fields, &written), absent).unwrap();
+        let seen = build_observation(resource.as_ref(), &[], None, &answers, &json!(name));
+        let judgement = resource.assess(&seen, &AssessmentContext::default());
+        assert_eq!(judgement.verdict, StepVerdict::Change, "{}", judgement.reason.raw());
+        self.run_judgement(resource.as_ref(), &judgement)
+    }
+
+    fn run_judgement(&self, resource: &dyn Resource, judgement: &Assessment) -> Output {
+        let action = resource.render_action(judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
         let text = action.into_script().body.render(&SecretStore::default()).unwrap();
         let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
         let text = text
@@ -303,16 +316,23 @@ fn stop_only_disables_and_stops_the_unit() {
 
 const SCRATCH: &str = "tmpfs /none tmpfs size=1m 0 0";
 
-fn scratch_mount(stubs: &CommandStubs) -> Value {
-    let path = stubs.dir.path().join("point");
-    json!({ "path": path, "source": "tmpfs", "fstype": "tmpfs", "options": ["size=1m"] })
+/// Runs the mount of a file system, or its remount if it is mounted with other options.
+fn mount_scratch(stubs: &CommandStubs, mounted: bool) -> Output {
+    let path = stubs.dir.path().join("point").to_str().unwrap().to_owned();
+    let written = json!({ "path": path, "source": "tmpfs", "fstype": "tmpfs", "options": ["size=1m"] });
+    let other = json!({
+        "source": "tmpfs", "device": null, "fstype": "tmpfs", "options": ["rw", "size=2048k"], "root": "0:9 /",
+    });
+    let entry = json!({ "line": 1, "text": format!("tmpfs {path} tmpfs size=1m 0 0") });
+    let state = if mounted { json!({ "mounts": [other], "fstab": [entry] }) } else { json!({ "mounts": [] }) };
+    stubs.run_observed("mount", written, false, json!({ format!("mount {path}"): state }))
 }
 
 #[test]
 fn failed_mount_leaves_fstab_unchanged() {
     let stubs = CommandStubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
     std::fs::write(stubs.dir.path().join("fstab"), SCRATCH).unwrap();
-    let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted", "fstab entry"]);
+    let output = mount_scratch(&stubs, false);
     assert!(!output.status.success());
     let said = stderr_text(&output);
     assert!(said.contains("wrong fs type, bad option\nforge: cannot mount tmpfs at "), "{said}");
@@ -323,7 +343,7 @@ fn failed_mount_leaves_fstab_unchanged() {
 #[test]
 fn changed_mount_options_are_applied_by_remount() {
     let stubs = CommandStubs::new(&[("mount", ""), ("systemctl", "")]);
-    let output = stubs.run_action("mount", scratch_mount(&stubs), false, &["mounted options"]);
+    let output = mount_scratch(&stubs, true);
     assert!(output.status.success(), "{}", stderr_text(&output));
     let point = stubs.dir.path().join("point");
     assert_eq!(stubs.logged_calls(&[]), [format!("mount -o remount,size=1m -- {}", point.display())]);
@@ -332,9 +352,16 @@ fn changed_mount_options_are_applied_by_remount() {
 #[test]
 fn modules_are_loaded_by_modprobe_and_unloaded_by_rmmod() {
     let stubs = CommandStubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
-    let module = |loaded: bool| json!({ "name": "dummy-x", "loaded": loaded });
-    assert!(stubs.run_action("kernel_module", module(true), false, &["loaded"]).status.success());
-    let output = stubs.run_action("kernel_module", module(false), false, &["loaded"]);
+    let run = |loaded: bool, state: Value| {
+        let answers = json!({
+            "path /etc/modprobe.d/forge-dummy_x.conf": "absent",
+            "path /etc/modules-load.d/forge-dummy_x.conf": "absent",
+            "module dummy_x": state,
+        });
+        stubs.run_observed("kernel_module", json!({ "name": "dummy-x", "loaded": loaded }), false, answers)
+    };
+    assert!(run(true, json!({ "presence": "not-loaded", "available": true, "loadable": true })).status.success());
+    let output = run(false, json!({ "presence": "loaded", "refcount": 0 }));
     assert!(!output.status.success());
     assert_eq!(stderr_text(&output), "Module dummy_x is in use\nforge: cannot unload module dummy_x\n");
     assert_eq!(stubs.logged_calls(&[]), ["modprobe -- dummy_x", "rmmod -- dummy_x"]);

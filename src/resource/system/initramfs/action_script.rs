@@ -1,21 +1,29 @@
 //! Rebuilds images. Each old image is copied first and restored if anything fails.
 
-use super::assessment::IMAGE_PREFIX;
-use crate::resource::Assessment;
+use super::image_diff::{ImageRebuild, InitramfsDiff};
+use crate::probe::InitramfsMaker;
 use crate::resource::shared::shell;
 use crate::script::ShellFragment;
 
 /// Renders the rebuild of every image that changes.
-pub(super) fn render_script(judgement: &Assessment, run: &str) -> ShellFragment {
-    let maker = judgement.basis["maker"].as_str().unwrap_or_default();
-    let kernels = judgement.changes.iter().filter_map(|change| change.attribute.strip_prefix(IMAGE_PREFIX));
-    let rebuild = |kernel: &str| {
-        let path = judgement.basis["images"][kernel]["path"].as_str().unwrap_or_default();
-        let words = shell::open_action().word(maker).word(kernel).word(path).word(run);
+pub(super) fn render_script(diff: &InitramfsDiff, run: &str) -> ShellFragment {
+    let nothing = ShellFragment::new().code(":\n");
+    let InitramfsDiff::Rebuild { maker, images } = diff else { return nothing };
+    let rebuild = |image: &ImageRebuild| {
+        let words = shell::open_action().word(maker_program(*maker)).word(&image.kernel).word(&image.path).word(run);
         shell::close_action(words.code(REBUILD))
     };
     let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
-    kernels.map(rebuild).fold(ShellFragment::new().code(":\n"), and)
+    images.iter().map(rebuild).fold(nothing, and)
+}
+
+/// Returns the name by which the script knows the program.
+fn maker_program(maker: InitramfsMaker) -> &'static str {
+    match maker {
+        InitramfsMaker::Unknown => "unknown",
+        InitramfsMaker::InitramfsTools => "initramfs-tools",
+        InitramfsMaker::Dracut => "dracut",
+    }
 }
 
 /// The old image is copied, never moved: the host must be able to boot at any moment. The copy gets its final name only

@@ -2,14 +2,16 @@
 
 mod action_script;
 mod assessment;
+mod image_diff;
 
+use self::image_diff::InitramfsDiff;
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, initramfs_state};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -194,8 +196,10 @@ impl DeclaredResource for InitramfsResource {
     }
 }
 
-impl Resource for InitramfsResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for InitramfsResource {
+    type Diff = InitramfsDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<InitramfsDiff> {
         if self.absent {
             let reason = "the content stays until an image is rebuilt";
             return Assessment::ok(reason, json!({ "absent": true }));
@@ -206,9 +210,9 @@ impl Resource for InitramfsResource {
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn act(&self, diff: &InitramfsDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript {
-            body: action_script::render_script(judgement, cx.run),
+            body: action_script::render_script(diff, cx.run),
             long: true,
             explain: action_script::EXPLAIN,
         })

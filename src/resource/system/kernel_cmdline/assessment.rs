@@ -1,13 +1,15 @@
 //! Compares a kernel command line: the step's own file, the arguments of the next boot and those of the running kernel.
 
+use super::KernelCmdlineResource;
+use super::cmdline_diff::{CmdlineDiff, NEXT_BOOT, NextBootDiff};
 use super::grub::{GrubOverride, find_override, is_set_elsewhere};
 use super::kernel_arguments::{ArgumentMismatch, DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
-use super::{KernelCmdlineResource, NEXT_BOOT};
-use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{BootEntry, BootLoader, CmdlineState, Observation, UnansweredReason};
 use crate::resource::shared::composite::PartAssessments;
+use crate::resource::shared::file_target::FileDiff;
 use crate::resource::shared::support::join_quoted;
-use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use crate::resource::{Assessment, AssessmentContext};
 use serde_json::json;
 
 /// Compares declared arguments.
@@ -16,27 +18,29 @@ pub(super) fn assess_declared(
     state: &CmdlineState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<CmdlineDiff> {
     let loaded = assess_loaded(&want.wanted, state);
     match &state.loader {
         BootLoader::Other { found } => assess_without_loader(&loaded, state, found, cx),
         BootLoader::UpdateGrub { lines, entries } => {
-            let file = want.target.assess(seen, cx, true).erase_diff();
+            let file = want.target.assess(seen, cx, true);
             let over = find_override(lines, &want.target.path, &want.wanted);
             let next = match over {
-                Some(over) => assess_overridden(want, &over, cx),
+                Some(over) => assess_overridden(want, over, cx),
                 None => assess_next_boot(&want.wanted, entries),
             };
-            combine_parts("update-grub", [("file", file), (NEXT_BOOT, next), ("loaded", loaded)])
+            combine_update_grub(file, next, Some(loaded))
         }
-        BootLoader::Grubby { entries } => {
-            combine_parts("grubby", [(NEXT_BOOT, assess_next_boot(&want.wanted, entries)), ("loaded", loaded)])
-        }
+        BootLoader::Grubby { entries } => combine_grubby(assess_next_boot(&want.wanted, entries), Some(loaded)),
     }
 }
 
 /// Evaluates a removal: the next boot has no argument of the step, except those that another file sets.
-pub(super) fn assess_removal(want: &KernelCmdlineResource, state: &CmdlineState, seen: &Observation) -> Assessment {
+pub(super) fn assess_removal(
+    want: &KernelCmdlineResource,
+    state: &CmdlineState,
+    seen: &Observation,
+) -> Assessment<CmdlineDiff> {
     let own = want.wanted.parse_present();
     match &state.loader {
         BootLoader::Other { found } => Assessment::unknown(&UnansweredReason::new(format!(
@@ -46,23 +50,44 @@ pub(super) fn assess_removal(want: &KernelCmdlineResource, state: &CmdlineState,
         BootLoader::UpdateGrub { lines, entries } => {
             let others = |word: &KernelArgument| is_set_elsewhere(lines, &want.target.path, word);
             let own: Vec<KernelArgument> = own.into_iter().filter(|word| !others(word)).collect();
-            let file = note_loaded_arguments(want.target.assess_absent(seen).erase_diff(), &own, state);
-            combine_parts("update-grub", [("file", file), (NEXT_BOOT, assess_leftovers(&own, entries))])
+            let file = note_loaded_arguments(want.target.assess_absent(seen), &own, state);
+            combine_update_grub(file, assess_leftovers(&own, entries), None)
         }
         BootLoader::Grubby { entries } => {
-            combine_parts("grubby", [(NEXT_BOOT, note_loaded_arguments(assess_leftovers(&own, entries), &own, state))])
+            combine_grubby(note_loaded_arguments(assess_leftovers(&own, entries), &own, state), None)
         }
     }
 }
 
-/// Joins parts and records the loader in the basis, where `act` reads it.
-fn combine_parts<const N: usize>(loader: &str, parts: [(&'static str, Assessment); N]) -> Assessment {
-    let first = PartAssessments::default().with_part("loader", <Assessment>::ok("", json!(loader)));
-    parts.into_iter().fold(first, |parts, (name, part)| parts.with_part(name, part)).combine()
+fn combine_update_grub(
+    mut file: Assessment<FileDiff>,
+    mut next_boot: Assessment<NextBootDiff>,
+    loaded: Option<Assessment>,
+) -> Assessment<CmdlineDiff> {
+    let diff = CmdlineDiff::UpdateGrub { file: file.diff.take(), next_boot: next_boot.diff.take() };
+    let parts = loader_part("update-grub").with_part("file", file).with_part(NEXT_BOOT, next_boot);
+    add_loaded(parts, loaded).combine_with(Some(diff))
+}
+
+fn combine_grubby(mut next_boot: Assessment<NextBootDiff>, loaded: Option<Assessment>) -> Assessment<CmdlineDiff> {
+    let diff = next_boot.diff.take().map(CmdlineDiff::Grubby);
+    add_loaded(loader_part("grubby").with_part(NEXT_BOOT, next_boot), loaded).combine_with(diff)
+}
+
+/// Records the loader in the basis: a plan for another loader is stale.
+fn loader_part(loader: &str) -> PartAssessments {
+    PartAssessments::default().with_part("loader", <Assessment>::ok("", json!(loader)))
+}
+
+fn add_loaded(parts: PartAssessments, loaded: Option<Assessment>) -> PartAssessments {
+    match loaded {
+        Some(loaded) => parts.with_part("loaded", loaded),
+        None => parts,
+    }
 }
 
 /// Adds to the reason that the running kernel keeps its arguments.
-fn note_loaded_arguments(judgement: Assessment, own: &[KernelArgument], state: &CmdlineState) -> Assessment {
+fn note_loaded_arguments<D>(judgement: Assessment<D>, own: &[KernelArgument], state: &CmdlineState) -> Assessment<D> {
     let loaded = split_cmdline(state.loaded.raw());
     match own.iter().any(|word| loaded.contains(word)) {
         true => Assessment {
@@ -99,15 +124,13 @@ fn assess_without_loader(
     state: &CmdlineState,
     found: &[String],
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<CmdlineDiff> {
     let basis = json!({ "loader": "other", "loaded": loaded.basis });
     let why = describe_missing_loader(state, found);
     let earlier = cx.predicted.and_then(|p| p.after.as_deref());
     if let Some(step) = earlier.filter(|_| state.container.is_empty()) {
         let reason = format!("{why}; `{step}` runs first and may change that");
-        let judgement =
-            Assessment::change(reason, vec![AttributeChange::new(NEXT_BOOT, None, None)], DisruptionClass::D0, basis)
-                .mark_predicted();
+        let judgement = Assessment::differs(reason, CmdlineDiff::NoLoader, DisruptionClass::D0, basis).mark_predicted();
         return Assessment { by_reboot: loaded.by_reboot, ..judgement };
     }
     let judgement = match loaded.verdict {
@@ -147,15 +170,18 @@ fn loader_hint(state: &CmdlineState, found: &[String]) -> &'static str {
     }
 }
 
-fn assess_overridden(want: &KernelCmdlineResource, over: &GrubOverride, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_overridden(
+    want: &KernelCmdlineResource,
+    over: GrubOverride,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<NextBootDiff> {
     let reason = format!("`{}` {} after `{}`", over.place, over.does, want.target.path);
     let basis = json!({ "overridden": over.place, "does": over.does });
     match cx.predicted.and_then(|p| p.after.as_deref()) {
         // An earlier step may remove it; forge evaluates this step again when it runs.
         Some(step) => {
-            let change = AttributeChange::new(NEXT_BOOT, Some(&over.place), None);
             let reason = format!("{reason}; `{step}` runs first and may change that");
-            Assessment::change(reason, vec![change], DisruptionClass::D0, basis).mark_predicted()
+            Assessment::differs(reason, NextBootDiff::Overridden(over), DisruptionClass::D0, basis).mark_predicted()
         }
         None => Assessment::blocked(BlockClass::Host, reason, basis).hint(format!(
             "remove that line with an earlier step, or set `file: {}/zz-forge.cfg`, which is read later",
@@ -165,7 +191,7 @@ fn assess_overridden(want: &KernelCmdlineResource, over: &GrubOverride, cx: &Ass
 }
 
 /// Compares the arguments of the next boot: of all entries except rescue entries, because any of them may boot.
-fn assess_next_boot(wanted: &DeclaredArguments, entries: &[BootEntry]) -> Assessment {
+fn assess_next_boot(wanted: &DeclaredArguments, entries: &[BootEntry]) -> Assessment<NextBootDiff> {
     let plain: Vec<&BootEntry> = entries.iter().filter(|entry| !entry.rescue).collect();
     if plain.is_empty() {
         return Assessment::unknown(&UnansweredReason::new("no kernel entry in the boot loader's menu"))
@@ -187,8 +213,7 @@ fn assess_next_boot(wanted: &DeclaredArguments, entries: &[BootEntry]) -> Assess
     let remove = bad.iter().flat_map(|(_, lacks)| lacks).flat_map(|lack| &lack.have);
     next_boot_change(
         format!("{} in {} of {}", describe_mismatches(lacks), bad.len(), format_entry_count(plain.len())),
-        lacks,
-        remove,
+        NextBootDiff::new(lacks.clone(), remove),
     )
 }
 
@@ -196,25 +221,13 @@ fn format_entry_count(entries: usize) -> String {
     if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") }
 }
 
-fn next_boot_change<'a>(
-    why: String,
-    lacks: &[ArgumentMismatch],
-    remove: impl Iterator<Item = &'a KernelArgument>,
-) -> Assessment {
-    let all = |pick: fn(&ArgumentMismatch) -> &Vec<KernelArgument>| {
-        lacks.iter().map(|l| join_arguments(pick(l))).filter(|t| !t.is_empty()).collect()
-    };
-    let (have, want): (Vec<String>, Vec<String>) = (all(|lack| &lack.have), all(|lack| &lack.want));
-    let shown = |words: &[String]| (!words.is_empty()).then(|| words.join(" "));
-    let change = AttributeChange::new(NEXT_BOOT, shown(&have).as_deref(), shown(&want).as_deref());
-    let mut remove: Vec<&str> = remove.map(|word| word.text.as_str()).collect();
-    remove.sort_unstable();
-    remove.dedup();
-    Assessment::change(format!("next boot: {why}"), vec![change], DisruptionClass::D0, json!({ "remove": remove }))
+fn next_boot_change(why: String, diff: NextBootDiff) -> Assessment<NextBootDiff> {
+    let basis = json!({ "remove": diff.arguments_to_remove() });
+    Assessment::differs(format!("next boot: {why}"), diff, DisruptionClass::D0, basis)
 }
 
 /// Reports the step's arguments that remain in the menu.
-fn assess_leftovers(own: &[KernelArgument], entries: &[BootEntry]) -> Assessment {
+fn assess_leftovers(own: &[KernelArgument], entries: &[BootEntry]) -> Assessment<NextBootDiff> {
     let in_menu = |word: &&KernelArgument| entries.iter().any(|entry| split_cmdline(entry.args.raw()).contains(word));
     let left: Vec<KernelArgument> = own.iter().filter(in_menu).cloned().collect();
     if left.is_empty() {
@@ -222,13 +235,7 @@ fn assess_leftovers(own: &[KernelArgument], entries: &[BootEntry]) -> Assessment
     }
     let lacks: Vec<ArgumentMismatch> =
         left.iter().map(|word| ArgumentMismatch { have: vec![word.clone()], want: Vec::new() }).collect();
-    next_boot_change(describe_mismatches(&lacks), &lacks, left.iter())
-}
-
-/// Returns the arguments that a change removes from the entries, from the basis of the judgement.
-pub(super) fn arguments_to_remove(basis: &Value) -> Vec<String> {
-    let words = basis[NEXT_BOOT]["remove"].as_array().into_iter().flatten();
-    words.filter_map(Value::as_str).map(str::to_owned).collect()
+    next_boot_change(describe_mismatches(&lacks), NextBootDiff::new(lacks, left.iter()))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::kernel_arguments::{DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
 use crate::probe::ConfLine;
+use serde::Serialize;
 
 pub(super) const FOLDER: &str = "/etc/default/grub.d";
 
@@ -35,7 +36,7 @@ fn argument_pattern(word: &KernelArgument) -> String {
 }
 
 /// A line that is read after the step's own file and overrides it.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct GrubOverride {
     /// `file:line`.
     pub place: String,

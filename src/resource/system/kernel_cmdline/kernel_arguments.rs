@@ -2,9 +2,10 @@
 
 use crate::diag::Diag;
 use crate::resource::shared::support::bad_value;
+use serde::Serialize;
 
 /// One argument: a flag, or a name with a value. Two arguments are equal if the kernel treats them as the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct KernelArgument {
     /// With underscores: the kernel treats `-` and `_` in names as the same.
     pub name: String,
@@ -64,7 +65,7 @@ pub(super) struct DeclaredArguments {
 }
 
 /// One difference between a command line and its declaration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ArgumentMismatch {
     /// The values of that name that were found.
     pub have: Vec<KernelArgument>,

@@ -1,26 +1,24 @@
 //! `kernel_cmdline`: kernel arguments. Those of the running kernel and those of the next boot are compared separately.
 
 mod assessment;
+mod cmdline_diff;
 mod grub;
 mod kernel_arguments;
 
+use self::cmdline_diff::{CmdlineDiff, NextBootDiff};
 use self::kernel_arguments::DeclaredArguments;
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
-use crate::resource::shared::composite::extract_part;
-use crate::resource::shared::file_target::{FileBody, FileTarget};
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, cmdline_state, reject_secrets};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
-
-/// Part of a judgement that covers the arguments which the boot loader passes to the next kernel.
-const NEXT_BOOT: &str = "next boot";
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
     name: "kernel_cmdline",
@@ -110,22 +108,22 @@ fn parse_settings_path(given: Option<&str>) -> Result<String, Diag> {
 }
 
 impl KernelCmdlineResource {
-    fn render_write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
-        if self.absent {
+    fn render_file(&self, diff: &FileDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+        if matches!(diff, FileDiff::Remove { .. }) {
             return shell::remove_file(&self.target.path, cx.run, true);
         }
         let folder = shell::close_action(shell::open_private_action().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
         folder.append_fragment(self.target.render_write(cx, true, ""))
     }
 
-    fn render_update_grub(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let file = extract_part(judgement, "file").map(|_| self.render_write(cx).code("[ $? -eq 0 ] &&\n"));
+    fn render_update_grub(&self, file: Option<&FileDiff>, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let file = file.map(|diff| self.render_file(diff, cx).code("[ $? -eq 0 ] &&\n"));
         file.unwrap_or_default().append_fragment(shell::close_action(shell::open_action().code(UPDATE_GRUB)))
     }
 
-    fn render_grubby(&self, judgement: &Assessment) -> ShellFragment {
+    fn render_grubby(&self, next_boot: &NextBootDiff) -> ShellFragment {
         let add = if self.absent { String::new() } else { self.wanted.args.join(" ") };
-        let words = shell::open_action().word(assessment::arguments_to_remove(&judgement.basis).join(" ")).word(add);
+        let words = shell::open_action().word(next_boot.arguments_to_remove().join(" ")).word(add);
         shell::close_action(words.code(GRUBBY))
     }
 }
@@ -165,14 +163,8 @@ impl DeclaredResource for KernelCmdlineResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![
-            Probe::Cmdline,
-            if self.absent {
-                crate::resource::shared::file_target::path_probe(&self.target.path)
-            } else {
-                self.target.probe()
-            },
-        ]
+        let file = if self.absent { path_probe(&self.target.path) } else { self.target.probe() };
+        vec![Probe::Cmdline, file]
     }
 
     fn desired_value(&self) -> Value {
@@ -192,8 +184,10 @@ impl DeclaredResource for KernelCmdlineResource {
     }
 }
 
-impl Resource for KernelCmdlineResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for KernelCmdlineResource {
+    type Diff = CmdlineDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CmdlineDiff> {
         match cmdline_state(seen, &Probe::Cmdline) {
             Err(unknown) => Assessment::unknown(&unknown),
             Ok(state) if self.absent => assessment::assess_removal(self, state, seen),
@@ -201,10 +195,11 @@ impl Resource for KernelCmdlineResource {
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match judgement.basis["loader"].as_str() {
-            Some("grubby") => self.render_grubby(judgement),
-            _ => self.render_update_grub(judgement, cx),
+    fn act(&self, diff: &CmdlineDiff, cx: &AssessmentContext<'_>) -> Action {
+        let body = match diff {
+            CmdlineDiff::Grubby(next_boot) => self.render_grubby(next_boot),
+            CmdlineDiff::UpdateGrub { file, .. } => self.render_update_grub(file.as_ref(), cx),
+            CmdlineDiff::NoLoader => self.render_update_grub(None, cx),
         };
         Action::Script(ActionScript { body, long: true, explain: EXPLAIN })
     }

@@ -1,13 +1,14 @@
 //! Evaluates a module: its files, overrides in other files, whether it is loaded, and its effective options.
 
+use super::KernelModuleResource;
 use super::config::{ModuleOption, find_loader_lines, is_in_force, list_options};
-use super::{KernelModuleResource, loaded_change};
+use super::module_diff::{LoadedDiff, ModuleDiff, OverrideDiff};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{ModulePresence, ModuleState, Observation, UnansweredReason};
 use crate::resource::shared::composite::PartAssessments;
-use crate::resource::shared::file_target::FileTarget;
+use crate::resource::shared::file_target::{FileDiff, FileTarget};
 use crate::resource::shared::support::{join_quoted, join_words};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use crate::resource::{Assessment, AssessmentContext};
 use serde_json::json;
 
 /// Compares one of the step's own files.
@@ -17,40 +18,48 @@ pub(super) fn assess_file(
     wanted: bool,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<FileDiff> {
     if wanted {
-        let judgement = target.assess(seen, cx, true).erase_diff();
+        let judgement = target.assess(seen, cx, true);
         return match judgement.verdict {
             StepVerdict::Ok => Assessment { reason: format!("the file in {folder} matches").into(), ..judgement },
             _ => judgement,
         };
     }
-    let judgement = target.assess_absent(seen).erase_diff();
+    let judgement = target.assess_absent(seen);
     match judgement.verdict {
         StepVerdict::Ok => Assessment { reason: format!("no file is needed in {folder}").into(), ..judgement },
         _ => judgement,
     }
 }
 
-/// Adds the observed state of the module to the parts.
-pub(super) fn add_module_parts(
+/// Combines the files, in `parts` and `files`, with the observed state of the module.
+pub(super) fn assess_module(
     want: &KernelModuleResource,
     state: &ModuleState,
-    parts: PartAssessments,
+    (parts, files): (PartAssessments, ModuleDiff),
     cx: &AssessmentContext<'_>,
-) -> PartAssessments {
-    let mut parts = parts.with_part("others", assess_other_sources(want, state, cx));
+) -> Assessment<ModuleDiff> {
+    let mut others = assess_other_sources(want, state, cx);
+    let mut diff = ModuleDiff { others: others.diff.take(), ..files };
+    let mut parts = parts.with_part("others", others);
     if want.loaded.is_some() || want.blacklisted {
-        parts = parts.with_part("loaded", assess_loaded(want, state, cx));
+        let mut loaded = assess_loaded(want, state, cx);
+        diff.loaded = loaded.diff.take();
+        parts = parts.with_part("loaded", loaded);
     }
     if !want.options.is_empty() && !want.blacklisted {
         parts = parts.with_part("options", assess_options(want, state));
     }
-    parts
+    parts.combine_with(Some(diff))
 }
 
 /// Evaluates other files and the kernel command line.
-fn assess_other_sources(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_other_sources(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<OverrideDiff> {
     let settings = list_options(state, &want.name);
     let others: Vec<&ModuleOption> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
     let basis = json!(others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place)).collect::<Vec<_>>());
@@ -58,8 +67,8 @@ fn assess_other_sources(want: &KernelModuleResource, state: &ModuleState, cx: &A
         // An earlier step may remove it; forge evaluates this step again when it runs.
         Some(step) => {
             let reason = format!("{reason}; `{step}` runs first and may change that");
-            let change = AttributeChange::new("others", Some(place), None);
-            Assessment::change(reason, vec![change], DisruptionClass::D0, basis.clone()).mark_predicted()
+            let diff = OverrideDiff { place: place.to_owned() };
+            Assessment::differs(reason, diff, DisruptionClass::D0, basis.clone()).mark_predicted()
         }
         None => Assessment::blocked(BlockClass::Host, reason, basis.clone()).hint(hint),
     };
@@ -109,7 +118,11 @@ fn describe_other_options(want: &KernelModuleResource, others: &[&ModuleOption])
     }
 }
 
-fn assess_loaded(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_loaded(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<LoadedDiff> {
     let basis = json!(state.presence);
     match (state.presence, want.loaded) {
         (ModulePresence::Changing, _) => {
@@ -133,13 +146,14 @@ fn assess_loaded(want: &KernelModuleResource, state: &ModuleState, cx: &Assessme
 
 const STILL_LOADED: &str = "blacklisted, but loaded until it is unloaded or the host reboots";
 
-fn assess_hidden() -> Assessment {
+fn assess_hidden<D>() -> Assessment<D> {
     Assessment::unknown(&UnansweredReason::new("loaded modules could not be read: `/sys/module` does not exist"))
         .hint("a container uses the modules of its machine: declare them on the machine")
 }
 
-fn assess_load(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
-    let change = |reason: String| loaded_change("not loaded", "loaded", reason, DisruptionClass::D0);
+fn assess_load(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment<LoadedDiff> {
+    let change =
+        |reason: String| Assessment::differs(reason, LoadedDiff::Load, DisruptionClass::D0, json!("not loaded"));
     if !state.loadable {
         let reason = "this kernel does not support loadable modules".to_owned();
         return Assessment::blocked(BlockClass::Hardware, reason, json!("not-loaded"));
@@ -156,10 +170,14 @@ fn assess_load(want: &KernelModuleResource, state: &ModuleState, cx: &Assessment
         .hint("add a `package` step that installs it for this kernel before this one")
 }
 
-fn assess_unload(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
-    let change = || loaded_change("loaded", "not loaded", "it is loaded".to_owned(), DisruptionClass::D2);
+fn assess_unload(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<LoadedDiff> {
+    let change = |reason: String| Assessment::differs(reason, LoadedDiff::Unload, DisruptionClass::D2, json!("loaded"));
     if state.holders.is_empty() && state.refcount == Some(0) {
-        return change();
+        return change("it is loaded".to_owned());
     }
     let reason = match (state.refcount, state.holders.as_slice()) {
         (None, _) => format!("`{}` cannot be unloaded: this kernel does not support unloading", want.name),
@@ -169,7 +187,7 @@ fn assess_unload(want: &KernelModuleResource, state: &ModuleState, cx: &Assessme
         }
     };
     match cx.predicted.is_some_and(|p| p.after.is_some()) {
-        true => Assessment { reason: reason.into(), ..change() }.mark_predicted(),
+        true => change(reason).mark_predicted(),
         false => Assessment::blocked(BlockClass::Busy, reason, json!({ "loaded": true, "holders": state.holders }))
             .hint("stop its users, and unload the modules that depend on it, with earlier steps"),
     }

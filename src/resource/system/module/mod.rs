@@ -2,17 +2,19 @@
 
 mod assessment;
 mod config;
+mod module_diff;
 
+use self::module_diff::{LoadedDiff, MODPROBE, MODULES_LOAD, ModuleDiff};
 use crate::diag::{Diag, DiagCode};
-use crate::model::{DisruptionClass, Value};
+use crate::model::Value;
 use crate::probe::{Observation, Probe};
-use crate::resource::shared::composite::{PartAssessments, extract_part};
-use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
+use crate::resource::shared::composite::PartAssessments;
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, module_state, reject_secrets, required_text};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -161,13 +163,22 @@ impl KernelModuleResource {
 
     fn conf_files(&self) -> [(&'static str, &FileTarget, bool); 2] {
         [
-            ("modprobe.d", &self.modprobe, self.needs_modprobe_conf()),
-            ("modules-load.d", &self.modules_load, self.needs_modules_load_conf()),
+            (MODPROBE, &self.modprobe, self.needs_modprobe_conf()),
+            (MODULES_LOAD, &self.modules_load, self.needs_modules_load_conf()),
         ]
     }
 
-    fn render_write(&self, target: &FileTarget, wanted: bool, cx: &AssessmentContext<'_>) -> ShellFragment {
-        if !wanted {
+    fn assess_files(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> (PartAssessments, ModuleDiff) {
+        let [mut modprobe, mut modules_load] =
+            self.conf_files().map(|(folder, target, wanted)| assessment::assess_file(folder, target, wanted, seen, cx));
+        let (modprobe_diff, modules_load_diff) = (modprobe.diff.take(), modules_load.diff.take());
+        let diff = ModuleDiff { modprobe: modprobe_diff, modules_load: modules_load_diff, ..ModuleDiff::default() };
+        let parts = PartAssessments::default().with_part(MODPROBE, modprobe).with_part(MODULES_LOAD, modules_load);
+        (parts, diff)
+    }
+
+    fn render_file(&self, target: &FileTarget, diff: &FileDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+        if matches!(diff, FileDiff::Remove { .. }) {
             return shell::remove_file(&target.path, cx.run, true);
         }
         let folder = shell::close_action(shell::open_private_action().word(&target.path).code(MAKE_FOLDER))
@@ -175,17 +186,18 @@ impl KernelModuleResource {
         folder.append_fragment(target.render_write(cx, true, ""))
     }
 
-    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let mut steps: Vec<ShellFragment> = Vec::new();
-        for (name, target, wanted) in self.conf_files() {
-            steps.extend(extract_part(judgement, name).map(|_| self.render_write(target, wanted, cx)));
-        }
-        if extract_part(judgement, "loaded").is_some() {
-            let code = if self.loaded == Some(true) { LOAD } else { UNLOAD };
-            steps.push(shell::close_action(shell::open_action().word(&self.name).code(code)));
-        }
+    fn render_script(&self, diff: &ModuleDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let file = |target: &FileTarget, diff: &Option<FileDiff>| Some(self.render_file(target, diff.as_ref()?, cx));
+        let loaded = diff.loaded.map(|loaded| {
+            let code = match loaded {
+                LoadedDiff::Load => LOAD,
+                LoadedDiff::Unload => UNLOAD,
+            };
+            shell::close_action(shell::open_action().word(&self.name).code(code))
+        });
+        let steps = [file(&self.modprobe, &diff.modprobe), file(&self.modules_load, &diff.modules_load), loaded];
         let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
-        steps.into_iter().fold(ShellFragment::new().code(":\n"), and)
+        steps.into_iter().flatten().fold(ShellFragment::new().code(":\n"), and)
     }
 }
 
@@ -260,30 +272,24 @@ impl DeclaredResource for KernelModuleResource {
     }
 }
 
-impl Resource for KernelModuleResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let mut parts = PartAssessments::default();
-        for (name, target, wanted) in self.conf_files() {
-            parts = parts.with_part(name, assessment::assess_file(name, target, wanted, seen, cx));
-        }
+impl TypedResource for KernelModuleResource {
+    type Diff = ModuleDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ModuleDiff> {
+        let files = self.assess_files(seen, cx);
         if self.absent {
-            return parts.combine();
+            let (parts, diff) = files;
+            return parts.combine_with(Some(diff));
         }
         match module_state(seen, &self.probe()) {
-            Ok(state) => assessment::add_module_parts(self, state, parts, cx).combine(),
+            Ok(state) => assessment::assess_module(self, state, files, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &ModuleDiff, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff, cx), long: false, explain: EXPLAIN })
     }
-}
-
-/// Returns a change of the loaded state.
-fn loaded_change(from: &str, to: &str, reason: String, disruption: DisruptionClass) -> Assessment {
-    let change = AttributeChange::new("loaded", Some(from), Some(to));
-    Assessment::change(reason, vec![change], disruption, json!(from))
 }
 
 #[cfg(test)]

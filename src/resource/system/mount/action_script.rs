@@ -1,10 +1,11 @@
 //! The commands of a mount: the mount first, then fstab, so that fstab never gets an entry that does not work.
 
-use super::{DesiredMountState, MountResource, fstab};
-use crate::resource::shared::composite::extract_part;
+use super::MountResource;
+use super::mount_diff::{CurrentMountDiff, FstabDiff, MountDiff};
+use crate::model::UntrustedText;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::format_mode;
-use crate::resource::{Assessment, AssessmentContext};
+use crate::resource::{AssessmentContext, ValueChange};
 use crate::script::{ShellFragment, safe_path};
 
 /// Prints the processes that use the mount at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root directory,
@@ -81,21 +82,16 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("changed meanwhile", "run forge again"),
 ];
 
-/// Renders the changes in `judgement`.
-pub(super) fn render_script(want: &MountResource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-    let mut steps = Vec::new();
-    if let Some(now) = extract_part(judgement, "mounted") {
-        steps.push(match (want.state, now.changes.iter().any(|c| c.attribute == "mounted")) {
-            (DesiredMountState::Unmounted, _) => render_unmount(want),
-            (_, true) => render_mount(want),
-            (_, false) => render_remount(want, &now),
-        });
-    }
-    if let Some(entry) = extract_part(judgement, "fstab") {
-        steps.push(render_fstab_edit(want, &entry, cx).code(RELOAD));
-    }
+/// Renders the changes in `diff`.
+pub(super) fn render_script(want: &MountResource, diff: &MountDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+    let current = diff.current.as_ref().map(|current| match current {
+        CurrentMountDiff::Mount { .. } => render_mount(want),
+        CurrentMountDiff::Remount { options } => render_remount(want, options),
+        CurrentMountDiff::Unmount { .. } => render_unmount(want),
+    });
+    let entry = diff.fstab.as_ref().map(|entry| render_fstab_edit(entry, cx).code(RELOAD));
     let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
-    steps.into_iter().fold(ShellFragment::new().code(":\n"), and)
+    current.into_iter().chain(entry).fold(ShellFragment::new().code(":\n"), and)
 }
 
 fn render_mount(want: &MountResource) -> ShellFragment {
@@ -107,9 +103,9 @@ fn render_mount(want: &MountResource) -> ShellFragment {
 }
 
 /// Passes all declared options, and the opposite of each undeclared restriction: a remount keeps options that it omits.
-fn render_remount(want: &MountResource, now: &Assessment) -> ShellFragment {
+fn render_remount(want: &MountResource, changed: &[ValueChange<String>]) -> ShellFragment {
     let mut options = want.options.clone();
-    let wanted = now.changes.iter().filter_map(|change| Some(change.to.as_ref()?.raw().to_owned()));
+    let wanted = changed.iter().filter_map(|change| change.to.clone());
     options.extend(wanted.filter(|option| !want.options.contains(option)));
     let action = shell::open_action().word(&want.path).word(options.join(",")).code("\n");
     shell::close_action(
@@ -124,8 +120,7 @@ fn render_unmount(want: &MountResource) -> ShellFragment {
     )
 }
 
-fn render_fstab_edit(want: &MountResource, entry: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-    let line = if want.absent { String::new() } else { fstab::fstab_line(want) };
-    let old: Vec<&str> = entry.changes.iter().filter_map(|c| c.from.as_ref()).map(|text| text.raw()).collect();
-    shell::edit_file("/etc/fstab", cx.run, EDIT, [line, old.join("\n")])
+fn render_fstab_edit(entry: &FstabDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+    let old: Vec<&str> = entry.old.iter().map(UntrustedText::raw).collect();
+    shell::edit_file("/etc/fstab", cx.run, EDIT, [entry.new.clone().unwrap_or_default(), old.join("\n")])
 }

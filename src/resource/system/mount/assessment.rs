@@ -1,18 +1,19 @@
 //! Compares the kernel's mount table with the declared mount.
 
+use super::mount_diff::CurrentMountDiff;
 use super::options::{MountOptionMatch, match_option, undeclared_restrictions};
 use super::{DesiredMountState, MountResource};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{MountState, Observation, ObservedMount, UnansweredReason};
 use crate::resource::shared::support::{join_quoted, join_words, output};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use crate::resource::{Assessment, AssessmentContext, ValueChange};
 use serde_json::json;
 
 /// Compares the current mount.
-pub(super) fn assess_mounted(want: &MountResource, state: &MountState) -> Assessment {
+fn assess_mounted(want: &MountResource, state: &MountState) -> Assessment<CurrentMountDiff> {
     let Some(top) = state.mounts.last() else {
-        let change = AttributeChange::new("mounted", None, Some(&want.describe_source()));
-        return Assessment::change("nothing is mounted", vec![change], DisruptionClass::D0, json!(null));
+        let diff = CurrentMountDiff::Mount { source: want.source.clone(), fstype: want.fstype.clone() };
+        return Assessment::differs("nothing is mounted", diff, DisruptionClass::D0, json!(null));
     };
     if top.fstype == "autofs" && want.options.iter().any(|option| option == "x-systemd.automount") {
         return Assessment::ok("mounted on first use", json!({ "fstype": "autofs" }));
@@ -44,15 +45,13 @@ fn describe_other_mount(want: &MountResource, state: &MountState, top: &Observed
     }
 }
 
-fn assess_options(want: &MountResource, top: &ObservedMount, basis: Value) -> Assessment {
-    let mut changes = Vec::new();
+fn assess_options(want: &MountResource, top: &ObservedMount, basis: Value) -> Assessment<CurrentMountDiff> {
+    let mut options = Vec::new();
     let mut hidden = Vec::new();
     for option in &want.options {
         match match_option(option, &top.options) {
             MountOptionMatch::Holds => {}
-            MountOptionMatch::Differs(found) => {
-                changes.push(AttributeChange::new("options", Some(&found), Some(option)))
-            }
+            MountOptionMatch::Differs(found) => options.push(ValueChange::new(found, option.clone())),
             MountOptionMatch::NotShown if is_mount_only_option(option) => {}
             MountOptionMatch::NotShown => hidden.push(option),
         }
@@ -61,9 +60,10 @@ fn assess_options(want: &MountResource, top: &ObservedMount, basis: Value) -> As
     if restricted.contains(&("rw", "ro")) && top.source.starts_with("/dev/") {
         return block_read_only(top, basis);
     }
-    changes.extend(restricted.into_iter().map(|(good, bad)| AttributeChange::new("options", Some(bad), Some(good))));
-    if !changes.is_empty() {
-        return Assessment::change("mount options differ", changes, DisruptionClass::D1, basis);
+    options.extend(restricted.into_iter().map(|(good, bad)| ValueChange::new(bad.to_owned(), good.to_owned())));
+    if !options.is_empty() {
+        let diff = CurrentMountDiff::Remount { options };
+        return Assessment::differs("mount options differ", diff, DisruptionClass::D1, basis);
     }
     match hidden.is_empty() {
         true => Assessment::ok("mounted", basis),
@@ -72,7 +72,7 @@ fn assess_options(want: &MountResource, top: &ObservedMount, basis: Value) -> As
 }
 
 /// Blocks: the kernel remounts a file system read-only when its disk fails, and forge must not write to it again.
-fn block_read_only(top: &ObservedMount, basis: Value) -> Assessment {
+fn block_read_only(top: &ObservedMount, basis: Value) -> Assessment<CurrentMountDiff> {
     let reason = format!("`{}` is mounted read-only, but `ro` is not declared", top.source);
     Assessment::blocked(BlockClass::Hardware, reason, basis)
         .hint("check the kernel log for I/O errors; if an administrator did it, run `mount -o remount,rw`")
@@ -88,12 +88,12 @@ fn is_mount_only_option(option: &str) -> bool {
 }
 
 /// Evaluates an unmount.
-pub(super) fn assess_unmounted(
+fn assess_unmounted(
     want: &MountResource,
     state: &MountState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<CurrentMountDiff> {
     try_assess_unmounted(want, state, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
 }
 
@@ -102,18 +102,14 @@ fn try_assess_unmounted(
     state: &MountState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Result<Assessment, UnansweredReason> {
+) -> Result<Assessment<CurrentMountDiff>, UnansweredReason> {
     let Some(top) = state.mounts.last() else { return Ok(Assessment::ok("nothing is mounted", json!(null))) };
     let holders = list_holders(want, seen)?;
     let basis = json!({ "source": top.source, "holders": !holders.is_empty(), "below": state.below });
     let change = |reason: String| {
-        let from = format!("{} ({})", top.source, top.fstype);
-        Assessment::change(
-            reason,
-            vec![AttributeChange::new("mounted", Some(&from), None)],
-            DisruptionClass::D1,
-            basis.clone(),
-        )
+        let (source, fstype) = (top.source.clone(), top.fstype.clone());
+        let diff = CurrentMountDiff::Unmount { source, fstype, options: top.options.clone() };
+        Assessment::differs(reason, diff, DisruptionClass::D1, basis.clone())
     };
     let reason = match (state.below.as_slice(), holders.as_slice()) {
         ([], []) => return Ok(change(format!("`{}` is mounted", top.source))),
@@ -145,7 +141,7 @@ pub(super) fn assess_current(
     state: &MountState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Option<Assessment> {
+) -> Option<Assessment<CurrentMountDiff>> {
     match want.state {
         DesiredMountState::Mounted => Some(assess_mounted(want, state)),
         DesiredMountState::Unmounted => Some(assess_unmounted(want, state, seen, cx)),

@@ -1,10 +1,10 @@
 //! One line of fstab: its spelling, and its comparison with the current entry.
 
 use super::MountResource;
-use crate::model::DisruptionClass;
-use crate::model::UntrustedText;
+use super::mount_diff::FstabDiff;
+use crate::model::{DisruptionClass, UntrustedText};
 use crate::probe::{FstabLine, MountState};
-use crate::resource::{Assessment, AttributeChange};
+use crate::resource::Assessment;
 use serde_json::json;
 
 /// Returns the declared line.
@@ -28,46 +28,29 @@ fn escape_field(text: &str) -> String {
 
 /// Compares the lines for the mount point with the declared one, field by field. Whitespace and the order of options do
 /// not matter.
-pub(super) fn assess_fstab(want: &MountResource, state: &MountState) -> Assessment {
+pub(super) fn assess_fstab(want: &MountResource, state: &MountState) -> Assessment<FstabDiff> {
     let line = fstab_line(want);
-    let basis = fstab_basis(state);
-    match state.fstab.as_slice() {
-        [] => {
-            let reason = "fstab has no entry".to_owned();
-            Assessment::change(
-                reason,
-                vec![AttributeChange::new("entry", None, Some(&line))],
-                DisruptionClass::D0,
-                basis,
-            )
-        }
+    let reason = match state.fstab.as_slice() {
+        [] => "fstab has no entry".to_owned(),
         [one] if split_fields(one.text.raw()) == split_fields(&line) => {
-            Assessment::ok("the entry in fstab matches", basis)
+            return Assessment::ok("the entry in fstab matches", fstab_basis(state));
         }
-        [one] => {
-            let change = AttributeChange::new("entry", Some(one.text.raw()), Some(&line));
-            Assessment::change(format!("line {} of fstab differs", one.line), vec![change], DisruptionClass::D0, basis)
-        }
-        several => {
-            let mut changes: Vec<AttributeChange> =
-                several.iter().map(|one| AttributeChange::new("entry", Some(one.text.raw()), None)).collect();
-            changes.push(AttributeChange::new("entry", None, Some(&line)));
-            let reason = format!("fstab has {} entries for it, in lines {}", several.len(), join_line_numbers(several));
-            Assessment::change(reason, changes, DisruptionClass::D0, basis)
-        }
+        [one] => format!("line {} of fstab differs", one.line),
+        several => format!("fstab has {} entries for it, in lines {}", several.len(), join_line_numbers(several)),
+    };
+    assess_edit(reason, state, Some(line))
+}
+
+pub(super) fn assess_fstab_absent(state: &MountState) -> Assessment<FstabDiff> {
+    match state.fstab.is_empty() {
+        true => Assessment::ok("fstab has no entry", fstab_basis(state)),
+        false => assess_edit(format!("fstab has an entry in line {}", join_line_numbers(&state.fstab)), state, None),
     }
 }
 
-pub(super) fn assess_fstab_absent(state: &MountState) -> Assessment {
-    let changes: Vec<AttributeChange> =
-        state.fstab.iter().map(|one| AttributeChange::new("entry", Some(one.text.raw()), None)).collect();
-    match changes.is_empty() {
-        true => Assessment::ok("fstab has no entry", fstab_basis(state)),
-        false => {
-            let reason = format!("fstab has an entry in line {}", join_line_numbers(&state.fstab));
-            Assessment::change(reason, changes, DisruptionClass::D0, fstab_basis(state))
-        }
-    }
+fn assess_edit(reason: String, state: &MountState, new: Option<String>) -> Assessment<FstabDiff> {
+    let old = state.fstab.iter().map(|line| line.text.clone()).collect();
+    Assessment::differs(reason, FstabDiff { old, new }, DisruptionClass::D0, fstab_basis(state))
 }
 
 fn fstab_basis(state: &MountState) -> crate::model::Value {

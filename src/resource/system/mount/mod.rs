@@ -3,8 +3,10 @@
 mod action_script;
 mod assessment;
 mod fstab;
+mod mount_diff;
 mod options;
 
+use self::mount_diff::MountDiff;
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
@@ -12,7 +14,7 @@ use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -179,11 +181,6 @@ impl MountResource {
         self.options.iter().any(|option| matches!(option.as_str(), "bind" | "rbind"))
     }
 
-    /// Returns source and type as text.
-    fn describe_source(&self) -> String {
-        format!("{} ({})", self.source, self.fstype)
-    }
-
     /// Returns the probe that lists the users of the mount. It follows no link into the file system.
     fn holders_probe(&self) -> Probe {
         Probe::Check {
@@ -229,8 +226,10 @@ impl DeclaredResource for MountResource {
     }
 }
 
-impl Resource for MountResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for MountResource {
+    type Diff = MountDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<MountDiff> {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
             Err(unknown) if unknown.barred => {
@@ -238,18 +237,21 @@ impl Resource for MountResource {
             }
             Err(unknown) => return Assessment::unknown(&unknown),
         };
-        let entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
+        let mut entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
+        let mut current = assessment::assess_current(self, state, seen, cx);
+        let diff =
+            MountDiff { fstab: entry.diff.take(), current: current.as_mut().and_then(|current| current.diff.take()) };
         let parts = PartAssessments::default().with_part("fstab", entry);
-        match assessment::assess_current(self, state, seen, cx) {
-            Some(now) => parts.with_part("mounted", now),
+        match current {
+            Some(current) => parts.with_part("mounted", current),
             None => parts,
         }
-        .combine()
+        .combine_with(Some(diff))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn act(&self, diff: &MountDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript {
-            body: action_script::render_script(self, judgement, cx),
+            body: action_script::render_script(self, diff, cx),
             long: false,
             explain: action_script::EXPLAIN,
         })

@@ -2,9 +2,10 @@
 
 use super::value;
 use crate::probe::ConfLine;
+use serde::Serialize;
 
 /// A line that is read after the step's own file and sets another value.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct SysctlOverride {
     /// `file:line`.
     pub place: String,

@@ -7,15 +7,16 @@ use self::config::{SysctlOverride, format_key, key_path};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{Observation, Probe, SysctlState, SysctlValue, UnansweredReason};
-use crate::resource::shared::composite::{PartAssessments, extract_part};
-use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
+use crate::resource::shared::composite::{PartAssessments, render_part};
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sysctl_state};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -113,8 +114,13 @@ impl SysctlResource {
         format_key(&self.place)
     }
 
-    fn assess_file(&self, state: &SysctlState, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = self.target.assess(seen, cx, true).erase_diff();
+    fn assess_file(
+        &self,
+        state: &SysctlState,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Assessment<SysctlFileDiff> {
+        let file = self.target.assess(seen, cx, true).map_diff(SysctlFileDiff::File);
         let Some(over) = config::find_override(&state.lines, &self.target.path, &self.place, &self.value) else {
             return file;
         };
@@ -123,9 +129,8 @@ impl SysctlResource {
             Some(_) if file.verdict == StepVerdict::Change => file.mark_predicted(),
             Some(step) => {
                 let why = format!("{}; `{step}` runs first and may change that", self.describe_override(&over));
-                let change = AttributeChange::new("override", Some(&over.place), None);
-                Assessment::change(why, vec![change], DisruptionClass::D0, override_basis(&file, &over))
-                    .mark_predicted()
+                let basis = override_basis(&file, &over);
+                Assessment::differs(why, SysctlFileDiff::Overridden(over), DisruptionClass::D0, basis).mark_predicted()
             }
             None => self.block_overridden(&file, &over),
         }
@@ -135,14 +140,14 @@ impl SysctlResource {
         format!("`{}` sets `{}` to `{}` after `{}`", over.place, self.display_key(), over.value, self.target.path)
     }
 
-    fn block_overridden(&self, file: &Assessment, over: &SysctlOverride) -> Assessment {
+    fn block_overridden(&self, file: &Assessment<SysctlFileDiff>, over: &SysctlOverride) -> Assessment<SysctlFileDiff> {
         let name = over.place.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
         let later = format!("{FOLDER}/{}-forge-{}.conf", later_prefix(name), self.place.replace('/', "."));
         Assessment::blocked(BlockClass::Host, self.describe_override(over), override_basis(file, over))
             .hint(format!("remove that line with an earlier step, or set `file: {later}`, which is read later"))
     }
 
-    fn assess_loaded(&self, state: &SysctlState, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_loaded(&self, state: &SysctlState, cx: &AssessmentContext<'_>) -> Assessment<LoadedDiff> {
         match &state.value {
             SysctlValue::Unread { .. } => {
                 Assessment::unknown(&UnansweredReason::new(format!("`{}` could not be read", self.display_key())))
@@ -153,19 +158,19 @@ impl SysctlResource {
     }
 
     /// Evaluates a missing key. A module that an earlier step loads may provide it.
-    fn assess_missing_key(&self, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_missing_key(&self, cx: &AssessmentContext<'_>) -> Assessment<LoadedDiff> {
         let (key, basis) = (self.display_key(), json!({ "loaded": null }));
         if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
             let reason = format!("the kernel has no `{key}` yet; `{step}` runs first and may add it");
-            let change = AttributeChange::new("loaded", None, Some(&self.value));
-            return Assessment::change(reason, vec![change], DisruptionClass::D0, basis).mark_predicted();
+            let diff = LoadedDiff(ValueChange::create(self.value.clone()));
+            return Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted();
         }
         let reason = format!("configured, but the kernel has no `{key}`");
         Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
             .hint("load the module that provides the key, or check that this kernel supports it")
     }
 
-    fn compare_value(&self, value: &str, fixed: bool) -> Assessment {
+    fn compare_value(&self, value: &str, fixed: bool) -> Assessment<LoadedDiff> {
         let basis = json!({ "loaded": value });
         if value::is_same_value(value, &self.value) {
             return Assessment::ok(format!("the kernel has `{value}`"), basis);
@@ -176,18 +181,30 @@ impl SysctlResource {
             return Assessment::blocked(BlockClass::Host, reason, basis)
                 .hint("in a container, set the value on its machine");
         }
-        let change = AttributeChange::new("loaded", Some(value), Some(&self.value));
-        Assessment::change(reason, vec![change], DisruptionClass::D0, basis)
+        let diff = LoadedDiff(ValueChange::new(value.to_owned(), self.value.clone()));
+        Assessment::differs(reason, diff, DisruptionClass::D0, basis)
     }
 
-    fn assess_removal(&self, seen: &Observation) -> Assessment {
-        let file = self.target.assess_absent(seen).erase_diff();
+    fn assess_removal(&self, seen: &Observation) -> Assessment<SysctlDiff> {
+        let file = self.target.assess_absent(seen);
+        let file = file.map_diff(|file| SysctlDiff { file: Some(SysctlFileDiff::File(file)), loaded: None });
         let says = match file.verdict {
             StepVerdict::Change => "the loaded value stays until the next boot",
             StepVerdict::Ok => "the loaded value is not compared",
             _ => return file,
         };
         Assessment { reason: format!("{}; {says}", file.reason.raw()).into(), ..file }
+    }
+
+    fn assess_file_and_value(
+        &self,
+        state: &SysctlState,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Assessment<SysctlDiff> {
+        let (mut file, mut loaded) = (self.assess_file(state, seen, cx), self.assess_loaded(state, cx));
+        let diff = SysctlDiff { file: file.diff.take(), loaded: loaded.diff.take() };
+        PartAssessments::default().with_part("file", file).with_part("loaded", loaded).combine_with(Some(diff))
     }
 
     fn render_load(&self) -> ShellFragment {
@@ -201,7 +218,7 @@ impl SysctlResource {
     }
 }
 
-fn override_basis(file: &Assessment, over: &SysctlOverride) -> Value {
+fn override_basis(file: &Assessment<SysctlFileDiff>, over: &SysctlOverride) -> Value {
     let mut basis = file.basis.clone();
     basis["overridden"] = json!({ "at": over.place, "value": over.value });
     basis
@@ -266,30 +283,69 @@ impl DeclaredResource for SysctlResource {
     }
 }
 
-impl Resource for SysctlResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+/// How a kernel setting differs. Without a difference of the loaded value, only the file is written or removed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct SysctlDiff {
+    file: Option<SysctlFileDiff>,
+    loaded: Option<LoadedDiff>,
+}
+
+/// How the configuration of the next boot differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum SysctlFileDiff {
+    /// The step's own file.
+    File(FileDiff),
+    /// The file matches; a later line sets another value, and an earlier step may remove that line.
+    Overridden(SysctlOverride),
+}
+
+/// The value in the kernel, which has no such key if there is no old value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct LoadedDiff(ValueChange<String>);
+
+impl ResourceDiff for SysctlDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let loaded = render_part("loaded", self.loaded.as_ref());
+        render_part("file", self.file.as_ref()).into_iter().chain(loaded).collect()
+    }
+}
+
+impl ResourceDiff for SysctlFileDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::File(file) => file.render_changes(),
+            Self::Overridden(over) => vec![AttributeChange::new("override", Some(&over.place), None)],
+        }
+    }
+}
+
+impl ResourceDiff for LoadedDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        vec![self.0.render_change("loaded")]
+    }
+}
+
+impl TypedResource for SysctlResource {
+    type Diff = SysctlDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<SysctlDiff> {
         if self.absent {
             return self.assess_removal(seen);
         }
         match sysctl_state(seen, &self.probe()) {
-            Ok(state) => PartAssessments::default()
-                .with_part("file", self.assess_file(state, seen, cx))
-                .with_part("loaded", self.assess_loaded(state, cx))
-                .combine(),
+            Ok(state) => self.assess_file_and_value(state, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match self.absent {
-            true => shell::remove_file(&self.target.path, cx.run, true),
-            false => {
-                let load = extract_part(judgement, "loaded").map_or(ShellFragment::new(), |_| self.render_load());
-                let file = extract_part(judgement, "file").map(|_| self.render_write(cx));
-                load.append_fragment(file.unwrap_or_else(|| ShellFragment::new().code(":\n")))
-            }
+    fn act(&self, diff: &SysctlDiff, cx: &AssessmentContext<'_>) -> Action {
+        let load = diff.loaded.as_ref().map(|_| self.render_load()).unwrap_or_default();
+        let file = match &diff.file {
+            None => ShellFragment::new().code(":\n"),
+            Some(SysctlFileDiff::File(FileDiff::Remove { .. })) => shell::remove_file(&self.target.path, cx.run, true),
+            Some(SysctlFileDiff::File(_) | SysctlFileDiff::Overridden(_)) => self.render_write(cx),
         };
-        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
+        Action::Script(ActionScript { body: load.append_fragment(file), long: false, explain: EXPLAIN })
     }
 }
 

@@ -7,20 +7,29 @@ use std::path::PathBuf;
 
 const KERNEL: &str = "5.14.0-570.30.1.el9_6.x86_64";
 
+fn menu_entry(args: &str) -> Value {
+    json!({ "title": "Linux", "args": args, "rescue": false })
+}
+
+/// The answers of a host with a boot loader, and without the step's own file.
+fn cmdline_answers(loader: &str, menu: Value) -> Value {
+    json!({ "cmdline": { "loader": { loader: menu } }, "path /etc/default/grub.d/60-forge.cfg": "absent" })
+}
+
 #[test]
 fn grubby_removes_observed_and_adds_declared_arguments() {
     let stubs = CommandStubs::new(&[("grubby", "")]);
     let fields = json!({ "args": ["iommu=pt", "nosmt"], "absent": ["quiet"] });
-    let basis = json!({ "loader": "grubby", "next boot": { "remove": ["iommu=off", "quiet"] } });
-    let output = stubs.run_action_on("kernel_cmdline", fields.clone(), false, &["next boot"], basis.clone());
-    assert!(output.status.success(), "{}", stderr_text(&output));
-    let output = stubs.run_action_on("kernel_cmdline", fields, true, &["next boot"], basis);
-    assert!(output.status.success(), "{}", stderr_text(&output));
+    for (args, absent) in [("ro quiet iommu=off", false), ("ro iommu=pt nosmt", true)] {
+        let answers = cmdline_answers("grubby", json!({ "entries": [menu_entry(args)] }));
+        let output = stubs.run_observed("kernel_cmdline", fields.clone(), absent, answers);
+        assert!(output.status.success(), "{}", stderr_text(&output));
+    }
     assert_eq!(
         stubs.logged_calls(&[]),
         [
             "grubby --update-kernel=ALL --remove-args=iommu=off quiet --args=iommu=pt nosmt",
-            "grubby --update-kernel=ALL --remove-args=iommu=off quiet"
+            "grubby --update-kernel=ALL --remove-args=iommu=pt nosmt"
         ]
     );
 }
@@ -28,8 +37,8 @@ fn grubby_removes_observed_and_adds_declared_arguments() {
 #[test]
 fn failed_update_grub_fails_the_step() {
     let stubs = CommandStubs::new(&[("update-grub", "echo 'grub-mkconfig: error' >&2; exit 1")]);
-    let basis = json!({ "loader": "update-grub" });
-    let output = stubs.run_action_on("kernel_cmdline", json!({ "args": ["nosmt"] }), false, &["next boot"], basis);
+    let answers = cmdline_answers("update_grub", json!({ "lines": [], "entries": [menu_entry("ro nosmt")] }));
+    let output = stubs.run_observed("kernel_cmdline", json!({ "args": ["nosmt"] }), true, answers);
     assert!(!output.status.success());
     assert!(stderr_text(&output).ends_with("forge: update-grub failed: the menu of the next boot is the old one\n"));
 }
@@ -49,9 +58,12 @@ impl BootStubs {
     }
 
     fn rebuild_image(&self) -> std::process::Output {
-        let images: Value = json!({ KERNEL: { "path": self.image.to_str().unwrap() } });
-        let basis = json!({ "maker": "dracut", "images": images });
-        self.stubs.run_action_on("initramfs", json!({ "files": ["/a"] }), false, &[&format!("image {KERNEL}")], basis)
+        let image = json!({
+            "kernel": KERNEL, "path": self.image.to_str().unwrap(), "made": 1.0, "trouble": "",
+            "files": { "/a": null }, "modules": {},
+        });
+        let state = json!({ "maker": "dracut", "running": KERNEL, "images": [image], "files": { "/a": "aa11" } });
+        self.stubs.run_observed("initramfs", json!({ "files": ["/a"] }), false, json!({ "initramfs": state }))
     }
 
     fn image_text(&self) -> String {

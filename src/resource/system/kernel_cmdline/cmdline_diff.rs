@@ -1,0 +1,86 @@
+//! What differs between declared kernel arguments and the configuration of the next boot.
+
+use super::grub::GrubOverride;
+use super::kernel_arguments::{ArgumentMismatch, KernelArgument, join_arguments};
+use crate::resource::shared::composite::render_part;
+use crate::resource::shared::file_target::FileDiff;
+use crate::resource::{AttributeChange, ResourceDiff};
+use serde::Serialize;
+
+/// The part that covers the arguments which the boot loader passes to the next kernel.
+pub(super) const NEXT_BOOT: &str = "next boot";
+
+/// How the next boot differs, and the program that configures it. Loaded arguments are no difference: only a reboot
+/// changes them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) enum CmdlineDiff {
+    /// `update-grub` generates the menu anew, from the step's own file and others.
+    UpdateGrub { file: Option<FileDiff>, next_boot: Option<NextBootDiff> },
+    /// `grubby` changes the entries of the menu.
+    Grubby(NextBootDiff),
+    /// There is no known boot loader yet; an earlier step may install one, so its entries are not known.
+    NoLoader,
+}
+
+impl ResourceDiff for CmdlineDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::UpdateGrub { file, next_boot } => {
+                let next_boot = render_part(NEXT_BOOT, next_boot.as_ref());
+                render_part("file", file.as_ref()).into_iter().chain(next_boot).collect()
+            }
+            Self::Grubby(next_boot) => render_part(NEXT_BOOT, Some(next_boot)),
+            Self::NoLoader => vec![AttributeChange::new(NEXT_BOOT, None, None)],
+        }
+    }
+}
+
+/// How the menu of the boot loader differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) enum NextBootDiff {
+    /// Entries have other arguments.
+    Arguments {
+        /// The differences of the first such entry; for a removal, those of all entries together.
+        mismatches: Vec<ArgumentMismatch>,
+        /// The arguments that any entry has and none may have, sorted.
+        remove: Vec<String>,
+    },
+    /// A line that GRUB reads after the step's own file, and that an earlier step may remove.
+    Overridden(GrubOverride),
+}
+
+impl NextBootDiff {
+    pub fn new<'a>(mismatches: Vec<ArgumentMismatch>, remove: impl Iterator<Item = &'a KernelArgument>) -> Self {
+        let mut remove: Vec<String> = remove.map(|word| word.text.clone()).collect();
+        remove.sort_unstable();
+        remove.dedup();
+        Self::Arguments { mismatches, remove }
+    }
+
+    /// Returns the arguments that a change removes from the entries.
+    pub fn arguments_to_remove(&self) -> &[String] {
+        match self {
+            Self::Arguments { remove, .. } => remove,
+            Self::Overridden(_) => &[],
+        }
+    }
+}
+
+impl ResourceDiff for NextBootDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let change = match self {
+            Self::Arguments { mismatches, .. } => {
+                let have = join_sides(mismatches.iter().map(|mismatch| &mismatch.have));
+                let want = join_sides(mismatches.iter().map(|mismatch| &mismatch.want));
+                AttributeChange::new(NEXT_BOOT, have.as_deref(), want.as_deref())
+            }
+            Self::Overridden(over) => AttributeChange::new(NEXT_BOOT, Some(&over.place), None),
+        };
+        vec![change]
+    }
+}
+
+fn join_sides<'a>(sides: impl Iterator<Item = &'a Vec<KernelArgument>>) -> Option<String> {
+    let texts: Vec<String> = sides.map(|side| join_arguments(side)).filter(|text| !text.is_empty()).collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
+}

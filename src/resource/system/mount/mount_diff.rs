@@ -1,0 +1,70 @@
+//! What differs between a declared mount and a host: the entry in fstab, and the current mount.
+
+use crate::model::UntrustedText;
+use crate::resource::shared::composite::render_part;
+use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
+use serde::Serialize;
+
+/// How a mount differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct MountDiff {
+    pub fstab: Option<FstabDiff>,
+    pub current: Option<CurrentMountDiff>,
+}
+
+impl ResourceDiff for MountDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let current = render_part("mounted", self.current.as_ref());
+        render_part("fstab", self.fstab.as_ref()).into_iter().chain(current).collect()
+    }
+}
+
+/// The lines of fstab for the mount point, and the line that replaces them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct FstabDiff {
+    /// Every line as observed, in order.
+    pub old: Vec<UntrustedText>,
+    /// The declared line; `None` for a removal.
+    pub new: Option<String>,
+}
+
+impl ResourceDiff for FstabDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let new = self.new.as_deref();
+        if let ([one], Some(_)) = (self.old.as_slice(), new) {
+            return vec![AttributeChange::new("entry", Some(one.raw()), new)];
+        }
+        let gone = self.old.iter().map(|line| AttributeChange::new("entry", Some(line.raw()), None));
+        gone.chain(new.map(|line| AttributeChange::new("entry", None, Some(line)))).collect()
+    }
+}
+
+/// How the current mount differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) enum CurrentMountDiff {
+    /// Nothing is mounted.
+    Mount { source: String, fstype: String },
+    /// The declared file system is mounted with other options.
+    Remount { options: Vec<ValueChange<String>> },
+    /// A file system is mounted that must not be.
+    Unmount { source: String, fstype: String, options: Vec<String> },
+}
+
+impl ResourceDiff for CurrentMountDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::Mount { source, fstype } => {
+                vec![AttributeChange::new("mounted", None, Some(&describe_source(source, fstype)))]
+            }
+            Self::Remount { options } => options.iter().map(|option| option.render_change("options")).collect(),
+            Self::Unmount { source, fstype, .. } => {
+                vec![AttributeChange::new("mounted", Some(&describe_source(source, fstype)), None)]
+            }
+        }
+    }
+}
+
+/// Returns source and type as text.
+fn describe_source(source: &str, fstype: &str) -> String {
+    format!("{source} ({fstype})")
+}
