@@ -2,9 +2,11 @@
 
 mod action_script;
 mod assessment;
+mod diff;
 mod loaded_inputs;
 mod renewal;
 
+pub(in crate::resource) use self::diff::ServiceDiff;
 use self::renewal::{ReloadMark, RunningService};
 use crate::diag::Diag;
 use crate::model::Value;
@@ -13,7 +15,7 @@ use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{path_state, required_text, unit_name, unit_state};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, RestartInput,
+    ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
 };
 use crate::state::RecordedStart;
 use serde_json::json;
@@ -102,10 +104,10 @@ impl ServiceResource {
     }
 
     /// Evaluates a unit whose files change in the same step.
-    pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
         match unit_state(seen, &self.probe()) {
             Ok(unit) if unit.load == "not-found" => assessment::assess_new_unit(self),
-            Ok(_) => self.assess(seen, cx),
+            Ok(_) => self.diff(seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
@@ -188,17 +190,19 @@ impl DeclaredResource for ServiceResource {
     }
 }
 
-impl Resource for ServiceResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for ServiceResource {
+    type Diff = ServiceDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
         match unit_state(seen, &self.probe()) {
             Ok(unit) => assessment::assess_service(self, unit, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn act(&self, diff: &ServiceDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript {
-            body: action_script::render_script(self, judgement, cx),
+            body: action_script::render_script(self, diff, cx),
             long: false,
             explain: action_script::EXPLAIN,
         })
