@@ -12,6 +12,7 @@ use crate::resource::shared::composite::extract_part;
 use crate::resource::shared::file_target::{FileBody, FileTarget};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, cmdline_state, reject_secrets};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind,
@@ -79,6 +80,7 @@ recorded cases. The test hosts' kernel command line is mounted over the machine'
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 #[derive(Debug)]

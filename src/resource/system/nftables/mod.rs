@@ -12,6 +12,7 @@ use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_
 use crate::resource::shared::support::{bad_value, output, required_text, unit_state};
 use crate::resource::shared::{diff, shell};
 use crate::resource::system::unit::{UnitDiff, UnitResource};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
@@ -63,6 +64,7 @@ table. The table's counters restart at zero.
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 const FOLDER: &str = "/etc/nftables.d";

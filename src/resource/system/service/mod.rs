@@ -13,6 +13,7 @@ use crate::model::Value;
 use crate::probe::{Observation, PathState, Probe, UnitState};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{path_state, required_text, unit_name, unit_state};
+use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
@@ -73,7 +74,19 @@ A masked unit is unmasked if it has to run or be enabled.
         ),
     ],
     build,
+    traits: KindTraits {
+        has_restart_inputs: true,
+        stops_during: true,
+        may_restart: true,
+        exposure: PackageExposure::Process,
+        claim_probe: Some(claim_probe),
+        ..KindTraits::DEFAULT
+    },
 };
+
+fn claim_probe(name: &str) -> Option<Probe> {
+    Some(Probe::Unit { name: name.to_owned() })
+}
 
 #[derive(Debug)]
 pub(in crate::resource) struct ServiceResource {
@@ -183,6 +196,10 @@ impl DeclaredResource for ServiceResource {
         let has = |input: &&RestartInput| matches!(running.has_current_input(input), Ok(true));
         let inputs = loaded_inputs::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
         Some(RecordedStart { invocation: unit.invocation.clone(), inputs })
+    }
+
+    fn running_unit(&self) -> Option<&str> {
+        self.running.then_some(&self.unit)
     }
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {

@@ -10,6 +10,7 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sha256_hex, unit_state};
 use crate::resource::system::service::{ServiceDiff, ServiceResource};
 use crate::resource::system::unit::{SECRET_HINT, UnitDiff, UnitResource};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
@@ -59,6 +60,7 @@ the next run. A run in progress is never interrupted.
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 #[derive(Debug)]
