@@ -8,6 +8,8 @@
     reason = "tests may start programs, and a panic fails the test"
 )]
 
+#[path = "tidy/kinds.rs"]
+mod kinds;
 #[path = "tidy/names.rs"]
 mod names;
 

@@ -112,7 +112,7 @@ pub(super) fn build_removal_graphs(applied: &AppliedRecipes, graph: &Graph) -> H
 /// Orders a step after the recipes of its `during` entries: a service that stops while another recipe changes is
 /// started again after that change.
 fn build_during_links<'r>(recipe: &'r Recipe, step: &'r RecipeStep) -> impl Iterator<Item = DependencyLink> + 'r {
-    let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "kernel_module"));
+    let whole = recipe.during.iter().filter(|_| step.traits().stops_during);
     whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| DependencyLink {
         from: GraphEndpoint { recipe: during.recipe.clone(), step: None },
         phase: StepPhase::Configured,

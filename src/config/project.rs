@@ -397,6 +397,11 @@ impl RecipeStep {
     pub fn field_node(&self, name: &str) -> Option<&YamlNode> {
         self.body.get(name)
     }
+
+    /// Returns what holds for every step of its kind.
+    pub fn traits(&self) -> &'static crate::resource::KindTraits {
+        crate::resource::kind_traits(self.kind)
+    }
 }
 
 impl YamlNode {

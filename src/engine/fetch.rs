@@ -16,6 +16,7 @@ use crate::config::{
 use crate::model::{HostName, SecretStore, StepId, UntrustedText};
 use crate::plan::{HostContext, Plan};
 use crate::probe::ChartQuery;
+use crate::resource::kind_traits;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,7 +95,7 @@ fn collect_declared(project: &Project, hosts: &[HostName], options: &RunOptions)
                             users.places.extend(written.locate_field(instance, step, field));
                         }
                     }
-                    ExpansionState::Deferred(deferred) if matches!(deferred.kind, "artifact" | "helm_release") => {
+                    ExpansionState::Deferred(deferred) if kind_traits(deferred.kind).downloads => {
                         all.open.insert(turn.id.clone());
                     }
                     _ => {}

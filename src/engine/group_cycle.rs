@@ -410,8 +410,8 @@ fn describe_exit(turn: &DueStep, status: i32, after: Option<&Assessment>) -> Str
         Some(meaning) => format!("exit status {status}: {meaning}"),
         None => format_exit_status(status),
     };
-    let installs = turn.resource.as_ref().is_some_and(|resource| resource.kind() == "installer");
-    match after.filter(|_| installs) {
+    let half_done = turn.resource.as_ref().is_some_and(|resource| resource.traits().fails_halfway);
+    match after.filter(|_| half_done) {
         Some(after) => format!("{text}; afterwards {}", after.reason.raw()),
         None => text,
     }

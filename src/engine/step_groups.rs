@@ -5,6 +5,7 @@ use crate::config::RecipeStep;
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::StepScope;
 use crate::plan::{HostPlan, ObservedHost, StepStage};
+use crate::resource::EffectReach;
 
 /// Steps of one recipe that are observed together and run in one script.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,10 +52,7 @@ fn can_share_observation(step: &RecipeStep) -> bool {
 
 /// Reports whether a step's effects are limited to its resource.
 pub(super) fn is_fully_described(step: &RecipeStep) -> bool {
-    matches!(
-        step.kind,
-        "file" | "directory" | "link" | "absent" | "line" | "block" | "user" | "group" | "ssh_authorized_key" | "unit"
-    )
+    step.traits().reach == EffectReach::Resource
 }
 
 /// Reports whether a step waits only for steps that the first of `group` waits for too. A group waits as a whole, so a

@@ -7,7 +7,7 @@
 use super::host_context::StepInstance;
 use super::model::StepPlan;
 use crate::probe::Observation;
-use crate::resource::Resource;
+use crate::resource::{PackageExposure, PackageListing, Resource, kind_traits};
 
 /// Directories that belong to packages. A package replaces a file there that has the name of one of its own; packages
 /// do not touch the local directories (Debian Policy 9.1.2).
@@ -28,8 +28,9 @@ pub struct PackageChanges {
 impl PackageChanges {
     /// Returns the effects on packages of a step that will change.
     pub fn from_step(step: &StepPlan) -> Self {
-        match &*step.kind {
-            "package" => {
+        match kind_traits(&step.kind).packages {
+            PackageListing::None => Self::default(),
+            PackageListing::Listed => {
                 let versions = || step.changes.iter().filter(|change| !change.attribute.starts_with("hold"));
                 let brings = || versions().filter(|change| change.to.is_some());
                 Self {
@@ -37,9 +38,7 @@ impl PackageChanges {
                     upgrades: brings().any(|change| change.from.is_some()),
                 }
             }
-            // The file does not show which of the two it does.
-            "package_file" => Self { installs: true, upgrades: true },
-            _ => Self::default(),
+            PackageListing::Unlisted => Self { installs: true, upgrades: true },
         }
     }
 
@@ -55,31 +54,27 @@ impl PackageChanges {
     pub fn may_undo(self, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
         let replaced = || resource.restart_input_paths().iter().any(|path| is_package_path(path));
         let brought = || !resource.restart_input_paths().iter().all(|path| path.starts_with(LOCAL_UNIT_DIRECTORY));
-        match resource.kind() {
-            "absent" => self.has_changes(),
-            "file" | "line" | "block" | "link" | "unit" => {
-                self.has_changes() && (replaced() || turn.expanded.absent && brought())
-            }
+        let absent = turn.expanded.absent;
+        let exposed = || match resource.traits().exposure {
+            PackageExposure::Removal => true,
+            PackageExposure::Files => replaced() || absent && brought(),
             // A newly installed service starts; an upgraded one, or one whose libraries are upgraded, restarts.
-            "service" => self.has_changes() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),
-            _ => self.has_changes() && turn.expanded.absent,
-        }
+            PackageExposure::Process => self.upgrades || absent || resource.running_unit().is_none(),
+            PackageExposure::None | PackageExposure::Unknown | PackageExposure::Directory => absent,
+        };
+        self.has_changes() && exposed()
     }
-}
-
-fn is_stopped(resource: &dyn Resource) -> bool {
-    resource.desired_value()["state"] == "stopped"
 }
 
 /// Returns whether a change that is needed now is needed unchanged after an earlier package or command.
 pub fn is_change_certain(resource: &dyn Resource, seen: &Observation) -> bool {
-    match resource.kind() {
-        "file" | "line" | "block" | "link" | "unit" | "absent" => {
+    match resource.traits().exposure {
+        PackageExposure::Files | PackageExposure::Removal => {
             resource.restart_input_paths().iter().all(|path| !is_package_path(path) && is_path_settled(path, seen))
         }
-        "directory" => is_path_settled(&resource.title(), seen),
-        "user" | "group" | "service" | "command" | "archive" | "artifact" | "installer" | "wait_for" => false,
-        _ => true,
+        PackageExposure::Directory => is_path_settled(&resource.title(), seen),
+        PackageExposure::Process | PackageExposure::Unknown => false,
+        PackageExposure::None => true,
     }
 }
 

@@ -4,8 +4,8 @@ use super::host_context::HostContext;
 use super::undeclared::is_removal_record;
 use crate::kube::{NodeMark, NodeMarkChanges};
 use crate::model::{SecretStore, StepId, Value};
-use crate::probe::{AptOfferPolicy, ObjectId, ObjectState, PathState, Probe, ProbeReading, UserState};
-use crate::resource::Resource;
+use crate::probe::{ObjectId, ObjectState, PathState, Probe, ProbeReading, UserState};
+use crate::resource::{Resource, kind_traits};
 use crate::state::{FormerIdentity, RecordIdentity};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -137,8 +137,10 @@ fn is_claim_gone(case: &HostContext<'_>, claim: &RecordedClaim) -> bool {
 }
 
 /// Returns the mark of a Kubernetes node (a label, annotation or taint) that a claim names.
-fn node_mark((kind, name): &RecordedClaim) -> Option<NodeMark> {
-    NodeMark::from_record_key(name).filter(|_| kind == "node").map(|(_, mark)| mark)
+fn node_mark(claim: &RecordedClaim) -> Option<NodeMark> {
+    let (node, mark) = NodeMark::from_record_key(&claim.1)?;
+    let is_read = build_claim_probe(claim)? == NodeMarkChanges::node_id(&node).to_probe();
+    is_read.then_some(mark)
 }
 
 /// Returns whether a node does not have the mark.
@@ -159,17 +161,13 @@ fn is_reading_absent(reading: &ProbeReading) -> bool {
     }
 }
 
-fn build_claim_probe((kind, name): &RecordedClaim) -> Option<Probe> {
-    let name = name.clone();
-    Some(match kind.as_str() {
-        "path" => Probe::Path { path: name, want: None },
-        "user" => Probe::User { name },
-        "service" => Probe::Unit { name },
-        "object" => ObjectId::from_claim(&name)?.to_probe(),
-        "node" => NodeMarkChanges::node_id(&NodeMark::from_record_key(&name)?.0).to_probe(),
-        "package" => Probe::Package { name, offers: AptOfferPolicy::Unneeded },
-        _ => return None,
-    })
+/// Several kinds claim paths and objects; other claims belong to one kind, which builds their probe.
+fn build_claim_probe((claimed, name): &RecordedClaim) -> Option<Probe> {
+    match claimed.as_str() {
+        "path" => Some(Probe::Path { path: name.clone(), want: None }),
+        "object" => Some(ObjectId::from_claim(name)?.to_probe()),
+        kind => kind_traits(kind).claim_probe?(name),
+    }
 }
 
 /// Returns the probes that show whether resources that may be left behind still exist.

@@ -14,7 +14,7 @@ use crate::graph::{DependencyKind, GraphEdge, StepIndex};
 use crate::model::{
     DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, UntrustedText, Value,
 };
-use crate::resource::{Assessment, ProvidedItem};
+use crate::resource::{Assessment, EffectReach, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct StepPlanner<'w, 'a> {
     packages: BTreeMap<StepId, PackageChanges>,
     /// Step instances that match now and are checked again.
     precautions: BTreeSet<StepId>,
-    /// `wait_for` step instances: they will wait and change nothing.
+    /// Step instances that will wait and change nothing.
     waits: BTreeSet<StepId>,
     /// The status of each step: the worst of its instances.
     status: BTreeMap<StepIndex, PlannedStepStatus>,
@@ -106,7 +106,9 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             false => self.list_needed_recipes(turn),
         };
         // A wait does not affect the next wait, and a precaution usually changes nothing.
-        let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait_step(turn) || !self.waits.contains(id));
+        let counts = |id: &StepId| {
+            !self.precautions.contains(id) && (!turn.step.traits().only_waits || !self.waits.contains(id))
+        };
         self.ahead.predicted.after = self.find_change_before(&needed, counts).map(ToString::to_string);
         self.ahead.opaque = self.find_change_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
         self.ahead.package = self.find_packages_before(turn, &needed);
@@ -270,7 +272,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 self.ahead.touched.extend(resource.restart_input_paths());
             }
-            if matches!(turn.step.kind, "package" | "package_file" | "command") {
+            if turn.step.traits().reach == EffectReach::Unknown {
                 self.opaque.insert(turn.expanded.id.clone());
             }
             let packages = PackageChanges::from_step(step);
@@ -280,7 +282,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             if step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == ChangeCertainty::Precaution) {
                 self.precautions.insert(turn.expanded.id.clone());
             }
-            if is_wait_step(turn) {
+            if turn.step.traits().only_waits {
                 self.waits.insert(turn.expanded.id.clone());
             }
             self.record_removal(turn);
@@ -294,9 +296,8 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     fn record_removal(&mut self, turn: &StepInstance<'_>) {
         let ExpansionState::Resource(resource) = &turn.expanded.state else { return };
         let predicted = &mut self.ahead.predicted;
-        // Removing a user may remove its home, removing an archive the unpacked files.
-        predicted.takes_more |= matches!(turn.step.kind, "package" | "package_file" | "command" | "archive" | "user");
-        if turn.expanded.absent || turn.step.kind == "absent" {
+        predicted.takes_more |= turn.step.traits().may_remove_more();
+        if turn.expanded.absent || turn.step.traits().only_removes {
             let paths = resource.exclusive_claims().into_iter().filter(|(kind, _)| *kind == "path");
             predicted.will_go.extend(paths.map(|(_, path)| path));
         }
@@ -343,10 +344,6 @@ fn assess_done_elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Assess
             )
         }
     }
-}
-
-fn is_wait_step(turn: &StepInstance<'_>) -> bool {
-    turn.step.kind == "wait_for"
 }
 
 /// Returns what a step instance provides: by its resource, and by the `provides` of its step.
@@ -440,7 +437,7 @@ fn worst_case_disruption(
     foresight: ChangeCertainty,
 ) -> DisruptionClass {
     let restarts = !turn.expanded.absent && !turn.step.restart_on.is_empty();
-    match turn.step.kind == "service" && (restarts || foresight == ChangeCertainty::Precaution) {
+    match turn.step.traits().may_restart && (restarts || foresight == ChangeCertainty::Precaution) {
         true => judgement.disruption.max(DisruptionClass::D1).max(turn.step.disruption.unwrap_or(DisruptionClass::D0)),
         false => judgement.disruption,
     }

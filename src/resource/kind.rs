@@ -5,11 +5,17 @@ use super::field::{FieldSpec, FieldValues};
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
+use crate::resource::traits::KindTraits;
 
 /// What a step declares: all templates are rendered and all values are typed. Independent of any observation.
 pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     /// Returns the kind's name as spelled in recipes: `file`, `package` …
     fn kind(&self) -> &'static str;
+
+    /// Returns what holds for every step of the kind.
+    fn traits(&self) -> &'static KindTraits {
+        crate::resource::kind_traits(self.kind())
+    }
 
     /// Returns the subject of the resource, for output and for conflict checks: `/etc/motd`, `nginx`.
     fn title(&self) -> String;
@@ -64,6 +70,16 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     /// Returns the data about a verified start that the applied record stores, so that the next evaluation can tell
     /// whether the running process has its inputs. Only services have one. `None` while it is not known.
     fn started_record(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::state::RecordedStart> {
+        None
+    }
+
+    /// Returns the unit that it declares as running, with its type, if any.
+    fn running_unit(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the kernel module that it declares as loaded, if any.
+    fn loaded_module(&self) -> Option<&str> {
         None
     }
 
@@ -159,6 +175,7 @@ pub struct ResourceKind {
     pub fields: &'static [FieldSpec],
     /// Builds the resource from checked fields. `ensure: absent` and `otherwise: absent` set `absent`.
     pub build: fn(&FieldValues, absent: bool) -> ResourceBuildResult,
+    pub traits: KindTraits,
 }
 
 /// A resource, or the error in its fields.

@@ -18,6 +18,7 @@ mod shared;
 mod system;
 #[cfg(test)]
 mod testing;
+mod traits;
 
 pub use assessment::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects,
@@ -27,6 +28,7 @@ pub use field::{FieldSpec, FieldType, FieldValues};
 pub use kind::{DeclaredResource, ProvidedItem, Resource, ResourceBuildResult, ResourceKind, TypedResource};
 pub use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
+pub use traits::{EffectReach, KindTraits, PackageExposure, PackageListing};
 
 /// Returns every kind, in the order of the reference.
 pub fn all_kinds() -> &'static [ResourceKind] {
@@ -69,22 +71,12 @@ pub fn all_kinds() -> &'static [ResourceKind] {
     KINDS
 }
 
-/// Kinds whose steps run through the cluster's API instead of on a host.
-pub const CLUSTER_KINDS: &[&str] = &[
-    cluster::namespace::KIND.name,
-    cluster::node::KIND.name,
-    cluster::secret::KIND.name,
-    cluster::manifest::KIND.name,
-    cluster::job::KIND.name,
-    cluster::helm_release::KIND.name,
-];
-
-/// Reports whether the steps of a kind run through the cluster's API.
-pub fn is_cluster_kind(kind: &str) -> bool {
-    CLUSTER_KINDS.contains(&kind)
-}
-
 /// Returns the kind with that name.
 pub fn find_kind(name: &str) -> Option<&'static ResourceKind> {
     all_kinds().iter().find(|kind| kind.name == name)
+}
+
+/// Returns the traits of the kind with that name; those of an unknown kind are the default.
+pub fn kind_traits(name: &str) -> &'static KindTraits {
+    find_kind(name).map_or(&KindTraits::DEFAULT, |kind| &kind.traits)
 }

@@ -208,11 +208,11 @@ impl StepExpansion<'_> {
     }
 
     fn build_resource(&self, kind: &ResourceKind, mut checked: CheckedFields, absent: bool) -> ExpansionState {
-        if self.step.scope == StepScope::Fleet && kind.name == "command" {
+        if let (StepScope::Fleet, Some(field)) = (self.step.scope, kind.traits.change_field) {
             // A `fleet` step is read-only: if its check fails, no command repairs it.
-            checked.fields.0.entry("apply").or_insert_with(|| Value::from("false"));
+            checked.fields.0.entry(field).or_insert_with(|| Value::from("false"));
         }
-        if kind.name == "artifact" {
+        if kind.traits.has_locked_digest {
             self.project.digests.fill_digest(&mut checked.fields);
         }
         let waits = checked.deferred.first().cloned();

@@ -8,7 +8,7 @@ use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{DisruptionClass, StepScope};
-use crate::resource::{self, ProvidedItem};
+use crate::resource::{self, KindTraits, ProvidedItem};
 use std::collections::BTreeSet;
 
 /// Keys that every step supports in addition to its resource.
@@ -150,8 +150,7 @@ fn read_resource(
         [] if mistyped => None,
         [] => {
             let diag = Diag::error(DiagCode::NoResource, format!("step `{name}` has no resource")).with_span(span);
-            let kinds: Vec<String> = resource::all_kinds().iter().map(|kind| format!("`{}`", kind.name)).collect();
-            cx.push_diag(diag.hint(format!("add one of {}", kinds.join(", "))));
+            cx.push_diag(diag.hint(format!("add one of {}", list_kinds(|_| true))));
             None
         }
         [(first, _), (second, key), ..] => {
@@ -228,7 +227,7 @@ fn read_disruption(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Di
 
 /// Reads the scope. Kinds of the cluster's API always have scope `cluster`, and no other kind supports it.
 fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> StepScope {
-    let own = if resource::is_cluster_kind(kind) { StepScope::Cluster } else { StepScope::Host };
+    let own = if resource::kind_traits(kind).in_cluster { StepScope::Cluster } else { StepScope::Host };
     let Some(node) = table.get("scope") else { return own };
     let text = yaml_table::expect_text(node, "scope", &mut cx.diags).unwrap_or_default();
     match (StepScope::parse(&text), own) {
@@ -240,10 +239,8 @@ fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> St
         (Some(StepScope::Cluster), StepScope::Host) => {
             let diag =
                 Diag::error(DiagCode::BadScope, format!("`{kind}` runs on hosts and does not support scope `cluster`"));
-            let kinds: Vec<String> = resource::CLUSTER_KINDS.iter().map(|kind| format!("`{kind}`")).collect();
-            cx.push_diag(
-                diag.with_span(node.span).hint(format!("kinds that support scope `cluster`: {}", kinds.join(", "))),
-            );
+            let kinds = list_kinds(|traits| traits.in_cluster);
+            cx.push_diag(diag.with_span(node.span).hint(format!("kinds that support scope `cluster`: {kinds}")));
             own
         }
         (Some(scope), StepScope::Cluster) if scope != StepScope::Cluster => {
@@ -254,6 +251,12 @@ fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> St
         }
         (Some(scope), _) => scope,
     }
+}
+
+/// Returns the names of the kinds with a trait: `` `manifest`, `job` ``.
+fn list_kinds(has_trait: fn(&KindTraits) -> bool) -> String {
+    let kinds = resource::all_kinds().iter().filter(|kind| has_trait(&kind.traits));
+    kinds.map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Keys that only steps on hosts support.
@@ -277,23 +280,32 @@ fn report_cluster_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadCo
     }
 }
 
+/// The kinds that support `restart_on`, the most usual first.
+const RESTART_ON_KINDS: &str = "`service`, `reboot` and `command`";
+
 /// Reports invalid combinations of keys.
 fn report_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {
     if let (Some(key), None) = (table.find_key("key"), &step.each) {
         cx.push_diag(Diag::error(DiagCode::BadStep, "`key` needs `each`").with_span(key.span));
     }
-    if let (Some(key), true) = (table.find_key("long"), step.long && step.kind != "command") {
-        let message = format!("`long` is supported by `command`, not by `{}`", step.kind);
+    if let (Some(key), true) = (table.find_key("long"), step.long && !step.traits().may_be_long) {
+        let message =
+            format!("`long` is supported by {}, not by `{}`", list_kinds(|traits| traits.may_be_long), step.kind);
         cx.push_diag(Diag::error(DiagCode::BadStep, message).with_span(key.span));
     }
-    if let (Some(key), false) = (table.find_key("restart_on"), matches!(step.kind, "service" | "reboot" | "command")) {
-        let what = format!("`restart_on` is supported by `service`, `reboot` and `command`, not by `{}`", step.kind);
+    if let (Some(key), false) = (table.find_key("restart_on"), step.traits().has_restart_inputs) {
+        let what = format!("`restart_on` is supported by {RESTART_ON_KINDS}, not by `{}`", step.kind);
         cx.push_diag(Diag::error(DiagCode::BadStep, what).with_span(key.span));
     }
-    report_reboot(step, cx);
-    report_command(step, cx);
+    report_missing_trigger(step, cx);
+    report_missing_check(step, cx);
     report_fleet(step, cx);
     report_cluster_step(table, step, cx);
+}
+
+/// Reports whether a kind that requires one of `fields` gets none.
+fn lacks_all(step: &RecipeStep, fields: &[&str]) -> bool {
+    !fields.is_empty() && !fields.iter().any(|field| has_key(&step.body, field))
 }
 
 fn has_key(body: &YamlNode, key: &str) -> bool {
@@ -301,9 +313,8 @@ fn has_key(body: &YamlNode, key: &str) -> bool {
 }
 
 /// Reports a reboot without a trigger: it would never happen.
-fn report_reboot(step: &RecipeStep, cx: &mut LoadContext<'_>) {
-    let asked = !step.restart_on.is_empty() || has_key(&step.body, "kernel") || has_key(&step.body, "flag");
-    if step.kind == "reboot" && !asked {
+fn report_missing_trigger(step: &RecipeStep, cx: &mut LoadContext<'_>) {
+    if step.restart_on.is_empty() && lacks_all(step, step.traits().trigger_fields) {
         let diag = Diag::error(DiagCode::BadStep, format!("nothing triggers the reboot of step `{}`", step.name));
         cx.push_diag(
             diag.with_span(step.span)
@@ -312,8 +323,9 @@ fn report_reboot(step: &RecipeStep, cx: &mut LoadContext<'_>) {
     }
 }
 
-fn report_command(step: &RecipeStep, cx: &mut LoadContext<'_>) {
-    if step.kind == "command" && !has_key(&step.body, "check") && !has_key(&step.body, "creates") {
+/// Reports a command that would run at every apply.
+fn report_missing_check(step: &RecipeStep, cx: &mut LoadContext<'_>) {
+    if lacks_all(step, step.traits().check_fields) {
         let diag =
             Diag::error(DiagCode::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name))
                 .with_span(step.span);
@@ -325,12 +337,26 @@ fn report_command(step: &RecipeStep, cx: &mut LoadContext<'_>) {
 
 /// Reports a `fleet` step that changes something: it evaluates all hosts together and may only verify or publish.
 fn report_fleet(step: &RecipeStep, cx: &mut LoadContext<'_>) {
-    if step.scope == StepScope::Fleet && (step.kind != "command" || has_key(&step.body, "apply")) {
+    let may_change = step.traits().change_field.is_none_or(|field| has_key(&step.body, field));
+    if step.scope == StepScope::Fleet && may_change {
         let diag = Diag::error(
             DiagCode::BadScope,
             format!("step `{}` has scope `fleet` and may only verify or publish", step.name),
         )
         .with_span(step.span);
         cx.push_diag(diag.hint("use a `command` with `check` and without `apply`"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restart_on_message_lists_every_kind_that_supports_it() {
+        for kind in resource::all_kinds() {
+            let listed = RESTART_ON_KINDS.contains(&format!("`{}`", kind.name));
+            assert_eq!(listed, kind.traits.has_restart_inputs, "{}", kind.name);
+        }
     }
 }

@@ -193,18 +193,13 @@ impl HostWindow {
 /// Returns the unit that a step declares as running, if any.
 pub fn declared_running_unit(turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
-    let desired = resource.desired_value();
-    let text = |key: &str| desired.get(key).and_then(Value::as_str);
-    let runs = turn.step.kind == "service" && !turn.expanded.absent && text("state") == Some("running");
-    text("name").filter(|_| runs).map(str::to_owned)
+    resource.running_unit().map(str::to_owned)
 }
 
 /// Returns the module that a step declares as loaded, if any.
 fn declared_loaded_module(turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
-    let desired = resource.desired_value();
-    let loads = turn.step.kind == "kernel_module" && desired.get("loaded").and_then(Value::as_bool) == Some(true);
-    desired.get("name").and_then(Value::as_str).filter(|_| loads).map(str::to_owned)
+    resource.loaded_module().map(str::to_owned)
 }
 
 /// Plans to restore a resource that matches now but goes away while the window is open: a service that stops or a

@@ -7,6 +7,7 @@ use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, group_state, join_words, required_text};
+use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
@@ -34,6 +35,7 @@ another program. A gid that belongs to another group blocks the step, and the me
 the user. `root` is never removed.",
     fields: FIELDS,
     build,
+    traits: KindTraits { reach: EffectReach::Resource, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
 };
 
 /// Tolerates a missing group, which may have been removed with its user.

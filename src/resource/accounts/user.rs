@@ -7,6 +7,7 @@ use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text, user_state};
+use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
@@ -36,7 +37,18 @@ passwords.
 `root` is never removed.",
     fields: FIELDS,
     build,
+    traits: KindTraits {
+        removes_more: true,
+        reach: EffectReach::Resource,
+        exposure: PackageExposure::Unknown,
+        claim_probe: Some(claim_probe),
+        ..KindTraits::DEFAULT
+    },
 };
+
+fn claim_probe(name: &str) -> Option<Probe> {
+    Some(Probe::User { name: name.to_owned() })
+}
 
 /// The highest uid that is not reserved (`(uid_t) -1`, and -2 for the historical `nobody`).
 const UID_MAX: i64 = 4_294_967_293;

@@ -10,6 +10,7 @@ use crate::model::{DisruptionClass, SecretStore, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, sha256_hex};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -42,6 +43,7 @@ that contain one of forge's secrets, are never shown; a plan shows only whether 
 **Removal** deletes the objects in reverse order and waits until they are gone.",
     fields: FIELDS,
     build,
+    traits: KindTraits::IN_CLUSTER,
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -5,6 +5,7 @@ use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, contents, object_state, required_text};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -27,6 +28,7 @@ are deleted too. Objects that every namespace has do not count, nor do objects t
 are gone, such as pods of a deleted Deployment. `default` and the namespaces of Kubernetes itself are never removed.",
     fields: FIELDS,
     build,
+    traits: KindTraits::IN_CLUSTER,
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -5,6 +5,7 @@ use crate::model::{DisruptionClass, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, required_text};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -30,6 +31,7 @@ everyone who can read the recipe can read it.
 **Removal** deletes the Secret.",
     fields: FIELDS,
     build,
+    traits: KindTraits::IN_CLUSTER,
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -6,6 +6,7 @@ use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unanswered
 use crate::resource::shared::file_target::{describe_type, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, path_state};
+use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
@@ -40,6 +41,12 @@ and forge's own directories.
         FieldSpec::optional("backup", FieldType::Bool, "Keep a backup of removed files on the host. Default `true`."),
     ],
     build,
+    traits: KindTraits {
+        only_removes: true,
+        reach: EffectReach::Resource,
+        exposure: PackageExposure::Removal,
+        ..KindTraits::DEFAULT
+    },
 };
 
 /// Directories that every host needs. Entries below them may be removed.

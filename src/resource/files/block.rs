@@ -10,6 +10,7 @@ use crate::resource::shared::support::{bad_value, required_text, sha256_hex};
 use crate::resource::shared::text_lines::{
     AFTER_FIELD, BEFORE_FIELD, InsertAnchor, TextLines, format_line_numbers, reject_secret_edit,
 };
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, TypedResource,
@@ -38,6 +39,7 @@ UTF-8 text, at most 64 KiB, no symbolic links, no secrets.
 **Removal** removes the block with its markers. The file stays, even if it becomes empty.",
     fields: FIELDS,
     build,
+    traits: KindTraits::WRITES_FILES,
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -11,6 +11,7 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
 };
+use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
@@ -43,6 +44,7 @@ its contents on the same file system. The plan already lists entries that no ear
         FieldSpec::optional("recursive", FieldType::Bool, "Removal also removes the contents. Default `false`."),
     ],
     build,
+    traits: KindTraits { reach: EffectReach::Resource, exposure: PackageExposure::Directory, ..KindTraits::DEFAULT },
 };
 
 /// Exits 0 if `$FORGE_PATH` is empty, 1 if it has entries; prints up to 50 of them.

@@ -8,6 +8,7 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, format_mode, parse_owner_and_group, require_file_path,
 };
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -46,6 +47,7 @@ ACLs and extended attributes of the old file are not preserved.
 **Removal** (`ensure: absent`, `otherwise: absent`) removes files, links and special files, never directories.",
     fields: FIELDS,
     build,
+    traits: KindTraits::WRITES_FILES,
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -10,6 +10,7 @@ use crate::resource::shared::support::bad_value;
 use crate::resource::shared::text_lines::{
     AFTER_FIELD, BEFORE_FIELD, InsertAnchor, LinePattern, TextLines, format_line_numbers, reject_secret_edit,
 };
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, TypedResource,
@@ -49,6 +50,7 @@ not together with a `file` step that declares the whole file.
 remains, even if it becomes empty.",
     fields: FIELDS,
     build,
+    traits: KindTraits::WRITES_FILES,
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -10,6 +10,7 @@ use crate::resource::shared::shell::{self, SymlinkSpec};
 use crate::resource::shared::support::{
     bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided,
 };
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
@@ -46,6 +47,7 @@ replaced. The parent directory must exist, or an earlier step must create it.
         FieldSpec::optional("group", FieldType::Name, "Group of the link itself. Default: not compared."),
     ],
     build,
+    traits: KindTraits::WRITES_FILES,
 };
 
 #[derive(Debug)]

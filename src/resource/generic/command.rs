@@ -6,6 +6,7 @@ use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason}
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, output, path_state};
+use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -42,6 +43,15 @@ the step the command survives a lost connection.
 **Removal** runs `remove` if the check passes. A command without `remove` cannot be removed.",
     fields: FIELDS,
     build,
+    traits: KindTraits {
+        has_restart_inputs: true,
+        may_be_long: true,
+        check_fields: &["check", "creates"],
+        change_field: Some("apply"),
+        reach: EffectReach::Unknown,
+        exposure: PackageExposure::Unknown,
+        ..KindTraits::DEFAULT
+    },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -6,6 +6,7 @@ use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason}
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, join_quoted, output, path_state, unit_name, unit_state};
+use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -37,6 +38,7 @@ A port is checked with `bash`, which must be installed on the host. Check a URL 
 **Removal** does nothing.",
     fields: FIELDS,
     build,
+    traits: KindTraits { only_waits: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

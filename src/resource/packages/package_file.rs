@@ -10,6 +10,7 @@ use crate::resource::packages::package::{check_package_name, file_list_paths, ve
 use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, sha256_hex};
+use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -42,6 +43,7 @@ on: use `sha256` to pin the file.
 The proof below covers a `.deb`. `.rpm` files are covered by **recorded** output, as for [`package`](package.md).",
     fields: FIELDS,
     build,
+    traits: KindTraits { reach: EffectReach::Unknown, packages: PackageListing::Unlisted, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

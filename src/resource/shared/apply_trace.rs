@@ -10,7 +10,7 @@ const FOLDER: &str = "/run/forge-applied";
 
 /// Returns the trace of a step if its own paths (`inputs`) may not show that it was applied.
 pub fn trace_path(step: &StepId, kind: &str, inputs: &[String], removes: bool) -> Option<String> {
-    let untold = removes || kind == crate::resource::files::absent::KIND.name || inputs.is_empty();
+    let untold = removes || crate::resource::kind_traits(kind).only_removes || inputs.is_empty();
     untold.then(|| format!("{FOLDER}/{}", step.file_name()))
 }
 

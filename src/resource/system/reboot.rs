@@ -5,6 +5,7 @@ use crate::model::Value;
 use crate::probe::{Observation, PathState, Probe, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{output, path_state, unit_state};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
@@ -53,6 +54,7 @@ the step stays `pending` and the run exits with 10.
         ),
     ],
     build,
+    traits: KindTraits { has_restart_inputs: true, trigger_fields: &["kernel", "flag"], ..KindTraits::DEFAULT },
 };
 
 /// systemd's own scope: it is active from the start of userspace.

@@ -6,6 +6,7 @@ use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, unit_name, unit_state};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
@@ -49,6 +50,7 @@ with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `Lo
         ),
     ],
     build,
+    traits: KindTraits::WRITES_FILES,
 };
 
 const DROP_IN: &[FieldSpec] = &[

@@ -9,6 +9,7 @@ use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
+use crate::resource::traits::{EffectReach, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -47,6 +48,7 @@ directory: these users may have put it there. forge does not change its owner an
 **Removal** removes these keys, whatever their options; other keys, directory and file stay.",
     fields: FIELDS,
     build,
+    traits: KindTraits { reach: EffectReach::Resource, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -9,6 +9,7 @@ use crate::kube::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::model::Value;
 use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
 use crate::resource::shared::support::{bad_value, release_state};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -54,6 +55,7 @@ unless it matches. A cluster in which the same chart is installed elsewhere bloc
 resources; they are listed if the step declares the chart.",
     fields: FIELDS,
     build,
+    traits: KindTraits { downloads: true, ..KindTraits::IN_CLUSTER },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -10,6 +10,7 @@ use crate::probe::{ObjectId, Observation, Probe};
 use crate::resource::cluster::manifest::check_workload;
 use crate::resource::cluster::object::{DeclaredObject, object_claim};
 use crate::resource::shared::support::{bad_value, required_text, sha256_hex};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -51,6 +52,7 @@ that each expose all adapters, not a number of adapters.
 **Removal** deletes what runs left and removes the record of success.",
     fields: FIELDS,
     build,
+    traits: KindTraits::IN_CLUSTER,
 };
 
 const SIGN_FIELDS: &[FieldSpec] = &[

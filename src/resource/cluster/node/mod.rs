@@ -8,6 +8,7 @@ use crate::kube::{NodeMark, NodeMarkChanges};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, required_text};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind,
@@ -42,7 +43,13 @@ are rejected, because everyone who can read nodes can read them.
 **Disruption** is D1 if the step adds a taint with the effect `NoExecute`, which evicts pods, otherwise D0.",
     fields: FIELDS,
     build,
+    traits: KindTraits { claim_probe: Some(claim_probe), ..KindTraits::IN_CLUSTER },
 };
+
+/// Returns the probe of the node that a recorded label, annotation or taint belongs to.
+fn claim_probe(name: &str) -> Option<Probe> {
+    Some(NodeMarkChanges::node_id(&NodeMark::from_record_key(name)?.0).to_probe())
+}
 
 const FIELDS: &[FieldSpec] = &[
     FieldSpec::required("name", FieldType::Name, "Name of the node in the cluster."),

@@ -9,6 +9,7 @@ use crate::probe::{Observation, Probe};
 use crate::resource::files::absent::check_removable;
 use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::support::{bad_value, parse_owner_and_group, required_text, sha256_hex};
+use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind,
@@ -47,6 +48,7 @@ unpacked again.
 **Removal** removes `into` with its contents, if forge unpacked it.",
     fields: FIELDS,
     build,
+    traits: KindTraits { removes_more: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

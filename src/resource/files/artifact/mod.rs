@@ -13,6 +13,7 @@ use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parse_owner_and_group, require_file_path,
 };
+use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceKind,
@@ -49,6 +50,12 @@ code 69; if this is known in advance, no host is changed.
 **Removal** removes the file.",
     fields: FIELDS,
     build,
+    traits: KindTraits {
+        downloads: true,
+        has_locked_digest: true,
+        exposure: PackageExposure::Unknown,
+        ..KindTraits::DEFAULT
+    },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -11,6 +11,7 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileTarget};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, join_quoted, required_text};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind,
@@ -45,6 +46,7 @@ all sources if two entries disagree on the key.
 **Removal** removes the source and its key. Installed packages stay.",
     fields: FIELDS,
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 const FIELDS: &[FieldSpec] = &[

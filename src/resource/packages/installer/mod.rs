@@ -10,6 +10,7 @@ use crate::probe::{Observation, Probe};
 use crate::resource::files::artifact::content;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, required_text};
+use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, Resource,
     ResourceKind,
@@ -48,6 +49,7 @@ secrets are rejected there.
 **Removal** runs `uninstall`; an installer without it cannot be removed.",
     fields: FIELDS,
     build,
+    traits: KindTraits { fails_halfway: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
 };
 
 const PROGRAM_FIELDS: &[FieldSpec] = &[

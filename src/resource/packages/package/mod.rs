@@ -10,6 +10,7 @@ use crate::model::Value;
 use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, package_state};
+use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind,
@@ -53,7 +54,17 @@ The proof below covers apt. The statements about dnf are based on **recorded** o
 Debian 12 host without dpkg, and on reconstructed output of RHEL 9. They have not been tested on a RHEL host.",
     fields: FIELDS,
     build,
+    traits: KindTraits {
+        reach: EffectReach::Unknown,
+        packages: PackageListing::Listed,
+        claim_probe: Some(claim_probe),
+        ..KindTraits::DEFAULT
+    },
 };
+
+fn claim_probe(name: &str) -> Option<Probe> {
+    Some(Probe::Package { name: name.to_owned(), offers: AptOfferPolicy::Unneeded })
+}
 
 const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional(

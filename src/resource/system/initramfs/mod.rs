@@ -9,6 +9,7 @@ use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, initramfs_state};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -96,6 +97,7 @@ recorded cases.",
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 #[derive(Debug)]

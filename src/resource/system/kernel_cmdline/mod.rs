@@ -13,6 +13,7 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, cmdline_state, reject_secrets};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -77,6 +78,7 @@ recorded cases. The test hosts' kernel command line is mounted over the machine'
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, module_state, reject_secrets, required_text};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -77,6 +78,7 @@ options are covered by recorded cases, because the test hosts cannot load module
         ),
     ],
     build,
+    traits: KindTraits { stops_during: true, ..KindTraits::DEFAULT },
 };
 
 #[derive(Debug)]
@@ -264,6 +266,10 @@ impl DeclaredResource for KernelModuleResource {
 
     fn restart_input_paths(&self) -> Vec<String> {
         self.conf_files().iter().filter(|(_, _, wanted)| *wanted).map(|(_, target, _)| target.path.clone()).collect()
+    }
+
+    fn loaded_module(&self) -> Option<&str> {
+        (self.loaded == Some(true)).then_some(&self.name)
     }
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {

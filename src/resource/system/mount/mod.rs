@@ -12,6 +12,7 @@ use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -89,6 +90,7 @@ the options to keep it unmounted at boot. `state: fstab` does not compare the cu
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]

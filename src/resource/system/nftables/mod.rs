@@ -7,16 +7,18 @@ use self::listing::TableListings;
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, Value};
 use crate::probe::{Observation, Probe, UnansweredReason};
-use crate::resource::shared::composite::{PartAssessments, extract_part};
-use crate::resource::shared::file_target::{FileBody, FileTarget, path_probe};
+use crate::resource::shared::composite::{PartAssessments, render_part};
+use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::support::{bad_value, output, required_text, unit_state};
 use crate::resource::shared::{diff, shell};
-use crate::resource::system::unit::UnitResource;
+use crate::resource::system::unit::{UnitDiff, UnitResource};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -62,6 +64,7 @@ table. The table's counters restart at zero.
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 const FOLDER: &str = "/etc/nftables.d";
@@ -140,7 +143,7 @@ impl NftablesResource {
         }
     }
 
-    fn assess_loaded(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_loaded(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<TableDiff> {
         let look = match output(seen, &self.probe()) {
             Ok(look) => look,
             Err(unknown) => return Assessment::unknown(&unknown),
@@ -159,7 +162,7 @@ impl NftablesResource {
         }
     }
 
-    fn assess_without_nft(&self, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_without_nft(&self, cx: &AssessmentContext<'_>) -> Assessment<TableDiff> {
         let basis = json!({ "nft": false });
         if self.absent {
             return Assessment::ok("`nft` is not installed, so no table is loaded", basis);
@@ -167,7 +170,7 @@ impl NftablesResource {
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
                 let reason = format!("`nft` is not installed yet; `{step}` runs first and may install it");
-                Assessment::change(reason, vec![self.creation_change()], DisruptionClass::D0, basis).mark_predicted()
+                Assessment::differs(reason, self.creation_diff(), DisruptionClass::D0, basis).mark_predicted()
             }
             None => Assessment::blocked(BlockClass::Host, "`nft` is not installed on the host", basis)
                 .hint("install `nftables` with a `package` step before this one"),
@@ -175,26 +178,24 @@ impl NftablesResource {
     }
 
     /// An earlier step may install the missing module or program.
-    fn assess_rejected(&self, said: &str, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_rejected(&self, said: &str, cx: &AssessmentContext<'_>) -> Assessment<TableDiff> {
         let basis = json!({ "rejected": said });
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
                 let reason = format!("`nft` rejects the rules; `{step}` runs first and may change that: {said}");
-                Assessment::change(reason, vec![self.creation_change()], DisruptionClass::D0, basis).mark_predicted()
+                Assessment::differs(reason, self.creation_diff(), DisruptionClass::D0, basis).mark_predicted()
             }
             None => Assessment::blocked(BlockClass::Declaration, format!("`nft` rejects the rules: {said}"), basis)
                 .hint("check the rules with `nft -c -f FILE`; match interfaces with `iifname` and `oifname`"),
         }
     }
 
-    fn creation_change(&self) -> AttributeChange {
-        AttributeChange {
-            diff: diff::unified_diff(b"", self.text.as_bytes()).map(Into::into),
-            ..AttributeChange::new("loaded", None, None)
-        }
+    /// Returns the diff of a table that this host's `nft` cannot print yet.
+    fn creation_diff(&self) -> TableDiff {
+        TableDiff::Load { before: None, after: self.text.clone() }
     }
 
-    fn compare_listings(&self, listings: &TableListings) -> Assessment {
+    fn compare_listings(&self, listings: &TableListings) -> Assessment<TableDiff> {
         if let Some(other) = &listings.other_table {
             let basis = json!({ "other": other });
             return Assessment::blocked(
@@ -207,35 +208,26 @@ impl NftablesResource {
         let basis = json!({ "loaded": listings.loaded });
         match (&listings.loaded, self.absent) {
             (None, true) => Assessment::ok(format!("no table `{}` is loaded", self.table), basis),
-            (Some(_), true) => {
-                let change = AttributeChange::new("loaded", Some("loaded"), None);
-                Assessment::change(
-                    format!("the table `{}` is loaded", self.table),
-                    vec![change],
-                    DisruptionClass::D0,
-                    basis,
-                )
-            }
-            (None, false) => {
-                let change = loaded_diff("", &listings.declared);
-                Assessment::change(
-                    format!("the table `{}` is not loaded", self.table),
-                    vec![change],
-                    DisruptionClass::D0,
-                    basis,
-                )
+            (Some(loaded), true) => {
+                let reason = format!("the table `{}` is loaded", self.table);
+                let diff = TableDiff::Unload { before: loaded.clone() };
+                Assessment::differs(reason, diff, DisruptionClass::D0, basis)
             }
             (Some(loaded), false) if *loaded == listings.declared => {
                 Assessment::ok(format!("the table `{}` is loaded and its rules match", self.table), basis)
             }
-            (Some(loaded), false) => {
-                let change = loaded_diff(loaded, &listings.declared);
-                Assessment::change("the loaded rules differ", vec![change], DisruptionClass::D0, basis)
+            (loaded, false) => {
+                let reason = match loaded {
+                    None => format!("the table `{}` is not loaded", self.table),
+                    Some(_) => "the loaded rules differ".to_owned(),
+                };
+                let diff = TableDiff::Load { before: loaded.clone(), after: listings.declared.clone() };
+                Assessment::differs(reason, diff, DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn assess_enabled(&self, seen: &Observation) -> Assessment {
+    fn assess_enabled(&self, seen: &Observation) -> Assessment<BootDiff> {
         let unit = match unit_state(seen, &Probe::Unit { name: self.service.clone() }) {
             Ok(unit) => unit,
             Err(unknown) => return Assessment::unknown(&unknown),
@@ -244,40 +236,40 @@ impl NftablesResource {
         match unit.file_state.as_str() {
             "enabled" => Assessment::ok("loaded at boot", basis),
             state => {
-                let from = (!state.is_empty()).then_some(state);
-                let change = AttributeChange::new("enabled", from, Some("enabled"));
-                Assessment::change("not loaded at boot", vec![change], DisruptionClass::D0, basis)
+                let diff = BootDiff { before: state.to_owned() };
+                Assessment::differs("not loaded at boot", diff, DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn render_apply(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
-        let file = extract_part(judgement, "file").map(|_| {
+    fn render_apply(&self, diff: &NftablesDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let file = diff.file.as_ref().map(|_| {
             let folder = shell::close_action(shell::open_private_action().word(FOLDER).code(MAKE_FOLDER))
                 .code("[ $? -eq 0 ] &&\n");
             folder.append_fragment(self.target.render_write(cx, true, "nft -c -f \"$FORGE_FILE\""))
         });
-        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).into_script().body);
-        let loads = extract_part(judgement, "loaded").is_some();
-        let start =
-            shell::open_action().word(&self.service).word(&self.target.path).word(if loads { "yes" } else { "no" });
-        let steps = file.into_iter().chain(unit).chain([shell::close_action(start.code(START))]);
-        steps.fold(ShellFragment::new().code(":\n"), and)
+        let loads = if diff.loaded.is_some() { "yes" } else { "no" };
+        let start = shell::open_action().word(&self.service).word(&self.target.path).word(loads);
+        let start = shell::close_action(start.code(START));
+        let steps = file.into_iter().chain(self.render_unit_change(diff, cx)).chain([start]);
+        steps.fold(ShellFragment::new().code(":\n"), run_next)
     }
 
-    fn render_removal(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+    fn render_removal(&self, diff: &NftablesDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
         let stop = shell::open_action().word(&self.service).word(&self.table).code(STOP);
-        let file = extract_part(judgement, "file").map(|_| shell::remove_file(&self.target.path, cx.run, true));
-        let unit = extract_part(judgement, "unit").map(|part| self.unit.render_action(&part, cx).into_script().body);
-        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
-        file.into_iter().chain(unit).fold(shell::close_action(stop), and)
+        let file = diff.file.as_ref().map(|_| shell::remove_file(&self.target.path, cx.run, true));
+        let steps = file.into_iter().chain(self.render_unit_change(diff, cx));
+        steps.fold(shell::close_action(stop), run_next)
+    }
+
+    fn render_unit_change(&self, diff: &NftablesDiff, cx: &AssessmentContext<'_>) -> Option<ShellFragment> {
+        diff.unit.as_ref().map(|unit| self.unit.act(unit, cx).into_script().body)
     }
 }
 
-fn loaded_diff(loaded: &str, declared: &str) -> AttributeChange {
-    let diff = diff::unified_diff(loaded.as_bytes(), declared.as_bytes()).map(Into::into);
-    AttributeChange { diff, ..AttributeChange::new("loaded", None, None) }
+/// Appends `one`, which runs if everything before it succeeded.
+fn run_next(all: ShellFragment, one: ShellFragment) -> ShellFragment {
+    all.code("[ $? -eq 0 ] &&\n").append_fragment(one)
 }
 
 const MAKE_FOLDER: &str = r#"
@@ -350,19 +342,84 @@ impl DeclaredResource for NftablesResource {
     }
 }
 
-impl Resource for NftablesResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let file = match self.absent {
-            true => self.target.assess_absent(seen).erase_diff(),
-            false => self.target.assess(seen, cx, true).erase_diff(),
+/// How a table differs, in its parts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct NftablesDiff {
+    file: Option<FileDiff>,
+    /// The unit that loads the file at boot.
+    unit: Option<UnitDiff>,
+    enabled: Option<BootDiff>,
+    loaded: Option<TableDiff>,
+}
+
+/// The unit is not started at boot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct BootDiff {
+    /// The state that systemd reports; empty if it reports none.
+    before: String,
+}
+
+/// How the table in the kernel differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum TableDiff {
+    /// It is created or replaced. `before` and `after` are listings; `before` is `None` if no table is known to be loaded.
+    Load { before: Option<String>, after: String },
+    /// It is loaded where none is declared.
+    Unload { before: String },
+}
+
+impl ResourceDiff for NftablesDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let files = [render_part("file", self.file.as_ref()), render_part("unit", self.unit.as_ref())];
+        let states = [render_part("enabled", self.enabled.as_ref()), render_part("loaded", self.loaded.as_ref())];
+        files.into_iter().chain(states).flatten().collect()
+    }
+}
+
+impl ResourceDiff for BootDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let before = Some(self.before.as_str()).filter(|state| !state.is_empty());
+        vec![AttributeChange::new("enabled", before, Some("enabled"))]
+    }
+}
+
+impl ResourceDiff for TableDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        vec![match self {
+            Self::Load { before, after } => AttributeChange {
+                diff: diff::unified_diff(before.as_deref().unwrap_or_default().as_bytes(), after.as_bytes())
+                    .map(Into::into),
+                ..AttributeChange::new("loaded", None, None)
+            },
+            Self::Unload { .. } => AttributeChange::new("loaded", Some("loaded"), None),
+        }]
+    }
+}
+
+impl TypedResource for NftablesResource {
+    type Diff = NftablesDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<NftablesDiff> {
+        let mut file = match self.absent {
+            true => self.target.assess_absent(seen),
+            false => self.target.assess(seen, cx, true),
         };
-        let parts = PartAssessments::default().with_part("file", file).with_part("unit", self.unit.assess(seen, cx));
-        let parts = if self.absent { parts } else { parts.with_part("enabled", self.assess_enabled(seen)) };
-        parts.with_part("loaded", self.assess_loaded(seen, cx)).combine()
+        let mut unit = self.unit.diff(seen, cx);
+        let mut enabled = (!self.absent).then(|| self.assess_enabled(seen));
+        let mut loaded = self.assess_loaded(seen, cx);
+        let diff = NftablesDiff {
+            file: file.diff.take(),
+            unit: unit.diff.take(),
+            enabled: enabled.as_mut().and_then(|enabled| enabled.diff.take()),
+            loaded: loaded.diff.take(),
+        };
+        let parts = PartAssessments::default().with_part("file", file).with_part("unit", unit);
+        let parts = enabled.into_iter().fold(parts, |parts, enabled| parts.with_part("enabled", enabled));
+        parts.with_part("loaded", loaded).combine_with(Some(diff))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = if self.absent { self.render_removal(judgement, cx) } else { self.render_apply(judgement, cx) };
+    fn act(&self, diff: &NftablesDiff, cx: &AssessmentContext<'_>) -> Action {
+        let body = if self.absent { self.render_removal(diff, cx) } else { self.render_apply(diff, cx) };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 }

@@ -1,9 +1,10 @@
 //! The commands of a service change. They succeed only if the unit stays up.
 
 use super::ServiceResource;
+use super::diff::{ProcessChange, ServiceDiff};
 use super::renewal::content_digest;
+use crate::resource::AssessmentContext;
 use crate::resource::shared::shell;
-use crate::resource::{Assessment, AssessmentContext};
 use crate::script::ShellFragment;
 
 /// Reads `$unit`.
@@ -85,26 +86,24 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("Address already in use", "another process uses the port: run `ss -ltnp` on the host"),
 ];
 
-/// Renders the changes in `judgement`.
+/// Renders the commands that carry out `diff`. The library reloads the manager where that is needed.
 pub(super) fn render_script(
     service: &ServiceResource,
-    judgement: &Assessment,
+    diff: &ServiceDiff,
     cx: &AssessmentContext<'_>,
 ) -> ShellFragment {
-    let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
     let mut action = shell::open_action().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
-    if changes("mask") {
+    if diff.masked {
         action = action.code(UNMASK);
     }
-    if changes("enabled") {
-        action = action.code(if service.enabled == Some(true) { ENABLE } else { DISABLE });
+    if let Some(enabled) = &diff.enabled {
+        action = action.code(if enabled.to { ENABLE } else { DISABLE });
     }
-    action = match service.running {
-        true if changes("state") => action.code(START),
-        true if changes("restart") => action.code(RESTART),
-        true if changes("reload") => action.code(RELOAD),
-        false if changes("state") => action.code(STOP),
-        _ => action,
-    };
-    shell::close_action(action)
+    shell::close_action(match &diff.process {
+        Some(ProcessChange::Start { .. }) => action.code(START),
+        Some(ProcessChange::Stop { .. }) => action.code(STOP),
+        Some(ProcessChange::Restart { .. }) => action.code(RESTART),
+        Some(ProcessChange::Reload { .. }) => action.code(RELOAD),
+        None => action,
+    })
 }

@@ -1,11 +1,12 @@
 //! Evaluates a unit: existence, mask, enablement, activity, and inputs.
 
 use super::ServiceResource;
+use super::diff::{EnablementChange, ProcessChange, ServiceDiff};
 use super::renewal::ServiceRenewal;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, UnansweredReason, UnitState};
 use crate::resource::shared::support::{join_words, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, ProvidedItem};
 use serde_json::json;
 
 pub(super) fn assess_service(
@@ -13,7 +14,7 @@ pub(super) fn assess_service(
     unit: &UnitState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<ServiceDiff> {
     match unit.load.as_str() {
         "loaded" | "merged" | "masked" => {
             compare_unit(want, unit, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
@@ -23,7 +24,7 @@ pub(super) fn assess_service(
     }
 }
 
-fn assess_not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
     let basis = json!({ "load": "not-found" });
     if !want.running && want.enabled != Some(true) {
         return Assessment::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
@@ -38,33 +39,34 @@ fn assess_not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Asses
 }
 
 /// Evaluates a unit that does not exist yet and that a change will create.
-pub(super) fn assess_new_unit(want: &ServiceResource) -> Assessment {
+pub(super) fn assess_new_unit(want: &ServiceResource) -> Assessment<ServiceDiff> {
     let reason = format!("unit `{}` does not exist", want.unit);
-    Assessment::change(reason, creation_changes(want), DisruptionClass::D0, json!({ "load": "not-found" }))
+    Assessment::differs(reason, creation_diff(want), DisruptionClass::D0, json!({ "load": "not-found" }))
 }
 
-fn creation_changes(want: &ServiceResource) -> Vec<AttributeChange> {
-    let mut changes = Vec::new();
-    if let Some(enabled) = want.enabled {
-        changes.push(AttributeChange::new("enabled", None, Some(enabled_word(enabled))));
-    }
-    changes.push(AttributeChange::new("state", None, Some(desired_state_word(want))));
-    changes
+fn creation_diff(want: &ServiceResource) -> ServiceDiff {
+    ServiceDiff::new_unit(want.running, want.enabled)
 }
 
-fn assess_unloadable(want: &ServiceResource, unit: &UnitState, load: &str, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_unloadable(
+    want: &ServiceResource,
+    unit: &UnitState,
+    load: &str,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<ServiceDiff> {
     let basis = json!({ "load": load });
     if unit.need_daemon_reload || will_be_provided(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` is {load}, and its files change", want.unit);
-        return Assessment::change(reason, creation_changes(want), DisruptionClass::D0, basis).mark_predicted();
+        return Assessment::differs(reason, creation_diff(want), DisruptionClass::D0, basis).mark_predicted();
     }
     Assessment::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
         .hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
 }
 
 /// Results of the comparisons that form a judgement.
+#[derive(Default)]
 struct ServiceFindings {
-    changes: Vec<AttributeChange>,
+    diff: ServiceDiff,
     reasons: Vec<String>,
     disruption: DisruptionClass,
     renewal: ServiceRenewal,
@@ -75,16 +77,11 @@ fn compare_unit(
     unit: &UnitState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Result<Assessment, UnansweredReason> {
+) -> Result<Assessment<ServiceDiff>, UnansweredReason> {
     if let Some(blocked) = block_impossible_state(want, unit) {
         return Ok(blocked);
     }
-    let mut parts = ServiceFindings {
-        changes: vec![],
-        reasons: vec![],
-        disruption: DisruptionClass::D0,
-        renewal: ServiceRenewal::default(),
-    };
+    let mut parts = ServiceFindings::default();
     parts.check_mask(want, unit);
     parts.check_manager_reload(unit);
     parts.check_enablement(want, unit);
@@ -93,16 +90,16 @@ fn compare_unit(
         parts.check_renewal(want, unit, seen, cx)?;
     }
     let basis = service_basis(want, unit, &parts.renewal);
-    if parts.changes.is_empty() {
+    if parts.diff.is_empty() {
         return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
     }
     // Only a restart or reload can be predicted; other changes are observed.
-    let only_coming = parts.renewal.predicted && parts.changes.len() == 1;
-    let judgement = Assessment::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
+    let only_coming = parts.renewal.predicted && parts.diff.is_only_renewal();
+    let judgement = Assessment::differs(parts.reasons.join("; "), parts.diff, parts.disruption, basis);
     Ok(if only_coming { judgement.mark_predicted() } else { judgement })
 }
 
-fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<Assessment> {
+fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<Assessment<ServiceDiff>> {
     let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
     // Only services have a type, whatever systemd reports.
     let is_service = want.unit.ends_with(".service");
@@ -120,37 +117,33 @@ fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<As
 }
 
 impl ServiceFindings {
-    fn add_change(&mut self, change: AttributeChange, reason: String, disruption: DisruptionClass) {
-        self.changes.push(change);
+    fn add_reason(&mut self, reason: String, disruption: DisruptionClass) {
         self.reasons.push(reason);
         self.disruption = self.disruption.max(disruption);
     }
 
     fn check_mask(&mut self, want: &ServiceResource, unit: &UnitState) {
         if is_masked(unit) && (want.running || want.enabled == Some(true)) {
-            self.add_change(
-                AttributeChange::new("mask", Some("masked"), Some("not masked")),
-                "it is masked".into(),
-                DisruptionClass::D0,
-            );
+            self.diff.masked = true;
+            self.add_reason("it is masked".into(), DisruptionClass::D0);
         }
     }
 
     fn check_manager_reload(&mut self, unit: &UnitState) {
         if unit.need_daemon_reload {
-            let change = AttributeChange::new("daemon-reload", Some("needed"), Some("done"));
-            self.add_change(change, "its files changed since systemd read them".into(), DisruptionClass::D0);
+            self.diff.files_unread = true;
+            self.add_reason("its files changed since systemd read them".into(), DisruptionClass::D0);
         }
     }
 
     fn check_enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
-        let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
-        let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
-        self.changes.push(AttributeChange::new("enabled", Some(found), Some(enabled_word(enabled))));
+        let Some(to) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
+        let change = EnablementChange { from: Some(unit.file_state.clone()), to };
         // The reason of the mask covers this.
-        if !is_masked(unit) {
+        if let (false, Some(found)) = (is_masked(unit), change.describe_before()) {
             self.reasons.push(format!("it is {found}"));
         }
+        self.diff.enabled = Some(change);
     }
 
     fn check_activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {
@@ -165,8 +158,8 @@ impl ServiceFindings {
         if !as_declared {
             let disruption = if want.running { DisruptionClass::D0 } else { DisruptionClass::D1 };
             let found = describe_state(unit);
-            let change = AttributeChange::new("state", Some(&found), Some(desired_state_word(want)));
-            self.add_change(change, format!("it is {found}"), disruption);
+            self.add_reason(format!("it is {found}"), disruption);
+            self.diff.process = Some(ProcessChange::activity(want.running, Some(found)));
         }
         Ok(())
     }
@@ -182,11 +175,11 @@ impl ServiceFindings {
         if !renewal.restart.is_empty() {
             // A restart includes the effect of a reload.
             renewal.restart.append(&mut renewal.reload);
-            let why = renewal.restart.join("; ");
-            self.add_change(AttributeChange::new("restart", Some(&why), Some("restarted")), why, DisruptionClass::D1);
+            self.add_reason(renewal.restart.join("; "), DisruptionClass::D1);
+            self.diff.process = Some(ProcessChange::Restart { reasons: renewal.restart.clone() });
         } else if !renewal.reload.is_empty() {
-            let why = renewal.reload.join("; ");
-            self.add_change(AttributeChange::new("reload", Some(&why), Some("reloaded")), why, DisruptionClass::D0);
+            self.add_reason(renewal.reload.join("; "), DisruptionClass::D0);
+            self.diff.process = Some(ProcessChange::Reload { reasons: renewal.reload.clone() });
         }
         self.renewal = renewal;
         Ok(())
@@ -220,14 +213,6 @@ fn describe_state(unit: &UnitState) -> String {
         "failed" if !unit.result.is_empty() && unit.result != "success" => format!("failed ({})", unit.result),
         other => other.to_owned(),
     }
-}
-
-fn desired_state_word(want: &ServiceResource) -> &'static str {
-    if want.running { "running" } else { "stopped" }
-}
-
-fn enabled_word(enabled: bool) -> &'static str {
-    if enabled { "enabled" } else { "disabled" }
 }
 
 /// Returns the reason of a step without changes.

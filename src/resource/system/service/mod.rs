@@ -2,18 +2,21 @@
 
 mod action_script;
 mod assessment;
+mod diff;
 mod loaded_inputs;
 mod renewal;
 
+pub(in crate::resource) use self::diff::ServiceDiff;
 use self::renewal::{ReloadMark, RunningService};
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, PathState, Probe, UnitState};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{path_state, required_text, unit_name, unit_state};
+use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, RestartInput,
+    ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
 };
 use crate::state::RecordedStart;
 use serde_json::json;
@@ -71,7 +74,19 @@ A masked unit is unmasked if it has to run or be enabled.
         ),
     ],
     build,
+    traits: KindTraits {
+        has_restart_inputs: true,
+        stops_during: true,
+        may_restart: true,
+        exposure: PackageExposure::Process,
+        claim_probe: Some(claim_probe),
+        ..KindTraits::DEFAULT
+    },
 };
+
+fn claim_probe(name: &str) -> Option<Probe> {
+    Some(Probe::Unit { name: name.to_owned() })
+}
 
 #[derive(Debug)]
 pub(in crate::resource) struct ServiceResource {
@@ -102,10 +117,10 @@ impl ServiceResource {
     }
 
     /// Evaluates a unit whose files change in the same step.
-    pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
         match unit_state(seen, &self.probe()) {
             Ok(unit) if unit.load == "not-found" => assessment::assess_new_unit(self),
-            Ok(_) => self.assess(seen, cx),
+            Ok(_) => self.diff(seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
@@ -183,22 +198,28 @@ impl DeclaredResource for ServiceResource {
         Some(RecordedStart { invocation: unit.invocation.clone(), inputs })
     }
 
+    fn running_unit(&self) -> Option<&str> {
+        self.running.then_some(&self.unit)
+    }
+
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(KIND.name, self.unit.clone())]
     }
 }
 
-impl Resource for ServiceResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for ServiceResource {
+    type Diff = ServiceDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
         match unit_state(seen, &self.probe()) {
             Ok(unit) => assessment::assess_service(self, unit, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
+    fn act(&self, diff: &ServiceDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript {
-            body: action_script::render_script(self, judgement, cx),
+            body: action_script::render_script(self, diff, cx),
             long: false,
             explain: action_script::EXPLAIN,
         })

@@ -11,6 +11,7 @@ use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sysctl_state};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
@@ -57,6 +58,7 @@ next boot, and the plan says so.",
         FieldSpec::optional("file", FieldType::Path, "The step's own file. Default `/etc/sysctl.d/90-forge-KEY.conf`."),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 const FOLDER: &str = "/etc/sysctl.d";

@@ -5,16 +5,18 @@ mod unit_text;
 use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, StepVerdict, Value};
 use crate::probe::{Observation, Probe};
-use crate::resource::shared::composite::{PartAssessments, extract_part};
+use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sha256_hex, unit_state};
-use crate::resource::system::service::ServiceResource;
-use crate::resource::system::unit::{SECRET_HINT, UnitResource};
+use crate::resource::system::service::{ServiceDiff, ServiceResource};
+use crate::resource::system::unit::{SECRET_HINT, UnitDiff, UnitResource};
+use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, RestartInput,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -58,6 +60,7 @@ the next run. A run in progress is never interrupted.
         ),
     ],
     build,
+    traits: KindTraits::DEFAULT,
 };
 
 #[derive(Debug)]
@@ -118,14 +121,19 @@ impl TimerResource {
         }]
     }
 
-    fn assess_state(&self, timer: &Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_state(
+        &self,
+        timer: &Assessment<UnitDiff>,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Assessment<ServiceDiff> {
         let coming = timer.verdict == StepVerdict::Change && !self.absent;
-        let inputs = self.timer_unit_inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
+        let inputs = self.timer_unit_inputs(coming && matches!(timer.diff, Some(UnitDiff::File(_))));
         let cx = AssessmentContext { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
             // It depends only on changes of this step, which are known.
             true => Assessment { predicted: false, ..self.state.assess_pending_unit(seen, &cx) },
-            false => self.state.assess(seen, &cx),
+            false => self.state.diff(seen, &cx),
         };
         match (judgement.verdict, self.absent) {
             (StepVerdict::Ok, false) => self.add_next_run(judgement, seen),
@@ -134,7 +142,7 @@ impl TimerResource {
     }
 
     /// Adds the time of the next run. Blocks a timer that will never elapse again.
-    fn add_next_run(&self, judgement: Assessment, seen: &Observation) -> Assessment {
+    fn add_next_run(&self, judgement: Assessment<ServiceDiff>, seen: &Observation) -> Assessment<ServiceDiff> {
         let unit = match unit_state(seen, &self.state.probe()) {
             Ok(unit) => unit,
             Err(unknown) => return Assessment::unknown(&unknown),
@@ -169,15 +177,14 @@ impl TimerResource {
         }
     }
 
-    fn render_script(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+    fn render_script(&self, diff: &TimerDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
         let inputs = self.timer_unit_inputs(false);
         let own = AssessmentContext { inputs: &inputs, ..cx.clone() };
-        let unit = |name: &str, unit: &UnitResource| {
-            extract_part(judgement, name).map(|part| unit.render_action(&part, cx).into_script().body)
+        let unit = |unit: &UnitResource, diff: &Option<UnitDiff>| {
+            diff.as_ref().map(|diff| unit.act(diff, cx).into_script().body)
         };
-        let units = [unit("service", &self.service), unit("timer", &self.timer)];
-        let state =
-            extract_part(judgement, "state").map(|part| self.state.render_action(&part, &own).into_script().body);
+        let units = [unit(&self.service, &diff.service), unit(&self.timer, &diff.timer)];
+        let state = diff.state.as_ref().map(|state| self.state.act(state, &own).into_script().body);
         let steps: Vec<ShellFragment> = match self.absent {
             true => state.into_iter().chain(units.into_iter().rev().flatten()).collect(),
             false => units.into_iter().flatten().chain(state).collect(),
@@ -189,7 +196,7 @@ impl TimerResource {
 }
 
 /// Replaces the reason of a no-op by one that covers both units.
-fn replace_ok_reason(judgement: Assessment, reason: &str) -> Assessment {
+fn replace_ok_reason(judgement: Assessment<UnitDiff>, reason: &str) -> Assessment<UnitDiff> {
     match judgement.verdict {
         StepVerdict::Ok => Assessment { reason: reason.into(), ..judgement },
         _ => judgement,
@@ -246,19 +253,41 @@ impl DeclaredResource for TimerResource {
     }
 }
 
-impl Resource for TimerResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
-        let timer = self.timer.assess(seen, cx);
-        let state = self.assess_state(&timer, seen, cx);
+/// How a timer differs, in its three parts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct TimerDiff {
+    /// The unit that runs the command.
+    service: Option<UnitDiff>,
+    /// The unit that starts it.
+    timer: Option<UnitDiff>,
+    /// Whether the timer runs and is enabled.
+    state: Option<ServiceDiff>,
+}
+
+impl ResourceDiff for TimerDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let units = [render_part("service", self.service.as_ref()), render_part("timer", self.timer.as_ref())];
+        units.into_iter().flatten().chain(render_part("state", self.state.as_ref())).collect()
+    }
+}
+
+impl TypedResource for TimerResource {
+    type Diff = TimerDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<TimerDiff> {
+        let mut service = self.service.diff(seen, cx);
+        let mut timer = self.timer.diff(seen, cx);
+        let mut state = self.assess_state(&timer, seen, cx);
+        let diff = TimerDiff { service: service.diff.take(), timer: timer.diff.take(), state: state.diff.take() };
         PartAssessments::default()
-            .with_part("service", replace_ok_reason(self.service.assess(seen, cx), self.describe_unchanged()))
+            .with_part("service", replace_ok_reason(service, self.describe_unchanged()))
             .with_part("timer", replace_ok_reason(timer, ""))
             .with_part("state", state)
-            .combine()
+            .combine_with(Some(diff))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(judgement, cx), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &TimerDiff, cx: &AssessmentContext<'_>) -> Action {
+        Action::Script(ActionScript { body: self.render_script(diff, cx), long: false, explain: EXPLAIN })
     }
 }
 

@@ -1,0 +1,95 @@
+//! How a unit's state differs from the declared one.
+
+use crate::resource::{AttributeChange, ResourceDiff};
+use serde::Serialize;
+
+/// How a unit differs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(in crate::resource) struct ServiceDiff {
+    /// It is masked, and has to run or to be enabled.
+    pub masked: bool,
+    /// Its files changed since systemd read them.
+    pub files_unread: bool,
+    pub enabled: Option<EnablementChange>,
+    pub process: Option<ProcessChange>,
+}
+
+/// Another enablement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) struct EnablementChange {
+    /// The state that systemd reports, empty if it reports none; `None` if the unit does not exist.
+    pub from: Option<String>,
+    pub to: bool,
+}
+
+/// What happens to the process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) enum ProcessChange {
+    /// `from` is the state before, with its details; `None` if the unit does not exist.
+    Start { from: Option<String> },
+    /// `from` as with `Start`.
+    Stop { from: Option<String> },
+    /// It runs with earlier inputs, for these reasons.
+    Restart { reasons: Vec<String> },
+    /// As `Restart`, but a reload is enough.
+    Reload { reasons: Vec<String> },
+}
+
+impl ServiceDiff {
+    /// Returns the diff of a unit that does not exist yet.
+    pub fn new_unit(running: bool, enabled: Option<bool>) -> Self {
+        Self {
+            enabled: enabled.map(|to| EnablementChange { from: None, to }),
+            process: Some(ProcessChange::activity(running, None)),
+            ..Self::default()
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reports whether the process uses earlier inputs, and nothing else differs.
+    pub fn is_only_renewal(&self) -> bool {
+        let renews = matches!(self.process, Some(ProcessChange::Restart { .. } | ProcessChange::Reload { .. }));
+        renews && Self { process: None, ..self.clone() }.is_empty()
+    }
+}
+
+impl EnablementChange {
+    /// Returns the state before in words.
+    pub fn describe_before(&self) -> Option<&str> {
+        self.from.as_deref().map(|state| if state.is_empty() { "not enabled" } else { state })
+    }
+
+    fn render_change(&self) -> AttributeChange {
+        let to = if self.to { "enabled" } else { "disabled" };
+        AttributeChange::new("enabled", self.describe_before(), Some(to))
+    }
+}
+
+impl ProcessChange {
+    /// Returns the start or the stop of a unit whose state is `from`.
+    pub fn activity(running: bool, from: Option<String>) -> Self {
+        if running { Self::Start { from } } else { Self::Stop { from } }
+    }
+
+    fn render_change(&self) -> AttributeChange {
+        match self {
+            Self::Start { from } => AttributeChange::new("state", from.as_deref(), Some("running")),
+            Self::Stop { from } => AttributeChange::new("state", from.as_deref(), Some("stopped")),
+            Self::Restart { reasons } => AttributeChange::new("restart", Some(&reasons.join("; ")), Some("restarted")),
+            Self::Reload { reasons } => AttributeChange::new("reload", Some(&reasons.join("; ")), Some("reloaded")),
+        }
+    }
+}
+
+impl ResourceDiff for ServiceDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let mask = self.masked.then(|| AttributeChange::new("mask", Some("masked"), Some("not masked")));
+        let files = self.files_unread.then(|| AttributeChange::new("daemon-reload", Some("needed"), Some("done")));
+        let enabled = self.enabled.as_ref().map(EnablementChange::render_change);
+        let process = self.process.as_ref().map(ProcessChange::render_change);
+        mask.into_iter().chain(files).chain(enabled).chain(process).collect()
+    }
+}
