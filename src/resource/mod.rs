@@ -21,7 +21,7 @@ mod testing;
 
 pub use assessment::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects,
-    FileEdit, ResourceDiff, RestartInput, ValueChange,
+    FileEdit, PackageChanges, ResourceDiff, RestartInput, ValueChange,
 };
 pub use field::{FieldSpec, FieldType, FieldValues};
 pub use kind::{DeclaredResource, ProvidedItem, Resource, ResourceBuildResult, ResourceKind, TypedResource};
