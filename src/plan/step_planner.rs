@@ -5,7 +5,7 @@ use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
 use super::host_context::{HostContext, StepInstance};
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
-use super::package_effects::PackageChanges;
+use super::package_effects::collect_package_changes;
 use super::preconditions;
 use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
@@ -14,7 +14,7 @@ use crate::graph::{DependencyKind, GraphEdge, StepIndex};
 use crate::model::{
     DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, UntrustedText, Value,
 };
-use crate::resource::{Assessment, EffectReach, ProvidedItem};
+use crate::resource::{Assessment, EffectReach, PackageChanges, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -129,10 +129,11 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             false => (None, stopped),
         };
         let bases = self.collect_bases(turn, &ruling);
+        let packages = collect_package_changes(turn.step.kind, &ruling.judgement);
         let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
         (step.before, step.after) = bases;
         step.held = self.window.held_reason(&step);
-        self.record_outcome(turn, &step, behind);
+        self.record_outcome(turn, &step, behind, packages);
         step
     }
 
@@ -247,8 +248,15 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         find_failed_verification(self.case, instance)
     }
 
-    /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on.
-    fn record_outcome(&mut self, turn: &StepInstance<'_>, step: &StepPlan, behind: Option<String>) {
+    /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on, `packages`
+    /// what the step does to packages.
+    fn record_outcome(
+        &mut self,
+        turn: &StepInstance<'_>,
+        step: &StepPlan,
+        behind: Option<String>,
+        packages: PackageChanges,
+    ) {
         let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
         let status = match step.verdict {
             _ if stopped => PlannedStepStatus::Stopped,
@@ -275,7 +283,6 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             if turn.step.traits().reach == EffectReach::Unknown {
                 self.opaque.insert(turn.expanded.id.clone());
             }
-            let packages = PackageChanges::from_step(step);
             if packages.has_changes() {
                 self.packages.insert(turn.expanded.id.clone(), packages);
             }

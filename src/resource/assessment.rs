@@ -85,6 +85,32 @@ pub trait ResourceDiff: Clone + std::fmt::Debug + PartialEq + Serialize + Send +
     fn reading_after(&self) -> Option<(Probe, ProbeReading)> {
         None
     }
+
+    /// Returns what the change does to packages: they bring files and restart services that later steps depend on.
+    fn package_changes(&self) -> PackageChanges {
+        PackageChanges::default()
+    }
+}
+
+/// What changes do to packages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PackageChanges {
+    /// A package is newly installed.
+    pub installs: bool,
+    /// A package changes its version, or an unfinished installation of it is completed.
+    pub upgrades: bool,
+}
+
+impl PackageChanges {
+    /// Reports whether a package is installed or upgraded.
+    pub fn has_changes(self) -> bool {
+        self.installs || self.upgrades
+    }
+
+    /// Returns the effects of both changes.
+    pub fn merge_with(self, other: Self) -> Self {
+        Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
+    }
 }
 
 /// A diff of any kind.
@@ -117,6 +143,7 @@ trait AnyDiff: std::fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn is_equal(&self, other: &dyn Any) -> bool;
     fn predict_reading(&self) -> Option<(Probe, ProbeReading)>;
+    fn changes_of_packages(&self) -> PackageChanges;
 }
 
 impl<D: ResourceDiff> AnyDiff for D {
@@ -130,6 +157,10 @@ impl<D: ResourceDiff> AnyDiff for D {
 
     fn predict_reading(&self) -> Option<(Probe, ProbeReading)> {
         self.reading_after()
+    }
+
+    fn changes_of_packages(&self) -> PackageChanges {
+        self.package_changes()
     }
 }
 
@@ -258,6 +289,13 @@ impl<D> Assessment<D> {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl Assessment {
+    /// Returns what the change does to packages.
+    pub fn package_changes(&self) -> PackageChanges {
+        self.diff.as_ref().map(|diff| diff.0.changes_of_packages()).unwrap_or_default()
     }
 }
 

@@ -22,7 +22,7 @@ mod traits;
 
 pub use assessment::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects,
-    ResourceDiff, RestartInput, ValueChange,
+    PackageChanges, ResourceDiff, RestartInput, ValueChange,
 };
 pub use field::{FieldSpec, FieldType, FieldValues};
 pub use kind::{DeclaredResource, ProvidedItem, Resource, ResourceBuildResult, ResourceKind, TypedResource};

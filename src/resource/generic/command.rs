@@ -9,9 +9,10 @@ use crate::resource::shared::support::{bad_value, check_account_name, output, pa
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -229,7 +230,7 @@ impl CommandResource {
         }
     }
 
-    fn assess_check_result(&self, found: CommandCheckResult, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_check_result(&self, found: CommandCheckResult, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
         let (holds, why) = match found {
             CommandCheckResult::Holds(why) => (true, why.to_owned()),
             CommandCheckResult::Not(why) => (false, why),
@@ -238,7 +239,8 @@ impl CommandResource {
         if holds != self.absent {
             return self.assess_satisfied(why, basis, cx);
         }
-        let judgement = Assessment::change(why.clone(), vec![self.command_change(&why)], DisruptionClass::D0, basis);
+        let diff = self.command_diff(CheckFinding::Reported(why.clone()));
+        let judgement = Assessment::differs(why, diff, DisruptionClass::D0, basis);
         match cx.predicted.is_some_and(|p| p.after.is_some()) {
             true => judgement.mark_predicted(),
             false => judgement,
@@ -246,31 +248,31 @@ impl CommandResource {
     }
 
     /// Evaluates a check that passes. Its result is not final if one of its inputs changes before the step.
-    fn assess_satisfied(&self, why: String, basis: Value, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_satisfied(&self, why: String, basis: Value, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
         match cx.inputs.iter().find(|input| input.changing) {
             _ if self.absent => Assessment::ok(format!("already removed: {why}"), basis),
             None => Assessment::ok(why, basis),
             Some(input) => {
                 let reason = format!("check passes now, but `{}` changes before this step", input.step);
-                let changes = vec![self.command_change("not known yet")];
-                Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted()
+                let diff = self.command_diff(CheckFinding::NotKnown);
+                Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted()
             }
         }
     }
 
-    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
         let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
-        let changes = vec![self.command_change("not known yet")];
-        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "check": "unknown" })).mark_predicted()
+        let diff = self.command_diff(CheckFinding::NotKnown);
+        Assessment::differs(reason, diff, DisruptionClass::D0, json!({ "check": "unknown" })).mark_predicted()
     }
 
-    fn command_change(&self, from: &str) -> AttributeChange {
-        AttributeChange::new(
-            "command",
-            Some(from),
-            Some(SecretStore::mask_placeholders(self.change_script()).trim_end()),
-        )
+    fn command_diff(&self, check: CheckFinding) -> CommandDiff {
+        let script = SecretStore::mask_placeholders(self.change_script()).trim_end().to_owned();
+        match self.absent {
+            true => CommandDiff::Remove { check, script },
+            false => CommandDiff::Apply { check, script },
+        }
     }
 
     /// Returns the script that a change runs.
@@ -281,9 +283,9 @@ impl CommandResource {
         }
     }
 
-    fn render_script(&self) -> ShellFragment {
+    fn render_script(&self, script: &str) -> ShellFragment {
         let opened = shell::open_action()
-            .word(self.change_script())
+            .word(script)
             .word(self.cwd.as_deref().unwrap_or("/"))
             .word(self.user.as_deref().unwrap_or_default())
             .word(self.timeout.map(|s| s.to_string()).unwrap_or_default())
@@ -293,6 +295,32 @@ impl CommandResource {
             .iter()
             .fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
         shell::close_action(with_env.code(RUN))
+    }
+}
+
+/// Why a command runs, and its script with secrets masked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum CommandDiff {
+    Apply { check: CheckFinding, script: String },
+    Remove { check: CheckFinding, script: String },
+}
+
+/// What the checks say before the command runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum CheckFinding {
+    Reported(String),
+    /// The check cannot be evaluated before an earlier step, or that step may change its result.
+    NotKnown,
+}
+
+impl ResourceDiff for CommandDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let (Self::Apply { check, script } | Self::Remove { check, script }) = self;
+        let from = match check {
+            CheckFinding::Reported(why) => why,
+            CheckFinding::NotKnown => "not known yet",
+        };
+        vec![AttributeChange::new("command", Some(from), Some(script))]
     }
 }
 
@@ -394,16 +422,22 @@ impl DeclaredResource for CommandResource {
     }
 }
 
-impl Resource for CommandResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for CommandResource {
+    type Diff = CommandDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
         match self.evaluate_checks(seen) {
             Ok(found) => self.assess_check_result(found, cx),
             Err(unknown) => self.assess_unknown(&unknown, cx),
         }
     }
 
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(), long: false, explain: EXPLAIN })
+    fn act(&self, diff: &CommandDiff, _cx: &AssessmentContext<'_>) -> Action {
+        let script = match diff {
+            CommandDiff::Apply { .. } => &self.apply,
+            CommandDiff::Remove { .. } => self.remove.as_deref().unwrap_or_default(),
+        };
+        Action::Script(ActionScript { body: self.render_script(script), long: false, explain: EXPLAIN })
     }
 }
 

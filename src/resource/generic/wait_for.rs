@@ -9,9 +9,10 @@ use crate::resource::shared::support::{bad_value, join_quoted, output, path_stat
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
+use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -236,7 +237,7 @@ impl WaitForResource {
         shell::close_action(action.code(WAIT))
     }
 
-    fn assess_observed(&self, found: WaitObservation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_observed(&self, found: WaitObservation, cx: &AssessmentContext<'_>) -> Assessment<WaitDiff> {
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         // The observation differs from check to check, so it is not part of the basis.
         let basis = json!({ "holds": found.holds });
@@ -244,27 +245,38 @@ impl WaitForResource {
             (true, None) => Assessment::ok(found.what, basis),
             (true, Some(step)) => {
                 let reason = format!("{}; checked again after `{step}`", found.what);
-                self.wait_assessment(reason, &found.what, basis).mark_predicted()
+                self.wait_assessment(reason, Some(found.what), basis).mark_predicted()
             }
-            (false, None) => self.wait_assessment(found.what.clone(), &found.what, basis),
-            (false, Some(_)) => self.wait_assessment(found.what.clone(), &found.what, basis).mark_predicted(),
+            (false, None) => self.wait_assessment(found.what.clone(), Some(found.what), basis),
+            (false, Some(_)) => self.wait_assessment(found.what.clone(), Some(found.what), basis).mark_predicted(),
         }
     }
 
-    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+    fn assess_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment<WaitDiff> {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
         let reason = format!("cannot be checked before `{step}` runs: {}", unknown.why);
-        self.wait_assessment(reason, "not known yet", json!({ "holds": null })).mark_predicted()
+        self.wait_assessment(reason, None, json!({ "holds": null })).mark_predicted()
     }
 
-    fn wait_assessment(&self, reason: String, from: &str, basis: Value) -> Assessment {
-        let to = format!("ready, within {} s", self.timeout);
-        Assessment::change(
-            reason,
-            vec![AttributeChange::new("wait", Some(from), Some(&to))],
-            DisruptionClass::D0,
-            basis,
-        )
+    fn wait_assessment(&self, reason: String, observed: Option<String>, basis: Value) -> Assessment<WaitDiff> {
+        let diff = WaitDiff { observed, limit_s: self.timeout };
+        Assessment::differs(reason, diff, DisruptionClass::D0, basis)
+    }
+}
+
+/// A condition to wait for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct WaitDiff {
+    /// The last observation; `None` if the condition cannot be checked yet.
+    observed: Option<String>,
+    /// Maximum time to wait in seconds.
+    limit_s: u64,
+}
+
+impl ResourceDiff for WaitDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let from = self.observed.as_deref().unwrap_or("not known yet");
+        vec![AttributeChange::new("wait", Some(from), Some(&format!("ready, within {} s", self.limit_s)))]
     }
 }
 
@@ -356,8 +368,10 @@ impl DeclaredResource for WaitForResource {
     }
 }
 
-impl Resource for WaitForResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for WaitForResource {
+    type Diff = WaitDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<WaitDiff> {
         if self.absent {
             return Assessment::ok("nothing to remove", Value::Null);
         }
@@ -367,7 +381,7 @@ impl Resource for WaitForResource {
         }
     }
 
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    fn act(&self, _diff: &WaitDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(), long: true, explain: EXPLAIN })
     }
 }

@@ -2,6 +2,7 @@
 
 mod action_script;
 mod assessment;
+mod diff;
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
@@ -13,8 +14,9 @@ use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
+use diff::PackageFileDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -222,13 +224,15 @@ impl DeclaredResource for PackageFileResource {
     }
 }
 
-impl Resource for PackageFileResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for PackageFileResource {
+    type Diff = PackageFileDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<PackageFileDiff> {
         assessment::assess_package_file(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        action_script::render_action(self, judgement)
+    fn act(&self, diff: &PackageFileDiff, _cx: &AssessmentContext<'_>) -> Action {
+        action_script::render_action(self, diff)
     }
 }
 

@@ -79,20 +79,6 @@ fn label_change(part: &str, change: &AttributeChange) -> AttributeChange {
     AttributeChange { attribute, ..change.clone() }
 }
 
-/// Returns the changes of the part `name`, with attributes as the part itself names them; `None` if the part has no
-/// changes.
-pub(in crate::resource) fn extract_part(judgement: &Assessment, name: &str) -> Option<Assessment> {
-    let own = |change: &AttributeChange| {
-        let attribute = match change.attribute.strip_prefix(name)? {
-            "" => name,
-            rest => rest.strip_prefix(' ')?,
-        };
-        Some(AttributeChange { attribute: attribute.into(), ..change.clone() })
-    };
-    let changes: Vec<AttributeChange> = judgement.changes.iter().filter_map(own).collect();
-    (!changes.is_empty()).then(|| Assessment { changes, ..judgement.clone() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,18 +166,5 @@ mod tests {
         let blocked = <Assessment>::blocked(BlockClass::Rule, "never", json!("b"));
         assert!(!waits(blocked), "a blocked change never takes effect");
         assert!(!PartAssessments::default().with_part("a", pending_assessment()).combine().by_reboot);
-    }
-
-    #[test]
-    fn extracted_part_contains_only_its_changes() {
-        let all = PartAssessments::default()
-            .with_part("file", change_assessment("content"))
-            .with_part("loaded", change_assessment("loaded"))
-            .combine();
-        let attributes: Vec<&str> = all.changes.iter().map(|c| c.attribute.as_str()).collect();
-        assert_eq!(attributes, ["file content", "loaded"]);
-        assert_eq!(extract_part(&all, "file").unwrap().changes[0].attribute, "content");
-        assert_eq!(extract_part(&all, "loaded").unwrap().changes[0].attribute, "loaded");
-        assert_eq!(extract_part(&all, "fil"), None);
     }
 }

@@ -5,14 +5,15 @@ use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PathState, PathType, UnansweredReason};
 use crate::resource::files::artifact::content;
 use crate::resource::shared::support::{output, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem, ResourceDiff};
+use serde::Serialize;
 use serde_json::json;
 
 /// Maximum number of output characters in a message.
 const MAX_SHOWN_CHARS: usize = 80;
 
 impl InstallerResource {
-    pub(super) fn assess_version(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    pub(super) fn assess_version(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<InstallerDiff> {
         match self.find_installed_version(seen) {
             Ok(version) => self.compare_version(version.as_deref(), seen, cx),
             Err(unknown) => self.assess_unanswered(&unknown, cx),
@@ -48,7 +49,7 @@ impl InstallerResource {
         found: Option<&str>,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<InstallerDiff>, UnansweredReason> {
         let basis = json!({ "version": found });
         match found {
             None if self.absent => Ok(Assessment::ok("nothing is installed", basis)),
@@ -65,15 +66,15 @@ impl InstallerResource {
         basis: Value,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<InstallerDiff>, UnansweredReason> {
         let reason = match found {
             Some(found) if self.absent => format!("`{found}` is installed"),
             Some(found) => format!("`{found}` is installed, expected `{}`", self.version),
             None => "nothing is installed".to_owned(),
         };
         let disruption = if found.is_some() { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        let to = (!self.absent).then_some(self.version.as_str());
-        let judgement = Assessment::change(reason, vec![AttributeChange::new("version", found, to)], disruption, basis);
+        let before = found.map_or(InstalledVersion::Absent, |found| InstalledVersion::Found(found.to_owned()));
+        let judgement = Assessment::differs(reason, self.version_diff(before), disruption, basis);
         Ok(match self.check_program(seen, cx)? {
             ProgramReadiness::Yes => judgement,
             ProgramReadiness::Comes => judgement.mark_predicted(),
@@ -116,12 +117,43 @@ impl InstallerResource {
         &self,
         unknown: &UnansweredReason,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<InstallerDiff>, UnansweredReason> {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Err(unknown.clone()) };
         let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
-        let to = (!self.absent).then_some(self.version.as_str());
-        let changes = vec![AttributeChange::new("version", Some("not known yet"), to)];
-        Ok(Assessment::change(reason, changes, DisruptionClass::D1, json!({ "version": "unknown" })).mark_predicted())
+        let diff = self.version_diff(InstalledVersion::NotKnown);
+        Ok(Assessment::differs(reason, diff, DisruptionClass::D1, json!({ "version": "unknown" })).mark_predicted())
+    }
+
+    fn version_diff(&self, before: InstalledVersion) -> InstallerDiff {
+        InstallerDiff { before, after: (!self.absent).then(|| self.version.clone()) }
+    }
+}
+
+/// How the installed version differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct InstallerDiff {
+    before: InstalledVersion,
+    /// The declared version; `None` for a removal.
+    after: Option<String>,
+}
+
+/// The version that the probe found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum InstalledVersion {
+    Absent,
+    Found(String),
+    /// The probe cannot run before an earlier step.
+    NotKnown,
+}
+
+impl ResourceDiff for InstallerDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let from = match &self.before {
+            InstalledVersion::Absent => None,
+            InstalledVersion::Found(version) => Some(version.as_str()),
+            InstalledVersion::NotKnown => Some("not known yet"),
+        };
+        vec![AttributeChange::new("version", from, self.after.as_deref())]
     }
 }
 
@@ -132,5 +164,5 @@ enum ProgramReadiness {
     Yes,
     /// An earlier step provides it.
     Comes,
-    Blocks(Box<Assessment>),
+    Blocks(Box<Assessment<InstallerDiff>>),
 }

@@ -13,8 +13,9 @@ use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
+use assessment::InstallerDiff;
 use regex::Regex;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -258,12 +259,15 @@ impl DeclaredResource for InstallerResource {
     }
 }
 
-impl Resource for InstallerResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for InstallerResource {
+    type Diff = InstallerDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<InstallerDiff> {
         self.assess_version(seen, cx)
     }
 
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+    /// The program is the same for every version that it replaces.
+    fn act(&self, _diff: &InstallerDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript {
             body: shell::close_action(self.render_script()),
             long: true,

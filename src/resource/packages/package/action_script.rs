@@ -1,7 +1,7 @@
 //! The commands of a package change: one script that can be killed at any point and run again.
 
 use super::PackageResource;
-use crate::resource::Assessment;
+use super::diff::PackageDiff;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -139,27 +139,26 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("Hash Sum mismatch", "the mirror is being updated: try again later"),
 ];
 
-/// Renders the changes in `judgement`.
-pub(super) fn render_script(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
+/// Renders the changes in `diff`.
+pub(super) fn render_script(package: &PackageResource, diff: &PackageDiff) -> ShellFragment {
     let action = open_apt_script(package.lock_timeout, &package.names.join(" "));
     let action = match package.absent {
         true => render_package_removal(package, action),
-        false => render_install(package, judgement, action),
+        false => render_install(package, diff, action),
     };
     shell::close_action(action)
 }
 
-fn render_install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
-    let action = match judgement.changes.iter().any(|c| !is_attribute(&c.attribute, "hold")) {
-        true => render_transaction(package, judgement, action.code(RELEASE)),
+fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
+    let action = match diff.changes_installations() {
+        true => render_transaction(package, diff, action.code(RELEASE)),
         false => action,
     };
     append_hold(package.hold, action)
 }
 
-fn render_transaction(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
-    let downgrade = judgement.changes.iter().any(|c| is_attribute(&c.attribute, "downgrade"));
-    let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if downgrade {
+fn render_transaction(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
+    let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if diff.has_downgrade() {
         " downgrade=--allow-downgrades\n"
     } else {
         " downgrade=\n"
@@ -206,9 +205,4 @@ fn package_word(package: &PackageResource, name: &str) -> String {
         Some(version) => format!("{name}={version}"),
         None => name.to_owned(),
     }
-}
-
-/// Reports whether an attribute is `what`. Attributes of several packages include the package's name.
-pub(super) fn is_attribute(attribute: &str, what: &str) -> bool {
-    attribute.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
 }

@@ -1,11 +1,12 @@
 //! Evaluates packages from the package manager's output.
 
 use super::PackageResource;
+use super::diff::{InstallationChange, PackageDiff, PackageEntryDiff, VersionReplacement, describe_hold};
 use super::version::compare_versions;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PackageManagerKind, PackageState, Probe, UnansweredReason};
 use crate::resource::shared::support::{join_quoted, join_words, manager_state, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
 use serde_json::{Map, json};
 use std::cmp::Ordering;
 
@@ -15,8 +16,9 @@ const MAX_LISTED: usize = 5;
 /// Findings about all packages of a step.
 #[derive(Default)]
 struct PackageFindings {
-    changes: Vec<AttributeChange>,
-    /// Reasons for the changes.
+    /// Packages that differ.
+    packages: Vec<PackageEntryDiff>,
+    /// Reasons for the differences.
     reasons: Vec<String>,
     /// Packages that match.
     settled: Vec<String>,
@@ -35,7 +37,7 @@ pub(super) fn assess_packages(
     states: &[(&str, &PackageState)],
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<PackageDiff> {
     let mut findings = PackageFindings::default();
     for (name, state) in states {
         findings.manager = state.manager;
@@ -53,50 +55,42 @@ fn conclude_findings(
     basis: Value,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
-    if findings.changes.is_empty() {
+) -> Assessment<PackageDiff> {
+    if findings.packages.is_empty() {
         return Assessment::ok(findings.settled.join("; "), basis);
     }
-    let reason = findings.reasons.join("; ");
     if let Some(why) = findings.offers_unknown {
         return Assessment { basis, ..Assessment::unknown(&UnansweredReason::new(why)) };
     }
+    let manager = findings.manager;
+    let diff = PackageDiff { manager, names_several: want.names.len() > 1, packages: findings.packages };
+    let differs = |reason: String| Assessment::differs(reason, diff, findings.disruption, basis.clone());
+    let reason = findings.reasons.join("; ");
     if let Some(why) = findings.cannot_hold {
-        return block_unsupported_hold(
-            why,
-            Assessment::change(reason, findings.changes, findings.disruption, basis),
-            cx,
-        );
+        return block_unsupported_hold(why, differs(reason), cx);
     }
     if findings.missing.is_empty() {
-        return Assessment::change(
-            add_manager_state(want, reason, seen, findings.manager),
-            findings.changes,
-            findings.disruption,
-            basis,
-        );
+        return differs(add_manager_state(want, reason, seen, manager));
     }
-    let offers: Vec<&str> = findings.missing.iter().map(|(_, offer)| offer.as_str()).collect();
+    let (missing, offers): (Vec<String>, Vec<String>) = findings.missing.into_iter().unzip();
     let offers = offers.join("; ");
-    let change = |why: String| Assessment::change(why, findings.changes.clone(), findings.disruption, basis.clone());
-    let missing = findings.missing.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if may_be_provided(&missing, cx) {
-        return change(format!("{offers}; an earlier step may change that")).mark_predicted();
+        return differs(format!("{offers}; an earlier step may change that")).mark_predicted();
     }
     if want.update {
-        return change(add_manager_state(
-            want,
-            format!("{offers}; apt's lists are updated first"),
-            seen,
-            findings.manager,
-        ));
+        let reason = format!("{offers}; apt's lists are updated first");
+        return differs(add_manager_state(want, reason, seen, manager));
     }
     Assessment::blocked(BlockClass::Host, offers, basis)
         .hint("add an `apt_repository` step before this one, or set `update: if-missing`")
 }
 
 /// Blocks a declared hold that the host cannot keep, unless an earlier step may install the plugin.
-fn block_unsupported_hold(why: String, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
+fn block_unsupported_hold(
+    why: String,
+    judgement: Assessment<PackageDiff>,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<PackageDiff> {
     if may_be_provided(&[VERSIONLOCK_PLUGIN.to_owned()], cx) {
         return judgement.mark_predicted();
     }
@@ -130,49 +124,70 @@ fn add_manager_state(want: &PackageResource, reason: String, seen: &Observation,
 
 impl PackageFindings {
     fn add_wanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
-        match (unpacked_version(state), state.status.as_str()) {
+        let installation = match (unpacked_version(state), state.status.as_str()) {
             (Some(installed), "installed" | "triggers-pending" | "triggers-awaited") => {
-                self.add_installed(want, name, installed, state);
+                self.compare_installed(want, name, installed, state)
             }
-            (Some(found), status) => self.add_unfinished(want, name, found, status, state),
-            (None, _) => self.add_missing(want, name, state),
-        }
-        self.check_hold(want, name, state);
+            (Some(found), status) => Some(self.find_unfinished(want, name, found, status, state)),
+            (None, _) => Some(self.find_missing(want, name, state)),
+        };
+        let hold = self.compare_hold(want, name, state);
+        self.push_package(name, installation, hold);
     }
 
-    fn add_installed(&mut self, want: &PackageResource, name: &str, installed: &str, state: &PackageState) {
-        if !self.add_version_mismatch(want, name, installed, state) {
+    fn compare_installed(
+        &mut self,
+        want: &PackageResource,
+        name: &str,
+        installed: &str,
+        state: &PackageState,
+    ) -> Option<InstallationChange> {
+        let replacement = self.compare_version(want, name, installed, state);
+        if replacement.is_none() {
             self.settled.push(format!("`{name}` {installed} is installed"));
         }
+        replacement.map(InstallationChange::Replace)
     }
 
-    fn add_unfinished(&mut self, want: &PackageResource, name: &str, found: &str, status: &str, state: &PackageState) {
-        self.push_change(name, want, "status", Some(status), Some("installed"));
+    fn find_unfinished(
+        &mut self,
+        want: &PackageResource,
+        name: &str,
+        found: &str,
+        status: &str,
+        state: &PackageState,
+    ) -> InstallationChange {
         self.reasons.push(format!("`{name}` is {status}"));
-        self.add_version_mismatch(want, name, found, state);
+        InstallationChange::Finish {
+            status: status.to_owned(),
+            version: self.compare_version(want, name, found, state),
+        }
     }
 
-    /// Adds a change if the declared version differs from the installed one; reports whether it does.
-    fn add_version_mismatch(&mut self, want: &PackageResource, name: &str, found: &str, state: &PackageState) -> bool {
-        let Some(version) = want.version.as_deref() else { return false };
-        let attribute = match compare_versions(state.manager, version, found) {
-            Some(Ordering::Equal) => return false,
-            Some(Ordering::Less) => "downgrade",
-            _ => "version",
-        };
-        self.push_change(name, want, attribute, Some(found), Some(version));
+    /// Returns the replacement if the declared version differs from the installed one.
+    fn compare_version(
+        &mut self,
+        want: &PackageResource,
+        name: &str,
+        found: &str,
+        state: &PackageState,
+    ) -> Option<VersionReplacement> {
+        let version = want.version.as_deref()?;
+        let order = compare_versions(state.manager, version, found);
+        if order == Some(Ordering::Equal) {
+            return None;
+        }
         self.reasons.push(format!("`{name}` is {found}, not {version}"));
         self.disruption = DisruptionClass::D1;
         self.check_offered(want, name, state);
-        true
+        let downgrade = order == Some(Ordering::Less);
+        Some(VersionReplacement { from: found.to_owned(), to: version.to_owned(), downgrade })
     }
 
-    fn add_missing(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
-        let any = if state.manager.is_dpkg() { "latest from apt" } else { "latest from dnf" };
-        let version = want.version.as_deref().or(state.candidate.as_deref()).unwrap_or(any);
-        self.push_change(name, want, "version", None, Some(version));
+    fn find_missing(&mut self, want: &PackageResource, name: &str, state: &PackageState) -> InstallationChange {
         self.reasons.push(format!("`{name}` is not installed"));
         self.check_offered(want, name, state);
+        InstallationChange::Install { version: want.version.clone().or_else(|| state.candidate.clone()) }
     }
 
     /// Records a version that apt's lists do not contain. dnf is not queried.
@@ -200,45 +215,38 @@ impl PackageFindings {
         self.missing.push((name.to_owned(), offer));
     }
 
-    fn check_hold(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
-        let Some(hold) = want.hold.filter(|hold| *hold != state.held) else { return };
-        let word = |held: bool| if held { "held" } else { "not held" };
-        self.push_change(name, want, "hold", Some(word(state.held)), Some(word(hold)));
+    fn compare_hold(&mut self, want: &PackageResource, name: &str, state: &PackageState) -> Option<ValueChange<bool>> {
+        let hold = want.hold.filter(|hold| *hold != state.held)?;
         self.cannot_hold = self.cannot_hold.take().or_else(|| state.cannot_hold.clone());
         if unpacked_version(state).is_some() {
-            self.reasons.push(format!("`{name}` is {}", word(state.held)));
+            self.reasons.push(format!("`{name}` is {}", describe_hold(state.held)));
         }
+        Some(ValueChange::new(state.held, hold))
     }
 
     fn add_unwanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
-        match (unpacked_version(state), state.status.as_str()) {
+        let installation = match (unpacked_version(state), state.status.as_str()) {
             (Some(version), _) => {
-                self.push_change(name, want, "version", Some(version), None);
                 self.reasons.push(format!("`{name}` {version} is installed"));
                 self.disruption = DisruptionClass::D1;
+                Some(InstallationChange::Remove { version: version.to_owned() })
             }
             (None, "config-files") if want.purge => {
-                self.push_change(name, want, "configuration", Some("left"), None);
                 self.reasons.push(format!("the configuration of `{name}` exists"));
+                Some(InstallationChange::PurgeConfiguration)
             }
-            (None, _) => self.settled.push(format!("`{name}` is not installed")),
-        }
+            (None, _) => {
+                self.settled.push(format!("`{name}` is not installed"));
+                None
+            }
+        };
+        self.push_package(name, installation, None);
     }
 
-    /// Adds a change. With several packages the attribute includes the package.
-    fn push_change(
-        &mut self,
-        name: &str,
-        want: &PackageResource,
-        attribute: &str,
-        from: Option<&str>,
-        to: Option<&str>,
-    ) {
-        let attribute = match want.names.len() {
-            1 => attribute.to_owned(),
-            _ => format!("{attribute} of {name}"),
-        };
-        self.changes.push(AttributeChange::new(&attribute, from, to));
+    fn push_package(&mut self, name: &str, installation: Option<InstallationChange>, hold: Option<ValueChange<bool>>) {
+        if installation.is_some() || hold.is_some() {
+            self.packages.push(PackageEntryDiff { name: name.to_owned(), installation, hold });
+        }
     }
 }
 
@@ -270,13 +278,4 @@ fn packages_basis(want: &PackageResource, states: &[(&str, &PackageState)]) -> V
         ((*name).to_owned(), seen)
     };
     Value::Object(states.iter().map(entry).collect::<Map<_, _>>())
-}
-
-/// Returns the package manager of the judgement; the action must use the same one.
-pub(super) fn assessed_manager(judgement: &Assessment) -> PackageManagerKind {
-    let of_rpm = |entry: &Value| entry["manager"] == "rpm";
-    match judgement.basis.as_object().is_some_and(|packages| packages.values().any(of_rpm)) {
-        true => PackageManagerKind::Rpm,
-        false => PackageManagerKind::Dpkg,
-    }
 }

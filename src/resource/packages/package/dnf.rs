@@ -1,8 +1,8 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
 use super::PackageResource;
-use super::action_script::{WAITING, is_attribute};
-use crate::resource::Assessment;
+use super::action_script::WAITING;
+use super::diff::PackageDiff;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -95,12 +95,12 @@ pub(in crate::resource) fn open_dnf_script(lock_timeout: u64, names: &str) -> Sh
     opened.code(HOLDER).code(WAITING).code(DNF)
 }
 
-/// Renders the changes in `judgement`.
-pub(super) fn render_script(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
+/// Renders the changes in `diff`.
+pub(super) fn render_script(package: &PackageResource, diff: &PackageDiff) -> ShellFragment {
     let action = open_dnf_script(package.lock_timeout, &package.names.join(" "));
     shell::close_action(match package.absent {
         true => render_removal(&package.names, action),
-        false => render_install(package, judgement, action),
+        false => render_install(package, diff, action),
     })
 }
 
@@ -117,11 +117,11 @@ pub(in crate::resource) fn render_transaction(
     words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
 }
 
-fn render_install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
     let words = |action| {
         package.names.iter().fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
     };
-    let action = match judgement.changes.iter().any(|c| !is_attribute(&c.attribute, "hold")) {
+    let action = match diff.changes_installations() {
         true => render_transaction(words, action),
         false => action,
     };

@@ -2,6 +2,7 @@
 
 pub(in crate::resource) mod action_script;
 mod assessment;
+mod diff;
 pub(in crate::resource) mod dnf;
 pub(in crate::resource) mod version;
 
@@ -13,8 +14,9 @@ use crate::resource::shared::support::{bad_value, package_state};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use diff::PackageDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -211,8 +213,10 @@ impl DeclaredResource for PackageResource {
     }
 }
 
-impl Resource for PackageResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for PackageResource {
+    type Diff = PackageDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<PackageDiff> {
         let states: Result<Vec<_>, _> =
             self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
         match states {
@@ -221,19 +225,12 @@ impl Resource for PackageResource {
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        match assessment::assessed_manager(judgement) {
-            PackageManagerKind::Dpkg => Action::Script(ActionScript {
-                body: action_script::render_script(self, judgement),
-                long: true,
-                explain: action_script::EXPLAIN,
-            }),
-            PackageManagerKind::Rpm => Action::Script(ActionScript {
-                body: dnf::render_script(self, judgement),
-                long: true,
-                explain: dnf::EXPLAIN,
-            }),
-        }
+    fn act(&self, diff: &PackageDiff, _cx: &AssessmentContext<'_>) -> Action {
+        let (body, explain) = match diff.manager {
+            PackageManagerKind::Dpkg => (action_script::render_script(self, diff), action_script::EXPLAIN),
+            PackageManagerKind::Rpm => (dnf::render_script(self, diff), dnf::EXPLAIN),
+        };
+        Action::Script(ActionScript { body, long: true, explain })
     }
 }
 

@@ -1,55 +1,66 @@
 //! The commands of a package file: place it on the host, check it against the declaration, install it.
 
+use super::diff::PackageFileDiff;
 use super::{PackageFileResource, PackageFileSource};
-use crate::model::Value;
 use crate::probe::PackageManagerKind;
 use crate::resource::packages::package::{action_script as apt, dnf};
 use crate::resource::shared::shell;
-use crate::resource::{Action, ActionScript, Assessment};
+use crate::resource::{Action, ActionScript};
 use crate::script::{ShellFragment, safe_path};
 
-pub(super) fn render_action(want: &PackageFileResource, judgement: &Assessment) -> Action {
-    let text = |key: &str| judgement.basis.get(key).and_then(Value::as_str);
-    let name = text("package").or(want.name.as_deref()).unwrap_or_default().to_owned();
-    let manager = match (want.absent, text("manager")) {
-        (true, Some("rpm")) => PackageManagerKind::Rpm,
-        (true, _) => PackageManagerKind::Dpkg,
-        (false, _) => want.manager,
-    };
-    let (opened, explain) = match manager {
-        PackageManagerKind::Dpkg => (apt::open_apt_script(want.lock_timeout, &name), apt::EXPLAIN),
-        PackageManagerKind::Rpm => (dnf::open_dnf_script(want.lock_timeout, &name), dnf::EXPLAIN),
-    };
-    let body = match (want.absent, manager) {
-        (true, PackageManagerKind::Dpkg) => apt::render_removal(&[name], false, opened),
-        (true, PackageManagerKind::Rpm) => dnf::render_removal(&[name], opened),
-        (false, _) => render_install(want, judgement, &name, opened),
+pub(super) fn render_action(want: &PackageFileResource, diff: &PackageFileDiff) -> Action {
+    match diff {
+        PackageFileDiff::Install { name, version, downgrade } => {
+            render_install(want, name, version.to.as_deref(), *downgrade)
+        }
+        PackageFileDiff::Finish { name, version, .. } => render_install(want, name, Some(version), false),
+        PackageFileDiff::Await { name, version, .. } => {
+            render_install(want, name.as_deref().unwrap_or_default(), version.as_deref(), false)
+        }
+        PackageFileDiff::Remove { name, manager, .. } => render_removal(want, name, *manager),
+    }
+}
+
+/// Opens an action of the manager for the package `name`; returns it with the hints for its output.
+fn open_script(
+    want: &PackageFileResource,
+    name: &str,
+    manager: PackageManagerKind,
+) -> (ShellFragment, &'static [(&'static str, &'static str)]) {
+    match manager {
+        PackageManagerKind::Dpkg => (apt::open_apt_script(want.lock_timeout, name), apt::EXPLAIN),
+        PackageManagerKind::Rpm => (dnf::open_dnf_script(want.lock_timeout, name), dnf::EXPLAIN),
+    }
+}
+
+fn render_removal(want: &PackageFileResource, name: &str, manager: PackageManagerKind) -> Action {
+    let (opened, explain) = open_script(want, name, manager);
+    let names = [name.to_owned()];
+    let body = match manager {
+        PackageManagerKind::Dpkg => apt::render_removal(&names, false, opened),
+        PackageManagerKind::Rpm => dnf::render_removal(&names, opened),
     };
     Action::Script(ActionScript { body: shell::close_action(body), long: true, explain })
 }
 
-fn render_install(
-    want: &PackageFileResource,
-    judgement: &Assessment,
-    name: &str,
-    action: ShellFragment,
-) -> ShellFragment {
-    let version = judgement.basis.get("wanted").and_then(Value::as_str).or(want.version.as_deref());
-    let action = action
+/// Installs the file. An unknown version is not compared with the file's.
+fn render_install(want: &PackageFileResource, name: &str, version: Option<&str>, downgrade: bool) -> Action {
+    let (opened, explain) = open_script(want, name, want.manager);
+    let action = opened
         .code("set --")
         .word(name)
         .word(version.unwrap_or_default())
         .word(want.sha256.as_deref().unwrap_or_default())
         .code("\nname=$1 version=$2 sha256=$3\n");
     let placed = render_placement(want, action).code(CHECK_DIGEST);
-    match want.manager {
+    let body = match want.manager {
         PackageManagerKind::Dpkg => {
-            let downgrade = judgement.changes.iter().any(|c| c.attribute == "downgrade");
             let option = if downgrade { "downgrade=--allow-downgrades\n" } else { "downgrade=\n" };
             placed.code(CHECK_DEB).code(option).code(INSTALL_DEB)
         }
         PackageManagerKind::Rpm => placed.code(CHECK_RPM).code("run_dnf install -- \"$file\" || exit 1\n"),
-    }
+    };
+    Action::Script(ActionScript { body: shell::close_action(body), long: true, explain })
 }
 
 /// Sets `$file` to the path of the file.

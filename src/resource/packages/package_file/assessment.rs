@@ -1,13 +1,14 @@
 //! Compares a package file with the installed package.
 
 use super::PackageFileResource;
+use super::diff::PackageFileDiff;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{
     Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, PathState, UnansweredReason,
 };
 use crate::resource::packages::package::version::compare_versions;
 use crate::resource::shared::support::{package_file_state, package_state, path_state, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
 use serde_json::json;
 use std::cmp::Ordering;
 
@@ -22,7 +23,7 @@ pub(super) fn assess_package_file(
     want: &PackageFileResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Result<Assessment, UnansweredReason> {
+) -> Result<Assessment<PackageFileDiff>, UnansweredReason> {
     if want.absent {
         return assess_removal(want, seen);
     }
@@ -60,7 +61,7 @@ fn assess_file(
     want: &PackageFileResource,
     info: &PackageFileInfo,
     seen: &Observation,
-) -> Result<Assessment, UnansweredReason> {
+) -> Result<Assessment<PackageFileDiff>, UnansweredReason> {
     let pair = ExpectedPackage { name: &info.name, version: &info.version, state: &info.installed };
     let other = |declared: &Option<String>, found: &str| declared.as_ref().filter(|d| *d != found).cloned();
     let version =
@@ -96,50 +97,40 @@ fn is_installed(manager: PackageManagerKind, pair: &ExpectedPackage<'_>) -> bool
     whole && pair.state.version.as_deref().is_some_and(same)
 }
 
-fn assess_unchanged(pair: &ExpectedPackage<'_>) -> Assessment {
+fn assess_unchanged(pair: &ExpectedPackage<'_>) -> Assessment<PackageFileDiff> {
     Assessment::ok(format!("`{}` {} is installed", pair.name, pair.version), package_basis(pair))
 }
 
-fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessment {
+fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessment<PackageFileDiff> {
     let ExpectedPackage { name, version, state } = pair;
     if state.manager != want.manager {
         let (ends, has) = if want.manager.is_dpkg() { (".deb", "rpm") } else { (".rpm", "dpkg") };
         return block_by_rule(format!("a {ends} cannot be installed here: the host uses {has}"), package_basis(pair));
     }
+    let (name, wanted) = (|| (*name).to_owned(), || (*version).to_owned());
     let Some(found) = &state.version else {
-        let changes = vec![AttributeChange::new("version", None, Some(version))];
-        return Assessment::change(
-            format!("`{name}` is not installed"),
-            changes,
-            DisruptionClass::D0,
-            package_basis(pair),
-        );
+        let diff = PackageFileDiff::Install { name: name(), version: ValueChange::create(wanted()), downgrade: false };
+        let reason = format!("`{}` is not installed", pair.name);
+        return Assessment::differs(reason, diff, DisruptionClass::D0, package_basis(pair));
     };
     let order = compare_versions(want.manager, version, found);
-    let attribute = match order {
-        Some(Ordering::Equal) => {
-            let changes = vec![AttributeChange::new("status", Some(&state.status), Some("installed"))];
-            return Assessment::change(
-                format!("`{name}` is {}", state.status),
-                changes,
-                DisruptionClass::D0,
-                package_basis(pair),
-            );
-        }
-        Some(Ordering::Less) => "downgrade",
-        _ => "version",
-    };
-    let reason = format!("`{name}` is {found}, not {version}");
+    if order == Some(Ordering::Equal) {
+        let diff = PackageFileDiff::Finish { name: name(), version: wanted(), status: state.status.clone() };
+        let reason = format!("`{}` is {}", pair.name, state.status);
+        return Assessment::differs(reason, diff, DisruptionClass::D0, package_basis(pair));
+    }
+    let reason = format!("`{}` is {found}, not {version}", pair.name);
     if state.held {
         return block_by_rule(format!("{reason}, and it is held"), package_basis(pair))
             .hint("release the hold with a `package` step before this one, or do not change the version");
     }
-    if attribute == "downgrade" && !want.allow_downgrade {
+    let downgrade = order == Some(Ordering::Less);
+    if downgrade && !want.allow_downgrade {
         return block_by_rule(format!("{reason}, which is lower"), package_basis(pair))
             .hint("set `allow_downgrade: true` to downgrade");
     }
-    let changes = vec![AttributeChange::new(attribute, Some(found), Some(version))];
-    Assessment::change(reason, changes, DisruptionClass::D1, package_basis(pair))
+    let diff = PackageFileDiff::Install { name: name(), version: ValueChange::new(found.clone(), wanted()), downgrade };
+    Assessment::differs(reason, diff, DisruptionClass::D1, package_basis(pair))
 }
 
 /// Evaluates a missing file: it blocks the step unless an earlier step may provide it.
@@ -147,26 +138,31 @@ fn assess_missing_file(
     want: &PackageFileResource,
     declared: Option<ExpectedPackage<'_>>,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<PackageFileDiff> {
     let reason = format!("file `{}` does not exist", package_path(want));
     let comes = will_be_provided(cx.predicted, &ProvidedItem::Path(package_path(want).to_owned()));
     let basis = json!({ "file": null, "package": declared.as_ref().map(package_basis) });
     if !comes && cx.predicted.is_none_or(|p| p.after.is_none()) {
         return block_by_rule(reason, basis).hint("provide it with an earlier step");
     }
-    let from = declared.as_ref().and_then(|pair| pair.state.version.as_deref());
-    let to = want.version.as_deref().unwrap_or("the version of the file");
     let disruption = if declared.as_ref().is_some_and(|pair| pair.state.version.is_none()) {
         DisruptionClass::D0
     } else {
         DisruptionClass::D1
     };
+    let diff = PackageFileDiff::Await {
+        name: want.name.clone(),
+        installed: declared.and_then(|pair| pair.state.version.clone()),
+        version: want.version.clone(),
+    };
     let reason = format!("{reason} yet; an earlier step may provide it");
-    Assessment::change(reason, vec![AttributeChange::new("version", from, Some(to))], disruption, basis)
-        .mark_predicted()
+    Assessment::differs(reason, diff, disruption, basis).mark_predicted()
 }
 
-fn assess_removal(want: &PackageFileResource, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+fn assess_removal(
+    want: &PackageFileResource,
+    seen: &Observation,
+) -> Result<Assessment<PackageFileDiff>, UnansweredReason> {
     let (name, state) = match (&want.name, want.package_probe(), want.file_probe()) {
         (Some(name), Some(probe), _) => (name.as_str(), package_state(seen, &probe)?),
         (_, _, Some(probe)) => match package_file_state(seen, &probe)? {
@@ -183,13 +179,14 @@ fn assess_removal(want: &PackageFileResource, seen: &Observation) -> Result<Asse
     Ok(match state.version.as_deref().filter(|_| !gone) {
         None => Assessment::ok(format!("`{name}` is not installed"), basis),
         Some(version) => {
-            let changes = vec![AttributeChange::new("version", Some(version), None)];
-            Assessment::change(format!("`{name}` {version} is installed"), changes, DisruptionClass::D1, basis)
+            let diff =
+                PackageFileDiff::Remove { name: name.to_owned(), version: version.to_owned(), manager: state.manager };
+            Assessment::differs(format!("`{name}` {version} is installed"), diff, DisruptionClass::D1, basis)
         }
     })
 }
 
-fn block_by_rule(reason: String, basis: Value) -> Assessment {
+fn block_by_rule(reason: String, basis: Value) -> Assessment<PackageFileDiff> {
     Assessment::blocked(BlockClass::Rule, reason, basis)
 }
 

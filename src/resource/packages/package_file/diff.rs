@@ -1,0 +1,34 @@
+//! How the package of a file differs from the installed one.
+
+use crate::probe::PackageManagerKind;
+use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
+use serde::Serialize;
+
+/// How the installed package differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) enum PackageFileDiff {
+    /// The package is not installed, or in another version.
+    Install { name: String, version: ValueChange<String>, downgrade: bool },
+    /// The manager has not finished the installation of this version.
+    Finish { name: String, version: String, status: String },
+    /// An earlier step provides the file. Name and version are known if they are declared.
+    Await { name: Option<String>, installed: Option<String>, version: Option<String> },
+    /// The package is installed and must not be.
+    Remove { name: String, version: String, manager: PackageManagerKind },
+}
+
+impl ResourceDiff for PackageFileDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        vec![match self {
+            Self::Install { version, downgrade, .. } => {
+                version.render_change(if *downgrade { "downgrade" } else { "version" })
+            }
+            Self::Finish { status, .. } => AttributeChange::new("status", Some(status), Some("installed")),
+            Self::Await { installed, version, .. } => {
+                let to = version.as_deref().unwrap_or("the version of the file");
+                AttributeChange::new("version", installed.as_deref(), Some(to))
+            }
+            Self::Remove { version, .. } => AttributeChange::new("version", Some(version), None),
+        }]
+    }
+}
