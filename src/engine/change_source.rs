@@ -56,7 +56,8 @@ impl EvidenceQuery<'_> {
         self,
         host: HostName,
         question: Option<Probe>,
-    ) -> (HostName, Result<EvidenceState, String>, Timestamp) {
+    ) -> (HostName, Result<EvidenceState, String>, (Timestamp, Timestamp)) {
+        let asked = (self.options.clock)();
         let answer = match question {
             Some(_) if self.options.replay.observed.is_some() => {
                 Err("answers come from a recording, which contains no logs".to_owned())
@@ -64,8 +65,7 @@ impl EvidenceQuery<'_> {
             Some(probe) => self.query_host(&host, probe).await,
             None => Err("not probed".to_owned()),
         };
-        let asked = (self.options.clock)();
-        (host, answer, asked)
+        (host, answer, (asked, (self.options.clock)()))
     }
 
     async fn query_host(self, host: &HostName, probe: Probe) -> Result<EvidenceState, String> {

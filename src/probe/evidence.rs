@@ -61,7 +61,7 @@ done
 printf '%s:%s\0%s' "$k" "$1" "$(stat -c '%Y %Z %u %U' -- "$f" 2>/dev/null)"; forge_lack ''
 }
 forge_j() {
-journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,UNIT,JOB_TYPE,MESSAGE "$@" 2>/dev/null
+journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,SYSLOG_IDENTIFIER,UNIT,JOB_TYPE,MESSAGE "$@" 2>/dev/null
 }
 forge_journal() {
 printf 'journal\0'
@@ -112,9 +112,10 @@ forge_signs
 const UNITS_SNIPPET: &str = "forge_units() {
 systemctl show --no-pager -p Id,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
 
-/// Journal entries of sudo, logind and systemd since then.
+/// Journal entries of sudo, logind and systemd since then. The journal does not know the program of a sudo that ended
+/// before its message was read: such entries have only the name that the program gave itself.
 const ENTRIES_SNIPPET: &str = r#"forge_entries() {
-forge_j --since "@$s" -n "$n" _COMM=sudo + _COMM=systemd-logind"#;
+forge_j --since "@$s" -n "$n" _COMM=sudo + SYSLOG_IDENTIFIER=sudo + _COMM=systemd-logind"#;
 
 pub(crate) fn build_section(probe: &Probe) -> Option<ProbeSection> {
     let Probe::Evidence { since, units, paths } = probe else { return None };

@@ -167,7 +167,8 @@ impl AttributionContext<'_> {
             (None, Some(begins)) if begins > from => {
                 ChangeSource::without_evidence(&format!("the journal only starts at {}", clock::format_time(begins)))
             }
-            _ => ChangeSource::without_match(why),
+            (None, Some(_)) => ChangeSource::without_match(why),
+            (None, None) => ChangeSource::without_evidence("the first entry of the journal could not be read"),
         };
         ChangeSource { time: told, ..culprit }
     }

@@ -127,7 +127,7 @@ fn parse_units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeM
 
 /// Returns the start of the available journal: later than that of the journal itself if the output was truncated.
 fn find_journal_start(text: &str, oldest: &str, entries: &[SystemJournalEntry]) -> Option<Timestamp> {
-    let oldest = journal::parse_entries(oldest).first()?.time;
+    let oldest = journal::parse_first_time(oldest)?;
     let cut = entries.len() >= JOURNAL_ENTRIES || text.len() as u64 >= JOURNAL_CAP - 4096;
     match entries.first() {
         Some(first) if cut => Some(first.time.max(oldest)),

@@ -11,8 +11,11 @@ pub struct SystemJournalEntry {
     pub boot: String,
     pub pid: String,
     pub uid: String,
+    /// Program name and path; empty if the program ended before the journal looked.
     pub comm: String,
     pub exe: String,
+    /// The name that the program gave itself: any program can claim it.
+    pub identifier: String,
     /// The unit that systemd reports on.
     pub unit: String,
     /// The job type of systemd: `stop`.
@@ -36,10 +39,17 @@ fn parse_entry(line: &str) -> Option<SystemJournalEntry> {
         uid: text("_UID"),
         comm: text("_COMM"),
         exe: text("_EXE"),
+        identifier: text("SYSLOG_IDENTIFIER"),
         unit: text("UNIT"),
         job: text("JOB_TYPE"),
         message: parse_message(object.get("MESSAGE"))?,
     })
+}
+
+/// Returns the time of the first entry.
+pub fn parse_first_time(text: &str) -> Option<Timestamp> {
+    let object: Value = serde_json::from_str(text.lines().next()?).ok()?;
+    Timestamp::from_microsecond(object.get("__REALTIME_TIMESTAMP")?.as_str()?.parse().ok()?).ok()
 }
 
 /// Decodes a message. journalctl prints binary messages as a list of bytes, and too long ones as `null`.

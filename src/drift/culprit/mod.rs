@@ -81,12 +81,13 @@ pub enum EvidenceAnswer<'a> {
     Unknown(&'a str),
 }
 
-/// Adds the culprit to each finding of a host. `asked` is the time of the probe, by the controller's clock.
+/// Adds the culprit to each finding of a host. `asked` is the time from the probe's start to its end, by the
+/// controller's clock.
 pub fn attribute_host_changes(
     host: &HostName,
     findings: &mut [DriftFinding],
     answer: &EvidenceAnswer<'_>,
-    asked: Timestamp,
+    asked: (Timestamp, Timestamp),
     secrets: &SecretStore,
 ) {
     let evidence = match answer {
@@ -107,14 +108,16 @@ fn attribute_one_finding(
     finding: &DriftFinding,
     seen: &HostEvidence<'_>,
     since: Timestamp,
-    asked: Timestamp,
+    (asked, answered): (Timestamp, Timestamp),
 ) -> Option<ChangeSource> {
     if let Some(account) = seen.unprivileged_account() {
         let why = format!("forge connects as `{account}`, and only root can read the logs");
         return Some(ChangeSource::without_evidence(&why)).filter(|_| finding.cause != DriftCause::Pending);
     }
     // The record has the controller's time; all other times are the host's.
-    let ahead = seen.now.map_or(0, |now| now.as_second() - asked.as_second());
+    let now = seen.now.map_or(asked.as_second(), Timestamp::as_second);
+    // A slow answer is no clock difference.
+    let ahead = now - now.clamp(asked.as_second(), answered.as_second().max(asked.as_second()));
     let skew = if ahead.abs() > CLOCK_TOLERANCE_S { ahead } else { 0 };
     let since = clock::add_seconds(since, skew);
     // Logs have whole seconds.

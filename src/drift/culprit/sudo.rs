@@ -87,7 +87,7 @@ pub struct SudoCommand {
 pub fn parse_commands(entries: &[SystemJournalEntry], users: &BTreeMap<String, String>) -> Vec<SudoCommand> {
     let mut all: Vec<SudoCommand> = Vec::new();
     let mut open: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.comm == "sudo") {
+    for entry in entries.iter().filter(|entry| may_be_sudo(entry)) {
         let key = (entry.boot.as_str(), entry.pid.as_str());
         if let Some(sudo) = parse_command(entry).filter(|sudo| is_genuine(entry, &sudo.user, users)) {
             open.insert(key, all.len());
@@ -121,8 +121,16 @@ fn continued_command(entry: &SystemJournalEntry) -> Option<&str> {
     entry.message.trim_start().split_once(" : (command continued) ").map(|(_, rest)| rest)
 }
 
+/// Reports whether sudo may have written an entry. A short-lived sudo may be gone before the journal looks up its
+/// program; its user ID comes with the message itself, so [`is_genuine`] still holds.
+fn may_be_sudo(entry: &SystemJournalEntry) -> bool {
+    entry.comm == "sudo" || (entry.comm.is_empty() && entry.identifier == "sudo")
+}
+
+/// Reports whether the entry was written by root's sudo, or by the user whom it names: the kernel tells the user ID.
 fn is_genuine(entry: &SystemJournalEntry, user: &str, users: &BTreeMap<String, String>) -> bool {
-    let by_root = entry.uid == "0" && SUDO_PATHS.contains(&entry.exe.as_str());
+    let by_sudo = entry.comm.is_empty() || SUDO_PATHS.contains(&entry.exe.as_str());
+    let by_root = entry.uid == "0" && by_sudo;
     by_root || users.get(&entry.uid).is_some_and(|name| name == user)
 }
 

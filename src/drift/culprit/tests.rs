@@ -65,7 +65,7 @@ impl LoggedHost {
         let state = EvidenceState { parts: self.0.clone() };
         let (host, mut findings) = (finding.host.clone(), [finding]);
         let asked = Timestamp::from_second(APPLIED + 3600).unwrap();
-        attribute_host_changes(&host, &mut findings, &EvidenceAnswer::Evidence(&state), asked, secrets);
+        attribute_host_changes(&host, &mut findings, &EvidenceAnswer::Evidence(&state), (asked, asked), secrets);
         let [finding] = findings;
         finding.culprit
     }
@@ -438,7 +438,7 @@ fn change_source_is_unknown_if_logs_cannot_be_read() {
         &host,
         &mut findings,
         &EvidenceAnswer::Evidence(&empty),
-        Timestamp::UNIX_EPOCH,
+        (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH),
         &SecretStore::default(),
     );
     assert_eq!(findings[0].culprit.as_ref().unwrap().sure, AttributionCertainty::Unknown);
@@ -446,7 +446,7 @@ fn change_source_is_unknown_if_logs_cannot_be_read() {
         &host,
         &mut findings,
         &EvidenceAnswer::Unknown("connection refused"),
-        Timestamp::UNIX_EPOCH,
+        (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH),
         &SecretStore::default(),
     );
     assert_eq!(told(findings[0].culprit.as_ref().unwrap()), "unknown: - (-) connection refused @-");
@@ -462,6 +462,28 @@ fn findings_not_caused_by_a_machine_change_have_no_source() {
     assert_eq!(of(DriftFinding { aspect: FindingAspect::Health, ..version("2") }), None);
     assert_eq!(of(DriftFinding { cause: DriftCause::Pending, ..forward("0") }), None);
     assert!(of(DriftFinding { cause: DriftCause::Both, ..version("2") }).is_some());
+}
+
+/// The journal looks up the program of a message when it reads it: a short-lived sudo may be gone by then.
+#[test]
+fn sudo_that_ended_before_the_journal_looked_is_attributed_by_its_user_id() {
+    let message = "   alice : PWD=/ ; USER=root ; COMMAND=/usr/sbin/sysctl -qw net.ipv4.ip_forward=0";
+    let logged = |uid: &str, comm: &str| {
+        let line = entry(600, "77", uid, comm, message, ",\"SYSLOG_IDENTIFIER\":\"sudo\"");
+        let line = line.replace("\"_COMM\":\"\",\"_EXE\":\"/usr/bin/\",", "");
+        told(&LoggedHost::new().journal(&line).judge(finding("sysctl", "net.ipv4.ip_forward", "value", Some("0"))))
+    };
+    let named = "named: alice (sudo) sysctl -qw net.ipv4.ip_forward=0 @10:00Z";
+    assert_eq!((logged("1000", ""), logged("0", "")), (named.to_owned(), named.to_owned()));
+    let silent = "nobody: - (-) the journal does not mention it @-";
+    assert_eq!((logged("1001", ""), logged("0", "logger")), (silent.to_owned(), silent.to_owned()));
+}
+
+#[test]
+fn journal_without_a_readable_first_entry_proves_nothing() {
+    let host = LoggedHost::new().part("oldest", "");
+    let why = "unknown: - (-) the first entry of the journal could not be read @-";
+    assert_eq!(told(&host.judge(finding("sysctl", "net.ipv4.ip_forward", "value", Some("0")))), why);
 }
 
 /// The record has the controller's time: a host whose clock is an hour ahead does not count as changed before apply.

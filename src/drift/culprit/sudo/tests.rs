@@ -20,6 +20,7 @@ fn entry(uid: &str, exe: &str, message: &str) -> SystemJournalEntry {
         uid: uid.into(),
         comm: "sudo".into(),
         exe: exe.into(),
+        identifier: String::new(),
         unit: String::new(),
         job: String::new(),
         message: message.into(),
