@@ -215,12 +215,7 @@ impl PackageFindings {
         self.missing.push((name.to_owned(), offer));
     }
 
-    fn compare_hold(
-        &mut self,
-        want: &PackageResource,
-        name: &str,
-        state: &PackageState,
-    ) -> Option<ValueChange<bool>> {
+    fn compare_hold(&mut self, want: &PackageResource, name: &str, state: &PackageState) -> Option<ValueChange<bool>> {
         let hold = want.hold.filter(|hold| *hold != state.held)?;
         self.cannot_hold = self.cannot_hold.take().or_else(|| state.cannot_hold.clone());
         if unpacked_version(state).is_some() {
@@ -248,12 +243,7 @@ impl PackageFindings {
         self.push_package(name, installation, None);
     }
 
-    fn push_package(
-        &mut self,
-        name: &str,
-        installation: Option<InstallationChange>,
-        hold: Option<ValueChange<bool>>,
-    ) {
+    fn push_package(&mut self, name: &str, installation: Option<InstallationChange>, hold: Option<ValueChange<bool>>) {
         if installation.is_some() || hold.is_some() {
             self.packages.push(PackageEntryDiff { name: name.to_owned(), installation, hold });
         }

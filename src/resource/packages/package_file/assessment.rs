@@ -129,8 +129,7 @@ fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> 
         return block_by_rule(format!("{reason}, which is lower"), package_basis(pair))
             .hint("set `allow_downgrade: true` to downgrade");
     }
-    let diff =
-        PackageFileDiff::Install { name: name(), version: ValueChange::new(found.clone(), wanted()), downgrade };
+    let diff = PackageFileDiff::Install { name: name(), version: ValueChange::new(found.clone(), wanted()), downgrade };
     Assessment::differs(reason, diff, DisruptionClass::D1, package_basis(pair))
 }
 
@@ -160,7 +159,10 @@ fn assess_missing_file(
     Assessment::differs(reason, diff, disruption, basis).mark_predicted()
 }
 
-fn assess_removal(want: &PackageFileResource, seen: &Observation) -> Result<Assessment<PackageFileDiff>, UnansweredReason> {
+fn assess_removal(
+    want: &PackageFileResource,
+    seen: &Observation,
+) -> Result<Assessment<PackageFileDiff>, UnansweredReason> {
     let (name, state) = match (&want.name, want.package_probe(), want.file_probe()) {
         (Some(name), Some(probe), _) => (name.as_str(), package_state(seen, &probe)?),
         (_, _, Some(probe)) => match package_file_state(seen, &probe)? {
@@ -177,11 +179,8 @@ fn assess_removal(want: &PackageFileResource, seen: &Observation) -> Result<Asse
     Ok(match state.version.as_deref().filter(|_| !gone) {
         None => Assessment::ok(format!("`{name}` is not installed"), basis),
         Some(version) => {
-            let diff = PackageFileDiff::Remove {
-                name: name.to_owned(),
-                version: version.to_owned(),
-                manager: state.manager,
-            };
+            let diff =
+                PackageFileDiff::Remove { name: name.to_owned(), version: version.to_owned(), manager: state.manager };
             Assessment::differs(format!("`{name}` {version} is installed"), diff, DisruptionClass::D1, basis)
         }
     })
