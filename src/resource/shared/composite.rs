@@ -67,7 +67,12 @@ impl PartAssessments {
 
 /// Renders the differences of a part: each attribute begins with the part's name, unless both are the same.
 pub(in crate::resource) fn render_part<D: ResourceDiff>(part: &str, diff: Option<&D>) -> Vec<AttributeChange> {
-    diff.map(ResourceDiff::render_changes).unwrap_or_default().iter().map(|change| label_change(part, change)).collect()
+    label_changes(part, &diff.map(ResourceDiff::render_changes).unwrap_or_default())
+}
+
+/// Prefixes attributes with their part.
+pub(in crate::resource) fn label_changes(part: &str, changes: &[AttributeChange]) -> Vec<AttributeChange> {
+    changes.iter().map(|change| label_change(part, change)).collect()
 }
 
 /// Prefixes an attribute with its part, unless both have the same name.

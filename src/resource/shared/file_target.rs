@@ -215,11 +215,7 @@ impl FileTarget {
         FileDiff::Write {
             other,
             content: self.content_diff(None),
-            ownership: OwnershipDiff {
-                owner: Some(ValueChange::create(self.owner.clone())),
-                group: Some(ValueChange::create(self.group.clone())),
-                mode: Some(ValueChange::create(format_mode(self.mode))),
-            },
+            ownership: OwnershipDiff::of_new_file(&self.owner, &self.group, self.mode),
         }
     }
 
@@ -302,6 +298,29 @@ pub(in crate::resource) enum FileDiff {
     Remove { before: String },
 }
 
+impl FileDiff {
+    /// Reports whether no regular file exists at the path yet.
+    pub fn is_creation(&self) -> bool {
+        match self {
+            Self::Write { ownership, .. } => ownership.is_creation(),
+            Self::Ownership(_) | Self::Remove { .. } => false,
+        }
+    }
+
+    /// Renders the differences of a file that is described by its digest only, because its text is not readable. The
+    /// owner and mode that a new file gets are left out.
+    pub fn render_digest_changes(&self) -> Vec<AttributeChange> {
+        match self {
+            Self::Write { other, content, ownership } => {
+                let content = ContentDiff { lines: None, ..content.clone() };
+                let ownership = if ownership.is_creation() { OwnershipDiff::default() } else { ownership.clone() };
+                Self::Write { other: other.clone(), content, ownership }.render_changes()
+            }
+            Self::Ownership(_) | Self::Remove { .. } => self.render_changes(),
+        }
+    }
+}
+
 impl ResourceDiff for FileDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
@@ -352,8 +371,22 @@ impl OwnershipDiff {
         }
     }
 
+    /// Returns the ownership of a file that does not exist yet.
+    pub fn of_new_file(owner: &str, group: &str, mode: u32) -> Self {
+        Self {
+            owner: Some(ValueChange::create(owner.to_owned())),
+            group: Some(ValueChange::create(group.to_owned())),
+            mode: Some(ValueChange::create(format_mode(mode))),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Reports whether the file does not exist yet.
+    pub fn is_creation(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.from.is_none())
     }
 
     pub fn render_changes(&self) -> Vec<AttributeChange> {
@@ -380,12 +413,6 @@ pub(in crate::resource) fn ownership_changes(
         changes.push(AttributeChange::new("mode", Some(&format_mode(info.mode)), Some(&format_mode(mode))));
     }
     changes
-}
-
-/// Reports whether only owner, group or mode differ, so that the content can stay.
-pub(in crate::resource) fn is_only_ownership(changes: &[AttributeChange]) -> bool {
-    !changes.is_empty()
-        && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
 }
 
 pub(in crate::resource) fn add_ownership_basis(basis: &mut Value, info: &PathInfo) {

@@ -1,18 +1,15 @@
 //! Compares the unpacked members with the declared archive.
 
+use super::diff::{ArchiveDiff, EntryNames, UnpackDiff};
 use super::{ArchiveResource, ArchiveSource};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
-use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, path_probe, type_basis};
+use crate::resource::shared::file_target::{
+    ParentState, check_parent, describe_differences, describe_type, path_probe, type_basis,
+};
 use crate::resource::shared::support::{output, path_state, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
 use serde_json::json;
-
-/// Number of digest characters in messages.
-const SHOWN_DIGITS: usize = 12;
-
-/// Maximum number of entries listed in a plan.
-const MAX_NAMED: usize = 5;
 
 /// The state of the last unpacking on the host.
 #[derive(Debug, Default, PartialEq)]
@@ -52,22 +49,19 @@ impl UnpackedState {
         state.strangers = there;
         Some(state)
     }
+
+    fn differing_names(&self) -> EntryNames {
+        EntryNames { names: self.differing.clone(), more: self.more }
+    }
+
+    fn stranger_names(&self) -> EntryNames {
+        EntryNames { names: self.strangers.clone(), more: self.more }
+    }
 }
 
 /// Returns the name in a record; the record of a link appends ` -> TARGET`.
 fn strip_link_target(name: &str) -> String {
     name.split(" -> ").next().unwrap_or(name).to_owned()
-}
-
-/// Lists the first few of `names`.
-fn join_first(names: &[String], more: bool) -> String {
-    let mut shown: Vec<String> = names.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
-    match names.len().saturating_sub(MAX_NAMED) {
-        _ if more => shown.push("others".to_owned()),
-        0 => {}
-        rest => shown.push(format!("{rest} more")),
-    }
-    crate::resource::shared::support::join_words(&shown)
 }
 
 impl ArchiveResource {
@@ -88,7 +82,7 @@ impl ArchiveResource {
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Result<String, Box<Assessment>>, UnansweredReason> {
+    ) -> Result<Result<String, Box<Assessment<ArchiveDiff>>>, UnansweredReason> {
         let (ArchiveSource::Host(path), Some(probe)) = (&self.from, self.archive_probe()) else {
             let ArchiveSource::Tree(_, digest) = &self.from else {
                 return Err(UnansweredReason::new("archive not found"));
@@ -98,9 +92,9 @@ impl ArchiveResource {
         let basis = json!({ "archive": "absent" });
         match path_state(seen, &probe)? {
             PathState::Absent if will_be_provided(cx.predicted, &ProvidedItem::Path(path.clone())) => {
-                let changes = vec![AttributeChange::new("archive", None, Some(path))];
+                let diff = ArchiveDiff::Await { path: path.clone() };
                 let reason = format!("archive `{path}` does not exist yet");
-                Ok(Err(Box::new(Assessment::change(reason, changes, DisruptionClass::D0, basis).mark_predicted())))
+                Ok(Err(Box::new(Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted())))
             }
             PathState::Absent => {
                 let reason = format!("archive `{path}` does not exist");
@@ -120,7 +114,7 @@ impl ArchiveResource {
         }
     }
 
-    fn check_pinned_digest(&self, path: &str, digest: &str) -> Result<String, Box<Assessment>> {
+    fn check_pinned_digest(&self, path: &str, digest: &str) -> Result<String, Box<Assessment<ArchiveDiff>>> {
         match &self.pinned {
             Some(pinned) if pinned != digest => {
                 let reason = format!("`{path}` has SHA-256 {digest}, which does not match `sha256`");
@@ -135,7 +129,7 @@ impl ArchiveResource {
         &self,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<ArchiveDiff>, UnansweredReason> {
         let state = self.read_unpacked_state(seen)?;
         // With a pinned digest the archive may be deleted once it is unpacked.
         let kept =
@@ -164,12 +158,19 @@ impl ArchiveResource {
     }
 
     /// Records the size of an archive on the host, which limits how much is copied.
-    pub(super) fn add_archive_size(&self, mut judgement: Assessment, seen: &Observation) -> Assessment {
+    pub(super) fn add_archive_size(
+        &self,
+        mut judgement: Assessment<ArchiveDiff>,
+        seen: &Observation,
+    ) -> Assessment<ArchiveDiff> {
         let Some(probe) = self.archive_probe().filter(|_| judgement.verdict == StepVerdict::Change) else {
             return judgement;
         };
         if let Ok(PathState::Present(info)) = path_state(seen, &probe) {
             judgement.basis["bytes"] = json!(info.size);
+            if let Some(ArchiveDiff::Unpack(diff)) = &mut judgement.diff {
+                diff.bytes = info.size;
+            }
         }
         judgement
     }
@@ -178,45 +179,41 @@ impl ArchiveResource {
         state.stamp.as_deref() == Some(&format!("{digest} {}", self.stamp_options()))
     }
 
-    fn assess_missing(&self, digest: &str) -> Assessment {
-        let changes = vec![AttributeChange::new("archive", None, Some(&format_digest(digest)))];
+    fn assess_missing(&self, digest: &str) -> Assessment<ArchiveDiff> {
         let basis = json!({ "archive": digest, "unpacked": null });
-        Assessment::change(format!("`{}` is not unpacked", self.into), changes, DisruptionClass::D0, basis)
+        let archive = Some(ValueChange::create(digest.to_owned()));
+        let diff = ArchiveDiff::Unpack(UnpackDiff { wanted: digest.to_owned(), archive, ..UnpackDiff::default() });
+        Assessment::differs(format!("`{}` is not unpacked", self.into), diff, DisruptionClass::D0, basis)
     }
 
-    fn block_foreign_content(&self, state: &UnpackedState) -> Assessment {
-        let what = join_first(&state.strangers, state.more);
+    fn block_foreign_content(&self, state: &UnpackedState) -> Assessment<ArchiveDiff> {
+        let what = state.stranger_names().describe();
         let reason = format!("`{}` contains entries that forge did not unpack: {what}", self.into);
         Assessment::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
             .hint("`into` is replaced as a whole: choose a dedicated directory, or empty this one")
     }
 
-    fn assess_unpacked(&self, digest: &str, state: &UnpackedState) -> Assessment {
+    fn assess_unpacked(&self, digest: &str, state: &UnpackedState) -> Assessment<ArchiveDiff> {
         let noted = state.stamp.as_deref().unwrap_or_default();
         let (old, options) = noted.split_once(' ').unwrap_or((noted, ""));
         let basis = json!({ "archive": digest, "unpacked": noted, "differing": state.differing });
-        let mut changes = Vec::new();
-        if old != digest {
-            changes.push(AttributeChange::new("archive", Some(&format_digest(old)), Some(&format_digest(digest))));
-        }
-        if options != self.stamp_options() {
-            changes.push(AttributeChange::new("options", Some(options), Some(&self.stamp_options())));
-        }
-        if !state.differing.is_empty() {
-            let what = join_first(&state.differing, state.more);
-            changes.push(AttributeChange::new("members", Some(&what), Some("as in the archive")));
-        }
-        if changes.is_empty() {
+        let wanted = self.stamp_options();
+        let diff = UnpackDiff {
+            wanted: digest.to_owned(),
+            bytes: 0,
+            archive: (old != digest).then(|| ValueChange::new(old.to_owned(), digest.to_owned())),
+            options: (options != wanted).then(|| ValueChange::new(options.to_owned(), wanted)),
+            members: state.differing_names(),
+            lost: state.stranger_names(),
+        };
+        if diff.is_empty() {
             return Assessment::ok(describe_intact(state.members), basis);
         }
-        let reason = crate::resource::shared::file_target::describe_differences(&changes);
-        if !state.strangers.is_empty() {
-            changes.push(AttributeChange::new("lost", Some(&join_first(&state.strangers, state.more)), None));
-        }
-        Assessment::change(reason, changes, DisruptionClass::D0, basis)
+        let reason = describe_differences(&diff.render_differences());
+        Assessment::differs(reason, ArchiveDiff::Unpack(diff), DisruptionClass::D0, basis)
     }
 
-    pub(super) fn assess_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    pub(super) fn assess_absent(&self, seen: &Observation) -> Result<Assessment<ArchiveDiff>, UnansweredReason> {
         let state = self.read_unpacked_state(seen)?;
         Ok(match path_state(seen, &path_probe(&self.into))? {
             PathState::Absent => {
@@ -229,13 +226,9 @@ impl ArchiveResource {
             }
             PathState::Present(_) if state.stamp.is_none() => self.block_foreign_content(&state),
             PathState::Present(_) => {
-                let from = format!("{} of the archive", state.members);
-                let mut changes = vec![AttributeChange::new("members", Some(&from), None)];
-                if !state.strangers.is_empty() {
-                    changes.push(AttributeChange::new("lost", Some(&join_first(&state.strangers, state.more)), None));
-                }
+                let diff = ArchiveDiff::Remove { members: state.members, lost: state.stranger_names() };
                 let reason = format!("`{}` exists and is removed with its contents", self.into);
-                Assessment::change(reason, changes, DisruptionClass::D0, json!({ "unpacked": state.stamp }))
+                Assessment::differs(reason, diff, DisruptionClass::D0, json!({ "unpacked": state.stamp }))
             }
         })
     }
@@ -246,10 +239,6 @@ fn describe_intact(members: usize) -> String {
         1 => "the only member matches".to_owned(),
         several => format!("{several} members match"),
     }
-}
-
-fn format_digest(digest: &str) -> String {
-    format!("sha256 {}", digest.get(..SHOWN_DIGITS).unwrap_or(digest))
 }
 
 #[cfg(test)]
@@ -267,13 +256,5 @@ mod tests {
         assert_eq!(UnpackedState::parse("stamp \nmembers 0\n"), Some(UnpackedState::default()));
         assert_eq!(UnpackedState::parse("stamp x\n"), None);
         assert_eq!(UnpackedState::parse("stamp x\nmembers 1\n- cut"), None);
-    }
-
-    #[test]
-    fn long_lists_show_the_first_five_names() {
-        let names: Vec<String> = ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).to_vec();
-        assert_eq!(join_first(&names[..2], false), "`a` and `b`");
-        assert_eq!(join_first(&names, false), "`a`, `b`, `c`, `d`, `e` and 2 more");
-        assert_eq!(join_first(&names[..1], true), "`a` and others");
     }
 }

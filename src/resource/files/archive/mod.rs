@@ -1,6 +1,7 @@
 //! `archive`: a tar archive, unpacked into a dedicated directory.
 
 mod assessment;
+mod diff;
 mod script;
 
 use crate::diag::{Diag, DiagCode};
@@ -12,8 +13,9 @@ use crate::resource::shared::support::{bad_value, parse_owner_and_group, require
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use diff::ArchiveDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -224,8 +226,10 @@ impl DeclaredResource for ArchiveResource {
     }
 }
 
-impl Resource for ArchiveResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for ArchiveResource {
+    type Diff = ArchiveDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ArchiveDiff> {
         let judged = match self.absent {
             true => self.assess_absent(seen),
             false => self.assess_present(seen, cx).map(|judgement| self.add_archive_size(judgement, seen)),
@@ -233,10 +237,11 @@ impl Resource for ArchiveResource {
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let body = match self.absent {
-            true => self.render_removal(),
-            false => self.render_unpack(judgement, cx),
+    fn act(&self, diff: &ArchiveDiff, cx: &AssessmentContext<'_>) -> Action {
+        let body = match diff {
+            ArchiveDiff::Unpack(diff) => self.render_unpack(&diff.wanted, diff.bytes, cx),
+            ArchiveDiff::Await { .. } => self.render_unpack(script::NO_ARCHIVE, 0, cx),
+            ArchiveDiff::Remove { .. } => self.render_removal(),
         };
         Action::Script(ActionScript { body, long: false, explain: script::EXPLAIN })
     }

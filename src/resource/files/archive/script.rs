@@ -1,8 +1,8 @@
 //! Shell code of archives: the state probe, the check of the members, unpacking and removal.
 
 use super::{ArchiveResource, ArchiveSource};
+use crate::resource::AssessmentContext;
 use crate::resource::shared::shell;
-use crate::resource::{Assessment, AssessmentContext};
 use crate::script::{ShellFragment, safe_path};
 
 /// Time limit for reading the members, in seconds.
@@ -188,9 +188,12 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("has changed since", "another process writes the archive; run forge again"),
 ];
 
+/// Stands for the digest of an archive that does not exist; no archive has it, so that nothing is unpacked.
+pub(super) const NO_ARCHIVE: &str = "absent";
+
 impl ArchiveResource {
-    pub(super) fn render_unpack(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let digest = judgement.basis["archive"].as_str().unwrap_or_default();
+    /// Returns the script that unpacks the archive with the SHA-256 `digest`. An archive on the host has `bytes` bytes.
+    pub(super) fn render_unpack(&self, digest: &str, bytes: u64, cx: &AssessmentContext<'_>) -> ShellFragment {
         let path = match &self.from {
             ArchiveSource::Host(path) => path.as_str(),
             ArchiveSource::Tree(..) => "",
@@ -213,9 +216,7 @@ impl ArchiveResource {
             .code(shell::REFUSE_MOUNTS)
             .code(BOX);
         let action = match &self.from {
-            ArchiveSource::Host(_) => {
-                action.code("set --").number(judgement.basis["bytes"].as_u64().unwrap_or_default()).code(COPY)
-            }
+            ArchiveSource::Host(_) => action.code("set --").number(bytes).code(COPY),
             ArchiveSource::Tree(body, _) => action
                 .code("archive=./$name.tar\nprintf %s")
                 .data(body.bytes())

@@ -1,14 +1,14 @@
 //! Compares the file at the path with the declared digest.
 
+use super::diff::{ArtifactContentDiff, ArtifactDiff, FoundContent};
 use super::{ArtifactResource, content};
 use crate::artifact::Artifact as Source;
 use crate::model::{BlockClass, DisruptionClass};
 use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
 use crate::resource::shared::file_target::{
-    ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, ownership_changes, type_basis,
+    OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, type_basis,
 };
-use crate::resource::shared::support::format_mode;
-use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use crate::resource::{Assessment, AssessmentContext, ResourceDiff};
 use serde_json::json;
 
 impl ArtifactResource {
@@ -17,7 +17,7 @@ impl ArtifactResource {
         source: &Source,
         seen: &Observation,
         cx: &AssessmentContext<'_>,
-    ) -> Result<Assessment, UnansweredReason> {
+    ) -> Result<Assessment<ArtifactDiff>, UnansweredReason> {
         match content::content_state(seen, &self.path, true)? {
             PathState::Absent => match check_parent(&self.path, seen, cx.predicted)? {
                 ParentState::There => Ok(self.assess_missing(source)),
@@ -32,50 +32,51 @@ impl ArtifactResource {
         }
     }
 
-    fn assess_missing(&self, source: &Source) -> Assessment {
+    fn assess_missing(&self, source: &Source) -> Assessment<ArtifactDiff> {
         let reason = format!("file `{}` does not exist", self.path);
-        Assessment::change(reason, self.creation_changes(source), DisruptionClass::D0, json!({ "type": "absent" }))
+        let diff = self.creation_diff(source, None);
+        Assessment::differs(reason, diff, DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn assess_replacement(&self, source: &Source, info: &PathInfo) -> Assessment {
+    fn assess_replacement(&self, source: &Source, info: &PathInfo) -> Assessment<ArtifactDiff> {
         let what = describe_type(info);
-        let mut changes = vec![AttributeChange::new("type", Some(&what), Some("file"))];
-        changes.extend(self.creation_changes(source));
-        Assessment::change(format!("`{}` is a {what}", self.path), changes, DisruptionClass::D0, type_basis(info))
+        let reason = format!("`{}` is a {what}", self.path);
+        Assessment::differs(reason, self.creation_diff(source, Some(what)), DisruptionClass::D0, type_basis(info))
     }
 
-    fn creation_changes(&self, source: &Source) -> Vec<AttributeChange> {
-        vec![
-            AttributeChange::new("content", None, Some(&describe_source(source))),
-            AttributeChange::new("owner", None, Some(&self.owner)),
-            AttributeChange::new("group", None, Some(&self.group)),
-            AttributeChange::new("mode", None, Some(&format_mode(self.mode))),
-        ]
+    /// Returns the differences of a file that does not exist; `other` stands in its place.
+    fn creation_diff(&self, source: &Source, other: Option<String>) -> ArtifactDiff {
+        ArtifactDiff::Write {
+            other,
+            content: ArtifactContentDiff { from: None, to: describe_source(source) },
+            ownership: OwnershipDiff::of_new_file(&self.owner, &self.group, self.mode),
+        }
     }
 
-    fn assess_existing(&self, source: &Source, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
+    fn assess_existing(&self, source: &Source, info: &PathInfo) -> Result<Assessment<ArtifactDiff>, UnansweredReason> {
         let found =
             info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", self.path)))?;
-        let mut changes = Vec::new();
-        if found != source.sha256.as_str() {
-            let from = format!("{} bytes, sha256 {:.12}", info.size, found);
-            changes.push(AttributeChange::new("content", Some(&from), Some(&describe_source(source))));
-        }
-        changes.extend(ownership_changes(info, &self.owner, &self.group, self.mode));
+        let ownership = OwnershipDiff::compare(info, &self.owner, &self.group, self.mode);
         let mut basis = json!({ "type": "file", "content": found });
         add_ownership_basis(&mut basis, info);
-        Ok(match changes.is_empty() {
-            true => Assessment::ok("content, owner and mode match", basis),
-            false => Assessment::change(describe_differences(&changes), changes, DisruptionClass::D0, basis),
-        })
+        let diff = match found == source.sha256.as_str() {
+            true if ownership.is_empty() => return Ok(Assessment::ok("content, owner and mode match", basis)),
+            true => ArtifactDiff::Ownership(ownership),
+            false => {
+                let from = Some(FoundContent { bytes: info.size, sha256: found.clone() });
+                let content = ArtifactContentDiff { from, to: describe_source(source) };
+                ArtifactDiff::Write { other: None, content, ownership }
+            }
+        };
+        Ok(Assessment::differs(describe_differences(&diff.render_changes()), diff, DisruptionClass::D0, basis))
     }
 
-    fn block_directory(&self, info: &PathInfo, does: &str) -> Assessment {
+    fn block_directory(&self, info: &PathInfo, does: &str) -> Assessment<ArtifactDiff> {
         Assessment::blocked(BlockClass::Host, format!("`{}` is a directory", self.path), type_basis(info))
             .hint(format!("an `artifact` step never {does} a directory; remove it with a `directory` step first"))
     }
 
-    pub(super) fn assess_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    pub(super) fn assess_absent(&self, seen: &Observation) -> Result<Assessment<ArtifactDiff>, UnansweredReason> {
         let info = match content::content_state(seen, &self.path, true)? {
             PathState::Absent => {
                 let reason = format!("file `{}` does not exist", self.path);
@@ -92,8 +93,8 @@ impl ArtifactResource {
         };
         let mut basis = type_basis(&info);
         basis["content"] = json!(info.sha256);
-        let changes = vec![AttributeChange::new("file", Some(&from), None)];
-        Ok(Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, basis))
+        let diff = ArtifactDiff::Remove { before: from };
+        Ok(Assessment::differs(format!("`{}` exists", self.path), diff, DisruptionClass::D0, basis))
     }
 }
 

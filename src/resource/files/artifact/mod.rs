@@ -2,6 +2,7 @@
 
 mod assessment;
 pub(in crate::resource) mod content;
+mod diff;
 mod script;
 
 use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, Sha256Digest};
@@ -16,8 +17,9 @@ use crate::resource::shared::support::{
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind,
+    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use diff::ArtifactDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -212,8 +214,10 @@ impl DeclaredResource for ArtifactResource {
     }
 }
 
-impl Resource for ArtifactResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for ArtifactResource {
+    type Diff = ArtifactDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ArtifactDiff> {
         let judged = file_target::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
             Some(source) => self.assess_present(source, seen, cx),
             None => self.assess_absent(seen),
@@ -221,20 +225,18 @@ impl Resource for ArtifactResource {
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
-        let ownership = file_target::is_only_ownership(&judgement.changes);
-        let body = match &self.source {
-            None => self.render_removal(cx.run),
-            Some(source) if ownership => self.render_ownership_change(source, cx.run),
-            Some(source) if source.by_host => self.render_fetch(source),
-            Some(source) => self.render_receive(source),
+    fn act(&self, diff: &ArtifactDiff, cx: &AssessmentContext<'_>) -> Action {
+        let (body, long) = match (&self.source, diff) {
+            (None, _) | (_, ArtifactDiff::Remove { .. }) => (self.render_removal(cx.run), false),
+            (Some(source), ArtifactDiff::Ownership(_)) => (self.render_ownership_change(source, cx.run), false),
+            (Some(source), ArtifactDiff::Write { .. }) if source.by_host => (self.render_fetch(source), true),
+            (Some(source), ArtifactDiff::Write { .. }) => (self.render_receive(source), false),
         };
-        let long = self.source.as_ref().is_some_and(|source| source.by_host) && !ownership;
         Action::Script(ActionScript { body, long, explain: script::EXPLAIN })
     }
 
-    fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
-        let source = self.source.as_ref().filter(|_| !file_target::is_only_ownership(&judgement.changes))?;
+    fn deliver(&self, diff: &ArtifactDiff) -> Option<ArtifactDelivery> {
+        let source = self.source.as_ref().filter(|_| matches!(diff, ArtifactDiff::Write { .. }))?;
         Some(ArtifactDelivery {
             artifact: source.clone(),
             part: self.render_progress_query(source),

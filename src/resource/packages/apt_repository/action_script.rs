@@ -53,12 +53,8 @@ for index; do
 done
 "#;
 
-pub(super) fn render_script(want: &AptRepositoryResource) -> ShellFragment {
-    let opened = apt::open_apt_script(want.lock_timeout, "").code("set --").word(&want.name).code("\nname=$1\n");
-    shell::close_action(if want.absent { render_removal(want) } else { render_install(want, opened) })
-}
-
-fn render_install(want: &AptRepositoryResource, action: ShellFragment) -> ShellFragment {
+pub(super) fn render_install(want: &AptRepositoryResource) -> ShellFragment {
+    let action = apt::open_apt_script(want.lock_timeout, "").code("set --").word(&want.name).code("\nname=$1\n");
     let trial_key = want.keyring.as_ref().map(|key| {
         let name = key.path.rsplit('/').next().unwrap_or_default();
         format!("/run/forge-apt-{}/{name}", want.name)
@@ -82,7 +78,8 @@ fn render_install(want: &AptRepositoryResource, action: ShellFragment) -> ShellF
         _ => action,
     };
     let action = action.code("put \"$dir/live.sources\"").word(&want.sources.path).code("\nset --");
-    apt_lists::index_paths(&want.what).into_iter().flatten().fold(action, ShellFragment::word).code(TOUCH_INDEXES)
+    let indexes = apt_lists::index_paths(&want.what).into_iter().flatten();
+    shell::close_action(indexes.fold(action, ShellFragment::word).code(TOUCH_INDEXES))
 }
 
 fn append_file(action: ShellFragment, body: &[u8], name: &'static str) -> ShellFragment {
@@ -90,8 +87,9 @@ fn append_file(action: ShellFragment, body: &[u8], name: &'static str) -> ShellF
     action.code(" || fail \"cannot write below $dir\"\n")
 }
 
-fn render_removal(want: &AptRepositoryResource) -> ShellFragment {
+/// Removes all files that the repository may have.
+pub(super) fn render_removal(want: &AptRepositoryResource) -> ShellFragment {
     let opened = shell::open_action();
     let words = want.removal_targets().into_iter().fold(opened, |action, target| action.word(target.path));
-    words.code("\nfor path; do rm -f -- \"$path\" || fail \"cannot remove $path\"; done\n")
+    shell::close_action(words.code("\nfor path; do rm -f -- \"$path\" || fail \"cannot remove $path\"; done\n"))
 }

@@ -1,85 +1,86 @@
 //! Evaluates a repository: its files, key, index, and other files that declare the same source.
 
+use super::diff::{AptRepositoryDiff, RemovedFile, RepositoryFile, RepositoryPartsDiff, StaleIndex};
 use super::{AptRepositoryResource, apt_lists, check_pinned};
-use crate::model::{BlockClass, DisruptionClass, StepVerdict};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{AptEntry, KeyFileState, Observation, PathState, Probe, ProbeReading, UnansweredReason};
-use crate::resource::shared::file_target::path_probe;
+use crate::resource::shared::file_target::{FileDiff, path_probe};
 use crate::resource::shared::support::{join_words, key_state, path_state, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
+use crate::resource::{Assessment, AssessmentContext, ProvidedItem};
 use serde_json::json;
 
-type AssessmentResult = Result<Assessment, UnansweredReason>;
+type AssessmentResult = Result<Assessment<AptRepositoryDiff>, UnansweredReason>;
 
 pub(super) fn assess_presence(
     want: &AptRepositoryResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> AssessmentResult {
-    let sources = want.sources.assess(seen, cx, true).erase_diff();
-    let key = want.keyring.as_ref().map(|key| key.assess(seen, cx, true).erase_diff());
+    let sources = want.sources.assess(seen, cx, true);
+    let key = want.keyring.as_ref().map(|key| key.assess(seen, cx, true));
     // A directory in the way or an unreadable file decides the result alone.
     for judgement in [Some(&sources), key.as_ref()].into_iter().flatten() {
         if matches!(judgement.verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown) {
-            return Ok(judgement.clone());
+            return Ok(judgement.clone().with_diff(None));
         }
     }
-    let stale = find_stale_index(want, seen)?;
-    let mut basis = json!({ "sources": sources.basis, "index": stale });
-    let (mut changes, mut reasons) = (Vec::new(), Vec::new());
-    merge_file_changes(&mut changes, &mut reasons, "", &sources);
+    let index = find_stale_index(want, seen)?;
+    let mut basis = json!({ "sources": sources.basis, "index": index.as_ref().map(StaleIndex::to_string) });
     if let Some(key) = &key {
         basis["key"] = key.basis.clone();
-        merge_file_changes(&mut changes, &mut reasons, "key ", key);
     }
-    changes.extend(stale.as_ref().map(|why| AttributeChange::new("index", Some(why), Some("fetched"))));
-    reasons.extend(stale.filter(|_| reasons.is_empty()));
-    let predicted = match find_obstacle(want, seen, cx)? {
+    let reasons = collect_reasons(&sources, key.as_ref(), index.as_ref());
+    let parts = RepositoryPartsDiff { sources: sources.diff, key: key.and_then(|key| key.diff), index };
+    let diff = (!reasons.is_empty()).then(|| AptRepositoryDiff::Install(Box::new(parts)));
+    match find_obstacle(want, seen, cx)? {
+        None => Ok(conclude_files(want, reasons, diff, basis)),
         Some(RepositoryObstacle::Blocks(reason, hint)) => {
-            return Ok(Assessment::blocked(BlockClass::Rule, reason, basis).hint(hint));
+            Ok(Assessment::blocked(BlockClass::Rule, reason, basis).hint(hint))
         }
         Some(RepositoryObstacle::MayGo(reason)) => {
-            reasons.push(reason);
-            true
+            let diff = diff.unwrap_or_else(|| AptRepositoryDiff::Unblock { key: want.signed_by().map(str::to_owned) });
+            let reasons: Vec<String> = reasons.into_iter().chain([reason]).collect();
+            Ok(Assessment::differs(reasons.join("; "), diff, DisruptionClass::D0, basis).mark_predicted())
         }
-        None => false,
-    };
-    if changes.is_empty() && !predicted {
-        let what =
-            if want.signed_by().is_some() { "the source, its key and its index" } else { "the source and its index" };
-        return Ok(Assessment::ok(format!("{what} match"), basis));
-    }
-    if changes.is_empty() {
-        changes.push(AttributeChange::new("key", None, want.signed_by()));
-    }
-    let judgement = Assessment::change(reasons.join("; "), changes, DisruptionClass::D0, basis);
-    Ok(if predicted { judgement.mark_predicted() } else { judgement })
-}
-
-/// Adds the differences of one file. A key is described by its digest only, because its text is not readable.
-fn merge_file_changes(
-    changes: &mut Vec<AttributeChange>,
-    reasons: &mut Vec<String>,
-    prefix: &str,
-    judgement: &Assessment,
-) {
-    let told = |change: &&AttributeChange| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
-    for change in judgement.changes.iter().filter(told) {
-        let diff = change.diff.clone().filter(|_| prefix.is_empty());
-        changes.push(AttributeChange {
-            attribute: format!("{prefix}{}", change.attribute).into(),
-            diff,
-            ..change.clone()
-        });
-    }
-    if judgement.verdict == StepVerdict::Change {
-        let new = judgement.changes.iter().any(|c| c.from.is_none());
-        reasons.push(format!("{}{}", if new { "" } else { prefix }, judgement.reason.raw()));
     }
 }
 
-/// Returns why apt's index of the repository is missing or outdated, `None` if it is current. The index must not be
+/// Returns the judgement of a repository without an obstacle.
+fn conclude_files(
+    want: &AptRepositoryResource,
+    reasons: Vec<String>,
+    diff: Option<AptRepositoryDiff>,
+    basis: Value,
+) -> Assessment<AptRepositoryDiff> {
+    match diff {
+        Some(diff) => Assessment::differs(reasons.join("; "), diff, DisruptionClass::D0, basis),
+        None if want.signed_by().is_some() => Assessment::ok("the source, its key and its index match", basis),
+        None => Assessment::ok("the source and its index match", basis),
+    }
+}
+
+/// Returns why the files differ; the index counts only if they match, because it follows from them.
+fn collect_reasons(
+    sources: &Assessment<FileDiff>,
+    key: Option<&Assessment<FileDiff>>,
+    index: Option<&StaleIndex>,
+) -> Vec<String> {
+    let sources = sources.diff.is_some().then(|| sources.reason.raw().to_owned());
+    let key = key.and_then(|judgement| {
+        // The reason of a new file names its path.
+        let prefix = if judgement.diff.as_ref()?.is_creation() { "" } else { "key " };
+        Some(format!("{prefix}{}", judgement.reason.raw()))
+    });
+    let files: Vec<String> = sources.into_iter().chain(key).collect();
+    match files.is_empty() {
+        true => index.map(StaleIndex::to_string).into_iter().collect(),
+        false => files,
+    }
+}
+
+/// Returns apt's first index of the repository that is missing or outdated, `None` if all are current. The index must not be
 /// older than the content of the source and the key; owner and mode do not affect it.
-fn find_stale_index(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
+fn find_stale_index(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<StaleIndex>, UnansweredReason> {
     let mut written: f64 = 0.0;
     for target in [Some(&want.sources), want.keyring.as_ref()].into_iter().flatten() {
         if let PathState::Present(info) = path_state(seen, &target.probe())? {
@@ -94,10 +95,10 @@ fn find_stale_index(want: &AptRepositoryResource, seen: &Observation) -> Result<
                 fetched = Some(fetched.unwrap_or_default().max(info.ctime));
             }
         }
-        let suite = &want.what.suites[number % want.what.suites.len()];
+        let suite = want.what.suites[number % want.what.suites.len()].clone();
         let found = match fetched {
-            None => format!("apt index of `{suite}` is missing"),
-            Some(fetched) if fetched < written => format!("apt index of `{suite}` is older than the source"),
+            None => StaleIndex::Missing { suite },
+            Some(fetched) if fetched < written => StaleIndex::OlderThanSource { suite },
             Some(_) => continue,
         };
         why.get_or_insert(found);
@@ -181,27 +182,24 @@ fn find_wrong_key(
 }
 
 pub(super) fn assess_removal(want: &AptRepositoryResource, seen: &Observation) -> AssessmentResult {
-    let (mut changes, mut found) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
     for target in want.removal_targets() {
-        let judgement = target.assess_absent(seen).erase_diff();
-        match judgement.verdict {
-            StepVerdict::Ok => {}
-            StepVerdict::Change => {
-                let from = judgement.changes.first().and_then(|c| c.from.as_ref()).map(|from| from.raw().to_owned());
-                changes.push(AttributeChange::new(attribute_of_path(want, &target.path), from.as_deref(), None));
-                found.push(format!("`{}`", target.path));
+        let judgement = target.assess_absent(seen);
+        match (judgement.verdict, &judgement.diff) {
+            (StepVerdict::Ok, _) => {}
+            (StepVerdict::Change, Some(FileDiff::Remove { before })) => {
+                let part = if target.path == want.sources.path { RepositoryFile::Source } else { RepositoryFile::Key };
+                files.push(RemovedFile { path: target.path, part, before: before.clone() });
             }
-            _ => return Ok(judgement),
+            _ => return Ok(judgement.with_diff(None)),
         }
     }
+    let found: Vec<String> = files.iter().map(|file| format!("`{}`", file.path)).collect();
     let basis = json!({ "there": found });
-    if changes.is_empty() {
+    if files.is_empty() {
         return Ok(Assessment::ok("neither source nor key exists", basis));
     }
     let verb = if found.len() == 1 { "exists" } else { "exist" };
-    Ok(Assessment::change(format!("{} {verb}", join_words(&found)), changes, DisruptionClass::D0, basis))
-}
-
-fn attribute_of_path(want: &AptRepositoryResource, path: &str) -> &'static str {
-    if path == want.sources.path { "source" } else { "key" }
+    let reason = format!("{} {verb}", join_words(&found));
+    Ok(Assessment::differs(reason, AptRepositoryDiff::Remove(files), DisruptionClass::D0, basis))
 }

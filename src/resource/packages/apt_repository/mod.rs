@@ -3,6 +3,7 @@
 mod action_script;
 mod apt_lists;
 mod assessment;
+mod diff;
 mod openpgp;
 
 use crate::diag::{Diag, DiagCode};
@@ -14,8 +15,9 @@ use crate::resource::shared::support::{bad_value, join_quoted, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind,
+    ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use diff::AptRepositoryDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -355,8 +357,10 @@ impl DeclaredResource for AptRepositoryResource {
     }
 }
 
-impl Resource for AptRepositoryResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for AptRepositoryResource {
+    type Diff = AptRepositoryDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<AptRepositoryDiff> {
         match self.absent {
             true => assessment::assess_removal(self, seen),
             false => assessment::assess_presence(self, seen, cx),
@@ -364,12 +368,12 @@ impl Resource for AptRepositoryResource {
         .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript {
-            body: action_script::render_script(self),
-            long: true,
-            explain: action_script::EXPLAIN,
-        })
+    fn act(&self, diff: &AptRepositoryDiff, _cx: &AssessmentContext<'_>) -> Action {
+        let body = match diff {
+            AptRepositoryDiff::Install(_) | AptRepositoryDiff::Unblock { .. } => action_script::render_install(self),
+            AptRepositoryDiff::Remove(_) => action_script::render_removal(self),
+        };
+        Action::Script(ActionScript { body, long: true, explain: action_script::EXPLAIN })
     }
 }
 

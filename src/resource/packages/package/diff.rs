@@ -124,3 +124,59 @@ impl ResourceDiff for PackageDiff {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diff_of(packages: Vec<PackageEntryDiff>) -> PackageDiff {
+        PackageDiff { manager: PackageManagerKind::Dpkg, names_several: packages.len() > 1, packages }
+    }
+
+    fn entry(
+        name: &str,
+        installation: Option<InstallationChange>,
+        hold: Option<ValueChange<bool>>,
+    ) -> PackageEntryDiff {
+        PackageEntryDiff { name: name.to_owned(), installation, hold }
+    }
+
+    fn replace(from: &str, to: &str, downgrade: bool) -> VersionReplacement {
+        VersionReplacement { from: from.to_owned(), to: to.to_owned(), downgrade }
+    }
+
+    #[test]
+    fn hold_alone_changes_no_installation() {
+        let diff = diff_of(vec![entry("a", None, Some(ValueChange::new(false, true)))]);
+        assert_eq!((diff.changes_installations(), diff.package_changes()), (false, PackageChanges::default()));
+        assert_eq!(diff.render_changes(), [AttributeChange::new("hold", Some("not held"), Some("held"))]);
+    }
+
+    #[test]
+    fn effects_of_all_packages_are_collected() {
+        let effects = |installation| diff_of(vec![entry("a", None, None), entry("b", Some(installation), None)]);
+        let both = |diff: PackageDiff| (diff.package_changes().installs, diff.package_changes().upgrades);
+        assert_eq!(both(effects(InstallationChange::Install { version: None })), (true, false));
+        assert_eq!(both(effects(InstallationChange::Replace(replace("1", "2", false)))), (false, true));
+        let status = "half-configured".to_owned();
+        assert_eq!(both(effects(InstallationChange::Finish { status, version: None })), (false, true));
+        assert_eq!(both(effects(InstallationChange::Remove { version: "1".to_owned() })), (false, false));
+        assert_eq!(both(effects(InstallationChange::PurgeConfiguration)), (false, false));
+    }
+
+    #[test]
+    fn changes_of_several_packages_name_their_package() {
+        let status = "unpacked".to_owned();
+        let version = Some(replace("2", "1", true));
+        let unfinished = InstallationChange::Finish { status, version };
+        let install = InstallationChange::Install { version: None };
+        let diff = diff_of(vec![entry("a", Some(unfinished), None), entry("b", Some(install), None)]);
+        assert!(diff.has_downgrade());
+        let changes = [
+            AttributeChange::new("status of a", Some("unpacked"), Some("installed")),
+            AttributeChange::new("downgrade of a", Some("2"), Some("1")),
+            AttributeChange::new("version of b", None, Some("latest from apt")),
+        ];
+        assert_eq!(diff.render_changes(), changes);
+    }
+}
