@@ -1,6 +1,6 @@
 //! The artifact cache on the controller: files named by their SHA-256, and partial downloads.
 
-use super::Sha256Digest;
+use crate::model::Sha256Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use fs_err as fs;
 use sha2::Digest;

@@ -1,6 +1,6 @@
 //! Errors of fetching artifacts.
 
-use super::{ArtifactSource, Sha256Digest};
+use crate::model::{ArtifactSource, Sha256Digest};
 
 /// An artifact is not available: exit code 69.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

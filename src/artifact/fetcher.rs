@@ -2,11 +2,8 @@
 
 use super::cache::PartialDownload;
 use super::error::describe_io_error;
-use super::{
-    Artifact, ArtifactCache, ArtifactHttpClient, ArtifactSource, FetchError, HttpUrl, Sha256Digest, VerifiedFile,
-    local_file,
-};
-use crate::model::SecretStore;
+use super::{ArtifactCache, ArtifactHttpClient, FetchError, HttpUrl, VerifiedFile, local_file};
+use crate::model::{Artifact, ArtifactSource, SecretStore, Sha256Digest};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, OnceLock};

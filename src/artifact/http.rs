@@ -1,7 +1,7 @@
 //! One GET of a part of a file: redirects by forge's own rules, and status codes as errors with hints.
 
-use super::{ArtifactCredentials, ArtifactSource, FetchError, HttpUrl};
-use crate::model::SecretStore;
+use super::{FetchError, HttpUrl};
+use crate::model::{ArtifactCredentials, ArtifactSource, SecretStore};
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
 use std::io::Read;

@@ -2,7 +2,8 @@
 
 use super::cache::digest_file;
 use super::error::describe_io_error;
-use super::{ArtifactSource, FetchError, Sha256Digest, VerifiedFile};
+use super::{FetchError, VerifiedFile};
+use crate::model::{ArtifactSource, Sha256Digest};
 use camino::Utf8Path;
 
 /// Returns the file after comparing its digest with `declared`, if given.

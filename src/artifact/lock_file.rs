@@ -1,6 +1,6 @@
 //! The lock file next to an inventory: digests of artifacts, by the name of their source.
 
-use super::{ArtifactSource, Sha256Digest};
+use crate::model::{ArtifactSource, Sha256Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ impl ArtifactLockFile {
 
     /// Records the digest of a source.
     pub fn record_digest(&mut self, source: &ArtifactSource, root: &Utf8Path, sha256: &Sha256Digest) {
-        self.artifacts.insert(lock_entry_name(source, root), sha256.to_string());
+        self.artifacts.insert(source.lock_entry_name(root), sha256.to_string());
     }
 
     /// Writes the file atomically.
@@ -89,13 +89,5 @@ impl ArtifactLockFile {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         file.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
         file.persist(path).map(drop).map_err(|error| failed(&error.error))
-    }
-}
-
-/// Returns the name of a source. Files are named relative to the inventory's tree, which may move.
-pub(super) fn lock_entry_name(source: &ArtifactSource, root: &Utf8Path) -> String {
-    match source {
-        ArtifactSource::File(path) => path.strip_prefix(root).unwrap_or(path).to_string(),
-        ArtifactSource::Url { .. } => source.name(),
     }
 }

@@ -1,15 +1,14 @@
 //! `forge apply PLAN`: checks a saved plan against its inputs, then against its hosts, then applies it.
 
-use super::apply::{self, ApplyArgs};
-use super::args::InventoryArg;
+use super::apply_args::ApplyArgs;
 use super::backend::{Backend, ObservePurpose};
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
-use super::saved_plan;
 use super::settings::CliSettings;
-use super::sign;
+use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
+use super::{execute_plan, saved_plan, sign};
 use crate::config::StepFilter;
 use crate::engine::SavedPlan;
 use crate::model::{DisruptionClass, ExitCode};
@@ -33,7 +32,7 @@ pub fn run_saved_plan<B: Backend>(
     reject_selection_flags(cx, args, &saved)?;
     check_no_unknown(&saved.plan, args.no_unknown)?;
     if !args.dry_run {
-        apply::check_apply_can_ask(cx.console, args.yes)?;
+        execute_plan::check_apply_can_ask(cx.console, args.yes)?;
     }
     let settings = saved_plan_settings(cx.settings, args, &saved);
     let cx = &cx.with_settings(&settings);
@@ -150,9 +149,9 @@ async fn bind_and_apply<B: Backend>(
     }
     let left = exclude_stale_hosts(&plan, seen.as_ref());
     if left.hosts.iter().any(HostPlan::will_run) {
-        apply::confirm_apply(cx, args, &mut stop, &left).await?;
+        execute_plan::confirm_apply(cx, args, &mut stop, &left).await?;
     }
-    apply::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
+    execute_plan::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }
 
 /// Prints the stale hosts with the reasons. Returns their number.

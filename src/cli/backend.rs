@@ -1,6 +1,6 @@
 //! The interface between the verbs and the rest of the crate, so that verbs can be tested without hosts.
 
-use super::drift::HistoryStart;
+use super::history_start::HistoryStart;
 use super::settings::CliSettings;
 use crate::config;
 use crate::diag::{Diag, DiagList, SourceMap};
@@ -9,9 +9,8 @@ use crate::engine::{
     ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, NoticeQueue, PastDurations, Recording,
     RunReport, SavedPlan,
 };
-use crate::model::HostName;
+use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan};
-use crate::transport::HardwareBoard;
 use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;

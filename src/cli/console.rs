@@ -1,6 +1,6 @@
 //! The process's streams, replaceable in tests.
 
-use super::args::ColorMode;
+use super::shared_args::ColorMode;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! `forge doctor`.
 
-use super::args::InventoryArg;
 use super::backend::Backend;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
+use super::shared_args::InventoryArg;
 use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Check connectivity and prerequisites of every host (read-only)

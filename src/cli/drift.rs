@@ -1,9 +1,10 @@
 //! `forge drift`.
 
-use super::args::{InventoryArg, OutputFormat};
 use super::backend::{Backend, ObservePurpose};
-use super::duration;
+use super::shared_args::{InventoryArg, OutputFormat};
+
 use super::error::CliError;
+use super::history_start::HistoryStart;
 use super::interrupt::InterruptSignals;
 use super::notify::{self, NotifyArgs};
 use super::output::{ResultRenderer, VerbOutput};
@@ -17,10 +18,7 @@ use crate::engine;
 use crate::model::{ExitCode, HostName, VerifyLevel};
 use crate::view::escape;
 use camino::{Utf8Path, Utf8PathBuf};
-use jiff::civil::Date;
 use std::io::Write as _;
-use std::str::FromStr;
-use std::time::Duration;
 
 /// Detect drift from the declared state and report its cause (read-only)
 ///
@@ -71,23 +69,6 @@ pub struct DriftArgs {
 
 fn parse_level(text: &str) -> Result<VerifyLevel, String> {
     VerifyLevel::parse(text).ok_or_else(|| "expected `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
-}
-
-/// Start of the period that a history covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HistoryStart {
-    Ago(Duration),
-    Day(Date),
-}
-
-impl FromStr for HistoryStart {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let ago = duration::parse_positive_duration(text).map(Self::Ago);
-        ago.or_else(|_| text.parse().map(Self::Day))
-            .map_err(|_: jiff::Error| "expected a duration such as `7d` or a date such as `2026-11-21`".to_owned())
-    }
 }
 
 pub fn run_drift<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbResult {

@@ -1,6 +1,5 @@
 //! `forge exec`.
 
-use super::args::InventoryArg;
 use super::backend::Backend;
 use super::confirm;
 use super::console::Console;
@@ -8,6 +7,7 @@ use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
 use super::settings::CliSettings;
+use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::engine::{ExecCommand, ExecReport};
 use crate::model::HostName;

@@ -1,10 +1,10 @@
 //! `forge explain`.
 
-use super::args::InventoryArg;
 use super::backend::Backend;
 use super::error::CliError;
 use super::output::VerbOutput;
 use super::settings::CliSettings;
+use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
 use crate::config::{self, Project, ValueName};
 use crate::diag::{DiagCode, did_you_mean};

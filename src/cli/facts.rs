@@ -1,9 +1,9 @@
 //! `forge facts`.
 
-use super::args::InventoryArg;
 use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
 use super::recording_args::RecordingArgs;
+use super::shared_args::InventoryArg;
 use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::engine;
 use crate::model::ExitCode;

@@ -1,11 +1,10 @@
 //! `forge graph`.
 
-use super::args::{InventoryArg, OutputFormat};
 use super::backend::Backend;
+use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{VerbContext, VerbResult};
-use crate::config;
 use crate::model::ExitCode;
-use crate::view;
+use crate::{config, view};
 
 /// Show the dependency graph; no host is contacted
 ///

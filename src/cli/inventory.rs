@@ -1,8 +1,8 @@
 //! Selection of the inventory of a verb, and the arguments that a suggested next command repeats.
 
-use super::args::{GlobalArgs, InventoryArg};
 use super::env::CliEnvironment;
 use super::error::CliError;
+use super::shared_args::{GlobalArgs, InventoryArg};
 use camino::{Utf8Path, Utf8PathBuf};
 
 const DEFAULT_INVENTORY: &str = "inventory.yaml";

@@ -1,8 +1,8 @@
 //! The backend that calls the real library.
 
 use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
-use super::drift::HistoryStart;
 use super::env;
+use super::history_start::HistoryStart;
 use super::settings::CliSettings;
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
 use crate::config::{self, LoadOptions, Project};
@@ -12,11 +12,10 @@ use crate::engine::{
     self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, ObservedHosts,
     PastDurations, Recording, RunOptions, RunReport, SavedPlan,
 };
-use crate::model::HostName;
+use crate::model::{HardwareBoard, HostName};
 use crate::plan::Plan;
 use crate::state::{RUN_VERSION, RunInfo, RunJournal, StateStore};
 use crate::transport;
-use crate::transport::HardwareBoard;
 use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::{Arc, OnceLock};

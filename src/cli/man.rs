@@ -1,9 +1,9 @@
 //! `forge man`.
 
+use super::atomic_file;
 use super::error::CliError;
 use super::output::VerbOutput;
 use super::verb_context::{VerbContext, VerbResult};
-use super::{atomic_file, build_cli_command};
 use crate::model::ExitCode;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
@@ -19,14 +19,14 @@ pub struct ManArgs {
     pub into: Option<Utf8PathBuf>,
 }
 
-pub fn run_man<B>(cx: &VerbContext<'_, B>, args: &ManArgs) -> VerbResult {
+pub fn run_man<B>(cx: &VerbContext<'_, B>, args: &ManArgs, build_command: fn() -> clap::Command) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     match &args.into {
         None => {
-            let page = render_man_page(&build_cli_command())?;
+            let page = render_man_page(&build_command())?;
             output.write_raw(&|out| out.write_all(&page))?;
         }
-        Some(folder) => write_man_pages(folder)?,
+        Some(folder) => write_man_pages(folder, &build_command())?,
     }
     Ok(ExitCode::Done)
 }
@@ -38,13 +38,12 @@ fn render_man_page(command: &clap::Command) -> Result<Vec<u8>, CliError> {
     Ok(page)
 }
 
-fn write_man_pages(folder: &Utf8Path) -> Result<(), CliError> {
-    let all = build_cli_command();
+fn write_man_pages(folder: &Utf8Path, all: &clap::Command) -> Result<(), CliError> {
     let write = |name: &str, command: &clap::Command| {
         let page = render_man_page(command)?;
         atomic_file::replace_file(&folder.join(format!("{name}.1")), |out| out.write_all(&page))
     };
-    write("forge", &all)?;
+    write("forge", all)?;
     for verb in all.get_subcommands() {
         let name = format!("forge-{}", verb.get_name());
         // `man` prints this name at the top of the page.

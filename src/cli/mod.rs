@@ -1,6 +1,7 @@
 //! The command line: one file per verb, each a thin layer over the library.
 
 mod apply;
+mod apply_args;
 mod apply_saved;
 mod args;
 mod atomic_file;
@@ -14,12 +15,14 @@ mod duration;
 mod env;
 mod error;
 mod exec;
+mod execute_plan;
 mod explain;
 mod facts;
 mod fetch;
 mod foreign_flags;
 mod graph;
 mod help;
+mod history_start;
 mod init;
 mod interrupt;
 mod inventory;
@@ -39,6 +42,7 @@ mod sandbox;
 mod saved_plan;
 mod schema;
 mod settings;
+mod shared_args;
 mod show;
 mod sign;
 #[cfg(test)]
@@ -131,8 +135,8 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Show(args) => show::run_show(cx, args),
         Verb::Sign(args) => sign::run_sign(cx, args),
         Verb::Schema(args) => schema::run_schema(cx, args),
-        Verb::Completions(args) => completions::run_completions(cx, args),
-        Verb::Man(args) => man::run_man(cx, args),
+        Verb::Completions(args) => completions::run_completions(cx, args, build_cli_command),
+        Verb::Man(args) => man::run_man(cx, args, build_cli_command),
         Verb::Sandbox(args) => sandbox::run_sandbox(cx, args),
     }
 }

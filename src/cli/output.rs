@@ -1,9 +1,9 @@
 //! Output of a verb's result: stdout in the requested format, and optionally a JSON file.
 
-use super::args::OutputFormat;
 use super::console::Console;
 use super::error::CliError;
 use super::settings::CliSettings;
+use super::shared_args::OutputFormat;
 use crate::diag::{self, Diag, DiagList, SourceMap};
 use crate::model::ExitCode;
 use crate::plan::Plan;

@@ -1,12 +1,12 @@
 //! `forge plan`.
 
-use super::args::{InventoryArg, PolicyArgs};
 use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
 use super::recording_args::RecordingArgs;
 use super::saved_plan::PlanOutputArgs;
+use super::shared_args::{InventoryArg, PolicyArgs};
 use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Show the changes that apply would make (read-only)

@@ -1,8 +1,8 @@
 //! `forge recipes`.
 
-use super::args::InventoryArg;
 use super::backend::Backend;
 use super::output::VerbOutput;
+use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
 use crate::config::{self, Project};
 use crate::diag::{Diag, DiagCode, SourceMap};

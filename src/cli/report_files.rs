@@ -1,9 +1,9 @@
 //! `--report FORMAT=FILE`: findings of drift in files, in addition to the output on stdout.
 
-use super::args::OutputFormat;
 use super::atomic_file;
 use super::backend::Backend;
 use super::error::CliError;
+use super::shared_args::OutputFormat;
 use super::verb_context::VerbContext;
 use crate::drift::{DriftReport, DriftRunSummary};
 use crate::model::ExitCode;

@@ -1,11 +1,11 @@
 //! `forge sandbox`.
 
-use super::args::InventoryArg;
 use super::backend::{Backend, ProjectSandboxes};
 use super::error::CliError;
+use super::shared_args::InventoryArg;
 use super::verb_context::{VerbContext, VerbResult, block_on};
-use crate::model::{ExitCode, HostName};
-use crate::transport::{self, HardwareBoard, Sandbox};
+use crate::model::{ExitCode, HardwareBoard, HostName};
+use crate::transport::{self, Sandbox};
 use crate::view::SandboxList;
 use camino::Utf8Path;
 

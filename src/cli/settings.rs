@@ -1,7 +1,7 @@
 //! Settings of a run, from flags and environment.
 
-use super::args::{ColorMode, GlobalArgs, OutputFormat};
 use super::env::CliEnvironment;
+use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use crate::config::StepFilter;
 use crate::engine::ReplayOptions;
 use crate::plan::PlanPolicy;

@@ -1,11 +1,11 @@
 //! `forge show`.
 
-use super::args::OutputFormat;
 use super::atomic_file::read_text;
 use super::error::CliError;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
 use super::past_runs;
+use super::shared_args::OutputFormat;
 use super::verb_context::{VerbContext, VerbResult};
 use crate::engine::{self, RunReport, SAVED_PLAN_RESULT, SavedPlan};
 use crate::model::{ExitCode, Value};

@@ -159,7 +159,7 @@ impl Backend for FakeBackend {
     fn read_drift_history(
         &self,
         (): &(),
-        _: Option<super::drift::HistoryStart>,
+        _: Option<super::history_start::HistoryStart>,
         _: &CliSettings,
     ) -> Result<DriftHistory, String> {
         Err("not found".to_owned())

@@ -1,7 +1,7 @@
 //! `forge validate`.
 
-use super::args::{InventoryArg, OutputFormat};
 use super::backend::Backend;
+use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{VerbContext, VerbResult};
 use crate::diag::Diag;
 use crate::model::ExitCode;

@@ -1,6 +1,5 @@
 //! The steps that verbs share: load, select, observe, with progress and interrupts.
 
-use super::args::{GlobalArgs, InventoryArg};
 use super::backend::{Backend, ObservePurpose, VerbEvents};
 use super::console::Console;
 use super::env::CliEnvironment;
@@ -9,6 +8,7 @@ use super::interrupt::InterruptSignals;
 use super::inventory::{self, InventoryTarget};
 use super::output::VerbOutput;
 use super::settings::CliSettings;
+use super::shared_args::{GlobalArgs, InventoryArg};
 use crate::diag::{DiagList, SourceMap};
 use crate::model::{ExitCode, HostName};
 use crate::view::progress::{ProgressDetail, ProgressState, show_events};

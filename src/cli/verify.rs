@@ -1,9 +1,9 @@
 //! `forge verify`.
 
-use super::args::InventoryArg;
 use super::backend::{Backend, ObservePurpose};
 use super::interrupt::InterruptSignals;
 use super::recording_args::ReplayArgs;
+use super::shared_args::InventoryArg;
 use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Verify the declared state (read-only)

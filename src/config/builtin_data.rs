@@ -142,6 +142,9 @@ fn to_plain_value(node: &YamlNode) -> Value {
     scalar::node_to_value(node)
 }
 
+/// The folder of built-in recipes in messages.
+pub(super) const BUILTIN_PATH: &str = "<built in>";
+
 #[cfg(test)]
 mod tests {
     use super::*;

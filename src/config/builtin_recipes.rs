@@ -1,8 +1,9 @@
 //! All built-in recipes as a project without hosts, for commands that run without an inventory.
 
 use super::builtin_data::BUILTIN_RECIPES;
-use super::load::{LoadOptions, empty_project, read_builtin_recipe};
+use super::load::{empty_project, read_builtin_recipe};
 use super::load_context::LoadContext;
+use super::load_options::LoadOptions;
 use super::{Project, RecipeLibrary};
 use camino::{Utf8Path, Utf8PathBuf};
 

@@ -1,6 +1,6 @@
 //! Recipes as values for output: the list of available recipes, and all declarations of one recipe.
 
-use super::builtin_data::BUILTIN_RECIPES;
+use super::builtin_data::{BUILTIN_PATH, BUILTIN_RECIPES};
 use super::builtin_recipes::builtin_project;
 use super::{
     ParamType, Project, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep, RecipeVerification, StepExport,
@@ -10,9 +10,6 @@ use crate::resource::ProvidedItem;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashSet;
-
-/// The folder of built-in recipes in messages.
-pub(super) const BUILTIN_PATH: &str = "<built in>";
 
 /// A recipe in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

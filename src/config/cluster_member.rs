@@ -3,25 +3,15 @@
 //! Steps of scope `cluster` run once, through the API. A recipe with such steps, rules or verifications is therefore
 //! split into two instances: one on its hosts and one on the API, each with its own parts.
 
-use super::graph_links::iter_cluster_edges;
+use super::cluster_step::{is_cluster_step, iter_cluster_edges};
 use super::instances::RecipeLibrary;
 use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
-use super::template_check::collect_templates;
+use super::template_list::collect_templates;
 use super::{ConnectSettings, Host, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification};
 use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span};
-use crate::model::{HostName, StepScope};
+use crate::model::HostName;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-
-/// Returns whether a step runs through the API.
-pub(super) fn is_cluster_step(step: &RecipeStep) -> bool {
-    step.scope == StepScope::Cluster
-}
-
-/// Returns whether a recipe has steps and all of them run through the API.
-pub(super) fn is_cluster_only(recipe: &Recipe) -> bool {
-    !recipe.steps.is_empty() && recipe.steps.iter().all(|step| is_cluster_step(step))
-}
 
 fn has_cluster_parts(recipe: &Recipe) -> bool {
     iter_cluster_parts(recipe).next().is_some()
@@ -56,7 +46,7 @@ fn verify_to_part(verify: &RecipeVerification) -> ClusterPart<'_> {
     ClusterPart {
         name: format!("verification `{}`", verify.name),
         span: verify.span,
-        texts: super::template_check::list_verify_templates(verify),
+        texts: super::template_list::list_verify_templates(verify),
     }
 }
 

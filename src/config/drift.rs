@@ -1,6 +1,6 @@
 //! The `drift:` settings: which findings drift ignores and until when, how long it keeps history, and what it may run.
 
-use super::filter::NamePattern;
+use super::name_pattern::NamePattern;
 use super::notify::NotifyRecipient;
 use crate::diag::Span;
 use jiff::civil::Date;

@@ -1,8 +1,9 @@
 //! Turns declared edges into links of the graph: checks that their targets exist and are applied where needed.
 
 use super::instances::{AppliedRecipes, RecipeLibrary, format_host_names};
-use super::template_check::find_read_exports;
-use super::{Project, Recipe, RecipeEdge, RecipeStep, cluster_member};
+use super::read_exports::find_read_exports;
+use super::recipe_requirement::RecipeRequirement;
+use super::{Project, Recipe, RecipeEdge, RecipeStep, cluster_step};
 use crate::diag::{Diag, DiagCode, DiagList, Span};
 use crate::graph::{DependencyKind, DependencyLink, Graph, GraphEndpoint, GraphStep};
 use crate::model::{HostName, StepPhase, StepScope};
@@ -204,14 +205,6 @@ pub(super) fn check_exports(
     }
 }
 
-/// A recipe that another recipe needs on the same host, with the place of the declaration.
-pub(super) struct RecipeRequirement {
-    pub recipe: String,
-    pub span: Span,
-    /// Label of the place: why it is needed.
-    pub label: &'static str,
-}
-
 /// Hosts without a needed recipe, and the place that needs it.
 struct MissingRequirement {
     span: Span,
@@ -272,16 +265,10 @@ fn has_shared_steps(recipe: &Recipe) -> bool {
     recipe.steps.iter().any(|step| step.scope != StepScope::Host)
 }
 
-/// Returns the needs of the steps of a recipe that run through the cluster's API.
-pub(super) fn iter_cluster_edges(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
-    let whole = recipe.needs.iter().filter(|_| cluster_member::is_cluster_only(recipe));
-    whole.chain(recipe.steps.iter().filter(|step| cluster_member::is_cluster_step(step)).flat_map(|step| &step.needs))
-}
-
 /// Returns the recipes that a recipe's `needs` require on the same host.
 pub(super) fn list_host_requirements(recipe: &Recipe) -> Vec<RecipeRequirement> {
-    let whole = recipe.needs.iter().filter(|_| !cluster_member::is_cluster_only(recipe));
-    let on_hosts = recipe.steps.iter().filter(|step| !cluster_member::is_cluster_step(step));
+    let whole = recipe.needs.iter().filter(|_| !cluster_step::is_cluster_only(recipe));
+    let on_hosts = recipe.steps.iter().filter(|step| !cluster_step::is_cluster_step(step));
     let own = whole.chain(on_hosts.flat_map(|step| &step.needs));
     let same_host = own.filter(|edge| edge.barrier.is_none() && !edge.optional && edge.recipe != recipe.name);
     same_host

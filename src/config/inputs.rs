@@ -1,7 +1,8 @@
 //! Digests of the files that a project was read from: a saved plan is bound to them. Secret files are not included,
 //! because the digest of a short secret reveals it.
 
-use super::{Project, catalog::BUILTIN_PATH};
+use super::Project;
+use super::builtin_data::BUILTIN_PATH;
 use crate::model::Value;
 use base64::Engine as _;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};

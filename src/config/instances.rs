@@ -6,7 +6,7 @@ use super::recipe::params::parse_param_value;
 use super::template::{
     EvalOutcome, ProgramCache, TemplateBindings, TemplateForm, TemplateProgram, TemplateRoot, build_map, build_tree,
 };
-use super::template_check::collect_templates;
+use super::template_list::collect_templates;
 use super::tree_render::TreeRenderer;
 use super::{Recipe, RecipeInstance, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};

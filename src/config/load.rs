@@ -1,10 +1,12 @@
 //! Loads a project: takes the path of an inventory, and returns a checked project or all errors.
 
-use super::catalog::BUILTIN_PATH;
+use super::builtin_data::BUILTIN_PATH;
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
+use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
 use super::instances::{self, AppliedRecipes, RecipeLibrary};
 use super::inventory::{self, RawInventory, ResolvedInventory};
-use super::load_context::{LoadContext, build_unreadable_diag, confine_path, describe_io_error};
+use super::load_context::LoadContext;
+use super::load_options::LoadOptions;
 use super::local_files::LocalFileStore;
 use super::locked_digests::LockedDigests;
 use super::step_conflicts::ConflictFinder;
@@ -22,17 +24,6 @@ use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a load may do in addition to reading files of the inventory's tree.
-#[derive(Clone, Copy)]
-pub struct LoadOptions<'a> {
-    /// Whether an inventory may run programs on the controller (`--trust`).
-    pub trust: bool,
-    /// Built-in recipes: name and text. A recipe of the inventory overrides the built-in recipe of the same name.
-    pub embedded: &'a [(&'a str, &'a str)],
-    /// Looks up an environment variable, for secrets.
-    pub env: &'a dyn Fn(&str) -> Option<String>,
-}
-
 /// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
 /// only if there are no errors.
 pub fn load_project(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
@@ -40,7 +31,7 @@ pub fn load_project(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Proje
 }
 
 /// Like [`load_project`], to compute digests: artifacts without a digest have
-/// [`Sha256Digest::unknown`](crate::artifact::Sha256Digest::unknown).
+/// [`Sha256Digest::unknown`](crate::model::Sha256Digest::unknown).
 pub fn load_to_learn_digests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
     load_with_context(path, LoadContext { learn: true, ..LoadContext::new(options, find_inventory_root(path)) })
 }

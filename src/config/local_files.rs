@@ -1,6 +1,6 @@
 //! Files of the inventory's tree that recipes refer to. They are read at load, so that a plan does no file I/O.
 
-use super::load_context::{build_unreadable_diag, confine_path, describe_io_error};
+use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
 use crate::diag::{Diag, Span};
 use crate::model::Value;
 use camino::{Utf8Path, Utf8PathBuf};

@@ -1,8 +1,8 @@
 //! Reads digests from the lock file next to the inventory, for steps that declare none.
 
-use crate::artifact::{ArtifactLockFile, HttpUrl, Sha256Digest, lock_file_path};
+use crate::artifact::{ArtifactLockFile, lock_file_path};
 use crate::diag::{Diag, DiagCode, DiagList};
-use crate::model::Value;
+use crate::model::{HttpUrl, Sha256Digest, Value};
 use crate::resource::FieldValues;
 use camino::{Utf8Path, Utf8PathBuf};
 

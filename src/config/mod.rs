@@ -6,23 +6,32 @@ mod builtin_recipes;
 mod catalog;
 mod chart;
 mod cluster_member;
+mod cluster_step;
 mod drift;
 mod expand;
 mod explain;
 mod field_check;
+mod file_access;
 mod filter;
 mod graph_links;
+mod host_share;
+mod identifier;
 mod inputs;
 mod instances;
 mod inventory;
 mod load;
 mod load_context;
+mod load_options;
 mod local_files;
 mod locked_digests;
 mod name_completion;
+mod name_pattern;
 mod notify;
 mod project;
+mod read_exports;
+mod read_share;
 mod recipe;
+mod recipe_requirement;
 mod rollout;
 mod scalar;
 mod schema;
@@ -30,11 +39,13 @@ mod starter_inventory;
 mod step_conflicts;
 mod template;
 mod template_check;
+mod template_list;
 mod tree_render;
 mod unknown_keys;
 mod written_values;
 mod yaml;
 mod yaml_documents;
+mod yaml_node;
 mod yaml_table;
 
 pub use ansible::{AnsibleConversion, AnsibleDifference, convert_ansible_inventory};
@@ -54,9 +65,11 @@ pub use explain::{
     explain_value,
 };
 pub use filter::StepFilter;
+pub use host_share::HostShare;
 pub use inputs::{InputFile, describe_changed_inputs};
 use instances::RecipeLibrary;
-pub use load::{LoadOptions, load_project, load_to_learn_digests};
+pub use load::{load_project, load_to_learn_digests};
+pub use load_options::LoadOptions;
 pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
 pub use notify::{DeferredSecret, NotifyRecipient, NotifyService};
 pub use project::*;
@@ -65,6 +78,7 @@ pub use schema::{inventory_schema, recipe_schema};
 pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
 pub use written_values::WrittenValues;
+pub use yaml_node::{YamlData, YamlKey, YamlNode};
 
 /// Returns the hosts that `selector` selects, in inventory order.
 ///

@@ -1,9 +1,9 @@
 //! Reads the names that an inventory and its recipes declare, without validation: completion also works on files with
 //! errors.
 
+use super::file_access::{confine_path, read_text_file};
 use super::inventory::range::RangePattern;
 use super::load::{find_mentioned_recipes, list_yaml_files};
-use super::load_context::{confine_path, read_text_file};
 use super::{YamlData, YamlNode, scalar, yaml};
 use crate::diag::{FileId, Span};
 use camino::{Utf8Path, Utf8PathBuf};

@@ -1,9 +1,12 @@
 //! The result of a load: all declarations, resolved per host, with their places.
 
+use super::host_share::HostShare;
+use super::yaml_node::YamlNode;
 use crate::diag::{SourceMap, Span};
 use crate::graph::Graph;
-use crate::model::{BlockClass, DisruptionClass, HostName, SecretStore, StepPhase, StepScope, Value, VerifyLevel};
-use crate::transport::HardwareBoard;
+use crate::model::{
+    BlockClass, DisruptionClass, HardwareBoard, HostName, SecretStore, StepPhase, StepScope, Value, VerifyLevel,
+};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -263,23 +266,6 @@ pub struct HostBarrier {
     pub least: HostShare,
 }
 
-/// A count or a percentage of the selected hosts; percentages are rounded down, at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostShare {
-    Count(u32),
-    Percent(u32),
-}
-
-impl HostShare {
-    /// Returns the share of `total` as a count.
-    pub fn resolve_count(self, total: usize) -> usize {
-        match self {
-            Self::Count(count) => count as usize,
-            Self::Percent(percent) => (total * percent as usize / 100).max(1).min(total.max(1)),
-        }
-    }
-}
-
 /// An expression and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceExpr {
@@ -404,14 +390,6 @@ impl RecipeStep {
     }
 }
 
-impl YamlNode {
-    /// Returns the value of a key, if this is a map that contains it.
-    pub fn get(&self, name: &str) -> Option<&YamlNode> {
-        let YamlData::Map(entries) = &self.data else { return None };
-        entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
-    }
-}
-
 /// How a configured step takes effect, and how that is verified.
 #[derive(Clone, Debug)]
 pub struct StepActivation {
@@ -444,34 +422,6 @@ pub struct StepExport {
     /// An expression over facts of the host, of any type.
     pub value: Option<SourceExpr>,
     pub secret: bool,
-    pub span: Span,
-}
-
-/// A YAML tree with places. Scalars keep their text as typed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct YamlNode {
-    pub span: Span,
-    pub data: YamlData,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum YamlData {
-    Null,
-    /// A plain scalar keeps its text (`560.10`). `quoted` is true for quoted and block scalars.
-    Scalar {
-        text: String,
-        quoted: bool,
-    },
-    Seq(Vec<YamlNode>),
-    /// Keys with their places, in order. The parser rejects duplicates.
-    Map(Vec<(YamlKey, YamlNode)>),
-    /// A value that is not known yet. Only rendering creates it, never the parser.
-    Unknown(super::PendingInput),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct YamlKey {
-    pub text: String,
     pub span: Span,
 }
 

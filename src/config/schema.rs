@@ -1,14 +1,13 @@
 //! JSON Schemas (draft 2020-12) of inventories and recipes, for editors. Keys come from the lists that the parsers use.
 
-use super::inventory::notify;
 use super::inventory::{
-    CONNECT_KEYS, DRAIN_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, NODE_KEYS, ROLLOUT_KEYS,
+    CONNECT_KEYS, DRAIN_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, NODE_KEYS,
+    ROLLOUT_KEYS, notify,
 };
 use super::recipe::{KEY_TYPES, PARAM_TYPES, RECIPE_KEYS, STEP_KEYS};
 use super::rollout::RebootPolicy;
-use crate::model::{DURATION_PATTERN, StepPhase, StepScope, Value};
+use crate::model::{BOARDS, DURATION_PATTERN, StepPhase, StepScope, Value};
 use crate::resource::{all_kinds, schema::kind_schema};
-use crate::transport::BOARDS;
 use serde_json::{Map, json};
 
 /// Names that templates can read with a dot.

@@ -1,7 +1,8 @@
 //! An initial inventory as a value, which `forge init` creates from host names or from an Ansible inventory.
 
+use super::identifier::is_label;
+use super::inventory::is_address;
 use super::inventory::range::RangePattern;
-use super::inventory::{is_address, is_label};
 use super::scalar;
 use crate::model::Value;
 use indexmap::IndexMap;

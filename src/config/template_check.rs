@@ -2,9 +2,10 @@
 //! parameters, and bodies match their kinds.
 
 use super::field_check::{FieldFileReader, RenderedFile, check_fields};
-use super::graph_links::RecipeRequirement;
 use super::instances::{RecipeLibrary, build_unknown_param_diag, build_unknown_recipe_diag};
+use super::recipe_requirement::RecipeRequirement;
 use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
+use super::template_list::{list_step_templates, list_verify_templates};
 use super::tree_render::{build_template_diag, locate_range};
 use super::{
     Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
@@ -98,7 +99,7 @@ impl TemplateChecker<'_> {
     }
 
     fn check_step(&self, recipe: &Recipe, step: &RecipeStep, diags: &mut DiagList) {
-        let of = TemplateSubject::from_scope(super::cluster_member::is_cluster_step(step));
+        let of = TemplateSubject::from_scope(super::cluster_step::is_cluster_step(step));
         let (once, turn) =
             (TemplateLocation::Step(recipe, false, of), TemplateLocation::Step(recipe, step.each.is_some(), of));
         step.each.iter().for_each(|expr| self.check_expr(expr, once, diags));
@@ -290,7 +291,7 @@ fn diagnose_unknown_name<'n>(
 }
 
 fn format_subscript(part: &str) -> String {
-    match super::inventory::is_identifier(part) {
+    match super::identifier::is_identifier(part) {
         true => format!(".{part}"),
         false => format!("[\"{part}\"]"),
     }
@@ -473,65 +474,6 @@ fn defer_templates(node: &YamlNode) -> YamlNode {
         other => other.clone(),
     };
     YamlNode { span: node.span, data }
-}
-
-/// Returns every template of a step with its form and place.
-pub(super) fn list_step_templates(step: &RecipeStep) -> Vec<(&str, TemplateForm, Span)> {
-    let mut texts = Vec::new();
-    let exprs = step.when.iter().chain(&step.each).chain(&step.key);
-    let exprs = exprs.chain(step.effective.iter().flat_map(|e| &e.expect));
-    let exprs = exprs.chain(step.exports.values().flat_map(|export| &export.value));
-    texts.extend(exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
-    collect_templates(&step.body, &mut texts);
-    step.effective.iter().flat_map(|e| &e.check).for_each(|node| collect_templates(node, &mut texts));
-    texts.extend(
-        step.exports.values().filter_map(|export| Some((export.read.as_deref()?, TemplateForm::Template, export.span))),
-    );
-    texts
-}
-
-/// Returns every template of a verification with its form and place.
-pub(super) fn list_verify_templates(verify: &RecipeVerification) -> Vec<(&str, TemplateForm, Span)> {
-    let exprs = verify.when.iter().chain(&verify.expect);
-    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
-    verify
-        .check
-        .iter()
-        .chain(verify.about.iter().map(VerifyTarget::target_node))
-        .for_each(|node| collect_templates(node, &mut texts));
-    texts.extend(verify.shows.iter().map(|(text, span)| (text.as_str(), TemplateForm::Template, *span)));
-    texts
-}
-
-/// Collects the templates of a tree.
-pub(super) fn collect_templates<'n>(node: &'n YamlNode, into: &mut Vec<(&'n str, TemplateForm, Span)>) {
-    match &node.data {
-        YamlData::Scalar { text, .. } if scalar::is_template(text) => {
-            into.push((text, TemplateForm::Template, node.span))
-        }
-        YamlData::Seq(items) => items.iter().for_each(|item| collect_templates(item, into)),
-        YamlData::Map(entries) => entries.iter().for_each(|(_, node)| collect_templates(node, into)),
-        _ => {}
-    }
-}
-
-/// Returns the exports that a step reads: recipe, name and place.
-pub(super) fn find_read_exports(
-    recipe: &Recipe,
-    step: &RecipeStep,
-    project: &super::Project,
-) -> Vec<(String, String, Span)> {
-    let mut found = Vec::new();
-    let file = super::expand::read_template_file(project, recipe, step).flatten();
-    let mut texts = list_step_templates(step);
-    texts.extend(file.iter().map(|text| (text.as_str(), TemplateForm::Template, step.span)));
-    for (text, form, span) in texts {
-        if let Ok(program) = project.programs.get(text, form).as_ref() {
-            let reads = program.reads().iter().filter(|read| read.root == TemplateRoot::Exports);
-            found.extend(reads.filter_map(|read| Some((read.path.first()?.clone(), read.path.get(1)?.clone(), span))));
-        }
-    }
-    found
 }
 
 /// Returns the other recipes whose parameters a recipe reads: they must be applied to the same host. A template that

@@ -1,6 +1,6 @@
 //! The cause of a difference: a pure function of the declared, the observed and the last applied state.
 
-use super::model::FindingSeverity;
+use super::finding_severity::FindingSeverity;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,10 @@ use super::applied_record::AppliedRecordView;
 use super::cause::DriftCause;
 use super::counters::CounterGrowth;
 use super::explain::{classify_recipe_cause, digest_declared, explain_cause, fill_attribute, list_changed_attributes};
+use super::finding_severity::FindingSeverity;
 use super::health::{self, HostFault};
 use super::ignore_rules::IgnoreRuleMatcher;
-use super::model::{
-    DriftFinding, FindingAspect, FindingNovelty, FindingSeverity, HostDrift, IgnoreRuleResult, UndecidedItem,
-};
+use super::model::{DriftFinding, FindingAspect, FindingNovelty, HostDrift, IgnoreRuleResult, UndecidedItem};
 use crate::config::{ExpansionState, StepExpander};
 use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
 use crate::plan::{

@@ -4,8 +4,10 @@
 //! some entries start with a snapshot of all open findings, so that older entries are not needed.
 
 use super::detect::EVERY_STEP;
-use super::model::{DriftFinding, DriftReport, FindingNovelty, FindingSeverity};
-use super::{DetectedDrift, DriftCause};
+
+use super::DetectedDrift;
+use super::known_finding::{FindingKey, KnownFinding};
+use super::model::{DriftFinding, DriftReport, FindingNovelty};
 use crate::model::{ExitCode, HostName, UntrustedText};
 use crate::plan::HostReachability;
 use jiff::{SignedDuration, Timestamp};
@@ -19,9 +21,6 @@ pub const ENTRY_VERSION: u32 = 1;
 
 /// A finding that reappears within this time flaps.
 const FLAP_WINDOW: SignedDuration = SignedDuration::from_hours(24);
-
-/// The identity of a finding over time: host, recipe, step, attribute.
-pub(super) type FindingKey = (HostName, String, String, String);
 
 /// One run of `drift`: one line of its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,42 +60,12 @@ pub struct DriftHistorySnapshot {
     pub recent: Vec<KnownFinding>,
 }
 
-/// A finding in the history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct KnownFinding {
-    pub host: HostName,
-    pub recipe: UntrustedText,
-    pub step: UntrustedText,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribute: Option<String>,
-    pub cause: DriftCause,
-    pub severity: FindingSeverity,
-    /// RFC 3339, UTC.
-    pub first_seen: String,
-    /// When it last appeared; later than `first_seen` if it flaps.
-    pub since: String,
-    /// How often it appeared within a day.
-    pub times: u32,
-    /// Digest of the desired and observed values: another digest is a change.
-    pub print: String,
-    /// When it was found to be resolved. RFC 3339, UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved: Option<String>,
-}
-
 /// The state that a history results in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FindingHistory {
     open: BTreeMap<FindingKey, KnownFinding>,
     /// Recently resolved findings.
     recent: BTreeMap<FindingKey, KnownFinding>,
-}
-
-impl KnownFinding {
-    pub(super) fn finding_key(&self) -> FindingKey {
-        let attribute = self.attribute.clone().unwrap_or_default();
-        (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
-    }
 }
 
 impl DriftFinding {

@@ -3,7 +3,8 @@
 //!
 //! Data from a host is never trusted: times and names in another form than forge's own are ignored.
 
-use super::history::{FindingHistory, KnownFinding};
+use super::history::FindingHistory;
+use super::known_finding::KnownFinding;
 use crate::model::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

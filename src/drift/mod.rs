@@ -11,10 +11,12 @@ mod counters;
 mod culprit;
 mod detect;
 mod explain;
+mod finding_severity;
 pub mod health;
 mod history;
 mod host_findings;
 mod ignore_rules;
+mod known_finding;
 mod model;
 mod notice;
 mod notification;
@@ -28,14 +30,16 @@ pub use culprit::{
     list_changed_hosts,
 };
 pub use detect::{DetectedDrift, DetectionContext, compute_drift};
+pub use finding_severity::FindingSeverity;
 pub use history::{
     DetectionScope, DriftHistory, DriftHistoryEntry, DriftHistorySnapshot, DriftRunSummary, ENTRY_VERSION,
-    FindingCount, FindingHistory, KnownFinding, compare_with_history, parse_history_entries, summarize_history,
+    FindingCount, FindingHistory, compare_with_history, parse_history_entries, summarize_history,
 };
 pub use host_findings::HostFindingsFile;
+pub use known_finding::KnownFinding;
 pub use model::{
-    DRIFT_VERSION, DriftCounts, DriftFinding, DriftReport, FindingAspect, FindingNovelty, FindingSeverity, HostDrift,
-    IgnoreRuleResult, LastApplied, RepairAction, UndecidedItem,
+    DRIFT_VERSION, DriftCounts, DriftFinding, DriftReport, FindingAspect, FindingNovelty, HostDrift, IgnoreRuleResult,
+    LastApplied, RepairAction, UndecidedItem,
 };
 pub use notice::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, build_notice};
 pub use notification::{DriftNotification, NotificationState};

@@ -1,5 +1,6 @@
 //! The result of a drift check: findings by host, with age and cause, and what could not be evaluated.
 
+use super::finding_severity::FindingSeverity;
 use super::{ChangeSource, DriftCause, DriftNotification, KnownFinding, NotificationState};
 use crate::facts::outliers::OutlierReport;
 use crate::model::{DisruptionClass, ExitCode, HostName, StepVerdict, UntrustedText, VerifyLevel};
@@ -209,33 +210,6 @@ pub struct LastApplied {
     /// Who applied it, and from which machine.
     pub user: UntrustedText,
     pub controller: UntrustedText,
-}
-
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum FindingSeverity {
-    /// Known and intended, or of little consequence: an apply is due.
-    Low,
-    /// A step differs.
-    Medium,
-    /// A verification failed, or the repair takes the host out of service.
-    High,
-    /// A hardware fault.
-    Critical,
-}
-
-impl FindingSeverity {
-    pub const WORST_FIRST: [FindingSeverity; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
 }
 
 /// The next action for a hardware fault, the least disruptive first.

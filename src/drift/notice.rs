@@ -1,7 +1,8 @@
 //! News since the last notification: new, changed and resolved findings. It is computed from the history alone, so that
 //! a failed notification is included in the next one.
 
-use super::history::{DriftHistoryEntry, FindingHistory, KnownFinding};
+use super::history::{DriftHistoryEntry, FindingHistory};
+use super::known_finding::KnownFinding;
 use super::model::{DriftFinding, DriftReport};
 use crate::model::{HostName, UntrustedText};
 use jiff::{SignedDuration, Timestamp};

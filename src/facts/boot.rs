@@ -1,7 +1,7 @@
 //! `boot`: the current boot of the host.
 
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{find_field, require_success, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The parts of a fact that should be equal on similar hosts: declared next to each fact and read from its value.
 
-use super::unknown_reason;
+use super::unknown_part::unknown_reason;
 use crate::model::Value;
 use std::collections::BTreeMap;
 use std::fmt;

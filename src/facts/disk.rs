@@ -1,8 +1,8 @@
 //! `disk`: free space on the filesystems that provisioning fills.
 
 use super::comparison_rules::compare_each;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::unparsed_answer;
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

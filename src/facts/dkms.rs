@@ -2,8 +2,8 @@
 
 use super::command::dkms;
 use super::comparison_rules::compare_counts;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::require_success;
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

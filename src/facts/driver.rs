@@ -3,10 +3,10 @@
 use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::nvidia_version::{self, is_version};
 use super::comparison_rules::{compare_entries, compare_value};
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{
     OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
 };
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

@@ -1,13 +1,12 @@
 //! `gdr`: how adapters access the memory of GPUs.
 
-use super::command::modinfo;
-use super::command::nvidia_version;
+use super::command::{modinfo, nvidia_version};
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::gpu_table;
 use super::snippet_output::{
     find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer,
 };
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

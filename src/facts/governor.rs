@@ -1,9 +1,9 @@
 //! `governor`: the policies for processor clocks and memory placement.
 
 use super::comparison_rules::{self, compare_normalized, compare_value};
+use super::fact::{Fact, FactShape};
 use super::secure_boot::bracketed_word;
 use super::snippet_output::{find_field, require_success};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

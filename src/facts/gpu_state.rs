@@ -2,10 +2,10 @@
 
 use super::command::nvidia_smi::{self, SmiCell, SmiGpu};
 use super::comparison_rules::compare_each;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{
     command_failure, find_guarded_output, guarded, require_success, split_sections, unknown_part, unparsed_answer,
 };
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

@@ -1,11 +1,11 @@
 //! `gpus`: the GPUs of a host, from the PCI bus and the driver's files.
 
 use super::comparison_rules::compare_each;
+use super::fact::{Fact, FactShape};
 use super::gpu_table;
 use super::snippet_output::{
     find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
 };
-use super::{Fact, FactShape};
 use crate::facts::command::nvidia_information::{self, GpuInformation};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};

@@ -1,7 +1,7 @@
 //! `hardware_errors`: hardware faults in the kernel log of this boot.
 
+use super::fact::{Fact, FactShape};
 use super::snippet_output::text_or_null;
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `holders`: processes that have GPU or RDMA devices open.
 
 use super::cgroup;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{OutputSection, split_sections, text_or_null};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

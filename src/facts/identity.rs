@@ -1,7 +1,7 @@
 //! `identity`: the values that identify a host.
 
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{find_field, require_success, text_or_null, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

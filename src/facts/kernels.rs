@@ -1,8 +1,8 @@
 //! `kernels`: the installed kernels, and for which of them modules can be built.
 
 use super::comparison_rules::{compare_counts, compare_value};
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{find_field, require_success, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

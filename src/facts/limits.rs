@@ -1,8 +1,8 @@
 //! `limits`: the amount of memory that processes may lock.
 
 use super::comparison_rules::{compare_each, compare_value};
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, split_sections, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

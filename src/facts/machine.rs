@@ -1,8 +1,8 @@
 //! `machine`: vendor, product and firmware of the host.
 
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{find_field, require_success, text_or_null, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, Value as Json};

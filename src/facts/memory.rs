@@ -1,8 +1,8 @@
 //! `memory`: main memory.
 
 use super::comparison_rules::{self, compare_normalized};
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

@@ -17,6 +17,7 @@ mod disk;
 mod dkms;
 mod driver;
 mod fabricmanager;
+mod fact;
 mod gdr;
 mod governor;
 mod gpu_state;
@@ -54,46 +55,18 @@ mod time;
 mod tools;
 mod topology;
 mod units;
+mod unknown_part;
 mod verbs;
 mod virtualization;
 
 pub use cluster::{ClusterFact, cluster_facts, fact_probe, is_cluster_fact, parse_whole_quantity};
+pub use fact::{Fact, FactShape};
+pub use unknown_part::unknown_reason;
 
 use crate::model::Value;
-use crate::probe::{FactSnippet, Observation, Probe, ProbeOutput, UnansweredReason};
-use comparison_rules::ComparisonRule;
+use crate::probe::{FactSnippet, Observation, Probe, UnansweredReason};
+
 use std::collections::BTreeMap;
-
-/// The part of a fact that has the `fields`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FactShape {
-    /// The fact itself.
-    Map,
-    /// Each entry of a list.
-    List,
-    /// Each value of a map whose keys are names that the host defines.
-    ByName,
-    /// None: the fact is a single value, or the host defines its contents.
-    Value,
-}
-
-/// A fact, as registered.
-pub struct Fact {
-    /// The name under `facts.`: `os`, `kernel` …
-    pub name: &'static str,
-    /// One sentence: meaning and source.
-    pub doc: &'static str,
-    pub shape: FactShape,
-    /// Meaning, unit and source of each field. Empty if the fact is a single value.
-    pub fields: &'static [(&'static str, &'static str)],
-    /// The files and commands that it reads if they exist: a simulated host must provide them.
-    pub reads: &'static [&'static str],
-    /// The parts that should be equal on similar hosts; empty for facts that identify hosts, and for counters.
-    pub alike: &'static [ComparisonRule],
-    pub snippet: FactSnippet,
-    /// Parses the snippet's output: lenient about the format, but never invents a value.
-    pub parse: fn(&ProbeOutput) -> Result<Value, UnansweredReason>,
-}
 
 /// The known facts of one host, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -154,12 +127,6 @@ pub fn all_facts() -> &'static [Fact] {
 /// Returns the name of every fact, of hosts and of the cluster.
 pub fn fact_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|fact| fact.name).chain(cluster_facts().iter().map(|fact| fact.name))
-}
-
-/// Returns why a part of a fact could not be read, if `value` marks such a part.
-pub fn unknown_reason(value: &Value) -> Option<&str> {
-    let map = value.as_object().filter(|map| map.len() == 1)?;
-    map.get("unknown")?.as_str()
 }
 
 /// Returns the snippets of all facts, for [`compile_probes`](crate::probe::compile_probes).

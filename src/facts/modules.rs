@@ -1,8 +1,8 @@
 //! `modules`: loaded kernel modules and their users.
 
 use super::comparison_rules::compare_names;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

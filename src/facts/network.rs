@@ -1,8 +1,8 @@
 //! `network`: interfaces and their addresses.
 
 use super::comparison_rules::compare_by_key;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, text_or_null, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

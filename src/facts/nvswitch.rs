@@ -1,9 +1,9 @@
 //! `nvswitch`: whether switches connect the GPUs, and what must manage them.
 
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::gpu_table;
 use super::snippet_output::{find_field, require_success, unknown_part};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

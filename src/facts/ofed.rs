@@ -3,10 +3,10 @@
 use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::ofed_info;
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{
     find_section, require_success, split_sections, text_or_null, unknown_part, unparsed_answer,
 };
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

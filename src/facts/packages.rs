@@ -1,8 +1,8 @@
 //! `packages`: the package manager and the installed packages.
 
 use super::comparison_rules::{compare_entries, compare_value};
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

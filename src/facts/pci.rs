@@ -1,8 +1,8 @@
 //! `pci`: devices on the PCI bus.
 
 use super::comparison_rules::compare_counts;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, text_or_null};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

@@ -2,10 +2,10 @@
 
 use super::command::port_rate::{self, PortRate};
 use super::comparison_rules::{compare_by_key, compare_each};
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{
     OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
 };
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use core::net::Ipv4Addr;

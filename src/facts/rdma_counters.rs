@@ -1,7 +1,7 @@
 //! `rdma_counters`: the error counters of RDMA ports.
 
+use super::fact::{Fact, FactShape};
 use super::snippet_output::require_success;
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

@@ -2,10 +2,10 @@
 
 use super::command::mlnx_qos;
 use super::comparison_rules::compare_each;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{
     OutputSection, find_guarded_output, guarded, require_success, split_sections, text_or_null, unknown_part,
 };
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

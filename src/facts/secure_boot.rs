@@ -1,8 +1,8 @@
 //! `secure_boot`: whether unsigned kernel modules can be loaded.
 
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{find_field, require_success, unknown_part};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

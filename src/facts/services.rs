@@ -1,8 +1,8 @@
 //! `services`: the units of the GPU and RDMA stacks.
 
 use super::comparison_rules::compare_each;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, text_or_null, unparsed_answer};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

@@ -1,8 +1,8 @@
 //! `simulated`: whether a host's hardware is simulated.
 
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{require_success, text_or_null};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 

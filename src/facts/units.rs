@@ -1,8 +1,8 @@
 //! `units`: failed units and unit counts.
 
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::require_success;
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};

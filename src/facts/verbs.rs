@@ -2,8 +2,8 @@
 
 use super::command::ibv_devinfo::{self, VerbsDevice, VerbsPort};
 use super::comparison_rules::compare_each;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::{command_failure, find_guarded_output, guarded, require_success, split_sections};
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;

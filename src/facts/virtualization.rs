@@ -1,8 +1,8 @@
 //! `virtualization`: the virtual machine or container in which the host runs.
 
 use super::comparison_rules::compare_value;
+use super::fact::{Fact, FactShape};
 use super::snippet_output::unparsed_answer;
-use super::{Fact, FactShape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 

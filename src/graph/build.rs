@@ -1,69 +1,13 @@
 //! Builds the graph from declared steps and links: expands links of whole recipes and computes a stable topological
 //! order.
 
-use super::cycle::{self, PhaseWait as Wait};
-use super::{Graph, GraphEdge, StepIndex};
-use crate::diag::{Diag, Span};
+use super::edge::{DependencyKind, DependencyLink, GraphEdge, GraphEndpoint, GraphStep, StepIndex};
+use super::phase_wait::{PhaseWait, list_phase_waits};
+use super::{Graph, cycle};
+use crate::diag::Diag;
 use crate::model::{StepId, StepPhase};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
-
-/// A declared step; positions follow the order of declaration.
-#[derive(Clone, Debug)]
-pub struct GraphStep {
-    pub recipe: String,
-    pub step: String,
-    pub span: Span,
-}
-
-/// One end of a link: a step of a recipe, or all of its steps.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GraphEndpoint {
-    pub recipe: String,
-    pub step: Option<String>,
-}
-
-/// A declared dependency: `to` waits until `from` has reached `phase`.
-#[derive(Clone, Debug)]
-pub struct DependencyLink {
-    pub from: GraphEndpoint,
-    pub phase: StepPhase,
-    pub to: GraphEndpoint,
-    pub why: DependencyKind,
-    /// The location of the declaration.
-    pub span: Span,
-}
-
-/// The reason of a dependency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DependencyKind {
-    /// Steps of a recipe run in the order of declaration.
-    Order,
-    /// `after:` defines only an order.
-    After,
-    /// `needs:` requires success.
-    Needs,
-    /// `needs:` across hosts.
-    Barrier,
-    /// `restart_on:`.
-    Restart,
-    /// Uses an exported value.
-    Export,
-}
-
-impl DependencyKind {
-    /// Returns the name used in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Order => "order",
-            Self::After => "after",
-            Self::Needs => "needs",
-            Self::Barrier => "barrier",
-            Self::Restart => "restart_on",
-            Self::Export => "export",
-        }
-    }
-}
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 impl Graph {
     /// Builds the graph of `steps` and `links`. Skips links to undeclared steps, which the caller has already reported.
@@ -143,28 +87,9 @@ fn unfold_link(
     edges
 }
 
-/// Nodes are pairs of step and phase, numbered by step and phase; an arc leads to the dependent node.
-pub(super) fn phase_node(step: StepIndex, phase: StepPhase) -> usize {
-    step.0 as usize * 3 + phase as usize
-}
-
-fn list_phase_waits(steps: usize, edges: &[GraphEdge]) -> Vec<Vec<Wait>> {
-    let mut waits = vec![Vec::new(); steps * 3];
-    for step in 0..steps {
-        let at = |phase| phase_node(StepIndex(step as u32), phase);
-        waits[at(StepPhase::Configured)].push(Wait { to: at(StepPhase::Effective), edge: None });
-        waits[at(StepPhase::Effective)].push(Wait { to: at(StepPhase::Verified), edge: None });
-    }
-    for edge in edges {
-        waits[phase_node(edge.from, edge.phase)]
-            .push(Wait { to: phase_node(edge.to, StepPhase::Configured), edge: Some(edge.clone()) });
-    }
-    waits
-}
-
 /// Orders steps by the point at which they may be configured; among ready steps the first declared comes first. The
 /// result is shorter than `steps` if there is a cycle.
-fn sort_steps(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
+fn sort_steps(steps: usize, waits: &[Vec<PhaseWait>]) -> Vec<StepIndex> {
     let mut open = vec![0usize; waits.len()];
     waits.iter().flatten().for_each(|wait| open[wait.to] += 1);
     // Later phases need no action: they go first, so that dependents become ready in time.
@@ -183,9 +108,4 @@ fn sort_steps(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
         }
     }
     order
-}
-
-/// Returns the steps of a set of nodes.
-pub(super) fn steps_of_nodes(nodes: &[usize]) -> BTreeSet<usize> {
-    nodes.iter().map(|node| node / 3).collect()
 }

@@ -1,19 +1,12 @@
 //! Reports dependency cycles, each complete with the locations of its links.
 
-use super::build::{DependencyKind, DependencyLink, GraphStep, steps_of_nodes};
-use super::{GraphEdge, StepIndex};
+use super::edge::{DependencyKind, DependencyLink, GraphEdge, GraphStep, StepIndex};
+use super::phase_wait::{PhaseWait, steps_of_nodes};
 use crate::diag::{Diag, DiagCode};
 use crate::model::StepPhase;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-
-/// A dependency between nodes; `edge` is `None` between the phases of one step.
-#[derive(Clone, Debug)]
-pub(super) struct PhaseWait {
-    pub to: usize,
-    pub edge: Option<GraphEdge>,
-}
 
 /// Returns one diagnostic per set of mutually dependent steps: its shortest cycle.
 pub(super) fn report_cycles(steps: &[GraphStep], links: &[DependencyLink], waits: &[Vec<PhaseWait>]) -> Vec<Diag> {

@@ -5,30 +5,16 @@
 
 mod build;
 mod cycle;
+mod edge;
+mod phase_wait;
 mod removal;
 mod waves;
 
-pub use build::{DependencyKind, DependencyLink, GraphEndpoint, GraphStep};
+pub use edge::{DependencyKind, DependencyLink, GraphEdge, GraphEndpoint, GraphStep, StepIndex};
 
-use crate::model::{StepId, StepPhase};
+use crate::model::StepId;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A step by its position in the order of declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StepIndex(pub u32);
-
-/// One resolved edge between two steps: `to` may not start before `from` has reached `phase`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GraphEdge {
-    pub from: StepIndex,
-    /// The required phase of `from`.
-    pub phase: StepPhase,
-    pub to: StepIndex,
-    pub why: DependencyKind,
-    /// Index of the declared link, for its location; `None` for the order of declaration within a recipe.
-    pub link: Option<u32>,
-}
 
 /// All declared steps with their edges, without cycles.
 #[derive(Clone, Debug, Default)]

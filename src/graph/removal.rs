@@ -1,6 +1,7 @@
 //! The graph of hosts with removals: the reverse order of installation.
 
-use super::{DependencyKind, Graph, GraphEdge, StepIndex, build};
+use super::edge::{GraphEdge, StepIndex};
+use super::{DependencyKind, Graph, build};
 use crate::model::StepPhase;
 use std::collections::BTreeSet;
 

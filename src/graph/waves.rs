@@ -1,6 +1,7 @@
 //! Waves: the steps that could run at the same time according to the edges.
 
-use super::{Graph, GraphEdge, StepIndex};
+use super::Graph;
+use super::edge::{GraphEdge, StepIndex};
 use crate::model::StepPhase;
 use std::collections::HashMap;
 

@@ -1,21 +1,31 @@
 //! Plain values that every module uses. Nothing here does I/O or prints.
 
+mod artifact;
+mod digest;
 mod disruption;
 mod duration;
 mod exit_code;
+mod hardware_board;
 mod hex;
+mod http_url;
 mod name;
 mod phase;
+mod record_identity;
 mod secret;
 mod untrusted;
 mod verdict;
 
+pub use artifact::{Artifact, ArtifactCredentials, ArtifactSource};
+pub use digest::Sha256Digest;
 pub use disruption::DisruptionClass;
 pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};
 pub use exit_code::ExitCode;
+pub use hardware_board::{BOARDS, HardwareBoard};
 pub use hex::{push_hex, to_hex};
+pub use http_url::HttpUrl;
 pub use name::{HostName, StepId, findings_file_name};
 pub use phase::{StepPhase, StepScope, VerifyLevel};
+pub use record_identity::{FormerIdentity, RecordIdentity, RecordedStart};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};
 pub use untrusted::UntrustedText;
 pub use verdict::{BlockClass, HostOutcome, StepVerdict};

@@ -1,8 +1,9 @@
 //! One POST of a small message. Redirects are not followed, and error messages do not contain the address.
 
+use super::attempt::{DeliveryAttemptError, RetryAdvice};
 use super::response::{ResponseFormat, excerpt_body};
-use super::{DeliveryAttemptError, RetryAdvice};
-use crate::artifact::{HttpUrl, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
+use crate::artifact::{TLS_TRUST_HINT, explain_tls_error, load_system_tls};
+use crate::model::HttpUrl;
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};

@@ -1,6 +1,6 @@
 //! Mail by `sendmail -t`: the recipients are in the message.
 
-use super::DeliveryAttemptError;
+use super::attempt::DeliveryAttemptError;
 use camino::Utf8PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;

@@ -3,6 +3,7 @@
 //! Architecture Invariants: addresses and request contents are secrets and never appear in program arguments or error
 //! messages. Redirects are not followed. Attempts are limited in number and time.
 
+mod attempt;
 mod http;
 mod mail;
 mod response;
@@ -15,6 +16,7 @@ pub use mail::MailMessage;
 pub use response::ResponseFormat;
 pub use signature::{sign_dingtalk_url, sign_feishu_body};
 
+use attempt::{DeliveryAttemptError, RetryAdvice};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
@@ -50,31 +52,6 @@ pub struct DeliveryError {
     /// A lowercase fragment, without secrets.
     pub why: String,
     pub tries: usize,
-}
-
-/// A failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct DeliveryAttemptError {
-    why: String,
-    again: RetryAdvice,
-}
-
-/// Whether a retry may succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RetryAdvice {
-    Never,
-    Soon,
-    After(Duration),
-}
-
-impl DeliveryAttemptError {
-    fn permanent(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: RetryAdvice::Never }
-    }
-
-    fn retryable(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: RetryAdvice::Soon }
-    }
 }
 
 /// Sends a message and retries if that may help. Returns the number of attempts.

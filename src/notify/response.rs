@@ -1,6 +1,6 @@
 //! Responses of services. Some report errors in the body of a response with status 200.
 
-use super::DeliveryAttemptError;
+use super::attempt::DeliveryAttemptError;
 use serde_json::Value;
 
 /// How a service confirms that it accepted a message.

@@ -1,6 +1,6 @@
 //! One host with everything that is known about it: the context in which planner and engine evaluate steps.
 
-use super::{ObservedHost, PlanPolicy, undeclared};
+use super::{ObservedHost, PlanPolicy, removal_record};
 use crate::config::{
     ExpandedStep, ExpansionInputs, ExportedValues, FactSource, Host, Project, RecipeInstance, RecipeStep,
     SharedExpandedStep, StepExpander, StepFilter,
@@ -70,7 +70,7 @@ impl<'a> HostContext<'a> {
 
     /// Returns whether a record shows that a step instance was applied here and not removed since.
     pub fn was_applied(&self, turn: &StepId) -> bool {
-        self.find_record(turn).is_some_and(|record| !undeclared::is_removal_record(record))
+        self.find_record(turn).is_some_and(|record| !removal_record::is_removal_record(record))
     }
 
     pub fn instances(&self) -> &'a [Arc<RecipeInstance>] {

@@ -17,10 +17,12 @@ mod parallel;
 mod planner;
 mod preconditions;
 mod recorded_resources;
+mod removal_record;
 mod required_probes;
 mod rollout;
 mod rule_warnings;
 mod stale;
+mod step_names;
 mod step_planner;
 mod step_scope;
 mod undeclared;
@@ -36,21 +38,22 @@ pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_pre
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use images::PlanImages;
 pub use model::{
-    ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, PredictedEffects, StepPlan,
-    UndeclaredResource, VerifyPlan,
+    ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, Precondition, PredictedEffects,
+    StepPlan, UndeclaredResource, VerifyPlan,
 };
 pub use observed_host::{
     HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason,
 };
 pub use planner::{PlanInputs, list_hosts_in_order, plan};
-pub use preconditions::{Precondition, collect_preconditions, describe_changed_preconditions};
+pub use preconditions::{collect_preconditions, describe_changed_preconditions};
 pub use recorded_resources::{collect_former_resources, resource_identity};
 pub use required_probes::{
     collect_probes, collect_verify_probes, find_trace_path, is_restart_input, list_export_probes, list_step_probes,
 };
 pub use rollout::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision as WindowTurn, WindowWaiters};
 pub use stale::{find_difference, list_stale_steps};
-pub use step_planner::{assess_rules, describe_resource, list_provisions, step_title};
+pub use step_names::{describe_resource, step_title};
+pub use step_planner::{assess_rules, list_provisions};
 pub use step_scope::{HostExports, choose_hosts, read_exported_values, read_step_exports, to_exported_value};
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
 pub use window::{

@@ -1,7 +1,6 @@
 //! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
-use super::window::step_disruption;
-use super::{HostReachability, HostRefusal, HostWindow, Precondition, RolloutPlan, StepStage};
+use super::{HostReachability, HostRefusal, HostWindow, RolloutPlan, StepStage};
 use crate::model::{DisruptionClass, ExitCode, HostName, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel};
 use crate::resource::AttributeChange;
 use compact_str::CompactString;
@@ -367,4 +366,24 @@ impl HostPlan {
     fn has_reboots(&self) -> bool {
         self.window.as_ref().is_some_and(|window| !window.reboots.is_empty())
     }
+}
+
+/// One value that a step depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Precondition {
+    /// `facts.kernel.release`, or an attribute under the name that its kind uses: `version`.
+    #[schemars(with = "String")]
+    pub what: CompactString,
+    /// As JSON. A long value is replaced by its digest; a secret value is left out.
+    pub value: UntrustedText,
+}
+
+/// Returns the highest disruption that a step may cause.
+pub fn step_disruption(step: &StepPlan) -> DisruptionClass {
+    step.envelope.as_ref().map_or(step.disruption, |envelope| envelope.disruption.max(step.disruption))
+}
+
+/// Returns whether a step waits to become effective, or will.
+pub(super) fn is_changing_or_pending(step: &StepPlan) -> bool {
+    step.will_run() || (step.verdict == StepVerdict::Pending && step.waits_for.is_none())
 }

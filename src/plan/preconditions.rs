@@ -4,25 +4,13 @@
 use super::assessment::read_fact;
 use super::canonical_json::{digest_text, to_canonical_json};
 use super::host_context::{HostContext, StepInstance};
+use super::model::Precondition;
 use crate::config::ExpansionState;
 use crate::model::{SecretStore, UntrustedText, Value};
 use crate::resource::Assessment;
-use compact_str::CompactString;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// Length in bytes above which a value is replaced by its digest.
 const MAX_VALUE_BYTES: usize = 160;
-
-/// One value that a step depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Precondition {
-    /// `facts.kernel.release`, or an attribute under the name that its kind uses: `version`.
-    #[schemars(with = "String")]
-    pub what: CompactString,
-    /// As JSON. A long value is replaced by its digest; a secret value is left out.
-    pub value: UntrustedText,
-}
 
 /// Returns the values that the judgement of a step instance depends on, facts first.
 pub fn collect_preconditions(

@@ -1,12 +1,11 @@
 //! Resources that a host's records list as made by steps, and which of these are known to be gone since.
 
 use super::host_context::HostContext;
-use super::undeclared::is_removal_record;
+use super::removal_record::is_removal_record;
 use crate::kube::{NodeMark, NodeMarkChanges};
-use crate::model::{SecretStore, StepId, Value};
+use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value};
 use crate::probe::{ObjectId, ObjectState, PathState, Probe, ProbeReading, UserState};
 use crate::resource::{Resource, kind_traits};
-use crate::state::{FormerIdentity, RecordIdentity};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeSet;

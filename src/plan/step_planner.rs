@@ -7,13 +7,12 @@ use super::host_context::{HostContext, StepInstance};
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
 use super::package_effects::collect_package_changes;
 use super::preconditions;
+use super::step_names::{describe_resource, step_title};
 use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
 use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
 use crate::graph::{DependencyKind, GraphEdge, StepIndex};
-use crate::model::{
-    DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, UntrustedText, Value,
-};
+use crate::model::{DisruptionClass, HostName, StepId, StepPhase, StepScope, StepVerdict, Value};
 use crate::resource::{Assessment, EffectReach, PackageChanges, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -142,7 +141,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         &self,
         turn: &StepInstance<'_>,
         ruling: &StepAssessment,
-    ) -> (Vec<preconditions::Precondition>, Option<String>) {
+    ) -> (Vec<super::model::Precondition>, Option<String>) {
         match self.case.ground.policy.bases && ruling.judgement.verdict == StepVerdict::Change {
             true => (
                 preconditions::collect_preconditions(self.case, turn, &ruling.judgement),
@@ -448,19 +447,4 @@ fn worst_case_disruption(
         true => judgement.disruption.max(DisruptionClass::D1).max(turn.step.disruption.unwrap_or(DisruptionClass::D0)),
         false => judgement.disruption,
     }
-}
-
-/// Returns the resource that an envelope names: `file /etc/motd`.
-pub fn describe_resource(turn: &StepInstance<'_>) -> String {
-    format!("{} {}", turn.step.kind, step_title(turn).raw())
-}
-
-/// Returns the resource of a step instance, as far as it is known.
-pub fn step_title(turn: &StepInstance<'_>) -> UntrustedText {
-    let text = match &turn.expanded.state {
-        ExpansionState::Resource(resource) => resource.title(),
-        ExpansionState::Deferred(deferred) => deferred.title.clone().unwrap_or_else(|| turn.step.name.clone()),
-        _ => turn.step.name.clone(),
-    };
-    SecretStore::mask_placeholders(&text).into()
 }

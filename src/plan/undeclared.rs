@@ -5,7 +5,7 @@ use super::host_context::{HostContext, StepInstance};
 use super::model::UndeclaredResource;
 use super::recorded_resources::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
 use crate::config::{ExpandedStep, ExpansionState};
-use crate::model::Value;
+
 use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,13 +78,6 @@ fn is_undeclared(
         None if nameless => true,
         _ => memory.is_orphaned(case, all, &declared.owned),
     }
-}
-
-/// Returns whether the record says that the resource was removed, so that nothing is left to report. Old records say so
-/// only in `value`.
-pub(super) fn is_removal_record(record: &Value) -> bool {
-    let says = |value: &Value| value.get("absent").and_then(Value::as_bool) == Some(true);
-    says(record) || record.get("value").is_some_and(says)
 }
 
 /// Returns whether a step is still declared although it has no such instance now: the filter excludes it, it runs on

@@ -1,8 +1,9 @@
 //! apt's offers: one `apt-cache policy` for the names that need it. It adds to dpkg's answers.
 
+use super::Observation;
 use super::package::amend_answers;
+use super::query::{AptOfferPolicy, Probe};
 use super::section::{ProbeSection, SectionOutput};
-use super::{AptOfferPolicy, Observation, Probe};
 use crate::script::ShellFragment;
 use std::collections::{BTreeMap, BTreeSet};
 

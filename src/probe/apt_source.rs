@@ -1,7 +1,8 @@
 //! The entries of apt's sources: all files are read together.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput};
-use super::{AptEntry, Observation, Probe, ProbeReading};
+use super::{AptEntry, Observation, ProbeReading};
 
 /// Prints two fields per file that apt reads: its path and its text. Names that apt ignores are skipped.
 const SNIPPET: &str = r#"

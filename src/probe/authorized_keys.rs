@@ -1,8 +1,9 @@
 //! `authorized_keys` of accounts: each home, and in one `stat` the files in it.
 
 use super::path::{PathOutput, READ_FILE_SNIPPET, SNIPPET as PATHS};
+use super::query::{BODY_CAP, Probe};
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{AuthorizedKeysInfo, AuthorizedKeysState, BODY_CAP, Observation, PathState, Probe, ProbeReading};
+use super::{AuthorizedKeysInfo, AuthorizedKeysState, Observation, PathState, ProbeReading};
 use crate::script::safe_path;
 
 /// Prints fields: `user`, name, status of `getent` (2: no such account), its line; then the output of the path snippet

@@ -1,7 +1,8 @@
 //! A recipe's own checks: each separate, as data for `sh -c`, with its own limit and cap.
 
+use super::query::{CHECK_LIMIT_S, Probe};
 use super::section::{ProbeSection, SectionEnd, SectionOutput};
-use super::{CHECK_LIMIT_S, Observation, Probe, ProbeOutput, ProbeReading, UnansweredReason};
+use super::{Observation, ProbeOutput, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::ShellFragment;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! The kernel's command line: that of the running kernel, and that of the next boot according to the boot loader's
 //! menu.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{BootEntry, BootLoader, CmdlineState, Observation, Probe, ProbeReading, confd};
+use super::{BootEntry, BootLoader, CmdlineState, Observation, ProbeReading, confd};
 use crate::model::UntrustedText;
 
 /// Prints the container's type, empty on a machine; also used for initramfs images.

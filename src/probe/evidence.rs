@@ -3,27 +3,14 @@
 //!
 //! Bounded on the host: in time by a start moment, in bytes by the tail of each log.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
-use super::{Observation, Probe, ProbeReading, unit};
+use super::{Observation, ProbeReading, unit};
 use crate::model::UntrustedText;
 use crate::script::ShellFragment;
-use serde::{Deserialize, Serialize};
+
+use super::evidence_state::{EvidencePart, EvidenceState};
 use std::collections::BTreeMap;
-
-/// Parts of a host's logs that may show who changed it. Parts that were not requested are absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EvidenceState {
-    /// By name: `apt`, `journal`, `file:/etc/motd`.
-    pub parts: BTreeMap<String, EvidencePart>,
-}
-
-/// One source of evidence.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EvidencePart {
-    pub text: UntrustedText,
-    /// Why it is missing: a lowercase fragment. Empty if it was read.
-    pub lack: String,
-}
 
 /// Maximum number of journal entries requested: the latest.
 pub const JOURNAL_ENTRIES: usize = 4000;

@@ -1,7 +1,8 @@
 //! Facts: quick snippets share a section; each other one has its own.
 
+use super::query::{FactSnippet, Probe};
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
-use super::{FactSnippet, Observation, Probe, ProbeOutput, ProbeReading, UnansweredReason};
+use super::{Observation, ProbeOutput, ProbeReading, UnansweredReason};
 use crate::script::ShellFragment;
 
 /// Runs a quick snippet: name, status and output become three fields. Its stderr follows a line with its name.

@@ -1,9 +1,10 @@
 //! Frames: separate the sections of a script's output, and detect lost links.
 
 use super::check::ProbeCheckOptions;
+use super::query::{FactSnippet, Probe};
 use super::section::{ProbeSection, STDERR_CAP, SectionEnd, SectionOutput};
 use super::section_group::truncate_bytes;
-use super::{FactSnippet, Observation, Probe, UnansweredReason, section_sorting, shell};
+use super::{Observation, UnansweredReason, section_sorting, shell};
 use crate::script::{ScriptToken, ShellScript};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};

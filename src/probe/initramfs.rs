@@ -1,8 +1,9 @@
 //! Initramfs images: which exist, when they were created, and their content, as listed by the programs that create
 //! them.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{EarlyImage, InitramfsMaker, InitramfsState, ModuleInside, Observation, Probe, ProbeReading, cmdline};
+use super::{EarlyImage, InitramfsMaker, InitramfsState, ModuleInside, Observation, ProbeReading, cmdline};
 use crate::model::UntrustedText;
 use std::collections::{BTreeMap, BTreeSet};
 

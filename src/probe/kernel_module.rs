@@ -1,7 +1,8 @@
 //! Kernel modules: the loaded ones with their parameters, and all lines of `modprobe.d` and `modules-load.d`.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{ConfLine, ModulePresence, ModuleState, Observation, Probe, ProbeReading, confd};
+use super::{ConfLine, ModulePresence, ModuleState, Observation, ProbeReading, confd};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 

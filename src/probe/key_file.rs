@@ -1,7 +1,8 @@
 //! Keys on the host: their bytes, so that a fingerprint can be computed without any tool on the host.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput};
-use super::{KeyFileState, Observation, Probe, ProbeReading};
+use super::{KeyFileState, Observation, ProbeReading};
 use base64::Engine as _;
 
 /// Maximum bytes read of a key. The code contains this number plus one.

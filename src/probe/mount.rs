@@ -3,8 +3,9 @@
 //! checked separately, for ten seconds: if users other than root can replace a part of a path, nothing is mounted
 //! there.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{FstabLine, MountState, Observation, ObservedMount, Probe, ProbeReading, UnansweredReason};
+use super::{FstabLine, MountState, Observation, ObservedMount, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::{ShellFragment, safe_path};
 use std::collections::BTreeMap;

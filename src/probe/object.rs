@@ -2,7 +2,6 @@
 //!
 //! These queries go to an API and not to a host: no script sends them.
 
-use super::Probe;
 use crate::model::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,11 +49,6 @@ impl ObjectId {
         let api_version = if group == "core" { "v1".to_owned() } else { format!("{group}/*") };
         let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
         Some(Self { api_version, kind: kind.to_owned(), namespace, name: name.to_owned() })
-    }
-
-    /// Returns the probe for its current state.
-    pub fn to_probe(&self) -> Probe {
-        Probe::Object { id: self.clone(), want: None }
     }
 }
 

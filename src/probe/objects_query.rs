@@ -1,6 +1,5 @@
 //! Current objects of a cluster's API: which ones to request.
 
-use super::Probe;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,14 +32,6 @@ impl fmt::Display for ObjectsQuery {
             true => Ok(()),
             false => write!(f, " ({})", labels.join(", ")),
         }
-    }
-}
-
-impl Probe {
-    /// Reports whether the probe goes to a cluster's API instead of a host.
-    pub fn is_api_probe(&self) -> bool {
-        use Probe::{ClusterFact, Contents, Object, Objects, Proof, Release};
-        matches!(self, Object { .. } | Objects(_) | ClusterFact { .. } | Contents { .. } | Proof { .. } | Release(_))
     }
 }
 

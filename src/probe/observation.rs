@@ -1,38 +1,11 @@
 //! The answers of one host.
 
-use super::{PathState, Probe, ProbeExchange, ProbeReading};
-use crate::model::UntrustedText;
-use schemars::JsonSchema;
+use super::query::Probe;
+use super::{PathState, ProbeExchange, ProbeReading};
+
+use super::unanswered::UnansweredReason;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Why a probe has no answer. Never equivalent to "no change".
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UnansweredReason {
-    /// A lowercase fragment: `timed out after 10 s`, `dpkg-query is missing`, `permission denied`.
-    pub why: String,
-    /// The host's output about it, if there is any.
-    pub said: Option<UntrustedText>,
-    /// Whether forge skipped the read, since another user can redirect the path: a retry gives the same answer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub barred: bool,
-}
-
-impl UnansweredReason {
-    pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), said: None, barred: false }
-    }
-
-    /// Reports whether a retry may have an answer: a missing tool stays missing.
-    pub fn is_retryable(&self) -> bool {
-        !self.barred && !self.why.ends_with("is missing")
-    }
-
-    pub fn with_message(mut self, text: impl Into<UntrustedText>) -> Self {
-        self.said = Some(text.into());
-        self
-    }
-}
 
 /// One host's answers to a set of probes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

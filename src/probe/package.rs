@@ -1,7 +1,8 @@
 //! Packages: one listing of `dpkg-query`, from which the state of the package manager is read too.
 
+use super::query::Probe;
 use super::section::{ProbeSection, SectionOutput};
-use super::{Observation, PackageState, Probe, ProbeReading, UnansweredReason};
+use super::{Observation, PackageState, ProbeReading, UnansweredReason};
 use crate::script::ShellFragment;
 use std::collections::BTreeSet;
 

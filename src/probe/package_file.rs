@@ -1,10 +1,10 @@
 //! Package files on the host: their metadata, and the installed state of their packages.
 
+use super::query::Probe;
 use super::rpm::{self, RPM_LOCKS};
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{
-    Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, Probe, ProbeReading,
-    UnansweredReason,
+    Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, ProbeReading, UnansweredReason,
 };
 use crate::model::UntrustedText;
 

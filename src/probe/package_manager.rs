@@ -1,8 +1,9 @@
 //! The package manager as a whole: the holder of dpkg's lock, and packages that are not fully installed.
 
 use super::package::{DPKG_ROWS, DpkgRow};
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{Observation, PackageManagerState, Probe, ProbeReading, UnansweredReason};
+use super::{Observation, PackageManagerState, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::ShellFragment;
 

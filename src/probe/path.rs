@@ -8,8 +8,9 @@
 //! `fs.protected_hardlinks`, on by default wherever forge runs, prevents hard links to a file that their creator may
 //! not write.
 
+use super::query::{BODY_CAP, Probe};
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
+use super::{Observation, PathInfo, PathState, PathType, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::{ShellFragment, safe_path};
 use base64::Engine as _;

@@ -1,5 +1,6 @@
 //! Typed answers.
 
+use super::conf_line::ConfLine;
 use super::{CmdlineState, EvidenceState, InitramfsState, NamespaceContents, ObjectState, ProofState, ReleaseState};
 use crate::model::UntrustedText;
 use serde::{Deserialize, Serialize};
@@ -335,23 +336,6 @@ pub struct ProbeOutput {
     pub stderr: UntrustedText,
     /// Whether output was cut off at the cap.
     pub truncated: bool,
-}
-
-/// One line of a configuration snippet, in the order in which snippets take effect.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConfLine {
-    pub file: String,
-    /// Counted from 1.
-    pub line: u64,
-    /// Without surrounding blanks; never empty, never a comment.
-    pub text: String,
-}
-
-impl ConfLine {
-    /// Returns the place as `file:line`.
-    pub fn format_location(&self) -> String {
-        format!("{}:{}", self.file, self.line)
-    }
 }
 
 /// One kernel setting.

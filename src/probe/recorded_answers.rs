@@ -1,9 +1,7 @@
 //! Answers from a recording, also to probes that differ slightly from the recorded ones.
 
-use super::{
-    AptOfferPolicy, FactSnippet, Observation, PackageState, PathInfo, PathState, Probe, ProbeReading, UnansweredReason,
-    section_sorting,
-};
+use super::query::{AptOfferPolicy, FactSnippet, Probe};
+use super::{Observation, PackageState, PathInfo, PathState, ProbeReading, UnansweredReason, section_sorting};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 

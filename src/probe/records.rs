@@ -1,8 +1,9 @@
 //! Records of earlier applies: all files under `/var/lib/forge/applied`, the host's key, running units; and the account
 //! that reads them.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
-use super::{Observation, Probe, ProbeReading, RecordsState, ScriptAccount};
+use super::{Observation, ProbeReading, RecordsState, ScriptAccount};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 

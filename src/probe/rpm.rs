@@ -4,8 +4,9 @@
 //! It answers the same probes as `package`, `apt` and `manager`, and runs after them: if dpkg has packages, it prints
 //! nothing, and their answers stay.
 
+use super::query::{AptOfferPolicy, Probe};
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{AptOfferPolicy, Observation, PackageManagerKind, PackageManagerState, PackageState, Probe, ProbeReading};
+use super::{Observation, PackageManagerKind, PackageManagerState, PackageState, ProbeReading};
 use crate::model::UntrustedText;
 use std::cmp::Ordering;
 

@@ -1,6 +1,7 @@
 //! A merged group of probes: its code, and its raw output.
 
-use super::{Observation, Probe, UnansweredReason};
+use super::query::Probe;
+use super::{Observation, UnansweredReason};
 use crate::script::ShellFragment;
 
 /// Maximum bytes of stderr kept per section.

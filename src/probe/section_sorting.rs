@@ -1,13 +1,13 @@
 //! Sorts probes into sections: probes of one kind into one section, each check into its own.
 
 use super::check::ProbeCheckOptions;
+use super::query::{FactSnippet, Probe};
 use super::section::ProbeSection;
-use super::{FactSnippet, Probe, UnansweredReason};
 use super::{
-    apt, apt_source, authorized_keys, check, cmdline, evidence, fact, initramfs, kernel_module, key_file, mount,
-    package, package_manager, section_group,
+    UnansweredReason, apt, apt_source, authorized_keys, check, cmdline, evidence, fact, initramfs, kernel_module,
+    key_file, mount, package, package_file, package_manager, path, records, rpm, section_group, sysctl, unit,
+    unix_group, user,
 };
-use super::{package_file, path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 
 /// Probes, sorted by destination.

@@ -1,7 +1,8 @@
 //! Kernel settings: the value of each key under `/proc/sys`, and all lines of `sysctl.d`.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{ConfLine, Observation, Probe, ProbeReading, SysctlState, SysctlValue, confd};
+use super::{ConfLine, Observation, ProbeReading, SysctlState, SysctlValue, confd};
 use std::collections::BTreeMap;
 
 /// Prints the snippets, then fields: `key`, its path, and `none`, `ro` or `rw`; `values`, followed by repetitions of

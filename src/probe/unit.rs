@@ -1,7 +1,8 @@
 //! Units: one `systemctl show` for all names, and one read of the mapped files of their main processes.
 
+use super::query::Probe;
 use super::section::{ProbeSection, SectionOutput};
-use super::{Observation, Probe, ProbeReading, UnitState};
+use super::{Observation, ProbeReading, UnitState};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 

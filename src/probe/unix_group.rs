@@ -1,7 +1,8 @@
 //! Groups of accounts: one `getent group` for all names and the wanted numbers.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{GroupInfo, GroupState, Observation, Probe, ProbeReading};
+use super::{GroupInfo, GroupState, Observation, ProbeReading};
 
 /// Prints two fields: the status and the lines. Status 2 means that some name or number is unknown.
 const SNIPPET: &str = r#"need getent

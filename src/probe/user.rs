@@ -1,7 +1,8 @@
 //! Accounts: one `getent passwd` and one `getent shadow` for all names, and the groups of each.
 
+use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
-use super::{Observation, Probe, ProbeReading, UserInfo, UserState};
+use super::{Observation, ProbeReading, UserInfo, UserState};
 use std::collections::BTreeMap;
 
 /// Prints fields: `passwd`, status, lines; `groups`, names of existing accounts, an empty field, for each of them its

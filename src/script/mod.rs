@@ -5,10 +5,12 @@
 
 mod assemble;
 mod fragment;
+mod own_shell;
 pub mod safe_path;
 
 pub use assemble::{ScriptToken, ShellScript};
 pub use fragment::{FragmentError, ShellFragment};
+pub use own_shell::is_own_shell;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! Records on hosts are authoritative: any controller reads them from the host. Each is one JSON file under
 //! `/var/lib/forge/applied/`, readable only by root, written to a temporary file, synced and renamed.
 
-use crate::model::{StepId, Value};
+use crate::model::{FormerIdentity, RecordIdentity, RecordedStart, StepId, Value};
 use crate::script::ShellFragment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,37 +55,6 @@ pub struct StepRecord {
     /// be gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<FormerIdentity>,
-}
-
-/// The identity of a step, independent of its declared values.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RecordIdentity {
-    /// Kind and name of each object: `["path", "/etc/motd"]`. Empty for the results of a command, which are not known.
-    pub claims: Vec<(String, String)>,
-    /// Objects of which this was one part among others; the owner of such an object as a whole also owns this part.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub part_of: Vec<(String, String)>,
-}
-
-/// A former identity of a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FormerIdentity {
-    pub kind: String,
-    pub title: String,
-    pub identity: RecordIdentity,
-    /// When it was last observed to match. RFC 3339, UTC.
-    pub time: String,
-}
-
-/// The start of a service observed by a verified apply.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RecordedStart {
-    /// systemd's `InvocationID`.
-    pub invocation: String,
-    /// The inputs (`restart_on`) that the start is proven to use: JSON text with the digest of the declaration per
-    /// step, and the ctime of each path. `Resource::started` writes it and the judge of a service reads it; older
-    /// versions wrote only the digest.
-    pub inputs: String,
 }
 
 impl StepRecord {

@@ -147,3 +147,7 @@ impl TransportErrorKind {
         )
     }
 }
+
+pub(super) fn link_lost_error() -> TransportError {
+    TransportError::new(TransportErrorKind::LinkLost, "the connection to the host was lost")
+}

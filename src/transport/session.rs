@@ -4,6 +4,7 @@ use super::channel::CommandChannel;
 use super::conversation::{
     BrokenConversation, ConversationEnd, OutputSink, PromptAnswer, START_LIMIT, ScriptOutput, ShellConversation,
 };
+use super::error::link_lost_error;
 use super::output_buffer::OutputLimit;
 use super::payload::FilePayload;
 use super::sandbox::SandboxProcess;
@@ -347,10 +348,6 @@ fn find_free_port() -> Result<SocketAddr, TransportError> {
     bound.map_err(|error| {
         TransportError::new(TransportErrorKind::Controller, format!("no free port on this machine: {error}"))
     })
-}
-
-pub(super) fn link_lost_error() -> TransportError {
-    TransportError::new(TransportErrorKind::LinkLost, "the connection to the host was lost")
 }
 
 fn unsendable_script_error(error: crate::script::FragmentError) -> TransportError {

@@ -1,7 +1,8 @@
 //! The ssh carrier: one master process per host; channels go through its control socket.
 
+use super::backoff::retry_backoff;
 use super::channel::CommandChannel;
-use super::reader::retry_backoff;
+use super::error::link_lost_error;
 use super::ssh_arguments::{self, MasterFiles};
 use super::ssh_diagnosis::{SshFailureLogs, connect_timeout_error, diagnose_failure};
 use super::ssh_user_config::find_timeouts;
@@ -18,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::process::Command;
+
+use super::ssh_command::ssh_command;
 use tokio::sync::Mutex;
 
 type SshMaster = Arc<openssh::Session>;
@@ -97,10 +99,10 @@ impl SshConnection {
                 Ok(Err(openssh::Error::Disconnected)) => self.forget_master(&master).await,
                 Ok(Err(error)) if is_master_alive(&master).await => return Err(no_channel_error(&error)),
                 Ok(Err(_)) => self.forget_master(&master).await,
-                Err(_) => return Err(super::session::link_lost_error()),
+                Err(_) => return Err(link_lost_error()),
             }
         }
-        Err(super::session::link_lost_error())
+        Err(link_lost_error())
     }
 
     /// Forwards connections to `here` on this machine through the host to `to`.
@@ -116,7 +118,7 @@ impl SshConnection {
         let asked = master.request_port_forward(openssh::ForwardType::Local, here, there);
         match tokio::time::timeout(SOCKET_LIMIT, asked).await {
             Ok(answer) => answer.map_err(|error| no_forward_error(&error)),
-            Err(_) => Err(super::session::link_lost_error()),
+            Err(_) => Err(link_lost_error()),
         }
     }
 
@@ -237,13 +239,6 @@ async fn launch_master(target: &ConnectionTarget, idle_s: u64) -> Result<TempDir
 /// Returns `target` with the effective timeout, for errors that name it.
 fn with_timeout(target: &ConnectionTarget, timeout: Duration) -> ConnectionTarget {
     ConnectionTarget { timeout, ..target.clone() }
-}
-
-/// Returns a command for a program of OpenSSH.
-pub(super) fn ssh_command(name: &str, target: &ConnectionTarget) -> Command {
-    let mut command = Command::new(name);
-    target.surroundings.set_ssh_variables(&mut command);
-    command
 }
 
 /// Returns the version that this machine's `ssh` reports: `OpenSSH_9.2p1 Debian-2+deb12u7, OpenSSL 3.0.17 1 Jul 2025`.

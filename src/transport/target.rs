@@ -1,7 +1,7 @@
 //! Where a host is and how to reach it.
 
 use super::ProgramEnvironment;
-use super::sandbox::HardwareBoard;
+use crate::model::HardwareBoard;
 use camino::Utf8PathBuf;
 use std::time::Duration;
 

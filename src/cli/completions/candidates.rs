@@ -15,8 +15,7 @@ const MAX_CANDIDATES: usize = 1000;
 const MAX_RUNS: usize = 50;
 
 /// Returns the candidates at the cursor, as the shell inserts them.
-pub fn complete_line(line: &CommandLine, environment: &CliEnvironment) -> Vec<String> {
-    let mut command = super::super::build_cli_command();
+pub fn complete_line(mut command: clap::Command, line: &CommandLine, environment: &CliEnvironment) -> Vec<String> {
     command.build();
     let typed = TypedCommand::parse_words(&command, &line.before);
     let found = typed.list_candidates(&line.current, environment);

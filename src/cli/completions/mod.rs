@@ -36,17 +36,21 @@ pub struct CompletionsArgs {
     pub words: Vec<OsString>,
 }
 
-pub fn run_completions<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs) -> VerbResult {
+pub fn run_completions<B>(
+    cx: &VerbContext<'_, B>,
+    args: &CompletionsArgs,
+    build_command: fn() -> clap::Command,
+) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let text = match args.complete {
-        None => render_script(args.shell),
-        Some(at) => print_candidates(cx, args, at).into_bytes(),
+        None => render_script(args.shell, &mut build_command()),
+        Some(at) => print_candidates(cx, args, at, build_command).into_bytes(),
     };
     output.write_raw(&|out| out.write_all(&text))?;
     Ok(ExitCode::Done)
 }
 
-fn render_script(shell: Shell) -> Vec<u8> {
+fn render_script(shell: Shell, command: &mut clap::Command) -> Vec<u8> {
     match shell {
         Shell::Bash => include_bytes!("forge.bash").to_vec(),
         Shell::Zsh => include_bytes!("forge.zsh").to_vec(),
@@ -54,20 +58,25 @@ fn render_script(shell: Shell) -> Vec<u8> {
         other => {
             // Generates into memory, because the generator panics on a closed pipe.
             let mut script = Vec::new();
-            clap_complete::generate(other, &mut super::build_cli_command(), "forge", &mut script);
+            clap_complete::generate(other, command, "forge", &mut script);
             script
         }
     }
 }
 
 /// Returns one candidate per line, or none if reading the inventory takes too long.
-fn print_candidates<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs, at: usize) -> String {
+fn print_candidates<B>(
+    cx: &VerbContext<'_, B>,
+    args: &CompletionsArgs,
+    at: usize,
+    build_command: fn() -> clap::Command,
+) -> String {
     let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let line = CommandLine::new(args.shell, &words, at);
     let environment = cx.environment.clone();
     let (send, receive) = mpsc::channel();
     // The thread is not joined; it ends with the process.
-    std::thread::spawn(move || send.send(candidates::complete_line(&line, &environment)));
+    std::thread::spawn(move || send.send(candidates::complete_line(build_command(), &line, &environment)));
     let found = receive.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default();
     found.iter().map(|text| format!("{text}\n")).collect()
 }

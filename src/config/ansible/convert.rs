@@ -1,10 +1,11 @@
 //! Converts an Ansible inventory to a forge inventory. Values stay at their groups if forge's precedence rules yield
 //! the same value for every host, and move to the hosts otherwise.
 
+use super::inventory::{AnsibleImportLog, AnsibleInventory};
 use super::layers::{AnsibleLayer, AnsibleLayers, collect_outer_groups};
 use super::settings::SettingSlot;
-use super::{AnsibleImportLog, AnsibleInventory};
-use crate::config::inventory::{is_address, is_label};
+use crate::config::identifier::is_label;
+use crate::config::inventory::is_address;
 use crate::config::starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
 use crate::model::Value;
 use indexmap::IndexMap;

@@ -1,7 +1,7 @@
 //! Reads the files of an Ansible inventory: the inventory itself, `group_vars` and `host_vars`.
 
-use super::AnsibleImportLog;
-use crate::config::load_context::{build_unreadable_diag, describe_io_error, read_text_file};
+use super::inventory::AnsibleImportLog;
+use crate::config::file_access::{build_unreadable_diag, describe_io_error, read_text_file};
 use crate::diag::{Diag, DiagCode, FileId};
 use camino::{Utf8Path, Utf8PathBuf};
 

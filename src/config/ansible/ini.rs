@@ -1,9 +1,8 @@
 //! Parses INI inventories line by line, as Ansible's `ini` plugin does.
 
 use super::files::AnsibleFile;
-use super::{
-    AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, host_patterns, python_literal, shlex,
-};
+use super::inventory::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
+use super::{host_patterns, python_literal, shlex};
 use crate::diag::{Diag, DiagCode, Span};
 use indexmap::IndexMap;
 

@@ -1,8 +1,8 @@
 //! Computes the effective variables of each host by Ansible's precedence of layers.
 
+use super::inventory::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
 use super::settings::{SettingSlot, VarMeaning, translate_var};
 use super::template::{self, NOT_CARRIED, TemplateBudget};
-use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
 use crate::diag::Span;
 use crate::model::Value;
 use indexmap::IndexMap;

@@ -1,6 +1,6 @@
 //! Parses values of INI inventories: literals that Python's `ast.literal_eval` accepts, and plain text otherwise.
 
-use super::AnsibleValue;
+use super::inventory::AnsibleValue;
 use super::yaml11_scalar::format_fraction_note;
 use crate::model::Value;
 

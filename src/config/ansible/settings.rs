@@ -1,7 +1,9 @@
 //! Maps Ansible's own variables to forge: settings of `connect`, addresses, or no equivalent.
 
-use super::{AnsibleValue, AnsibleVar, template};
-use crate::config::inventory::{is_address, is_identifier};
+use super::inventory::{AnsibleValue, AnsibleVar};
+use super::template;
+use crate::config::identifier::is_identifier;
+use crate::config::inventory::is_address;
 use crate::config::scalar;
 use crate::model::Value;
 

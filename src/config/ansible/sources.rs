@@ -1,7 +1,8 @@
 //! Selects the parser of each file, and reads `group_vars` and `host_vars`.
 
 use super::files::{AnsibleFile, AnsibleFileSet};
-use super::{AnsibleImportLog, AnsibleInventory, AnsibleVars, ini, yaml};
+use super::inventory::{AnsibleImportLog, AnsibleInventory, AnsibleVars};
+use super::{ini, yaml};
 use crate::config::YamlData;
 use crate::diag::{Diag, DiagCode};
 use indexmap::IndexMap;

@@ -1,6 +1,6 @@
 //! Resolves templates of variables as Ansible would if all their parts are known. Other templates are not converted.
 
-use crate::config::inventory::is_identifier;
+use crate::config::identifier::is_identifier;
 use crate::config::scalar;
 use crate::model::Value;
 

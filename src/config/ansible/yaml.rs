@@ -1,9 +1,8 @@
 //! Parses YAML inventories and variables files, as Ansible's `yaml` plugin does.
 
 use super::files::AnsibleFile;
-use super::{
-    AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, host_patterns, template, yaml11_scalar,
-};
+use super::inventory::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
+use super::{host_patterns, template, yaml11_scalar};
 use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::Value;

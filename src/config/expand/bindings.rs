@@ -1,6 +1,6 @@
 //! Builds the names that templates read on one host, limited to those that are read.
 
-use super::ExpansionInputs;
+use super::expanded_step::ExpansionInputs;
 use super::template_reads::TemplateReads;
 use crate::config::instances::{build_host_tree, build_sourced_tree};
 use crate::config::template::{TemplateBindings, TemplateRoot, build_exports, build_facts, build_map, build_tree};

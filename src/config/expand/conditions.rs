@@ -1,6 +1,6 @@
 //! Evaluates the expressions of rules, verifications and `effective`: each passes, fails or could not be evaluated.
 
-use super::ConditionOutcome;
+use super::expanded_step::ConditionOutcome;
 use crate::config::template::{
     EvalOutcome, ExpectOutcome, TemplateBindings, TemplateForm, TemplateProgram, build_tree,
 };

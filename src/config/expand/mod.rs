@@ -2,126 +2,30 @@
 
 mod bindings;
 mod conditions;
+mod expanded_step;
 mod recipe_files;
 mod step_expansion;
 mod template_reads;
 
 use super::template::{EvalOutcome, TemplateBindings, TemplateForm};
-use super::template_check;
 use super::tree_render::TreeRenderer;
 use super::{
-    FactSource, Host, PendingInput, Project, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification, SourceExpr,
-    scalar,
+    Host, PendingInput, Project, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification, SourceExpr, scalar,
+    template_list,
 };
 use crate::diag::Diag;
 use crate::model::{StepId, Value};
 use crate::probe::ObjectsQuery;
-use crate::resource::Resource;
+
 use bindings::BindingsBuilder;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
 use template_reads::{StepTemplateCache, StepTemplateInfo};
 
+pub use expanded_step::{
+    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, SharedExpandedStep,
+};
 pub(super) use recipe_files::read_template_file;
-
-/// Exported values by recipe and name; `None` until the value exists.
-pub type ExportedValues = BTreeMap<String, BTreeMap<String, Option<Value>>>;
-
-/// Facts and exports that are known of a host at the time of an expansion.
-#[derive(Clone, Copy, Debug)]
-pub struct ExpansionInputs<'a> {
-    pub facts: FactSource<'a>,
-    pub exports: &'a ExportedValues,
-}
-
-/// One instance of a step on one host: the step itself, or one per item of `each`.
-#[derive(Clone, Debug)]
-pub struct ExpandedStep {
-    pub id: StepId,
-    pub state: ExpansionState,
-    /// Paths of facts that were read (`os.id`): part of the step's basis.
-    pub reads: BTreeSet<String>,
-    /// Whether the resource is to be removed.
-    pub absent: bool,
-    /// Digest of the resource's declaration as an input of services, computed on first use. A resource with a secret
-    /// has none, because its digest depends on the host.
-    pub(crate) input_digest: OnceLock<String>,
-}
-
-impl ExpandedStep {
-    fn new(id: StepId, state: ExpansionState, reads: BTreeSet<String>, absent: bool) -> Self {
-        Self { id, state, reads, absent, input_digest: OnceLock::new() }
-    }
-}
-
-/// One of several instances of a step that hosts may share.
-#[derive(Clone, Debug)]
-pub struct SharedExpandedStep {
-    all: Arc<[ExpandedStep]>,
-    at: usize,
-}
-
-impl SharedExpandedStep {
-    /// Returns each of `all`, in order.
-    pub fn iter_shared(all: &Arc<[ExpandedStep]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
-        (0..all.len()).map(|at| Self { all: all.clone(), at })
-    }
-}
-
-impl std::ops::Deref for SharedExpandedStep {
-    type Target = ExpandedStep;
-
-    fn deref(&self) -> &ExpandedStep {
-        &self.all[self.at]
-    }
-}
-
-/// Result of expanding a step.
-#[derive(Clone, Debug)]
-pub enum ExpansionState {
-    Resource(Arc<dyn Resource>),
-    /// `when` is false, or `each` is empty: why, as a lowercase fragment.
-    NotApplicable(String),
-    /// Waits for facts or an export.
-    Deferred(DeferredStep),
-    /// A value does not match the type of its field. Diagnostics point into the recipe and the inventory.
-    Invalid(Vec<Diag>),
-}
-
-/// A step that cannot be built yet.
-#[derive(Clone, Debug)]
-pub struct DeferredStep {
-    pub need: PendingInput,
-    pub kind: &'static str,
-    /// Title as far as it is known: the path of a file whose content is not known yet.
-    pub title: Option<String>,
-    /// Fields that are not known yet; empty if `when` or `each` is not known.
-    pub fields: Vec<String>,
-}
-
-/// Result of evaluating a rule or an expectation on one host.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConditionOutcome {
-    /// `when` is false.
-    NotApplicable,
-    Holds {
-        reads: BTreeSet<String>,
-    },
-    Fails {
-        reads: BTreeSet<String>,
-        /// The values that the author wants to show, or the name that is undefined.
-        shown: Option<String>,
-    },
-    /// Could not be evaluated, with the reason.
-    Unknown {
-        why: String,
-        need: Option<PendingInput>,
-    },
-    /// A `verify` with `check`: the rendered command must exit 0.
-    Check {
-        script: String,
-    },
-}
 
 /// Expanded steps by the addresses of the instance and the step.
 type SharedExpansions = HashMap<(usize, usize), Arc<[ExpandedStep]>>;
@@ -271,7 +175,7 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> TemplateBindings {
         let reads = self.infos.get_or_build_reads(verify, || {
-            let texts = template_check::list_verify_templates(verify);
+            let texts = template_list::list_verify_templates(verify);
             template_reads::collect_reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
         });
         self.names.build_bindings(host, instance, &reads, known)

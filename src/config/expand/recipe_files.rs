@@ -1,6 +1,6 @@
 //! Reads the local files that a step's body names, and renders templates.
 
-use crate::config::catalog::BUILTIN_PATH;
+use crate::config::builtin_data::BUILTIN_PATH;
 use crate::config::field_check::{FieldFileReader, RenderedFile};
 use crate::config::scalar::is_template;
 use crate::config::template::{EvalOutcome, TemplateBindings, TemplateForm};

@@ -1,13 +1,12 @@
 //! Expands one step into its instances: evaluates `when`, `each` and `key`, then renders, checks and builds the body.
 
+use super::expanded_step::{DeferredStep, ExpandedStep, ExpansionState};
 use super::recipe_files::RecipeFolder;
 use super::template_reads::StepTemplateInfo;
-use super::{DeferredStep, ExpandedStep, ExpansionState};
 use crate::config::field_check::{CheckedFields, check_fields};
-use crate::config::scalar;
 use crate::config::template::{EvalOutcome, TemplateBindings, build_tree};
 use crate::config::tree_render::TreeRenderer;
-use crate::config::{PendingInput, Project, RecipeInstance, RecipeStep};
+use crate::config::{PendingInput, Project, RecipeInstance, RecipeStep, scalar};
 use crate::diag::{Diag, DiagCode};
 use crate::model::{StepId, StepScope, Value};
 use crate::resource::{self, FieldValues, ResourceKind};

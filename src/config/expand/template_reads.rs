@@ -2,7 +2,7 @@
 
 use super::recipe_files::read_template_file;
 use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
-use crate::config::template_check::list_step_templates;
+use crate::config::template_list::list_step_templates;
 use crate::config::{Project, Recipe, RecipeStep};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};

@@ -4,12 +4,11 @@ use super::value::HostExplainer;
 use super::{SharedByHosts, ValueExplanation, group_equal_hosts};
 use crate::config::chart::{ChartEdge, ChartEndpoint, build_chart};
 use crate::config::template::{TemplateRead, TemplateRoot};
-use crate::config::template_check::list_step_templates;
+use crate::config::template_list::list_step_templates;
 use crate::config::{
     ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, Recipe, RecipeInstance,
-    RecipeStep, StepExpander,
+    RecipeStep, StepExpander, StepFilter, catalog,
 };
-use crate::config::{StepFilter, catalog};
 use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, HostName, StepScope, Value, VerifyLevel};
 use schemars::JsonSchema;

@@ -1,32 +1,15 @@
 //! Parses `connect:` of the inventory, a group or a host. Layers are merged key by key.
 
-use super::hosts::is_address;
+use super::connect_keys::KEYS;
+use crate::config::identifier::is_address;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind, YamlData, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
-use crate::transport::{BOARDS, HardwareBoard};
+use crate::model::{BOARDS, HardwareBoard};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
-
-/// Keys of `connect`.
-pub(in crate::config) const KEYS: [&str; 14] = [
-    "user",
-    "identity",
-    "port",
-    "config",
-    "known_hosts",
-    "jump",
-    "host_key",
-    "sudo",
-    "transport",
-    "command",
-    "hardware",
-    "timeout",
-    "keep",
-    "address",
-];
 
 /// One connection setting.
 #[derive(Clone, Debug, PartialEq)]

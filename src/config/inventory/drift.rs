@@ -1,12 +1,11 @@
 //! Parses `drift:`.
 
 use super::notify;
-use crate::config::YamlNode;
 use crate::config::drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, KEEP_DAYS, OutlierMode};
-use crate::config::filter::NamePattern;
 use crate::config::load_context::LoadContext;
-use crate::config::scalar;
+use crate::config::name_pattern::NamePattern;
 use crate::config::yaml_table::{self, YamlTable};
+use crate::config::{YamlNode, scalar};
 use crate::diag::{Diag, DiagCode};
 use jiff::civil::Date;
 

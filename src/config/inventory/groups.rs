@@ -2,7 +2,8 @@
 
 use super::connect::{self, SpannedConnectSettings};
 use super::selector::SelectorUniverse;
-use super::{RawVars, is_label, read_vars};
+use super::vars::{RawVars, read_vars};
+use crate::config::identifier::is_label;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};

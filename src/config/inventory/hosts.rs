@@ -2,7 +2,8 @@
 
 use super::connect::{self, SpannedConnectSettings};
 use super::range::RangePattern;
-use super::{RawVars, read_vars};
+use super::vars::{RawVars, read_vars};
+use crate::config::identifier::is_address;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlData, YamlKey, YamlNode};
@@ -168,11 +169,4 @@ fn expand_addresses(
 
 fn format_count(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
-}
-
-/// Reports whether `text` can be a host name, an IP address or an alias in `~/.ssh/config`: it becomes an argument of
-/// ssh.
-pub(in crate::config) fn is_address(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':' | b'%');
-    !text.is_empty() && text.len() <= 255 && !text.starts_with('-') && text.bytes().all(inner)
 }

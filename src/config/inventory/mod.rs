@@ -2,6 +2,7 @@
 
 mod apply;
 mod connect;
+mod connect_keys;
 mod drift;
 mod groups;
 mod hosts;
@@ -10,19 +11,22 @@ pub(crate) mod range;
 mod resolve;
 mod rollout;
 pub(crate) mod selector;
+mod vars;
 
 pub(super) use apply::ApplyEntry;
-pub(super) use connect::KEYS as CONNECT_KEYS;
+pub(super) use connect_keys::KEYS as CONNECT_KEYS;
 pub(super) mod notify;
+pub(super) use super::identifier::is_address;
 pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
-pub(super) use hosts::is_address;
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{HostVar, ResolvedInventory, resolve_inventory};
 pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unknown_groups as check_rollout};
+pub(super) use vars::RawVars;
 
+use super::identifier::is_label;
 use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
-use super::{DriftPolicy, HostShare, RolloutPolicy, YamlKey, YamlNode, scalar};
+use super::{DriftPolicy, RolloutPolicy, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::kube::ClusterAccess;
 use connect::SpannedConnectSettings;
@@ -49,9 +53,6 @@ pub(super) struct RawInventory {
     /// Whether the inventory has a `kubernetes` key, valid or not.
     pub names_api: bool,
 }
-
-/// Variables by name, each with the location of its name and its value.
-pub(super) type RawVars = IndexMap<String, (Span, Rc<YamlNode>)>;
 
 /// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
 pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
@@ -127,69 +128,10 @@ fn read_cluster_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> String 
     name
 }
 
-/// Reports whether `name` can name a cluster, host, group or recipe: these become file names and arguments.
-pub(super) fn is_label(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    name.len() <= 128 && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && name.bytes().all(inner)
-}
-
 fn read_recipe_folders(node: &YamlNode, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let folders = yaml_table::expect_items(node, "recipes", &mut cx.diags);
     folders
         .into_iter()
         .filter_map(|node| Some((yaml_table::expect_text(node, "recipes", &mut cx.diags)?, node.span)))
         .collect()
-}
-
-fn read_vars(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<RawVars> {
-    let entries = yaml_table::expect_entries(node, "vars", &mut cx.diags);
-    Rc::new(entries.iter().filter_map(|(key, node)| read_var(key, node, cx)).collect())
-}
-
-fn read_var(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(String, (Span, Rc<YamlNode>))> {
-    if !is_identifier(&key.text) {
-        let diag =
-            Diag::error(DiagCode::BadValue, format!("`{}` is not a valid variable name", key.text)).with_span(key.span);
-        cx.push_diag(diag.hint("use letters, digits and `_`, not starting with a digit"));
-        return None;
-    }
-    check_literal(node, "a variable", cx);
-    Some((key.text.clone(), (key.span, Rc::new(node.clone()))))
-}
-
-/// Reports whether `name` is an identifier, which templates can read with dot notation.
-pub(super) fn is_identifier(name: &str) -> bool {
-    let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-    first && name.len() <= 128 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-/// Reports templates in values that must be literal.
-pub(super) fn check_literal(node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
-    match &node.data {
-        super::YamlData::Scalar { text, .. } if scalar::is_template(text) => {
-            let diag = Diag::error(DiagCode::BadValue, format!("{what} is literal and cannot contain a template"))
-                .with_span(node.span);
-            cx.push_diag(diag.hint("use templates in `with` of an `apply` entry or in a recipe"));
-        }
-        super::YamlData::Seq(items) => items.iter().for_each(|item| check_literal(item, what, cx)),
-        super::YamlData::Map(entries) => entries.iter().for_each(|(_, node)| check_literal(node, what, cx)),
-        _ => {}
-    }
-}
-
-/// Parses a count or a percentage.
-pub(super) fn read_share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<HostShare> {
-    let text = yaml_table::expect_text(node, key, &mut cx.diags)?;
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(HostShare::Percent),
-        None => text.parse().ok().map(HostShare::Count),
-    };
-    if share.is_none() {
-        let diag = Diag::error(
-            DiagCode::BadValue,
-            format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten_text(&text)),
-        );
-        cx.push_diag(diag.with_span(node.span).hint("write it like `2` or `25%`"));
-    }
-    share
 }

@@ -1,7 +1,7 @@
 //! Parses `rollout:`.
 
-use super::read_share;
 use crate::config::load_context::LoadContext;
+use crate::config::read_share::read_share;
 use crate::config::rollout::{
     DRAIN_LIMIT_S, NodeDrain, NodeReturnCondition, RETURN_LIMIT_S, RebootPolicy, ResourceOffer, RolloutHours,
     RolloutPolicy,

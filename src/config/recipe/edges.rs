@@ -1,7 +1,7 @@
 //! Reads `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
 
-use crate::config::inventory::read_share;
 use crate::config::load_context::LoadContext;
+use crate::config::read_share::read_share;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{HostBarrier, HostShare, RecipeEdge, YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};

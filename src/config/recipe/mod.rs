@@ -2,21 +2,24 @@
 
 mod during;
 mod edges;
+mod expr;
 pub(super) mod params;
 mod step;
+mod step_keys;
 mod verification;
 
 pub(super) use params::{KEY_TYPES, PARAM_TYPES};
-pub(super) use step::STEP_KEYS;
+pub(super) use step_keys::STEP_KEYS;
 pub(super) use verification::{OBJECT_KEYS, OBJECT_LIST_KEYS, VERIFY_KEYS};
 
-use super::inventory::{is_identifier, is_label};
+use super::identifier::is_label;
 use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
-use super::{FailurePattern, Recipe, RecipeRule, RecipeStep, SourceExpr, StackUse, YamlNode};
+use super::{FailurePattern, Recipe, RecipeRule, RecipeStep, StackUse, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::BlockClass;
 use camino::Utf8Path;
+use expr::read_expr;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -198,26 +201,4 @@ fn read_stack_use(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<StackUse>
     let with = with.iter().map(|(key, node)| (key.text.clone(), (node.clone(), key.span))).collect();
     let recipe = table.require_value("recipe", &mut cx.diags)?;
     Some(StackUse { recipe: yaml_table::expect_text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
-}
-
-/// Reads an expression. It is compiled together with all others, once every name is known.
-fn read_expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<SourceExpr> {
-    let node = table.get(key)?;
-    let source = yaml_table::expect_text(node, key, &mut cx.diags)?;
-    if source.trim_start().starts_with("{{") {
-        let diag = Diag::error(DiagCode::BadTemplate, format!("`{key}` is already an expression")).with_span(node.span);
-        cx.push_diag(diag.hint("remove `{{` and `}}`"));
-        return None;
-    }
-    Some(SourceExpr { source, span: node.span })
-}
-
-/// Reports a name that is not an identifier: templates could not read it with a dot.
-fn check_identifier(name: &str, what: &str, span: Span, cx: &mut LoadContext<'_>) -> bool {
-    let fits = is_identifier(name);
-    if !fits {
-        let diag = Diag::error(DiagCode::BadValue, format!("`{name}` is not a valid name of {what}")).with_span(span);
-        cx.push_diag(diag.hint("use letters, digits and `_`, not starting with a digit"));
-    }
-    fits
 }

@@ -1,8 +1,8 @@
 //! Reads declarations of parameters and checks values against them.
 
-use super::check_identifier;
+use super::expr::check_identifier;
 use crate::config::field_check::{describe_found, is_version};
-use crate::config::inventory::check_literal;
+use crate::config::identifier::check_literal;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ParamType, RecipeParam, YamlData, YamlKey, YamlNode, scalar};

@@ -1,37 +1,16 @@
 //! Reads a step: common keys, and exactly one resource.
 
 use super::edges::EdgeReader;
-use super::{during, read_expr, verification};
+use super::expr::read_expr;
+use super::step_keys::STEP_KEYS;
+use super::{during, verification};
 use crate::config::load_context::LoadContext;
-use crate::config::scalar;
 use crate::config::yaml_table::{self, YamlTable};
-use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode};
+use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{DisruptionClass, StepScope};
 use crate::resource::{self, KindTraits, ProvidedItem};
 use std::collections::BTreeSet;
-
-/// Keys that every step supports in addition to its resource.
-pub(in crate::config) const STEP_KEYS: [&str; 18] = [
-    "name",
-    "when",
-    "otherwise",
-    "each",
-    "key",
-    "needs",
-    "after",
-    "effective",
-    "during",
-    "restart_on",
-    "provides",
-    "export",
-    "disruption",
-    "scope",
-    "level",
-    "timeout",
-    "retries",
-    "long",
-];
 
 pub(super) fn read_step(
     node: &YamlNode,

@@ -1,6 +1,6 @@
 //! Reads the parts of a recipe that evaluate or publish values: `verify`, `effective` and `export`.
 
-use super::{check_identifier, read_expr};
+use super::expr::{check_identifier, read_expr};
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeVerification, StepActivation, StepExport, VerifyTarget, YamlKey, YamlNode};

@@ -5,8 +5,8 @@
 //! [`super::record`]: an evaluation is synchronous. It counts sizes and not time, so that the same inputs always give
 //! the same result.
 
-use super::TemplateError;
-use super::value_tree;
+use super::value_cost::VALUE_COST_BYTES;
+use super::{TemplateError, value_tree};
 use minijinja::value::{DynObject, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::cell::Cell;
@@ -24,8 +24,6 @@ const MAX_PROJECT_BYTES: u64 = 16 << 30;
 const STEP_COST_BYTES: u64 = 16;
 /// Maximum depth of a value: walking and dropping it recurses.
 const MAX_LEVELS: usize = 128;
-/// Weight of a value in addition to its text. Bytes.
-pub(super) const VALUE_COST_BYTES: u64 = 64;
 /// Maximum length of a number as text: `1e308` is written out.
 const NUMBER_TEXT_BYTES: u64 = 320;
 

@@ -1,8 +1,7 @@
 //! Filters, tests and operators that pay for the values that they read and create, before they create them.
 
-use super::eval_budget::{
-    VALUE_COST_BYTES, ValueWeight, admit_value, note_steps, pay_bytes, pay_for_kept, pay_for_new, weigh_value,
-};
+use super::eval_budget::{ValueWeight, admit_value, note_steps, pay_bytes, pay_for_kept, pay_for_new, weigh_value};
+use super::value_cost::VALUE_COST_BYTES;
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters, tests};
 

@@ -12,6 +12,7 @@ mod metered_filters;
 mod nesting;
 mod node_filters;
 mod template_scan;
+mod value_cost;
 mod value_tree;
 
 pub(super) use engine::{ProgramCache, TemplateForm, TemplateProgram};

@@ -1,7 +1,7 @@
 //! Template values: trees that record what is read of them, and facts that may be unknown.
 
-use super::eval_budget::VALUE_COST_BYTES;
 use super::eval_record::{self, MissingName};
+use super::value_cost::VALUE_COST_BYTES;
 use super::{FactSource, PendingInput};
 use crate::model::Value as Json;
 use indexmap::IndexMap;

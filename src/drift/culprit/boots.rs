@@ -1,9 +1,9 @@
 //! Attributes a reboot, from the last journal entries of the previous boot.
 
-use super::attribution::{AttributionContext, JOURNAL_SOURCE, is_single_user};
 use super::clock;
+use super::context::{AttributionContext, is_single_user};
 use super::journal::SystemJournalEntry;
-use super::model::{AttributionCertainty, ChangeSource};
+use super::model::{AttributionCertainty, ChangeSource, JOURNAL_SOURCE};
 use super::sudo::SudoCommand;
 use jiff::Timestamp;
 

@@ -1,7 +1,7 @@
 //! Attributes changes of files, from sudo commands at the file's own timestamps.
 
-use super::attribution::{AttributionContext, is_single_user};
 use super::clock;
+use super::context::{AttributionContext, is_single_user};
 use super::evidence::FileTimestamps;
 use super::model::{AttributionCertainty, ChangeSource};
 use super::sudo::SudoCommand;

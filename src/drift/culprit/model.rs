@@ -80,7 +80,7 @@ impl ChangeSource {
             program: Some("sudo".into()),
             command: Some(sudo.command_line().into()),
             time: Some(clock::format_time(time)),
-            source: Some(super::attribution::JOURNAL_SOURCE.into()),
+            source: Some(JOURNAL_SOURCE.into()),
             ..Self::with_certainty(sure)
         }
     }
@@ -112,3 +112,6 @@ fn redact_command(command: &str, secrets: &SecretStore) -> String {
         false => scrubbed.join(" "),
     }
 }
+
+/// The name of the journal as a source.
+pub const JOURNAL_SOURCE: &str = "journal";

@@ -6,7 +6,7 @@
 
 use super::clock;
 use super::journal::SystemJournalEntry;
-use crate::transport::is_own_shell;
+use crate::script::is_own_shell;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use jiff::Timestamp;
 use std::collections::BTreeMap;

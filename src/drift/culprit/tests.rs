@@ -1,7 +1,8 @@
 //! Attribution by evidence: named and near users, and unknown results.
 
-use super::super::model::{FindingNovelty, FindingSeverity, LastApplied};
+use super::super::model::{FindingNovelty, LastApplied};
 use super::*;
+use crate::drift::finding_severity::FindingSeverity;
 use crate::model::{DisruptionClass, StepVerdict, UntrustedText, VerifyLevel};
 use crate::probe::EvidencePart;
 use secrecy::SecretString;

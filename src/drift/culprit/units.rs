@@ -1,11 +1,10 @@
 //! Attributes changes of units, from systemd's entries and sudo commands at that time.
 
-use super::attribution::{AttributionContext, JOURNAL_SOURCE, is_single_user};
-use super::boots;
-use super::clock;
+use super::context::{AttributionContext, is_single_user};
 use super::journal::SystemJournalEntry;
-use super::model::{AttributionCertainty, ChangeSource};
+use super::model::{AttributionCertainty, ChangeSource, JOURNAL_SOURCE};
 use super::sudo::SudoCommand;
+use super::{boots, clock};
 use jiff::Timestamp;
 
 /// Programs with which users control systemd.

@@ -1,29 +1,17 @@
 //! Facts of the cluster, read from its API. Hosts do not have them.
 
+mod fact;
 mod nodes;
 mod quantity;
 mod version;
 
+pub use fact::ClusterFact;
 pub use quantity::parse_whole_quantity;
 
-use super::{FactShape, UnansweredReason};
+use super::UnansweredReason;
+
 use crate::model::{HostName, Value};
 use crate::probe::{Observation, Probe, ProbeReading};
-
-/// A fact of the cluster, as registered.
-pub struct ClusterFact {
-    /// The name under `facts.`.
-    pub name: &'static str,
-    /// One sentence: meaning and source.
-    pub doc: &'static str,
-    pub shape: FactShape,
-    /// Meaning of each field.
-    pub fields: &'static [(&'static str, &'static str)],
-    /// The API path that is queried.
-    pub path: &'static str,
-    /// Parses the answer of the API. Never invents a value.
-    pub parse: fn(&Value) -> Result<Value, UnansweredReason>,
-}
 
 /// Every fact of the cluster, in the order of the reference.
 static ALL: [ClusterFact; 2] = [version::FACT, nodes::FACT];

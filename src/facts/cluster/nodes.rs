@@ -1,7 +1,8 @@
 //! `nodes`: every node of the cluster as reported by its API.
 
-use super::{ClusterFact, quantity};
-use crate::facts::FactShape;
+use super::fact::ClusterFact;
+use super::quantity;
+use crate::facts::fact::FactShape;
 use crate::model::Value;
 use crate::probe::UnansweredReason;
 use serde_json::json;

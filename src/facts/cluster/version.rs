@@ -1,7 +1,7 @@
 //! `kubernetes_version`: the version of the API server.
 
-use super::ClusterFact;
-use crate::facts::FactShape;
+use super::fact::ClusterFact;
+use crate::facts::fact::FactShape;
 use crate::model::Value;
 use crate::probe::UnansweredReason;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Groups similar hosts into classes.
 
-use super::{HostClass, MIN_CLASS_SIZE, OutlierCandidate, UnknownHostFact};
-use crate::facts::unknown_reason;
+use super::report::{HostClass, MIN_CLASS_SIZE, OutlierCandidate, UnknownHostFact};
+use crate::facts::unknown_part::unknown_reason;
 use crate::model::{UntrustedText, Value};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;

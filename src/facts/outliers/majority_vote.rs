@@ -1,8 +1,9 @@
 //! Determines the majority of one class for every value that should be equal.
 
-use super::{FactOutlier, OutlierCandidate, OutlierReport, OutlierValue, UndecidedFact, UnknownHostFact};
+use super::report::{FactOutlier, OutlierCandidate, OutlierReport, OutlierValue, UndecidedFact, UnknownHostFact};
+use crate::facts::all_facts;
 use crate::facts::comparison_rules::{ComparedRows, ComparedValue, ComparisonRule};
-use crate::facts::{Fact, all_facts};
+use crate::facts::fact::Fact;
 use crate::model::{HostName, UntrustedText, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};

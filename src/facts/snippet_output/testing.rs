@@ -1,7 +1,7 @@
 //! Helpers for the tests of facts.
 
 use super::*;
-use crate::facts::Fact;
+use crate::facts::fact::Fact;
 
 /// Parses the output of a snippet that exited with 0.
 pub(crate) fn parse_stdout(fact: &Fact, stdout: &str) -> Result<Value, UnansweredReason> {

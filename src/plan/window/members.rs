@@ -1,8 +1,9 @@
 //! Determines which changes belong to a host's window.
 
-use super::{WindowStop, is_changing_or_pending};
+use super::host_window::WindowStop;
 use crate::config::{Project, RebootPolicy};
 use crate::model::{DisruptionClass, StepId, StepVerdict};
+use crate::plan::model::{is_changing_or_pending, step_disruption};
 use crate::plan::{HostContext, PlanPolicy, StepInstance, StepPlan};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,11 +162,6 @@ fn expand_tied_recipes(project: &Project, core: &BTreeSet<String>) -> BTreeSet<S
         }
         all.extend(more);
     }
-}
-
-/// Returns the highest disruption that a step may cause.
-pub fn step_disruption(step: &StepPlan) -> DisruptionClass {
-    step.envelope.as_ref().map_or(step.disruption, |envelope| envelope.disruption.max(step.disruption))
 }
 
 /// Returns the ways in which a step declares to become effective.

@@ -4,13 +4,15 @@
 //! All of it follows from the evaluated steps. The only state from earlier runs is a mark on the host that a window was
 //! left open.
 
+mod host_window;
 mod members;
 mod stage;
+mod window_mark;
 
-pub use members::{
-    WindowScope, explain_unopened_window, has_delayed_effect, list_effect_triggers, needs_reboot, step_disruption,
-};
-pub use stage::StepStage;
+pub use super::model::step_disruption;
+pub use host_window::{HostWindow, PlannedReboot, StepStage, WindowStop};
+pub use members::{WindowScope, explain_unopened_window, has_delayed_effect, list_effect_triggers, needs_reboot};
+pub use window_mark::{WINDOW_MARK, left_open_by};
 
 use super::{
     ChangeCertainty, HostContext, HostWarning, ObservedHost, ObservedNode, PredictedEffects, StepAssessment,
@@ -18,63 +20,12 @@ use super::{
 };
 use crate::config::{self, ExpansionState};
 use crate::graph::StepIndex;
-use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText, Value};
+use crate::model::{DisruptionClass, StepVerdict};
 use crate::resource::{Assessment, AttributeChange};
 use members::WindowMembers;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+
 use stage::{StageNode, assign_stages};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The file in which a host records that its window is open.
-pub const WINDOW_MARK: &str = "/var/lib/forge/window.json";
-
-/// The changes that take a host out of service, with the stops, reboots and drains that they need.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HostWindow {
-    /// The steps that make it necessary, and those that are tied to them by a version.
-    pub steps: Vec<StepId>,
-    /// Units that are stopped while it is open. The steps that declare them running start them again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stops: Vec<WindowStop>,
-    /// Kernel modules that are unloaded while it is open.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unloads: Vec<WindowStop>,
-    /// In order. A host does not reboot more often than this.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reboots: Vec<PlannedReboot>,
-    /// Whether the host is a Slurm node that is drained first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub slurm: bool,
-    /// The Kubernetes node that is drained first, if the host is declared to be one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubernetes: Option<ObservedNode>,
-    /// The resources that the node must offer before it is uncordoned: `nvidia.com/gpu 8`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub returns: Vec<String>,
-    /// The run that left it open, if any: such a window is closed in any case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_open: Option<UntrustedText>,
-}
-
-/// A unit or module that must not run while a recipe changes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct WindowStop {
-    /// A unit with its type, or a module.
-    pub name: String,
-    /// The recipe that changes meanwhile.
-    pub during: String,
-}
-
-/// One reboot, shared by all steps that wait for one at that point.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct PlannedReboot {
-    /// The steps that take effect by it.
-    pub steps: Vec<StepId>,
-    /// Whether nothing else can make them effective before. If false, the host reboots only if they are not effective
-    /// by then.
-    pub certain: bool,
-}
 
 /// A window with the stage of each step.
 pub(super) struct StagedWindow {
@@ -147,15 +98,6 @@ fn build_window(
     needed.then_some(window)
 }
 
-/// Returns the run that left a window open on a host, or that drained its node before it opened one. An unreadable mark
-/// counts too.
-pub fn left_open_by(seen: &ObservedHost) -> Option<UntrustedText> {
-    let Some(mark) = &seen.window else { return seen.drained_by().cloned() };
-    let mark = serde_json::from_str::<Value>(mark.raw()).ok();
-    let run = mark.and_then(|mark| Some(mark.get("run")?.as_str()?.to_owned()));
-    Some(run.unwrap_or_else(|| "that is not known".to_owned()).into())
-}
-
 /// Returns the warning for a host without a planned window whose node is, or may be, still drained.
 pub(super) fn warn_drained_node(seen: &ObservedHost) -> Option<HostWarning> {
     let (why, hint) = match seen.node.as_ref()? {
@@ -170,24 +112,6 @@ pub(super) fn warn_drained_node(seen: &ObservedHost) -> Option<HostWarning> {
         _ => return None,
     };
     Some(HostWarning { why: why.into(), hint })
-}
-
-impl HostWindow {
-    /// Returns the recipes that change or take effect while it is open.
-    pub fn list_recipes(&self) -> BTreeSet<&str> {
-        let awaited = self.reboots.iter().flat_map(|reboot| &reboot.steps);
-        self.steps.iter().chain(awaited).map(|id| &*id.recipe).collect()
-    }
-
-    /// Returns whether the host reboots in any case.
-    pub fn has_certain_reboot(&self) -> bool {
-        self.reboots.iter().any(|reboot| reboot.certain)
-    }
-
-    /// Returns whether a step waits for one of its reboots.
-    pub fn has_reboot_for(&self, id: &StepId) -> bool {
-        self.reboots.iter().any(|reboot| reboot.steps.contains(id))
-    }
 }
 
 /// Returns the unit that a step declares as running, if any.
@@ -260,9 +184,4 @@ pub(super) fn set_stages(turns: &[StepInstance<'_>], steps: &mut [StepPlan], sta
             });
         }
     }
-}
-
-/// Returns whether a step waits to become effective, or will.
-pub(super) fn is_changing_or_pending(step: &StepPlan) -> bool {
-    step.will_run() || (step.verdict == StepVerdict::Pending && step.waits_for.is_none())
 }

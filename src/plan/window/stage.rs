@@ -3,28 +3,9 @@
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::StepPhase;
 use crate::plan::resolve_predecessor;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+
+use super::host_window::StepStage;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// When a step runs. In chronological order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StepStage {
-    /// In parallel with other hosts: the host stays in service, or has no window.
-    #[default]
-    Before,
-    /// While the window is open, after this number of reboots.
-    Inside(u32),
-    /// After the window is closed: the step waits for other hosts, which may wait for this one.
-    After,
-}
-
-impl StepStage {
-    pub fn is_before(&self) -> bool {
-        *self == Self::Before
-    }
-}
 
 /// The properties that decide when a step runs.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{AptOfferPolicy, PathInfo, PathState, PathType, ProbeOutput, ProbeReading, UserState};
+use crate::probe::query::AptOfferPolicy;
+use crate::probe::{PathInfo, PathState, PathType, ProbeOutput, ProbeReading, UserState};
 use secrecy::ExposeSecret;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,8 @@
 //! Frames as text: truncation, noise and forgery.
 
 use super::*;
-use crate::probe::{AptOfferPolicy, ProbeOutput, ProbeReading};
+use crate::probe::query::AptOfferPolicy;
+use crate::probe::{ProbeOutput, ProbeReading};
 use proptest::prelude::*;
 
 const T: &str = "0123456789abcdef0123456789abcdef";

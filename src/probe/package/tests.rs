@@ -1,7 +1,7 @@
 //! Tests that parse recorded answers about dpkg packages.
 
 use super::*;
-use crate::probe::AptOfferPolicy;
+use crate::probe::query::AptOfferPolicy;
 use crate::probe::section::SectionEnd;
 use crate::probe::section::testing::{answers, printed, recorded};
 

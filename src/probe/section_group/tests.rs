@@ -1,8 +1,9 @@
 //! Probes that share a process: each has its own answer, or its own reason for a missing one.
 
 use super::*;
+use crate::probe::UnansweredReason;
+use crate::probe::query::Probe;
 use crate::probe::section::testing::{answers, printed};
-use crate::probe::{Probe, UnansweredReason};
 
 const T: &str = "0123456789abcdef0123456789abcdef";
 

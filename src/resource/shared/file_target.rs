@@ -395,26 +395,6 @@ impl OwnershipDiff {
     }
 }
 
-/// Returns the changes of owner, group and permission bits.
-pub(in crate::resource) fn ownership_changes(
-    info: &PathInfo,
-    owner: &str,
-    group: &str,
-    mode: u32,
-) -> Vec<AttributeChange> {
-    let mut changes = Vec::new();
-    if info.owner.raw() != owner {
-        changes.push(AttributeChange::new("owner", Some(info.owner.raw()), Some(owner)));
-    }
-    if info.group.raw() != group {
-        changes.push(AttributeChange::new("group", Some(info.group.raw()), Some(group)));
-    }
-    if info.mode != mode {
-        changes.push(AttributeChange::new("mode", Some(&format_mode(info.mode)), Some(&format_mode(mode))));
-    }
-    changes
-}
-
 pub(in crate::resource) fn add_ownership_basis(basis: &mut Value, info: &PathInfo) {
     basis["owner"] = json!(info.owner);
     basis["group"] = json!(info.group);

@@ -1,24 +1,6 @@
 //! Simulated hardware: boards that ship with forge, and the files that make a sandbox a server with one.
 
-use super::sandbox_files::{SandboxFile, data_file, program_file};
-
-/// A server's cards, from `hardware/boards`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HardwareBoard {
-    /// Its name in an inventory.
-    pub name: &'static str,
-    pub(super) cards: &'static str,
-}
-
-/// All boards, sorted by name.
-pub const BOARDS: [HardwareBoard; 6] = [
-    HardwareBoard { name: "a100x8", cards: include_str!("../../../hardware/boards/a100x8") },
-    HardwareBoard { name: "b200x8", cards: include_str!("../../../hardware/boards/b200x8") },
-    HardwareBoard { name: "gb200x4", cards: include_str!("../../../hardware/boards/gb200x4") },
-    HardwareBoard { name: "h100-pcie", cards: include_str!("../../../hardware/boards/h100-pcie") },
-    HardwareBoard { name: "h100x8-ndr", cards: include_str!("../../../hardware/boards/h100x8-ndr") },
-    HardwareBoard { name: "h100x8-roce", cards: include_str!("../../../hardware/boards/h100x8-roce") },
-];
+use super::sandbox_file::{SandboxFile, data_file, program_file};
 
 /// A file of `hardware`, by its path there.
 macro_rules! of_hardware {

@@ -5,14 +5,14 @@
 //! boundary.
 
 mod hardware;
+mod sandbox_file;
 mod sandbox_files;
 
-pub use hardware::{BOARDS, HardwareBoard};
+use crate::model::{HardwareBoard, HostName};
 
 use super::channel::CommandChannel;
 use super::process_mark::read_start_time;
 use super::{TransportError, TransportErrorKind};
-use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Drift as one document, and as one message per line: the version first, then the results, then the end.
 
-use super::{ExitInfo, formatter};
+use super::exit_info::ExitInfo;
+use super::formatter;
 use crate::drift::{
     DRIFT_VERSION, DriftCounts, DriftFinding, DriftHistory, DriftReport, HostDrift, IgnoreRuleResult, KnownFinding,
     UndecidedItem,

@@ -1,6 +1,7 @@
 //! The JSON writer: one document per result of a verb, with the format version first.
 
 mod drift;
+mod exit_info;
 mod formatter;
 mod offline;
 mod saved_plan;
@@ -8,6 +9,7 @@ mod schema;
 mod validation;
 
 pub use drift::{DriftMessage, write_drift_messages as drift_messages};
+pub use exit_info::ExitInfo;
 pub use saved_plan::write_saved_plan;
 pub use schema::document_schema;
 
@@ -41,19 +43,6 @@ struct JsonDocument<T> {
     exit: ExitInfo,
     #[serde(flatten)]
     body: T,
-}
-
-/// The exit code of the process and its name.
-#[derive(Serialize, JsonSchema)]
-pub struct ExitInfo {
-    code: u8,
-    name: ExitCode,
-}
-
-impl ExitInfo {
-    fn from_code(exit: ExitCode) -> Self {
-        Self { code: exit.code(), name: exit }
-    }
 }
 
 impl<T: Serialize> JsonDocument<T> {

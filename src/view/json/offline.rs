@@ -1,6 +1,6 @@
 //! Documents of verbs that do not contact hosts: graphs, recipes, explanations, runs.
 
-use super::ExitInfo;
+use super::exit_info::ExitInfo;
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::engine::{PastRun, RunComparison};

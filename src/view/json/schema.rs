@@ -1,8 +1,9 @@
 //! The schema of all documents that verbs write with `--format json`: the common keys, and the keys of each result.
 
+use super::exit_info::ExitInfo;
 use super::{
-    DOCUMENT_VERSION, DoctorBody, ExecBody, ExitInfo, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody,
-    PlanBody, ReportBody, SandboxesBody, drift, offline, validation,
+    DOCUMENT_VERSION, DoctorBody, ExecBody, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody, PlanBody,
+    ReportBody, SandboxesBody, drift, offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};

@@ -1,6 +1,6 @@
 //! DingTalk: a custom bot takes plain text. `at` is empty, so no user is mentioned.
 
-use super::{MessageLimit, NotifyPayload, count_json_bytes, fit_message};
+use super::message::{MessageLimit, NotifyPayload, count_json_bytes, fit_message};
 use crate::drift::DriftNotice;
 use serde_json::json;
 

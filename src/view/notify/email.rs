@@ -1,6 +1,6 @@
 //! Mail: an RFC 5322 message with its text in base64, so that no line of the text is parsed as a header.
 
-use super::{MessageLimit, NotifyPayload, fit_message, format_headline};
+use super::message::{MessageLimit, NotifyPayload, fit_message, format_headline};
 use crate::drift::DriftNotice;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
 //! Feishu (Lark): a custom bot takes rich text. Its text nodes are plain, while `<at …>` in a text message would
 //! mention users.
 
-use super::{MessageLimit, NotifyPayload, count_json_bytes, fit_message, format_headline};
+use super::message::{MessageLimit, NotifyPayload, count_json_bytes, fit_message, format_headline};
 use crate::drift::DriftNotice;
 use serde_json::{Value, json};
 

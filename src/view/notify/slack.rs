@@ -1,6 +1,6 @@
 //! Slack: an incoming webhook takes text. Formatting is off, so only three characters need escaping.
 
-use super::{MessageLimit, NotifyPayload, fit_message};
+use super::message::{MessageLimit, NotifyPayload, fit_message};
 use crate::drift::DriftNotice;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! A custom webhook: the notice as JSON (`schemas/drift-notice.json`).
 
-use super::NotifyPayload;
+use super::message::NotifyPayload;
 use crate::drift::{DriftNotice, DriftNoticeItem};
 
 /// A size that servers commonly accept. Bytes.

@@ -1,6 +1,6 @@
 //! WeCom: a group bot takes plain text. Its Markdown allows twice the size, but host text in it could mention users.
 
-use super::{MessageLimit, NotifyPayload, fit_message};
+use super::message::{MessageLimit, NotifyPayload, fit_message};
 use crate::drift::DriftNotice;
 use serde_json::json;
 

@@ -1,5 +1,6 @@
 //! Formats an event as one line of text.
 
+use super::progress_line::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host, prefix_lines};
 use super::{ProgressDetail, windows};
 use crate::engine::{Event, StepResult, VerifyResult};
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
@@ -8,21 +9,6 @@ use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
 use crate::view::{escape, format_count, format_duration, format_size};
 use indexmap::IndexMap;
 use std::time::Duration;
-
-const LINE_CHARS: usize = 200;
-
-/// A line with the minimum detail level at which it is shown.
-#[derive(Debug, PartialEq)]
-pub struct ProgressLine {
-    pub from: ProgressDetail,
-    pub text: String,
-}
-
-impl ProgressLine {
-    pub fn new(from: ProgressDetail, text: String) -> Option<Self> {
-        Some(Self { from, text })
-    }
-}
 
 /// Returns the line for an event, if it has one.
 pub fn event_line(event: &Event) -> Option<ProgressLine> {
@@ -291,30 +277,6 @@ fn list_in_flight(in_flight: &[(HostName, StepId)]) -> String {
 fn budget_spent_line(failed: usize, allowed: usize) -> String {
     let failed = format_count(failed, "host");
     format!("{}: {failed} failed, {allowed} allowed; no more hosts are started", paint(BAD, "failure budget spent"))
-}
-
-pub fn prefix_host(host: &HostName, what: &str) -> String {
-    format!("{} {what}", escape::escape_line(host.as_str()))
-}
-
-pub fn format_failure(word: &str, why: &UntrustedText) -> String {
-    format!("{}: {}", paint(BAD, word), format_untrusted(why))
-}
-
-pub fn format_step_id(step: &StepId) -> String {
-    escape::escape_line(&step.to_string()).into_owned()
-}
-
-pub fn format_untrusted(text: &UntrustedText) -> String {
-    escape::escape_truncated(text.raw(), LINE_CHARS)
-}
-
-/// Prefixes each line of a text with host, step and a mark.
-fn prefix_lines(host: &HostName, step: &StepId, mark: &str, text: &UntrustedText) -> String {
-    let one = |line: &str| {
-        prefix_host(host, &format!("{} {} {}", format_step_id(step), paint(DIM, mark), escape::escape_line(line)))
-    };
-    text.raw().lines().filter(|line| !line.trim().is_empty()).map(one).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One frame of the live display: lines of text from the state, the time and the terminal size.
 
-use super::event_lines;
 use super::state::{ActivityKind, HostActivity, ProgressPhase, ProgressState};
+use super::{event_lines, progress_line};
 use crate::view::style::{BAD, DIM, paint};
 use crate::view::{escape, format_count};
 use anstyle::Style;
@@ -55,7 +55,7 @@ fn render_rows(state: &ProgressState, now: Instant, columns: usize, most: usize)
         .collect();
     let room = shown - rows.len();
     let fetching = |(what, done): (&String, &_)| {
-        format!("fetching {}: {}", escape::escape_line(what), event_lines::format_untrusted(done))
+        format!("fetching {}: {}", escape::escape_line(what), progress_line::format_untrusted(done))
     };
     rows.extend(
         state
@@ -73,9 +73,9 @@ fn render_rows(state: &ProgressState, now: Instant, columns: usize, most: usize)
 /// Returns the activity of a host as text.
 pub fn describe_activity(own: &HostActivity) -> String {
     let what = match &own.doing {
-        ActivityKind::Steps(step, 0) => event_lines::format_step_id(step),
-        ActivityKind::Steps(step, more) => format!("{} (+{more} more)", event_lines::format_step_id(step)),
-        ActivityKind::Other(what) | ActivityKind::Waiting(what) => event_lines::format_untrusted(what),
+        ActivityKind::Steps(step, 0) => progress_line::format_step_id(step),
+        ActivityKind::Steps(step, more) => format!("{} (+{more} more)", progress_line::format_step_id(step)),
+        ActivityKind::Other(what) | ActivityKind::Waiting(what) => progress_line::format_untrusted(what),
     };
     match &own.note {
         Some(note) => format!("{what} | {}", escape::escape_truncated(note.raw(), NOTE_CHARS)),

@@ -1,8 +1,7 @@
 //! A status line for logs in which no other line was written for a while.
 
-use super::event_lines;
-use super::frame;
 use super::state::{ActivityKind, HostActivity, ProgressState};
+use super::{frame, progress_line};
 use crate::view::escape;
 use crate::view::fold::fold_names;
 use crate::view::formatting::list_names;
@@ -26,14 +25,14 @@ pub fn format_heartbeat(state: &mut ProgressState, now: Instant) -> Option<Strin
     let transfers = state
         .transfers
         .iter()
-        .map(|(what, how)| format!("{} {}", escape::escape_line(what), event_lines::format_untrusted(how)));
+        .map(|(what, how)| format!("{} {}", escape::escape_line(what), progress_line::format_untrusted(how)));
     let each: Vec<String> = each.chain(transfers).collect();
     (!each.is_empty()).then(|| format!("{sums}: {}", list_names(&each)))
 }
 
 fn describe_doing(own: &HostActivity) -> String {
     match &own.doing {
-        ActivityKind::Steps(step, _) => event_lines::format_step_id(step),
-        ActivityKind::Other(what) | ActivityKind::Waiting(what) => event_lines::format_untrusted(what),
+        ActivityKind::Steps(step, _) => progress_line::format_step_id(step),
+        ActivityKind::Other(what) | ActivityKind::Waiting(what) => progress_line::format_untrusted(what),
     }
 }

@@ -5,6 +5,7 @@ mod frame;
 mod heartbeat;
 mod live;
 mod plain;
+mod progress_line;
 mod state;
 mod windows;
 

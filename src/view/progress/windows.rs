@@ -1,7 +1,7 @@
 //! Formats events of windows and reboots as one line each.
 
 use super::ProgressDetail;
-use super::event_lines::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host};
+use super::progress_line::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host};
 use crate::engine::{CompletedReboot, Event, NodeDrainEvent};
 use crate::model::{HostName, StepId, UntrustedText};
 use crate::view::style::{BAD, DISRUPT, paint};

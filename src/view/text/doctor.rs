@@ -1,6 +1,7 @@
 //! Result of `doctor`: findings about this machine, the cluster and hosts; equal ones once, worst first, with hints.
 
-use super::{TextWriter, format_hosts, group};
+use super::shared_lines::format_hosts;
+use super::{TextWriter, group};
 use crate::engine::{DoctorFinding, DoctorReport, DoctorSeverity};
 use crate::model::{ExitCode, HostName, UntrustedText};
 use crate::plan::HostReachability;
@@ -10,7 +11,7 @@ use std::io::{self, Write};
 
 /// Writes the findings, then the hosts that are ready.
 pub fn write_checkup(text: &TextWriter, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    super::write_simulated(&checkup.simulated, out)?;
+    super::shared_lines::write_simulated(&checkup.simulated, out)?;
     let least = if text.verbose > 0 { DoctorSeverity::Ok } else { DoctorSeverity::Note };
     write_section("this machine", &checkup.here, least, out)?;
     write_section("cluster", &checkup.cluster, least, out)?;

@@ -3,21 +3,24 @@
 pub(in crate::view) mod change_source;
 pub(in crate::view) mod entry;
 mod history;
+mod names;
 
 use super::{TextWriter, plan_sections};
 use crate::drift::{DriftCounts, DriftReport, FindingSeverity, UndecidedItem};
-use crate::model::{HostName, UntrustedText};
+
+use super::shared_lines::format_hosts;
 use crate::plan::HostReachability;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::text::{format_hosts, group, outliers};
+use crate::view::text::{group, outliers};
 use crate::view::{escape, format_count, format_duration, formatting};
 use entry::DriftEntry;
 pub use history::write_history;
+use names::format_step_name;
 use std::io::{self, Write};
 
 /// Writes the whole result.
 pub fn write_drift(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
-    super::write_simulated(&drift.simulated, out)?;
+    super::shared_lines::write_simulated(&drift.simulated, out)?;
     let entries = entry::group_entries(&drift.findings);
     let (faults, rest): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.first().is_hardware_fault());
     write_section("hardware faults: apply cannot repair them", &faults, text, drift, out)?;
@@ -72,11 +75,6 @@ fn write_unknown(unsure: &[UndecidedItem], out: &mut dyn Write) -> io::Result<()
         writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)
-}
-
-/// Returns `recipe/step`.
-fn format_step_name(recipe: &UntrustedText, step: &UntrustedText) -> String {
-    format!("{}/{}", escape::escape_untrusted(recipe), escape::escape_untrusted(step))
 }
 
 fn write_unreachable(drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
@@ -165,10 +163,4 @@ fn write_next_step(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) 
         true => text.write_next_command("plan", out),
         false => Ok(()),
     }
-}
-
-/// Returns each host once, in order of first appearance.
-fn distinct_hosts<'a>(hosts: impl IntoIterator<Item = &'a HostName>) -> Vec<&'a HostName> {
-    let mut seen = std::collections::BTreeSet::new();
-    hosts.into_iter().filter(|host| seen.insert(*host)).collect()
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 /// Writes each output, then the number of hosts per outcome.
 pub fn write_exec_report(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
-    super::write_simulated(&report.simulated, out)?;
+    super::shared_lines::write_simulated(&report.simulated, out)?;
     let all = report.hosts.iter().map(|host| (&host.host, host));
     let mut groups: Vec<_> = group::group_equal(all, shown_fields).into_values().collect();
     groups.sort_by_key(|(host, _)| outcome_rank(host.outcome));

@@ -23,11 +23,15 @@ mod recipes;
 mod report;
 mod runs;
 mod sandboxes;
+mod shared_lines;
 pub(super) mod step;
 #[cfg(test)]
 mod tests;
+mod text_writer;
 mod validation;
 pub(super) mod windows;
+
+pub use text_writer::TextWriter;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
@@ -35,30 +39,10 @@ use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
-use crate::model::{ExitCode, HostName};
+use crate::model::ExitCode;
 use crate::plan::{ObservedHost, Plan, PlanImages};
 use crate::view::escape;
 use std::io::{self, Write};
-
-/// Writes for a terminal. Always writes colours; pass a stream that strips them if they are not wanted.
-#[derive(Clone, Debug, Default)]
-pub struct TextWriter {
-    /// 1 or more also shows unchanged steps, and the reason and source location of every step.
-    pub verbose: u8,
-    /// Arguments of the suggested next command (`inventory.yaml --on gpu`), quoted for a shell.
-    /// `None` suppresses the suggestion.
-    pub target: Option<String>,
-}
-
-impl TextWriter {
-    fn write_next_command(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
-        match self.target.as_deref() {
-            None => Ok(()),
-            Some("") => writeln!(out, "next: forge {verb}"),
-            Some(target) => writeln!(out, "next: forge {verb} {}", super::escape::escape_line(target)),
-        }
-    }
-}
 
 impl ResultWriter for TextWriter {
     fn write_plan(&self, plan: &Plan, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
@@ -158,24 +142,5 @@ impl ResultWriter for TextWriter {
 
     fn write_init_result(&self, init: &InitResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         init::write_init_result(self, init, out)
-    }
-}
-
-/// Lists simulated hosts first, before any result about them.
-fn write_simulated<'a>(hosts: impl IntoIterator<Item = &'a HostName>, out: &mut dyn Write) -> io::Result<()> {
-    let folded = super::fold::fold_names(hosts.into_iter().map(HostName::as_str));
-    match folded.as_str() {
-        "" => Ok(()),
-        hosts => writeln!(out, "simulated, no real hardware: {}\n", super::escape::escape_line(hosts)),
-    }
-}
-
-/// Returns `on node-01`, or `= same on 9 hosts: gpu[02:10]`.
-fn format_hosts(hosts: &[&HostName]) -> String {
-    let folded = super::fold::fold_names(hosts.iter().map(|host| host.as_str()));
-    let folded = super::escape::escape_line(&folded);
-    match hosts {
-        [_] => format!("on {folded}"),
-        _ => format!("= same on {}: {folded}", super::formatting::summarize_hosts(hosts.iter().copied())),
     }
 }

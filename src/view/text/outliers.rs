@@ -1,7 +1,7 @@
 //! Outliers: values that differ from the majority, rarest first, and values that could not be compared.
 
-use super::facts;
-use super::{TextWriter, write_simulated};
+use super::shared_lines::write_simulated;
+use super::{TextWriter, facts};
 use crate::facts::outliers::{FactOutlier, HostClass, OutlierReport, OutlierValue};
 use crate::model::{HostName, Value};
 use crate::plan::ObservedHost;

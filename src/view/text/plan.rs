@@ -9,7 +9,7 @@ use std::io::{self, Write};
 pub fn write_plan(text: &TextWriter, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let counts = plan.count_steps();
     let verbose = text.verbose > 0;
-    super::write_simulated(&plan.simulated, out)?;
+    super::shared_lines::write_simulated(&plan.simulated, out)?;
     if verbose || !plan_summary::is_settled(&counts) {
         write_header(plan, out)?;
     }

@@ -3,7 +3,8 @@
 use super::causes::{self, CauseGroup};
 use super::check_output::{self, describe_check};
 use super::group::{self, StepGroup};
-use super::{format_hosts, step};
+use super::shared_lines::format_hosts;
+use super::step;
 use crate::model::{BlockClass, HostName, StepVerdict};
 use crate::plan::{
     HostPlan, HostReachability, HostWarning, Plan, PlanCounts, StepPlan, UndeclaredResource, UnreachableReason,

@@ -1,7 +1,7 @@
 //! Problems of a run, each once with all affected hosts.
 
 use super::check_output::{self, describe_check};
-use super::format_hosts;
+use super::shared_lines::format_hosts;
 use crate::engine::{HostReport, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};

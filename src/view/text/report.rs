@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 /// Writes the whole report.
 pub fn write_report(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    super::write_simulated(&report.simulated, out)?;
+    super::shared_lines::write_simulated(&report.simulated, out)?;
     problems::write_problems(report, out)?;
     write_left_behind(report, out)?;
     host_rows::write_rows(report, out)?;

@@ -82,7 +82,7 @@ pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::R
     if run.finished {
         return super::report::write_report(text, &run.report, run.report.exit_code(), out);
     }
-    super::write_simulated(&run.report.simulated, out)?;
+    super::shared_lines::write_simulated(&run.report.simulated, out)?;
     super::problems::write_problems(&run.report, out)?;
     super::host_rows::write_rows(&run.report, out)?;
     let why = "still running, or its controller was stopped; results are from its journal";

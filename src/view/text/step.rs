@@ -1,7 +1,8 @@
 //! One changing step, for all hosts on which it is equal.
 
+use super::diff;
 use super::host_values::FoldedStep;
-use super::{diff, format_hosts};
+use super::shared_lines::format_hosts;
 use crate::model::{DisruptionClass, StepScope};
 use crate::plan::{ChangeCertainty, PredictedEffects, StepPlan};
 use crate::resource::AttributeChange;

@@ -1,6 +1,7 @@
 //! Windows and reboots that take hosts out of service, and the waves of the rollout.
 
-use super::{format_hosts, group};
+use super::group;
+use super::shared_lines::format_hosts;
 use crate::model::HostName;
 use crate::plan::{HostPlan, HostWindow, ObservedNode, Plan, PlannedReboot, RolloutPlan, WindowStop};
 use crate::view::fold::fold_names;

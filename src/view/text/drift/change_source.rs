@@ -1,10 +1,10 @@
 //! The source of a change: one line per distinct answer, with its hosts if answers differ.
 
-use super::super::format_hosts;
-use super::distinct_hosts;
+use super::names::distinct_hosts;
 use crate::drift::{AttributionCertainty, ChangeSource, DriftFinding};
 use crate::model::{HostName, UntrustedText};
 use crate::view::style::{DIM, paint};
+use crate::view::text::shared_lines::format_hosts;
 use crate::view::{escape, format_count};
 use indexmap::IndexMap;
 use std::io::{self, Write};

@@ -1,11 +1,13 @@
 //! A drifted step, verification or hardware part, for all hosts on which it is equal.
 
-use super::{change_source, distinct_hosts, format_step_name};
+use super::change_source;
+use super::names::{distinct_hosts, format_step_name};
 use crate::drift::{DriftCause, DriftFinding, FindingAspect};
 use crate::model::{DisruptionClass, HostName};
 use crate::view::drift::finding_details;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
-use crate::view::text::{diff, format_hosts};
+use crate::view::text::diff;
+use crate::view::text::shared_lines::format_hosts;
 use crate::view::{escape, format_count};
 use anstyle::Style;
 use indexmap::IndexMap;

@@ -1,10 +1,10 @@
 //! Earlier findings: resolved ones, ignored ones, and the history.
 
-use super::format_step_name;
+use super::names::format_step_name;
 use crate::drift::{DriftHistory, DriftRunSummary, FindingCount, IgnoreRuleResult, KnownFinding};
 use crate::model::{HostName, UntrustedText};
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::text::format_hosts;
+use crate::view::text::shared_lines::format_hosts;
 use crate::view::{escape, format_count, format_duration, formatting};
 use indexmap::IndexMap;
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Addresses of artifacts: `http` and `https` URLs, their origins, and redirect targets.
 
+use http::Uri;
 use std::fmt;
-use ureq::http::Uri;
 
 /// An absolute `http` or `https` URL without credentials and fragment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{AptOfferPolicy, ProbeReading, compile_probes, parse_output};
+use crate::probe::query::AptOfferPolicy;
+use crate::probe::{ProbeReading, compile_probes, parse_output};
 use crate::script::ScriptToken;
 use secrecy::ExposeSecret;
 

@@ -1,0 +1,124 @@
+//! Confirms a plan and applies it.
+
+use super::confirm;
+use crate::engine::{ArtifactFetchState, ArtifactReport, PlanWorkload, RunReport};
+use crate::model::ExitCode;
+use crate::plan::Plan;
+use crate::view::progress::ProgressState;
+use crate::view::{format_count, format_host_count};
+
+use super::apply_args::ApplyArgs;
+use super::backend::Backend;
+use super::console::Console;
+use super::error::CliError;
+use super::interrupt::InterruptSignals;
+use super::output::VerbOutput;
+use super::shared_args::OutputFormat;
+use super::verb_context::{LoadedProject, VerbContext, VerbResult};
+
+/// Checks before contacting a host that the user can be asked for confirmation.
+pub fn check_apply_can_ask(console: &Console, yes: bool) -> Result<(), CliError> {
+    match yes || console.can_ask {
+        true => Ok(()),
+        false => Err(CliError::usage("apply requires confirmation, but there is no terminal")
+            .hint("pass `--yes` to skip the confirmation, or `--dry-run` to show the plan")),
+    }
+}
+
+pub(super) fn format_question(plan: &Plan) -> String {
+    let counts = plan.count_steps();
+    let changes = match counts.change {
+        1 => "this change".to_owned(),
+        many => format!("these {}", format_count(many, "change")),
+    };
+    format!("apply {changes} to {}?", format_host_count(counts.changing, counts.cluster_changing))
+}
+
+/// Asks for confirmation, unless `--yes` was given.
+///
+/// # Errors
+/// Interrupted: the answer is not yes.
+pub async fn confirm_apply<B>(
+    cx: &VerbContext<'_, B>,
+    args: &ApplyArgs,
+    stop: &mut InterruptSignals,
+    plan: &Plan,
+) -> Result<(), CliError> {
+    match args.yes || confirm::ask_yes_no(stop, cx.console, &format_question(plan)).await? {
+        true => Ok(()),
+        false => Err(CliError::interrupted("not applied; nothing was changed")),
+    }
+}
+
+/// Applies a confirmed plan and reports the result.
+pub async fn execute_plan<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    stop: &mut InterruptSignals,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+    plan: &Plan,
+    seen: B::HostObservations,
+) -> VerbResult {
+    fetch_missing_artifacts(cx, stop, output, loaded, plan, &seen).await?;
+    let cancel = B::Cancel::default();
+    let past = cx.backend.read_past_durations(&loaded.0, cx.settings);
+    let state = ProgressState::for_apply(PlanWorkload::new(plan, cx.settings.parallel, &past));
+    let work = cx.run_with_progress_from(state, output, |events| {
+        cx.backend.apply(&loaded.0, plan, seen, cx.settings, events, cancel.clone())
+    });
+    let report = cx.run_stoppable(stop, work, &cancel).await;
+    write_apply_report(cx, output, plan, &report)
+}
+
+pub(super) fn add_artifact_note(error: CliError, lacking: &ArtifactReport) -> CliError {
+    let ArtifactFetchState::Failed { why, .. } = &lacking.had else { return error };
+    let steps: Vec<String> = lacking.steps.iter().map(|step| format!("`{step}`")).collect();
+    error.note(format!(
+        "{}; needed by {} on {}",
+        why.raw(),
+        steps.join(", "),
+        format_count(lacking.hosts.len(), "host")
+    ))
+}
+
+/// Writes the report; skips the text form after a plan without changes, which already printed the result.
+pub(super) fn write_apply_report<B>(
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    plan: &Plan,
+    report: &RunReport,
+) -> VerbResult {
+    let exit = report.exit_code();
+    let said = exit == ExitCode::Done && plan.count_steps().change == 0 && cx.settings.format == OutputFormat::Text;
+    match said {
+        true => output.write_json_file(&|writer, out| writer.write_report(report, exit, out))?,
+        false => output.write_result(&|writer, out| writer.write_report(report, exit, out))?,
+    }
+    Ok(exit)
+}
+
+/// Fetches every artifact that the plan sends, before a host is changed.
+pub(super) async fn fetch_missing_artifacts<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    stop: &mut InterruptSignals,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+    plan: &Plan,
+    seen: &B::HostObservations,
+) -> Result<(), CliError> {
+    let work = cx.run_with_progress(output, |events| {
+        cx.backend.fetch_plan_artifacts(&loaded.0, plan, seen, cx.settings, events)
+    });
+    let lacking = tokio::select! {
+        lacking = work => lacking,
+        () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted while fetching; nothing was changed")),
+    };
+    let Some(first) = lacking.first() else { return Ok(()) };
+    let what = format_count(lacking.len(), "artifact");
+    let error =
+        lacking.iter().fold(CliError::artifact(format!("{what} unavailable; nothing was changed")), add_artifact_note);
+    Err(match &first.had {
+        ArtifactFetchState::Failed { hint: Some(hint), .. } => error.hint(hint.raw()),
+        _ => error,
+    })
+}

@@ -1,0 +1,23 @@
+//! The start of a period, as typed.
+
+use super::duration;
+use jiff::civil::Date;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Start of the period that a history covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryStart {
+    Ago(Duration),
+    Day(Date),
+}
+
+impl FromStr for HistoryStart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ago = duration::parse_positive_duration(text).map(Self::Ago);
+        ago.or_else(|_| text.parse().map(Self::Day))
+            .map_err(|_: jiff::Error| "expected a duration such as `7d` or a date such as `2026-11-21`".to_owned())
+    }
+}

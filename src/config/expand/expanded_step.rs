@@ -1,0 +1,107 @@
+//! What expansion reads and produces: steps of one host, and results of conditions.
+
+use crate::config::{FactSource, PendingInput};
+use crate::diag::Diag;
+use crate::model::{StepId, Value};
+use crate::resource::Resource;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+/// Exported values by recipe and name; `None` until the value exists.
+pub type ExportedValues = BTreeMap<String, BTreeMap<String, Option<Value>>>;
+
+/// Facts and exports that are known of a host at the time of an expansion.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpansionInputs<'a> {
+    pub facts: FactSource<'a>,
+    pub exports: &'a ExportedValues,
+}
+
+/// One instance of a step on one host: the step itself, or one per item of `each`.
+#[derive(Clone, Debug)]
+pub struct ExpandedStep {
+    pub id: StepId,
+    pub state: ExpansionState,
+    /// Paths of facts that were read (`os.id`): part of the step's basis.
+    pub reads: BTreeSet<String>,
+    /// Whether the resource is to be removed.
+    pub absent: bool,
+    /// Digest of the resource's declaration as an input of services, computed on first use. A resource with a secret
+    /// has none, because its digest depends on the host.
+    pub(crate) input_digest: OnceLock<String>,
+}
+
+impl ExpandedStep {
+    pub(super) fn new(id: StepId, state: ExpansionState, reads: BTreeSet<String>, absent: bool) -> Self {
+        Self { id, state, reads, absent, input_digest: OnceLock::new() }
+    }
+}
+
+/// One of several instances of a step that hosts may share.
+#[derive(Clone, Debug)]
+pub struct SharedExpandedStep {
+    pub(super) all: Arc<[ExpandedStep]>,
+    pub(super) at: usize,
+}
+
+impl SharedExpandedStep {
+    /// Returns each of `all`, in order.
+    pub fn iter_shared(all: &Arc<[ExpandedStep]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
+        (0..all.len()).map(|at| Self { all: all.clone(), at })
+    }
+}
+
+impl std::ops::Deref for SharedExpandedStep {
+    type Target = ExpandedStep;
+
+    fn deref(&self) -> &ExpandedStep {
+        &self.all[self.at]
+    }
+}
+
+/// Result of expanding a step.
+#[derive(Clone, Debug)]
+pub enum ExpansionState {
+    Resource(Arc<dyn Resource>),
+    /// `when` is false, or `each` is empty: why, as a lowercase fragment.
+    NotApplicable(String),
+    /// Waits for facts or an export.
+    Deferred(DeferredStep),
+    /// A value does not match the type of its field. Diagnostics point into the recipe and the inventory.
+    Invalid(Vec<Diag>),
+}
+
+/// A step that cannot be built yet.
+#[derive(Clone, Debug)]
+pub struct DeferredStep {
+    pub need: PendingInput,
+    pub kind: &'static str,
+    /// Title as far as it is known: the path of a file whose content is not known yet.
+    pub title: Option<String>,
+    /// Fields that are not known yet; empty if `when` or `each` is not known.
+    pub fields: Vec<String>,
+}
+
+/// Result of evaluating a rule or an expectation on one host.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConditionOutcome {
+    /// `when` is false.
+    NotApplicable,
+    Holds {
+        reads: BTreeSet<String>,
+    },
+    Fails {
+        reads: BTreeSet<String>,
+        /// The values that the author wants to show, or the name that is undefined.
+        shown: Option<String>,
+    },
+    /// Could not be evaluated, with the reason.
+    Unknown {
+        why: String,
+        need: Option<PendingInput>,
+    },
+    /// A `verify` with `check`: the rendered command must exit 0.
+    Check {
+        script: String,
+    },
+}

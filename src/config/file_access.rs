@@ -1,0 +1,95 @@
+//! Reads files of the inventory, and reports those that cannot be read.
+
+use crate::diag::{Diag, DiagCode, Span};
+use camino::{Utf8Path, Utf8PathBuf};
+use std::io::Read;
+
+/// Files larger than this are not read. Bytes.
+pub(super) const MAX_FILE: u64 = 64 << 20;
+
+pub(super) fn confine_path(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+    let joined = root.join(text);
+    let escapes = || Diag::error(DiagCode::Escape, format!("`{text}` leaves the inventory's tree")).with_span(span);
+    if !is_lexically_inside(root, &joined) {
+        return Err(Box::new(escapes()));
+    }
+    let path = joined
+        .canonicalize_utf8()
+        .map_err(|error| Box::new(build_unreadable_diag(text, &describe_io_error(&error), Some(span))))?;
+    match path.starts_with(root) {
+        true => Ok(path),
+        false => Err(Box::new(escapes().note("a symbolic link leads out of it"))),
+    }
+}
+
+/// Checks the path lexically before it is resolved, so that the message does not reveal which files exist elsewhere.
+pub(super) fn is_lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
+    let mut depth = Vec::new();
+    for part in joined.components() {
+        match part {
+            camino::Utf8Component::ParentDir => {
+                depth.pop();
+            }
+            camino::Utf8Component::CurDir => {}
+            other => depth.push(other),
+        }
+    }
+    depth.iter().collect::<Utf8PathBuf>().starts_with(root)
+}
+
+pub(super) fn build_unreadable_diag(shown: &str, why: &str, span: Option<Span>) -> Diag {
+    let diag = Diag::error(DiagCode::Unreadable, format!("`{shown}` cannot be read: {why}"));
+    match span {
+        Some(span) => diag.with_span(span),
+        None => diag,
+    }
+}
+
+/// Returns the YAML file with the most similar name in the folder of a missing file.
+pub(super) fn find_similar_file(missing: &Utf8Path) -> Option<String> {
+    if missing.exists() {
+        return None;
+    }
+    let typed = missing.file_name()?;
+    let folder = missing.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
+    let names: Vec<String> = folder
+        .read_dir_utf8()
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_owned()))
+        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
+        .collect();
+    let same_stem = names.iter().find(|name| Utf8Path::new(name).file_stem() == missing.file_stem());
+    let near = || crate::diag::did_you_mean(typed, names.iter().map(String::as_str));
+    same_stem.map(String::as_str).or_else(near).map(str::to_owned)
+}
+
+/// Reads a text file.
+///
+/// # Errors
+/// Why the file cannot be read, as a lowercase fragment.
+pub(super) fn read_text_file(path: &Utf8Path) -> Result<String, String> {
+    let meta = fs_err::metadata(path).map_err(|error| describe_io_error(&error))?;
+    if !meta.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    if meta.len() > MAX_FILE {
+        return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
+    }
+    // The file may grow after the check, and files in /proc report no size.
+    let mut bytes = Vec::new();
+    let file = fs_err::File::open(path).map_err(|error| describe_io_error(&error))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| describe_io_error(&error))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+}
+
+/// Returns the operating system's text for an error, without its number.
+pub(super) fn describe_io_error(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,77 @@
+//! Dependencies between steps, as declared and as edges of the graph.
+
+use crate::diag::Span;
+use crate::model::StepPhase;
+
+/// A step by its position in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepIndex(pub u32);
+
+/// One resolved edge between two steps: `to` may not start before `from` has reached `phase`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphEdge {
+    pub from: StepIndex,
+    /// The required phase of `from`.
+    pub phase: StepPhase,
+    pub to: StepIndex,
+    pub why: DependencyKind,
+    /// Index of the declared link, for its location; `None` for the order of declaration within a recipe.
+    pub link: Option<u32>,
+}
+
+/// A declared step; positions follow the order of declaration.
+#[derive(Clone, Debug)]
+pub struct GraphStep {
+    pub recipe: String,
+    pub step: String,
+    pub span: Span,
+}
+
+/// One end of a link: a step of a recipe, or all of its steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphEndpoint {
+    pub recipe: String,
+    pub step: Option<String>,
+}
+
+/// A declared dependency: `to` waits until `from` has reached `phase`.
+#[derive(Clone, Debug)]
+pub struct DependencyLink {
+    pub from: GraphEndpoint,
+    pub phase: StepPhase,
+    pub to: GraphEndpoint,
+    pub why: DependencyKind,
+    /// The location of the declaration.
+    pub span: Span,
+}
+
+/// The reason of a dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DependencyKind {
+    /// Steps of a recipe run in the order of declaration.
+    Order,
+    /// `after:` defines only an order.
+    After,
+    /// `needs:` requires success.
+    Needs,
+    /// `needs:` across hosts.
+    Barrier,
+    /// `restart_on:`.
+    Restart,
+    /// Uses an exported value.
+    Export,
+}
+
+impl DependencyKind {
+    /// Returns the name used in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Order => "order",
+            Self::After => "after",
+            Self::Needs => "needs",
+            Self::Barrier => "barrier",
+            Self::Restart => "restart_on",
+            Self::Export => "export",
+        }
+    }
+}

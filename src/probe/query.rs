@@ -1,0 +1,125 @@
+//! Queries to a host: the closed set of probes.
+
+use super::object::ObjectId;
+use super::objects_query::ObjectsQuery;
+use super::release::ReleaseQuery;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One read-only query to a host. Ordered and hashable: equal probes of different steps are sent once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    /// The file at a path: type, owner, group, mode, size, times, digest of a regular file. With `want`, also the body
+    /// if its digest differs and it is at most `BODY_CAP` bytes of text (for the diff). Never for secret bodies.
+    Path { path: String, want: Option<String> },
+    /// The state of one package of dpkg or, if dpkg has no packages, of rpm; its holds, and apt's offers if needed.
+    Package { name: String, offers: AptOfferPolicy },
+    /// State of the package manager itself: lock holder, half-configured packages, running apt.
+    PackageManager,
+    /// State of one systemd unit, with deleted executables or libraries of its main process.
+    Unit { name: String },
+    /// One account and its groups.
+    User { name: String },
+    /// The account that scripts run as: root, or one without write access.
+    Account,
+    /// One kernel setting, by its path under `/proc/sys`: `net/ipv4/ip_forward`; with all lines of `sysctl.d`.
+    Sysctl { key: String },
+    /// One kernel module, its name with underscores; with all lines of `modprobe.d` and `modules-load.d`.
+    Module { name: String },
+    /// The kernel's command line, and that of the next boot.
+    Cmdline,
+    /// The content of initramfs images: those of the running and the next kernel, or of `all` installed ones. `files`
+    /// are paths on the host, `modules` names with underscores.
+    Initramfs { files: Vec<String>, modules: Vec<String>, all: bool },
+    /// The mounts at a path and its fstab entries; `source` is looked up among devices and mounts.
+    Mount { path: String, source: String },
+    /// The `authorized_keys` of one account, wherever its home is.
+    AuthorizedKeys { user: String },
+    /// One group, and which group has the declared number.
+    Group { name: String, gid: Option<u32> },
+    /// The content of a package file on the host, and the installed state of that package.
+    PackageFile { path: String },
+    /// All entries of apt's source files.
+    AptSources,
+    /// The bytes of a key on the host.
+    Key { path: String },
+    /// The record that the last verified apply wrote for a step (`record` is its file name). All records are read
+    /// together.
+    Records,
+    /// A recipe's own read-only command. `id` names it in messages.
+    Check {
+        id: String,
+        script: String,
+        user: Option<String>,
+        cwd: Option<String>,
+        env: Vec<(String, String)>,
+        /// Its own limit. Without one, the run's limit applies, or else [`CHECK_LIMIT_S`].
+        timeout_s: Option<u64>,
+    },
+    /// Evidence of changes in logs, journal and files since `since` (seconds since the epoch), about these units and
+    /// paths in particular.
+    Evidence { since: u64, units: Vec<String>, paths: Vec<String> },
+    /// One object of a cluster's API; with `want`, a JSON text with placeholders for secrets, also the predicted result
+    /// of applying it.
+    Object { id: ObjectId, want: Option<String> },
+    /// Whether a proof workload succeeded, and which objects of its runs are left.
+    Proof { id: ObjectId },
+    /// The objects in a namespace of a cluster.
+    Contents { namespace: String },
+    /// Current objects of a cluster, with their status and without secret values: one, or all of a kind.
+    Objects(Box<ObjectsQuery>),
+    /// A fact about the cluster itself from its API, by the fact's name.
+    ClusterFact { name: String },
+    /// A release of a cluster, and its differences from the declaration.
+    Release(Box<ReleaseQuery>),
+    /// One fact's snippet, by the fact's name. The snippet's text is defined with the fact.
+    Fact { name: String },
+}
+
+/// When to query apt for its offers of a package. Reading apt's lists takes a host longer than all other probes
+/// together, and a package that matches its declaration does not depend on them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AptOfferPolicy {
+    Unneeded,
+    /// If no version is fully installed.
+    UnlessInstalled,
+    /// If this exact version is not fully installed.
+    UnlessVersion(String),
+}
+
+/// Timeout in seconds of a check if neither it nor the run sets one.
+pub const CHECK_LIMIT_S: u64 = 60;
+
+/// Maximum size in bytes of bodies that are sent with an observation for a diff.
+pub const BODY_CAP: u64 = 65_536;
+
+/// The snippet of a fact, passed to [`compile_probes`](super::compile_probes) by the caller, since facts are a layer above probes.
+#[derive(Clone, Copy, Debug)]
+pub struct FactSnippet {
+    pub name: &'static str,
+    /// POSIX shell; the fact's parser reads its stdout.
+    pub snippet: &'static str,
+    pub timeout_s: u64,
+    /// Whether it touches a device or a network mount: such probes run on a second channel.
+    pub device: bool,
+    /// Whether it is short and not known to hang: such snippets share one section, and one that hangs costs the answers
+    /// of those after it.
+    pub quick: bool,
+}
+
+impl Probe {
+    /// Reports whether the probe goes to a cluster's API instead of a host.
+    pub fn is_api_probe(&self) -> bool {
+        use Probe::{ClusterFact, Contents, Object, Objects, Proof, Release};
+        matches!(self, Object { .. } | Objects(_) | ClusterFact { .. } | Contents { .. } | Proof { .. } | Release(_))
+    }
+}
+
+impl ObjectId {
+    /// Returns the probe for its current state.
+    pub fn to_probe(&self) -> Probe {
+        Probe::Object { id: self.clone(), want: None }
+    }
+}

@@ -1,0 +1,24 @@
+//! The writer for people, and its options.
+
+use crate::view::escape;
+use std::io::{self, Write};
+
+/// Writes for a terminal. Always writes colours; pass a stream that strips them if they are not wanted.
+#[derive(Clone, Debug, Default)]
+pub struct TextWriter {
+    /// 1 or more also shows unchanged steps, and the reason and source location of every step.
+    pub verbose: u8,
+    /// Arguments of the suggested next command (`inventory.yaml --on gpu`), quoted for a shell.
+    /// `None` suppresses the suggestion.
+    pub target: Option<String>,
+}
+
+impl TextWriter {
+    pub(super) fn write_next_command(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
+        match self.target.as_deref() {
+            None => Ok(()),
+            Some("") => writeln!(out, "next: forge {verb}"),
+            Some(target) => writeln!(out, "next: forge {verb} {}", escape::escape_line(target)),
+        }
+    }
+}
