@@ -64,7 +64,7 @@ fn combine_update_grub(
     mut next_boot: Assessment<NextBootDiff>,
     loaded: Option<Assessment>,
 ) -> Assessment<CmdlineDiff> {
-    let diff = CmdlineDiff::UpdateGrub { file: file.diff.take(), next_boot: next_boot.diff.take() };
+    let diff = CmdlineDiff::UpdateGrub { file: file.diff.take().map(Box::new), next_boot: next_boot.diff.take() };
     let parts = loader_part("update-grub").with_part("file", file).with_part(NEXT_BOOT, next_boot);
     add_loaded(parts, loaded).combine_with(Some(diff))
 }

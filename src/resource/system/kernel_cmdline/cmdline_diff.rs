@@ -15,7 +15,7 @@ pub(super) const NEXT_BOOT: &str = "next boot";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum CmdlineDiff {
     /// `update-grub` generates the menu anew, from the step's own file and others.
-    UpdateGrub { file: Option<FileDiff>, next_boot: Option<NextBootDiff> },
+    UpdateGrub { file: Option<Box<FileDiff>>, next_boot: Option<NextBootDiff> },
     /// `grubby` changes the entries of the menu.
     Grubby(NextBootDiff),
     /// There is no known boot loader yet; an earlier step may install one, so its entries are not known.
@@ -27,7 +27,7 @@ impl ResourceDiff for CmdlineDiff {
         match self {
             Self::UpdateGrub { file, next_boot } => {
                 let next_boot = render_part(NEXT_BOOT, next_boot.as_ref());
-                render_part("file", file.as_ref()).into_iter().chain(next_boot).collect()
+                render_part("file", file.as_deref()).into_iter().chain(next_boot).collect()
             }
             Self::Grubby(next_boot) => render_part(NEXT_BOOT, Some(next_boot)),
             Self::NoLoader => vec![AttributeChange::new(NEXT_BOOT, None, None)],

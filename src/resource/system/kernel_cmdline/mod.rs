@@ -200,7 +200,7 @@ impl TypedResource for KernelCmdlineResource {
     fn act(&self, diff: &CmdlineDiff, cx: &AssessmentContext<'_>) -> Action {
         let body = match diff {
             CmdlineDiff::Grubby(next_boot) => self.render_grubby(next_boot),
-            CmdlineDiff::UpdateGrub { file, .. } => self.render_update_grub(file.as_ref(), cx),
+            CmdlineDiff::UpdateGrub { file, .. } => self.render_update_grub(file.as_deref(), cx),
             CmdlineDiff::NoLoader => self.render_update_grub(None, cx),
         };
         Action::Script(ActionScript { body, long: true, explain: EXPLAIN })
