@@ -2,7 +2,7 @@
 
 use super::{ClusterApi, KubeError};
 use crate::model::Value;
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 use ::kube::core::Request;
 use ::kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use ::kube::core::subresource::LogParams;

@@ -1,14 +1,14 @@
 //! Read-only access to a cluster: live objects, and the results of dry runs.
 
 use super::api::{ApiCollection, ApiKindCache, ApiRequestError, FIELD_MANAGER};
-use super::managed_fields::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
-use super::object_cleanup::{mask_secret_values, reveal_object, strip_server_fields};
 use super::{ClusterApi, KubeError, records};
 use crate::model::{SecretStore, Value};
-use crate::probe::{
-    AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Probe,
-    ProbeReading, ScriptAccount, UnansweredReason,
+use crate::object::{
+    AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState,
 };
+use crate::object::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
+use crate::object::{mask_secret_values, reveal_object, strip_server_fields};
+use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 

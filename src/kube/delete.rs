@@ -4,7 +4,7 @@ use super::api::{ApiKindCache, ApiRequestError};
 use super::cluster_call::POLL_INTERVAL;
 use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::Value;
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 
 impl ClusterWriter {
     pub(super) async fn delete_and_wait(

@@ -27,11 +27,9 @@ mod package;
 mod package_file;
 mod package_manager;
 mod path;
-mod proof;
 mod reading;
 mod recorded_answers;
 mod records;
-mod release;
 mod rpm;
 mod section;
 mod section_group;
@@ -50,18 +48,13 @@ pub use exchange::{
 };
 pub use frame::{CompiledProbes, FrameError, compile_probes, parse_output};
 pub(crate) use initramfs::NEXT_KERNEL;
-pub use object::{
-    AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId,
-    ObjectInfo, ObjectState,
-};
 pub use objects_query::ObjectsQuery;
 pub use observation::{Observation, UnansweredReason};
-pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub use reading::*;
 pub use recorded_answers::{recall_answers, with_script_digest};
-pub use release::*;
 pub use rpm::compare_rpm_versions as compare_rpm;
 
+use crate::object::{ObjectId, ReleaseQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,8 @@
 //! Typed answers.
 
-use super::{CmdlineState, EvidenceState, InitramfsState, NamespaceContents, ObjectState, ProofState, ReleaseState};
+use super::{CmdlineState, EvidenceState, InitramfsState};
 use crate::model::UntrustedText;
+use crate::object::{NamespaceContents, ObjectState, ProofState, ReleaseState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -142,7 +142,7 @@ pub struct Assessment<D = ErasedDiff> {
     /// The file that a change rewrites, if the new content is based on the observed one.
     pub edit: Option<Box<FileEdit>>,
     /// API calls that make the change, in this order, for kinds of scope `cluster`.
-    pub calls: Vec<crate::kube::ClusterCall>,
+    pub calls: Vec<crate::object::ClusterCall>,
 }
 
 /// New content based on the observed content. Steps of one script build on each other's edits.
@@ -362,7 +362,7 @@ pub enum Action {
     /// Commands on the host.
     Script(ActionScript),
     /// Calls of the cluster's API, in this order.
-    Calls(Vec<crate::kube::ClusterCall>),
+    Calls(Vec<crate::object::ClusterCall>),
 }
 
 /// The commands of a change.
@@ -405,7 +405,7 @@ impl Action {
     }
 
     /// Returns the calls of the cluster's API.
-    pub fn calls(&self) -> &[crate::kube::ClusterCall] {
+    pub fn calls(&self) -> &[crate::object::ClusterCall] {
         match self {
             Self::Script(_) => &[],
             Self::Calls(calls) => calls,

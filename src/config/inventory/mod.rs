@@ -24,7 +24,7 @@ use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
 use super::{DriftPolicy, HostShare, RolloutPolicy, YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
-use crate::kube::ClusterAccess;
+use crate::object::ClusterAccess;
 use connect::SpannedConnectSettings;
 use indexmap::IndexMap;
 use std::rc::Rc;

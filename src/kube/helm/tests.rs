@@ -1,14 +1,14 @@
 //! Parsing of recorded helm output, and a fake helm that records its arguments.
 
 use super::super::KubeError;
-use super::drift::diff_manifests;
 use super::flags::{self, HelmUpgradeOptions};
-use super::manifest::parse_manifest;
 use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::{HelmProgram, HelmTarget};
-use super::redactor::Redactor;
 use crate::model::SecretStore;
-use crate::probe::{ObjectChangeKind, ReleaseStatus};
+use crate::object::Redactor;
+use crate::object::diff_manifests;
+use crate::object::parse_manifest;
+use crate::object::{ObjectChangeKind, ReleaseStatus};
 use camino::Utf8PathBuf;
 use secrecy::SecretString;
 use serde_json::json;

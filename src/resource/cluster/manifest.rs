@@ -5,9 +5,10 @@ mod rules;
 pub(in crate::resource) use rules::check_workload;
 
 use crate::diag::Diag;
-use crate::kube::collect_images;
 use crate::model::{DisruptionClass, SecretStore, Value};
-use crate::probe::{ObjectId, Observation, Probe};
+use crate::object::ObjectId;
+use crate::object::collect_images;
+use crate::probe::{Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::{

@@ -2,7 +2,8 @@
 
 use crate::diag::Diag;
 use crate::model::{DisruptionClass, Value};
-use crate::probe::{ObjectId, Observation, Probe};
+use crate::object::ObjectId;
+use crate::probe::{Observation, Probe};
 use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::{

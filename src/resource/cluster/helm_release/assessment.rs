@@ -2,9 +2,9 @@
 
 use super::HelmReleaseResource;
 use super::release_changes;
-use crate::kube::ReleaseAction;
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
+use crate::object::ReleaseAction;
+use crate::object::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
 use crate::resource::shared::support::join_quoted;
 use crate::resource::{Assessment, AttributeChange};
 

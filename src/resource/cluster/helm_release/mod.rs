@@ -5,9 +5,10 @@ mod release_changes;
 
 use crate::artifact::Sha256Digest;
 use crate::diag::{Diag, DiagCode};
-use crate::kube::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::model::Value;
-use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
+use crate::object::{ChartQuery, ChartQuerySource, ReleaseQuery};
+use crate::object::{ReleaseAction, ReleaseCall, list_builtin_charts};
+use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::support::{bad_value, release_state};
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
@@ -235,8 +236,8 @@ impl HelmReleaseResource {
         })
     }
 
-    fn release_call(&self, deed: ReleaseAction) -> crate::kube::ClusterCall {
-        crate::kube::ClusterCall::Release(Box::new(ReleaseCall {
+    fn release_call(&self, deed: ReleaseAction) -> crate::object::ClusterCall {
+        crate::object::ClusterCall::Release(Box::new(ReleaseCall {
             asked: self.asked.clone(),
             deed,
             timeout_s: self.timeout_s,

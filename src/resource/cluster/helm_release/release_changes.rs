@@ -1,6 +1,6 @@
 //! Renders the differences of a release as changes of a plan.
 
-use crate::probe::{FieldChange, FieldOwner, ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseState};
+use crate::object::{FieldChange, FieldOwner, ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseState};
 use crate::resource::AttributeChange;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
 //! Evaluates a workload: whether its current declaration is proven, and whether runs left objects behind.
 
 use super::JobResource;
-use crate::kube::{ClusterCall, collect_images};
 use crate::model::{DisruptionClass, StepVerdict, Value};
-use crate::probe::{LeftoverObject, ObjectState, Observation, ProofState, ProvenRun};
+use crate::object::{ClusterCall, collect_images};
+use crate::object::{LeftoverObject, ObjectState, ProofState, ProvenRun};
+use crate::probe::Observation;
 use crate::resource::cluster::object::{DesiredObjects, assess_objects as judge_objects, creation_change};
 use crate::resource::shared::support::{object_state, proof};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange};

@@ -4,9 +4,10 @@ mod assessment;
 mod bounds;
 
 use crate::diag::Diag;
-use crate::kube::{JobCall, JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
 use crate::model::Value;
-use crate::probe::{ObjectId, Observation, Probe};
+use crate::object::ObjectId;
+use crate::object::{JobCall, JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
+use crate::probe::{Observation, Probe};
 use crate::resource::cluster::manifest::check_workload;
 use crate::resource::cluster::object::{DeclaredObject, object_claim};
 use crate::resource::shared::support::{bad_value, required_text, sha256_hex};

@@ -1,9 +1,10 @@
 //! Evaluates the labels, annotations and taints of a node: which ones to set, and which ones to remove.
 
 use super::{NodeResource, node_probe};
-use crate::kube::{ClusterCall, NodeMark, NodeMarkChanges};
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{FieldManager, ObjectInfo, ObjectState, Observation, UnansweredReason};
+use crate::object::{ClusterCall, NodeMark, NodeMarkChanges};
+use crate::object::{FieldManager, ObjectInfo, ObjectState};
+use crate::probe::{Observation, UnansweredReason};
 use crate::resource::cluster::object::recorded_claims;
 use crate::resource::shared::support::{join_words, object_state};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange};

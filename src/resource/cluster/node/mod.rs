@@ -4,8 +4,8 @@ mod assessment;
 mod validation;
 
 use crate::diag::Diag;
-use crate::kube::{NodeMark, NodeMarkChanges};
 use crate::model::Value;
+use crate::object::{NodeMark, NodeMarkChanges};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::{

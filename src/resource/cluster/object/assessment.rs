@@ -3,11 +3,10 @@
 use super::DeclaredObject;
 use super::field_diff;
 use super::obsolete::obsolete_objects;
-use crate::kube::ClusterCall;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
-use crate::probe::{
-    AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Observation, UnansweredReason,
-};
+use crate::object::ClusterCall;
+use crate::object::{AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState};
+use crate::probe::{Observation, UnansweredReason};
 use crate::resource::shared::support::{object_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::{Map, json};

@@ -11,7 +11,8 @@ pub(in crate::resource) use field_diff::creation_change;
 pub(in crate::resource) use obsolete::{obsolete_probes, recorded_claims};
 
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, Probe};
+use crate::object::ObjectId;
+use crate::probe::Probe;
 use crate::resource::ProvidedItem;
 use crate::resource::shared::support::sha256_hex;
 use serde_json::json;

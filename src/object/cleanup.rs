@@ -28,7 +28,7 @@ const MASKED_SECRET: &str = "(secret)";
 const MASKED_OTHER_SECRET: &str = "(secret, another one)";
 
 /// Returns the object in the form that is compared.
-pub(super) fn strip_server_fields(mut object: Value) -> Value {
+pub(crate) fn strip_server_fields(mut object: Value) -> Value {
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");
     }
@@ -45,18 +45,18 @@ pub(super) fn strip_server_fields(mut object: Value) -> Value {
 }
 
 /// Returns a condition from the status of an object.
-pub(super) fn find_condition<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
+pub(crate) fn find_condition<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
     object.pointer("/status/conditions")?.as_array()?.iter().find(|one| one["type"] == *name)
 }
 
 /// Reports whether a condition of the object is `True`.
-pub(super) fn is_condition_true(object: &Value, name: &str) -> bool {
+pub(crate) fn is_condition_true(object: &Value, name: &str) -> bool {
     find_condition(object, name).is_some_and(|found| found["status"] == "True")
 }
 
 /// Returns the object with its status in a form that may be shown and stored: without known secrets, the values of a
 /// Secret, and the bookkeeping of the API and `kubectl`.
-pub(super) fn redact_object(mut object: Value, secrets: &SecretStore) -> Value {
+pub(crate) fn redact_object(mut object: Value, secrets: &SecretStore) -> Value {
     if is_secret_object(&object) {
         let values = object.get_mut("data").and_then(Value::as_object_mut).into_iter().flatten();
         values.for_each(|(_, value)| *value = json!(MASKED_SECRET));
@@ -81,7 +81,7 @@ fn scrub_strings(value: &mut Value, secrets: &SecretStore) {
 }
 
 /// Replaces placeholders with secrets, and converts `stringData` of a Secret to `data`, as the API stores it.
-pub(super) fn reveal_object(object: &Value, secrets: &SecretStore) -> Value {
+pub(crate) fn reveal_object(object: &Value, secrets: &SecretStore) -> Value {
     let mut object = reveal_value(object, secrets);
     if is_secret_object(&object)
         && let Some(Value::Object(texts)) = object.as_object_mut().and_then(|map| map.shift_remove("stringData"))
@@ -95,7 +95,7 @@ pub(super) fn reveal_object(object: &Value, secrets: &SecretStore) -> Value {
 }
 
 /// Replaces placeholders with secrets.
-pub(super) fn reveal_value(value: &Value, secrets: &SecretStore) -> Value {
+pub(crate) fn reveal_value(value: &Value, secrets: &SecretStore) -> Value {
     match value {
         Value::String(text) if SecretStore::has_placeholder(text) => {
             json!(secrets.reveal_placeholders(text).expose_secret())
@@ -114,7 +114,7 @@ fn is_secret_object(object: &Value) -> bool {
 
 /// Masks secrets in the live object and in the predicted one: only whether they differ stays visible. `want` shows
 /// where secrets are.
-pub(super) fn mask_secret_values(live: &mut Option<Value>, dry: &mut Option<Value>, want: Option<&Value>) {
+pub(crate) fn mask_secret_values(live: &mut Option<Value>, dry: &mut Option<Value>, want: Option<&Value>) {
     if live.as_ref().or(dry.as_ref()).is_some_and(is_secret_object) {
         let mut keys = Vec::new();
         for object in [&*live, &*dry].into_iter().flatten() {

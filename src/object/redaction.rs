@@ -1,26 +1,21 @@
 //! Keeps secrets out of displayed fields: leaves out values that are or may be secret.
 
-use super::value_diff::{HelmFieldDifference, HelmFieldPath};
+use super::differ::{FieldDifference, FieldPath};
+use super::{FieldChange, FieldOwner};
 use crate::model::{SecretStore, Value};
-use crate::probe::{FieldChange, FieldOwner};
 
 /// Suffixes of keys whose values are never shown: values in a release may be secret without being declared so.
 const SECRET_KEY_SUFFIXES: [&str; 6] = ["password", "passwd", "token", "secret", "credential", "apikey"];
 
 /// Formats field changes without secrets.
-pub(super) struct Redactor<'s> {
+pub(crate) struct Redactor<'s> {
     pub secrets: &'s SecretStore,
 }
 
 impl Redactor<'_> {
     /// Formats a change of a field in an object of `kind`; `kind` is empty for values.
-    pub fn redact_difference(
-        &self,
-        kind: &str,
-        difference: &HelmFieldDifference,
-        by: Option<FieldOwner>,
-    ) -> FieldChange {
-        let HelmFieldDifference { path, from, to } = difference;
+    pub fn redact_difference(&self, kind: &str, difference: &FieldDifference, by: Option<FieldOwner>) -> FieldChange {
+        let FieldDifference { path, from, to } = difference;
         let secret =
             is_secret_field(kind, path) || [from, to].into_iter().flatten().any(|value| self.has_secret(value));
         let text = |value: &Option<Value>| value.as_ref().filter(|_| !secret).map(|value| value.to_string().into());
@@ -40,7 +35,7 @@ impl Redactor<'_> {
     }
 }
 
-fn is_secret_field(kind: &str, path: &HelmFieldPath) -> bool {
+fn is_secret_field(kind: &str, path: &FieldPath) -> bool {
     let keys: Vec<&str> = path.keys().collect();
     let data = kind == "Secret" && keys.first().is_some_and(|key| matches!(*key, "data" | "stringData"));
     data || keys.last().is_some_and(|key| is_secret_key(key))
@@ -54,7 +49,7 @@ fn is_secret_key(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::value_diff::find_differences;
+    use super::super::differ::find_differences;
     use super::*;
     use secrecy::SecretString;
     use serde_json::json;

@@ -1,7 +1,7 @@
 //! Field ownership of an object, read from its `managedFields`.
 
+use super::{AddedField, FieldManager};
 use crate::model::Value;
-use crate::probe::{AddedField, FieldManager};
 use std::collections::BTreeSet;
 
 /// Programs with which people change objects. Other programs set fields as part of their function.
@@ -37,7 +37,7 @@ struct OwnedFields {
 }
 
 /// Returns the managers with their fields, without those of the status.
-pub(super) fn list_field_managers(object: &Value) -> Vec<FieldManager> {
+pub(crate) fn list_field_managers(object: &Value) -> Vec<FieldManager> {
     let told = |owner: OwnedFields| FieldManager {
         fields: leaf_paths(&owner.fields).map(format_field_path).collect(),
         manager: owner.manager,
@@ -48,7 +48,7 @@ pub(super) fn list_field_managers(object: &Value) -> Vec<FieldManager> {
 
 /// Returns the fields that were added manually, each with everything below it, if no other manager owns them and `own`
 /// would not own them after an apply.
-pub(super) fn find_added_fields(object: &Value, applied: &Value, own: &str) -> Vec<AddedField> {
+pub(crate) fn find_added_fields(object: &Value, applied: &Value, own: &str) -> Vec<AddedField> {
     let (hands, others): (Vec<OwnedFields>, Vec<OwnedFields>) =
         parse_owned_fields(object).into_iter().partition(|owner| is_manual_manager(&owner.manager));
     let wanted: Vec<OwnedFields> =
@@ -77,7 +77,7 @@ pub(super) fn find_added_fields(object: &Value, applied: &Value, own: &str) -> V
         .collect()
 }
 
-pub(super) fn is_manual_manager(manager: &str) -> bool {
+pub(crate) fn is_manual_manager(manager: &str) -> bool {
     // It restarts pods and marks that in the object.
     manager != "kubectl-rollout" && MANUAL_CLIENTS.iter().any(|program| manager.starts_with(program))
 }
@@ -88,7 +88,7 @@ fn is_side_effect(path: &OwnedFieldPath) -> bool {
 }
 
 /// Returns the time at which a manager last set a field; empty if it is not recorded.
-pub(super) fn last_set_time(managers: &[FieldManager], manager: &str) -> String {
+pub(crate) fn last_set_time(managers: &[FieldManager], manager: &str) -> String {
     managers.iter().filter(|known| known.manager == manager).map(|known| known.time.clone()).max().unwrap_or_default()
 }
 
@@ -194,7 +194,7 @@ fn find_item_index(list: &Value, fits: impl Fn(&Value) -> bool) -> Option<usize>
 }
 
 /// Returns the object without the fields at `pointers`.
-pub(super) fn remove_pointers(object: &Value, pointers: &[String]) -> Value {
+pub(crate) fn remove_pointers(object: &Value, pointers: &[String]) -> Value {
     let mut object = object.clone();
     let mut sorted: Vec<&String> = pointers.iter().collect();
     // Remove from the end of each list, so that the remaining indexes stay valid.

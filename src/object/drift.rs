@@ -1,11 +1,14 @@
 //! Differences between a live object and its manifest, and the repaired object. Pure.
 
+use super::differ::{FieldDifference, FieldPath, find_differences};
 use super::field_owners::{self, AddedLiveField};
-use super::manifest::HelmObject;
-use super::redactor::Redactor;
-use super::value_diff::{HelmFieldDifference, HelmFieldPath, find_differences};
+use super::manifest::ManifestObject;
+use super::redaction::Redactor;
+use super::{LiveObject, ObjectChange, ObjectChangeKind};
 use crate::model::Value;
-use crate::probe::{LiveObject, ObjectChange, ObjectChangeKind};
+
+/// The field manager of helm.
+pub(crate) const HELM_MANAGER: &str = "helm";
 
 /// Fields that every apply changes, or that the API manages itself.
 const IGNORED_FIELDS: &[&[&str]] = &[
@@ -18,15 +21,15 @@ const IGNORED_FIELDS: &[&[&str]] = &[
 
 /// Differences between a live object and the result of applying its manifest.
 #[derive(Debug, PartialEq)]
-pub(super) struct HelmObjectDrift {
-    pub changed: Vec<HelmFieldDifference>,
+pub(crate) struct ObjectDrift {
+    pub changed: Vec<FieldDifference>,
     pub added: Vec<AddedLiveField>,
 }
 
-impl HelmObjectDrift {
+impl ObjectDrift {
     /// Compares. `becomes` is the result of a dry-run apply by a manager that owns no fields.
-    pub fn compare_live(object: &HelmObject, live: &Value, becomes: &Value) -> Self {
-        let kept = |path: &HelmFieldPath| IGNORED_FIELDS.iter().any(|keys| path.is_below(keys));
+    pub fn compare_live(object: &ManifestObject, live: &Value, becomes: &Value) -> Self {
+        let kept = |path: &FieldPath| IGNORED_FIELDS.iter().any(|keys| path.is_below(keys));
         let changed =
             find_differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
         Self { changed, added: field_owners::find_manual_additions(live, &object.value) }
@@ -51,7 +54,7 @@ impl HelmObjectDrift {
     /// Returns the differences for display; `None` if there are none.
     pub fn to_live_object(
         &self,
-        object: &HelmObject,
+        object: &ManifestObject,
         home: &str,
         live: &Value,
         teller: &Redactor<'_>,
@@ -60,8 +63,7 @@ impl HelmObjectDrift {
             teller.redact_difference(object.kind(), difference, field_owners::find_last_owner(live, &difference.path))
         });
         let added = self.added.iter().map(|added| {
-            let difference =
-                HelmFieldDifference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
+            let difference = FieldDifference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
             teller.redact_difference(object.kind(), &difference, Some(added.by.clone()))
         });
         let told = LiveObject {
@@ -75,16 +77,16 @@ impl HelmObjectDrift {
 }
 
 /// Compares two manifests, object by object.
-pub(super) fn diff_manifests(
-    from: &[HelmObject],
-    to: &[HelmObject],
+pub(crate) fn diff_manifests(
+    from: &[ManifestObject],
+    to: &[ManifestObject],
     home: &str,
     teller: &Redactor<'_>,
 ) -> Vec<ObjectChange> {
-    let find = |all: &[HelmObject], object: &HelmObject| {
+    let find = |all: &[ManifestObject], object: &ManifestObject| {
         all.iter().find(|other| other.identity_key(home) == object.identity_key(home)).cloned()
     };
-    let told = |object: &HelmObject, what| ObjectChange { object: object.display_title(home), what };
+    let told = |object: &ManifestObject, what| ObjectChange { object: object.display_title(home), what };
     let before = from.iter().filter_map(|object| match find(to, object) {
         None => Some(told(object, ObjectChangeKind::Removed)),
         Some(new) => {

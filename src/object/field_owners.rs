@@ -1,10 +1,10 @@
 //! Field ownership of live objects: the owner of a field, and fields that were added manually.
 
-use super::super::managed_fields::is_manual_manager;
-use super::observe::HELM_MANAGER;
-use super::value_diff::{HelmFieldPath, HelmPathStep, has_fields};
+use super::FieldOwner;
+use super::differ::{FieldPath, PathStep, has_fields};
+use super::drift::HELM_MANAGER;
+use super::managed_fields::is_manual_manager;
 use crate::model::Value;
-use crate::probe::FieldOwner;
 
 /// Fields that are never declared.
 const IGNORED_ADDITIONS: &[&[&str]] = &[
@@ -33,13 +33,13 @@ fn parse_entries(live: &Value) -> impl Iterator<Item = ManagedFieldsEntry<'_>> {
 
 /// Returns the last manager of the field at `path`; `None` if it is helm itself: a value that differs from helm's was
 /// set in a way for which the API records no owner.
-pub(super) fn find_last_owner(live: &Value, path: &HelmFieldPath) -> Option<FieldOwner> {
+pub(crate) fn find_last_owner(live: &Value, path: &FieldPath) -> Option<FieldOwner> {
     let owners = parse_entries(live).filter(|entry| owns_path(entry.fields, live, &path.0));
     let last = owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time))?.manager;
     (last.name.raw() != HELM_MANAGER).then_some(last)
 }
 
-fn owns_path(fields: &Value, live: &Value, path: &[HelmPathStep]) -> bool {
+fn owns_path(fields: &Value, live: &Value, path: &[PathStep]) -> bool {
     let Some((step, rest)) = path.split_first() else { return true };
     // The owner of a whole value owns every field in it.
     if fields.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -47,7 +47,7 @@ fn owns_path(fields: &Value, live: &Value, path: &[HelmPathStep]) -> bool {
     }
     let item = step.select_value(live);
     let found = fields.as_object().into_iter().flatten().find(|(key, _)| match (step, key.split_once(':')) {
-        (HelmPathStep::Key(name), Some(("f", key))) => name == key,
+        (PathStep::Key(name), Some(("f", key))) => name == key,
         (_, Some(("k", wanted))) => {
             item.zip(parse_item_keys(wanted)).is_some_and(|(item, wanted)| has_fields(item, &wanted))
         }
@@ -62,15 +62,15 @@ fn parse_item_keys(text: &str) -> Option<serde_json::Map<String, Value>> {
 
 /// A field that is not in the manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct AddedLiveField {
-    pub path: HelmFieldPath,
+pub(crate) struct AddedLiveField {
+    pub path: FieldPath,
     pub value: Value,
     pub by: FieldOwner,
 }
 
 /// Returns the fields of a live object that were added manually and are not in `declared`. Controllers set fields as
 /// part of their function, so theirs do not count.
-pub(super) fn find_manual_additions(live: &Value, declared: &Value) -> Vec<AddedLiveField> {
+pub(crate) fn find_manual_additions(live: &Value, declared: &Value) -> Vec<AddedLiveField> {
     let mut found = Vec::new();
     for entry in parse_entries(live).filter(|entry| is_manual_manager(entry.manager.name.raw())) {
         for path in find_undeclared_paths(entry.fields, live, declared) {
@@ -86,18 +86,18 @@ pub(super) fn find_manual_additions(live: &Value, declared: &Value) -> Vec<Added
     found
 }
 
-fn find_undeclared_paths(fields: &Value, live: &Value, declared: &Value) -> Vec<HelmFieldPath> {
+fn find_undeclared_paths(fields: &Value, live: &Value, declared: &Value) -> Vec<FieldPath> {
     let mut found = Vec::new();
-    collect_undeclared(&HelmFieldPath::default(), fields, live, Some(declared), &mut found);
+    collect_undeclared(&FieldPath::default(), fields, live, Some(declared), &mut found);
     found
 }
 
 fn collect_undeclared(
-    path: &HelmFieldPath,
+    path: &FieldPath,
     fields: &Value,
     live: &Value,
     declared: Option<&Value>,
-    found: &mut Vec<HelmFieldPath>,
+    found: &mut Vec<FieldPath>,
 ) {
     for (key, below) in fields.as_object().into_iter().flatten() {
         let Some(step) = parse_path_step(key, live) else { continue };
@@ -118,22 +118,22 @@ fn is_key_value_map(key: &str) -> bool {
 }
 
 /// Parses one key of a field set: `f:NAME`, `k:{…}`, `v:…`.
-fn parse_path_step(key: &str, live: &Value) -> Option<HelmPathStep> {
+fn parse_path_step(key: &str, live: &Value) -> Option<PathStep> {
     match key.split_once(':')? {
-        ("f", name) => Some(HelmPathStep::Key(name.to_owned())),
-        ("k", wanted) => parse_item_keys(wanted).map(HelmPathStep::Item),
+        ("f", name) => Some(PathStep::Key(name.to_owned())),
+        ("k", wanted) => parse_item_keys(wanted).map(PathStep::Item),
         ("v", value) => {
             let value: Value = serde_json::from_str(value).ok()?;
-            live.as_array()?.iter().position(|item| *item == value).map(HelmPathStep::At)
+            live.as_array()?.iter().position(|item| *item == value).map(PathStep::At)
         }
-        ("i", at) => at.parse().ok().map(HelmPathStep::At),
+        ("i", at) => at.parse().ok().map(PathStep::At),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::value_diff::find_differences;
+    use super::super::differ::find_differences;
     use super::*;
     use serde_json::json;
 
@@ -188,7 +188,7 @@ mod tests {
     fn last_owner_of_a_field_is_found() {
         let path = |from: Value, to: Value| find_differences(&from, &to)[0].path.clone();
         let replicas = path(json!({ "spec": { "replicas": 3 } }), json!({ "spec": { "replicas": 1 } }));
-        let named = |path: &HelmFieldPath| find_last_owner(&live(), path).map(|manager| manager.name.raw().to_owned());
+        let named = |path: &FieldPath| find_last_owner(&live(), path).map(|manager| manager.name.raw().to_owned());
         assert_eq!(named(&replicas).as_deref(), Some("kubectl-edit"));
         let image = |image: &str| json!({ "spec": { "containers": [{ "name": "main", "image": image }] } });
         assert_eq!(named(&path(image("i"), image("j"))), None);

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum HelmPathStep {
+pub(crate) enum PathStep {
     Key(String),
     /// The list item whose fields have these values.
     Item(serde_json::Map<String, Value>),
@@ -14,12 +14,12 @@ pub(super) enum HelmPathStep {
 
 /// The path of a field in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct HelmFieldPath(pub Vec<HelmPathStep>);
+pub(crate) struct FieldPath(pub Vec<PathStep>);
 
 /// One field that differs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct HelmFieldDifference {
-    pub path: HelmFieldPath,
+pub(crate) struct FieldDifference {
+    pub path: FieldPath,
     pub from: Option<Value>,
     pub to: Option<Value>,
 }
@@ -27,13 +27,13 @@ pub(super) struct HelmFieldDifference {
 /// Fields that identify items of a list, in the order in which they are tried.
 const ITEM_NAME_FIELDS: [&str; 4] = ["name", "key", "type", "mountPath"];
 
-impl HelmFieldPath {
-    pub fn with_step(&self, step: HelmPathStep) -> Self {
+impl FieldPath {
+    pub fn with_step(&self, step: PathStep) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
     pub fn with_key(&self, key: &str) -> Self {
-        self.with_step(HelmPathStep::Key(key.to_owned()))
+        self.with_step(PathStep::Key(key.to_owned()))
     }
 
     /// Returns the value at the path.
@@ -46,7 +46,7 @@ impl HelmFieldPath {
         let Some((last, before)) = self.0.split_last() else { return };
         let Some(parent) = before.iter().try_fold(value, |value, step| step.select_value_mut(value)) else { return };
         match (last, parent) {
-            (HelmPathStep::Key(key), Value::Object(map)) => {
+            (PathStep::Key(key), Value::Object(map)) => {
                 map.shift_remove(key);
             }
             (step, Value::Array(items)) => {
@@ -61,19 +61,19 @@ impl HelmFieldPath {
     /// Reports whether the path starts with these keys.
     pub fn is_below(&self, keys: &[&str]) -> bool {
         self.0.len() >= keys.len()
-            && self.0.iter().zip(keys).all(|(step, key)| matches!(step, HelmPathStep::Key(own) if own == key))
+            && self.0.iter().zip(keys).all(|(step, key)| matches!(step, PathStep::Key(own) if own == key))
     }
 
     /// Returns the keys of its steps, without those of list items.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|step| match step {
-            HelmPathStep::Key(key) => Some(key.as_str()),
+            PathStep::Key(key) => Some(key.as_str()),
             _ => None,
         })
     }
 }
 
-impl HelmPathStep {
+impl PathStep {
     pub fn select_value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         match (self, value) {
             (Self::Key(key), Value::Object(map)) => map.get(key),
@@ -103,19 +103,19 @@ impl HelmPathStep {
 }
 
 /// Reports whether an item has all of these fields.
-pub(super) fn has_fields(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
+pub(crate) fn has_fields(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
     wanted.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-impl fmt::Display for HelmFieldPath {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
-                HelmPathStep::Key(key) if !is_plain_key(key) => write!(f, "[{key:?}]")?,
-                HelmPathStep::Key(key) if at == 0 => write!(f, "{key}")?,
-                HelmPathStep::Key(key) => write!(f, ".{key}")?,
-                HelmPathStep::At(at) => write!(f, "[{at}]")?,
-                HelmPathStep::Item(wanted) => write!(f, "[{}]", format_item_fields(wanted))?,
+                PathStep::Key(key) if !is_plain_key(key) => write!(f, "[{key:?}]")?,
+                PathStep::Key(key) if at == 0 => write!(f, "{key}")?,
+                PathStep::Key(key) => write!(f, ".{key}")?,
+                PathStep::At(at) => write!(f, "[{at}]")?,
+                PathStep::Item(wanted) => write!(f, "[{}]", format_item_fields(wanted))?,
             }
         }
         Ok(())
@@ -135,18 +135,13 @@ fn format_item_fields(wanted: &serde_json::Map<String, Value>) -> String {
 }
 
 /// Returns every differing field, in the order of the first value, then of the second.
-pub(super) fn find_differences(from: &Value, to: &Value) -> Vec<HelmFieldDifference> {
+pub(crate) fn find_differences(from: &Value, to: &Value) -> Vec<FieldDifference> {
     let mut found = Vec::new();
-    compare_values(&HelmFieldPath::default(), Some(from), Some(to), &mut found);
+    compare_values(&FieldPath::default(), Some(from), Some(to), &mut found);
     found
 }
 
-fn compare_values(
-    path: &HelmFieldPath,
-    from: Option<&Value>,
-    to: Option<&Value>,
-    found: &mut Vec<HelmFieldDifference>,
-) {
+fn compare_values(path: &FieldPath, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<FieldDifference>) {
     match (from, to) {
         (from, to) if from == to => {}
         (Some(Value::Object(from)), Some(Value::Object(to))) => {
@@ -158,11 +153,11 @@ fn compare_values(
             }
         }
         (Some(Value::Array(from)), Some(Value::Array(to))) => compare_lists(path, from, to, found),
-        (from, to) => found.push(HelmFieldDifference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
+        (from, to) => found.push(FieldDifference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
     }
 }
 
-fn compare_lists(path: &HelmFieldPath, from: &[Value], to: &[Value], found: &mut Vec<HelmFieldDifference>) {
+fn compare_lists(path: &FieldPath, from: &[Value], to: &[Value], found: &mut Vec<FieldDifference>) {
     if let Some(name) =
         ITEM_NAME_FIELDS.iter().find(|name| steps_by_field(from, name).is_some() && steps_by_field(to, name).is_some())
     {
@@ -175,18 +170,18 @@ fn compare_lists(path: &HelmFieldPath, from: &[Value], to: &[Value], found: &mut
         });
     } else if from.len() == to.len() {
         for (at, (from, to)) in from.iter().zip(to).enumerate() {
-            compare_values(&path.with_step(HelmPathStep::At(at)), Some(from), Some(to), found);
+            compare_values(&path.with_step(PathStep::At(at)), Some(from), Some(to), found);
         }
     } else {
-        found.push(HelmFieldDifference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
+        found.push(FieldDifference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
     }
 }
 
 /// Returns a step for each item, if that field identifies all of them uniquely.
-fn steps_by_field(items: &[Value], name: &str) -> Option<Vec<HelmPathStep>> {
+fn steps_by_field(items: &[Value], name: &str) -> Option<Vec<PathStep>> {
     let step = |item: &Value| {
         let value = item.get(name)?.as_str()?;
-        Some(HelmPathStep::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
+        Some(PathStep::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
     };
     let steps = items.iter().map(step).collect::<Option<Vec<_>>>()?;
     let distinct = steps.iter().enumerate().all(|(at, step)| !steps[..at].contains(step));

@@ -1,0 +1,104 @@
+//! The observed state of objects, and the predicted result of an apply.
+
+use crate::model::Value;
+use serde::{Deserialize, Serialize};
+
+/// The API's answer about an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectState {
+    /// The API does not serve this kind.
+    Unserved,
+    Known(Box<ObjectInfo>),
+}
+
+/// An object, and the predicted result of an apply. Secret values are withheld.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectInfo {
+    /// The live object, without fields that are internal to the API; `None` if it does not exist.
+    pub live: Option<Value>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Whether it is being deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleting: bool,
+    /// Which manager set which of its fields, according to the API.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managers: Vec<FieldManager>,
+    /// The predicted result of applying the declaration, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry: Option<ObjectDryRun>,
+    /// Fields that another manager set to a different value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<ObjectFieldConflict>,
+    /// Undeclared fields that were added by hand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<AddedField>,
+    /// Why fields that were added by hand cannot be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ObjectCondition>,
+}
+
+/// A manager that set fields of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldManager {
+    /// The program's own name: `forge`, `kubectl-edit`.
+    pub manager: String,
+    /// Its last change. RFC 3339, by the API's clock; empty if the API does not record it.
+    pub time: String,
+    /// `.spec.replicas`, `.spec.containers[name=main].image`.
+    pub fields: Vec<String>,
+}
+
+/// The predicted result of an apply, according to the API.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectDryRun {
+    /// The object after the apply.
+    Becomes(Value),
+    /// Its namespace does not exist.
+    NoNamespace,
+    /// The API would reject it, with this message.
+    Refused(String),
+}
+
+/// A field that another manager owns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectFieldConflict {
+    pub field: String,
+    pub manager: String,
+    /// Same format as [`FieldManager::time`].
+    pub time: String,
+}
+
+/// A field that was added by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedField {
+    pub field: String,
+    /// The field's place in the object: a JSON pointer.
+    pub pointer: String,
+    pub manager: String,
+    pub time: String,
+}
+
+/// A condition of an object's status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectCondition {
+    pub name: String,
+    /// `True`, `False`, `Unknown`.
+    pub status: String,
+    pub message: String,
+}
+
+/// The objects in a namespace, except those that every namespace has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceContents {
+    /// The first few: `Deployment front`.
+    pub first: Vec<String>,
+    /// Whether there are more.
+    pub more: bool,
+}
