@@ -137,7 +137,9 @@ impl ClusterAccess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::HostName;
     use crate::object::DEFAULT_NAMESPACE;
+    use camino::Utf8PathBuf;
 
     const FILE: &str = "apiVersion: v1
 kind: Config

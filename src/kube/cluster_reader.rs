@@ -6,8 +6,8 @@ use crate::model::{SecretStore, Value};
 use crate::object::{
     AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState,
 };
-use crate::object::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
-use crate::object::{mask_secret_values, reveal_object, strip_server_fields};
+use crate::object::{Redactor, find_added_fields, last_set_time, list_field_managers, remove_pointers};
+use crate::object::{reveal_object, strip_server_fields};
 use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
@@ -128,7 +128,7 @@ impl ClusterReader {
             match self.dry_run_apply(&place, id, &sent, &mut info).await? {
                 ObjectDryRun::Becomes(object) => {
                     if let Some(raw) = &raw {
-                        self.record_added_fields(&place, id, raw, &object, &mut info).await?;
+                        self.record_added_fields(&place, id, raw, &object, &sent, &mut info).await?;
                     }
                     becomes = Some(strip_server_fields(object));
                 }
@@ -136,7 +136,8 @@ impl ClusterReader {
             }
         }
         let mut live = raw.map(strip_server_fields);
-        mask_secret_values(&mut live, &mut becomes, want);
+        let declared = want.or(live.as_ref()).cloned().unwrap_or_default();
+        Redactor::for_object(&declared, Some(secrets)).mask_pair(&mut live, &mut becomes);
         info.live = live;
         info.dry = becomes.map(ObjectDryRun::Becomes).or(info.dry);
         Ok(ObjectState::Known(Box::new(info)))
@@ -177,9 +178,11 @@ impl ClusterReader {
         id: &ObjectId,
         raw: &Value,
         applied: &Value,
+        sent: &Value,
         info: &mut ObjectInfo,
     ) -> Result<(), ApiRequestError> {
-        let found = find_added_fields(raw, applied, FIELD_MANAGER);
+        let found = find_added_fields(raw, applied, FIELD_MANAGER, sent);
+        let found: Vec<AddedField> = found.iter().filter_map(|added| added.to_added_field(raw)).collect();
         if found.is_empty() {
             return Ok(());
         }

@@ -1,24 +1,12 @@
-//! Differing fields of two values, and the display of their paths.
+//! The differ: which fields of two objects differ, field by field. Items of lists are matched by their names.
 
+use super::field_path::{FieldPath, PathStep};
 use crate::model::Value;
-use std::fmt;
+use serde::Serialize;
 
-/// One step of a path.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PathStep {
-    Key(String),
-    /// The list item whose fields have these values.
-    Item(serde_json::Map<String, Value>),
-    At(usize),
-}
-
-/// The path of a field in an object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct FieldPath(pub Vec<PathStep>);
-
-/// One field that differs.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FieldDifference {
+/// One field that differs; `None` where it does not exist.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FieldDifference {
     pub path: FieldPath,
     pub from: Option<Value>,
     pub to: Option<Value>,
@@ -27,162 +15,99 @@ pub(crate) struct FieldDifference {
 /// Fields that identify items of a list, in the order in which they are tried.
 const ITEM_NAME_FIELDS: [&str; 4] = ["name", "key", "type", "mountPath"];
 
-impl FieldPath {
-    pub fn with_step(&self, step: PathStep) -> Self {
-        Self(self.0.iter().cloned().chain([step]).collect())
-    }
-
-    pub fn with_key(&self, key: &str) -> Self {
-        self.with_step(PathStep::Key(key.to_owned()))
-    }
-
-    /// Returns the value at the path.
-    pub fn find_value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        self.0.iter().try_fold(value, |value, step| step.select_value(value))
-    }
-
-    /// Removes the value at the path.
-    pub fn remove_value(&self, value: &mut Value) {
-        let Some((last, before)) = self.0.split_last() else { return };
-        let Some(parent) = before.iter().try_fold(value, |value, step| step.select_value_mut(value)) else { return };
-        match (last, parent) {
-            (PathStep::Key(key), Value::Object(map)) => {
-                map.shift_remove(key);
-            }
-            (step, Value::Array(items)) => {
-                if let Some(at) = step.find_index(items) {
-                    items.remove(at);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Reports whether the path starts with these keys.
-    pub fn is_below(&self, keys: &[&str]) -> bool {
-        self.0.len() >= keys.len()
-            && self.0.iter().zip(keys).all(|(step, key)| matches!(step, PathStep::Key(own) if own == key))
-    }
-
-    /// Returns the keys of its steps, without those of list items.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|step| match step {
-            PathStep::Key(key) => Some(key.as_str()),
-            _ => None,
-        })
-    }
-}
-
-impl PathStep {
-    pub fn select_value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        match (self, value) {
-            (Self::Key(key), Value::Object(map)) => map.get(key),
-            (step, Value::Array(items)) => items.get(step.find_index(items)?),
-            _ => None,
-        }
-    }
-
-    fn select_value_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
-        match (self, value) {
-            (Self::Key(key), Value::Object(map)) => map.get_mut(key),
-            (step, Value::Array(items)) => {
-                let at = step.find_index(items)?;
-                items.get_mut(at)
-            }
-            _ => None,
-        }
-    }
-
-    fn find_index(&self, items: &[Value]) -> Option<usize> {
-        match self {
-            Self::Key(_) => None,
-            Self::At(at) => Some(*at).filter(|at| *at < items.len()),
-            Self::Item(wanted) => items.iter().position(|item| has_fields(item, wanted)),
-        }
-    }
-}
-
-/// Reports whether an item has all of these fields.
-pub(crate) fn has_fields(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
-    wanted.iter().all(|(key, value)| item.get(key) == Some(value))
-}
-
-impl fmt::Display for FieldPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, step) in self.0.iter().enumerate() {
-            match step {
-                PathStep::Key(key) if !is_plain_key(key) => write!(f, "[{key:?}]")?,
-                PathStep::Key(key) if at == 0 => write!(f, "{key}")?,
-                PathStep::Key(key) => write!(f, ".{key}")?,
-                PathStep::At(at) => write!(f, "[{at}]")?,
-                PathStep::Item(wanted) => write!(f, "[{}]", format_item_fields(wanted))?,
-            }
-        }
-        Ok(())
-    }
-}
-
-fn is_plain_key(key: &str) -> bool {
-    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-}
-
-fn format_item_fields(wanted: &serde_json::Map<String, Value>) -> String {
-    let pairs = wanted.iter().map(|(key, value)| match value {
-        Value::String(text) => format!("{key}={text}"),
-        value => format!("{key}={value}"),
-    });
-    pairs.collect::<Vec<_>>().join(",")
-}
-
 /// Returns every differing field, in the order of the first value, then of the second.
-pub(crate) fn find_differences(from: &Value, to: &Value) -> Vec<FieldDifference> {
+pub fn find_differences(from: &Value, to: &Value) -> Vec<FieldDifference> {
     let mut found = Vec::new();
-    compare_values(&FieldPath::default(), Some(from), Some(to), &mut found);
+    let mut add = |path: &FieldPath, from: Option<&Value>, to: Option<&Value>| {
+        found.push(FieldDifference { path: path.clone(), from: from.cloned(), to: to.cloned() });
+    };
+    FieldWalk { path: FieldPath::default(), equal: false, visit: &mut add }.compare(Some(from), Some(to));
     found
 }
 
-fn compare_values(path: &FieldPath, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<FieldDifference>) {
-    match (from, to) {
-        (from, to) if from == to => {}
-        (Some(Value::Object(from)), Some(Value::Object(to))) => {
-            for (key, value) in from {
-                compare_values(&path.with_key(key), Some(value), to.get(key), found);
+/// Visits every field of two values as the differ sees them, equal ones too.
+pub(crate) fn visit_fields(from: &Value, to: &Value, visit: FieldVisitor<'_>) {
+    FieldWalk { path: FieldPath::default(), equal: true, visit }.compare(Some(from), Some(to));
+}
+
+/// Receives the path of a field and both values.
+pub(crate) type FieldVisitor<'v> = &'v mut dyn FnMut(&FieldPath, Option<&Value>, Option<&Value>);
+
+struct FieldWalk<'v> {
+    path: FieldPath,
+    /// Whether equal fields are visited, too.
+    equal: bool,
+    visit: FieldVisitor<'v>,
+}
+
+impl FieldWalk<'_> {
+    fn compare(&mut self, from: Option<&Value>, to: Option<&Value>) {
+        match (from, to) {
+            (from, to) if from == to && !self.equal => {}
+            (Some(Value::Object(from)), Some(Value::Object(to))) => {
+                for (key, value) in from {
+                    self.compare_at(PathStep::Key(key.clone()), Some(value), to.get(key));
+                }
+                for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
+                    self.compare_at(PathStep::Key(key.clone()), None, Some(value));
+                }
             }
-            for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
-                compare_values(&path.with_key(key), None, Some(value), found);
-            }
+            (Some(Value::Array(from)), Some(Value::Array(to))) => self.compare_lists(from, to),
+            (from, to) => (self.visit)(&self.path, from, to),
         }
-        (Some(Value::Array(from)), Some(Value::Array(to))) => compare_lists(path, from, to, found),
-        (from, to) => found.push(FieldDifference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
+    }
+
+    fn compare_at(&mut self, step: PathStep, from: Option<&Value>, to: Option<&Value>) {
+        self.path.push(step);
+        self.compare(from, to);
+        self.path.pop();
+    }
+
+    fn compare_lists(&mut self, from: &[Value], to: &[Value]) {
+        let both = |field: &&str| Some((item_steps(from, field)?, item_steps(to, field)?));
+        if let Some((old, new)) = ITEM_NAME_FIELDS.iter().find_map(both) {
+            for step in old.iter().chain(new.iter().filter(|step| !old.contains(step))) {
+                self.compare_at(step.clone(), find_item(&old, from, step), find_item(&new, to, step));
+            }
+        } else if from.len() == to.len() {
+            for (at, (from, to)) in from.iter().zip(to).enumerate() {
+                self.compare_at(PathStep::At(at), Some(from), Some(to));
+            }
+        } else {
+            (self.visit)(&self.path, Some(&Value::from(from)), Some(&Value::from(to)));
+        }
     }
 }
 
-fn compare_lists(path: &FieldPath, from: &[Value], to: &[Value], found: &mut Vec<FieldDifference>) {
-    if let Some(name) =
-        ITEM_NAME_FIELDS.iter().find(|name| steps_by_field(from, name).is_some() && steps_by_field(to, name).is_some())
-    {
-        let steps = |items: &[Value]| steps_by_field(items, name).unwrap_or_default();
-        let (old, new) = (steps(from), steps(to));
-        let all = old.iter().chain(new.iter().filter(|step| !old.contains(step)));
-        let (from, to) = (Value::from(from), Value::from(to));
-        all.for_each(|step| {
-            compare_values(&path.with_step(step.clone()), step.select_value(&from), step.select_value(&to), found)
-        });
-    } else if from.len() == to.len() {
-        for (at, (from, to)) in from.iter().zip(to).enumerate() {
-            compare_values(&path.with_step(PathStep::At(at)), Some(from), Some(to), found);
-        }
-    } else {
-        found.push(FieldDifference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
+fn find_item<'v>(steps: &[PathStep], items: &'v [Value], step: &PathStep) -> Option<&'v Value> {
+    items.get(steps.iter().position(|own| own == step)?)
+}
+
+/// Returns a step for each item, if the items have names.
+pub(crate) fn named_item_steps(items: &[Value]) -> Option<Vec<PathStep>> {
+    ITEM_NAME_FIELDS.iter().find_map(|field| item_steps(items, field))
+}
+
+/// Returns the path of a JSON pointer in the object, with the items of lists by their names.
+pub fn locate_pointer(object: &Value, pointer: &str) -> FieldPath {
+    let (mut path, mut at) = (FieldPath::default(), Some(object));
+    for part in pointer.split('/').skip(1) {
+        let step = match at {
+            Some(Value::Array(items)) => {
+                let at = part.parse().unwrap_or(usize::MAX);
+                named_item_steps(items).and_then(|steps| steps.get(at).cloned()).unwrap_or(PathStep::At(at))
+            }
+            _ => PathStep::Key(part.replace("~1", "/").replace("~0", "~")),
+        };
+        at = at.and_then(|value| step.select_value(value));
+        path.push(step);
     }
+    path
 }
 
 /// Returns a step for each item, if that field identifies all of them uniquely.
-fn steps_by_field(items: &[Value], name: &str) -> Option<Vec<PathStep>> {
-    let step = |item: &Value| {
-        let value = item.get(name)?.as_str()?;
-        Some(PathStep::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
-    };
+fn item_steps(items: &[Value], field: &str) -> Option<Vec<PathStep>> {
+    let step = |item: &Value| Some(PathStep::item_named(field, item.get(field)?.as_str()?));
     let steps = items.iter().map(step).collect::<Option<Vec<_>>>()?;
     let distinct = steps.iter().enumerate().all(|(at, step)| !steps[..at].contains(step));
     distinct.then_some(steps)
@@ -193,7 +118,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(from: &Value, to: &Value) -> Vec<String> {
+    fn list_differences(from: &Value, to: &Value) -> Vec<String> {
         let value = |value: Option<Value>| value.map_or("-".to_owned(), |value| value.to_string());
         find_differences(from, to)
             .into_iter()
@@ -205,8 +130,11 @@ mod tests {
     fn every_differing_field_is_listed() {
         let from = json!({ "a": 1, "gone": { "x": 1 }, "same": [1], "l": { "x.y/z": "v" } });
         let to = json!({ "a": 2, "new": null, "same": [1], "l": { "x.y/z": "w" } });
-        assert_eq!(told(&from, &to), ["a 1 2", r#"gone {"x":1} -"#, r#"l["x.y/z"] "v" "w""#, "new - null",]);
-        assert_eq!(told(&to, &to), Vec::<String>::new());
+        assert_eq!(
+            list_differences(&from, &to),
+            [".a 1 2", r#".gone {"x":1} -"#, r#".l[x.y/z] "v" "w""#, ".new - null"]
+        );
+        assert_eq!(list_differences(&to, &to), Vec::<String>::new());
     }
 
     #[test]
@@ -214,13 +142,13 @@ mod tests {
         let from = json!({ "c": [{ "name": "a", "v": 1 }, { "name": "b", "v": 1 }], "n": [1, 2], "m": [1] });
         let to = json!({ "c": [{ "name": "b", "v": 2 }, { "name": "n" }], "n": [1, 3], "m": [] });
         assert_eq!(
-            told(&from, &to),
+            list_differences(&from, &to),
             [
-                r#"c[name=a] {"name":"a","v":1} -"#,
-                "c[name=b].v 1 2",
-                r#"c[name=n] - {"name":"n"}"#,
-                "n[1] 2 3",
-                "m [1] []",
+                r#".c[name=a] {"name":"a","v":1} -"#,
+                ".c[name=b].v 1 2",
+                r#".c[name=n] - {"name":"n"}"#,
+                ".n[1] 2 3",
+                ".m [1] []",
             ]
         );
     }
@@ -232,5 +160,12 @@ mod tests {
         assert_eq!(found[0].path.find_value(&value), Some(&json!({ "x": 1 })));
         found[0].path.remove_value(&mut value);
         assert_eq!(value, json!({ "c": [{ "name": "a" }, { "name": "b" }] }));
+    }
+
+    #[test]
+    fn pointer_is_located_by_the_names_of_items() {
+        let object = json!({ "env": [{ "name": "A" }, { "name": "B", "x/y": 1 }], "args": ["a"] });
+        assert_eq!(locate_pointer(&object, "/env/1/x~1y").to_string(), ".env[name=B][x/y]");
+        assert_eq!(locate_pointer(&object, "/args/0").to_string(), ".args[0]");
     }
 }

@@ -1,23 +1,17 @@
-//! Differences between a live object and its manifest, and the repaired object. Pure.
+//! Differences between a live object and its manifest, the repaired object, and the differences of two manifests.
 
-use super::differ::{FieldDifference, FieldPath, find_differences};
-use super::field_owners::{self, AddedLiveField};
+use super::cleanup::strip_server_fields;
+use super::differ::{FieldDifference, find_differences};
+use super::managed_fields::{AddedLiveField, find_added_fields, find_last_owner};
 use super::manifest::ManifestObject;
 use super::redaction::Redactor;
-use super::{LiveObject, ObjectChange, ObjectChangeKind};
-use crate::model::Value;
+use super::{FieldChange, FieldOwner, LiveObject, ObjectChange, ObjectChangeKind};
+use crate::model::{SecretStore, Value};
 
 /// The field manager of helm.
 pub(crate) const HELM_MANAGER: &str = "helm";
-
-/// Fields that every apply changes, or that the API manages itself.
-const IGNORED_FIELDS: &[&[&str]] = &[
-    &["metadata", "generation"],
-    &["metadata", "managedFields"],
-    &["metadata", "resourceVersion"],
-    &["metadata", "annotations", "deprecated.daemonset.template.generation"],
-    &["status"],
-];
+/// A manager that owns no field: its apply results in the values of the manifest and removes nothing.
+pub(crate) const COMPARISON_MANAGER: &str = "forge-drift";
 
 /// Differences between a live object and the result of applying its manifest.
 #[derive(Debug, PartialEq)]
@@ -27,12 +21,10 @@ pub(crate) struct ObjectDrift {
 }
 
 impl ObjectDrift {
-    /// Compares. `becomes` is the result of a dry-run apply by a manager that owns no fields.
+    /// Compares. `becomes` is the result of a dry-run apply by [`COMPARISON_MANAGER`].
     pub fn compare_live(object: &ManifestObject, live: &Value, becomes: &Value) -> Self {
-        let kept = |path: &FieldPath| IGNORED_FIELDS.iter().any(|keys| path.is_below(keys));
-        let changed =
-            find_differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
-        Self { changed, added: field_owners::find_manual_additions(live, &object.value) }
+        let changed = find_differences(&strip_server_fields(live.clone()), &strip_server_fields(becomes.clone()));
+        Self { changed, added: find_added_fields(live, becomes, COMPARISON_MANAGER, &object.value) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -57,23 +49,38 @@ impl ObjectDrift {
         object: &ManifestObject,
         home: &str,
         live: &Value,
-        teller: &Redactor<'_>,
+        secrets: &SecretStore,
     ) -> Option<LiveObject> {
+        let redactor = Redactor::for_object(&object.value, Some(secrets));
         let changed = self.changed.iter().map(|difference| {
-            teller.redact_difference(object.kind(), difference, field_owners::find_last_owner(live, &difference.path))
+            let owner = find_last_owner(live, &difference.path, HELM_MANAGER);
+            field_change(&redactor, difference.clone(), owner)
         });
         let added = self.added.iter().map(|added| {
-            let difference = FieldDifference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
-            teller.redact_difference(object.kind(), &difference, Some(added.by.clone()))
+            let (path, from) = (added.path.clone(), Some(added.value.clone()));
+            field_change(&redactor, FieldDifference { path, from, to: None }, Some(added.owner()))
         });
-        let told = LiveObject {
+        let shown = LiveObject {
             object: object.display_title(home),
             missing: false,
             changed: changed.collect(),
             added: added.collect(),
         };
-        (!self.is_empty()).then_some(told)
+        (!self.is_empty()).then_some(shown)
     }
+}
+
+/// Returns a difference for display, without secrets.
+fn field_change(redactor: &Redactor<'_>, difference: FieldDifference, by: Option<FieldOwner>) -> FieldChange {
+    let (FieldDifference { path, from, to }, secret) = redactor.redact_difference(difference);
+    let text = |value: Option<Value>| value.map(|value| value.to_string().into());
+    FieldChange { path: path.to_relative_text(), from: text(from), to: text(to), secret, by }
+}
+
+/// Compares the values of a release with the declared ones.
+pub(crate) fn diff_values(from: &Value, to: &Value, secrets: &SecretStore) -> Vec<FieldChange> {
+    let redactor = Redactor::for_values(to, secrets);
+    find_differences(from, to).into_iter().map(|found| field_change(&redactor, found, None)).collect()
 }
 
 /// Compares two manifests, object by object.
@@ -81,21 +88,21 @@ pub(crate) fn diff_manifests(
     from: &[ManifestObject],
     to: &[ManifestObject],
     home: &str,
-    teller: &Redactor<'_>,
+    secrets: &SecretStore,
 ) -> Vec<ObjectChange> {
     let find = |all: &[ManifestObject], object: &ManifestObject| {
         all.iter().find(|other| other.identity_key(home) == object.identity_key(home)).cloned()
     };
-    let told = |object: &ManifestObject, what| ObjectChange { object: object.display_title(home), what };
+    let change = |object: &ManifestObject, what| ObjectChange { object: object.display_title(home), what };
     let before = from.iter().filter_map(|object| match find(to, object) {
-        None => Some(told(object, ObjectChangeKind::Removed)),
+        None => Some(change(object, ObjectChangeKind::Removed)),
         Some(new) => {
             let found = find_differences(&object.value, &new.value);
-            let fields: Vec<_> =
-                found.iter().map(|found| teller.redact_difference(object.kind(), found, None)).collect();
-            (!fields.is_empty()).then(|| told(object, ObjectChangeKind::Changed(fields)))
+            let redactor = Redactor::for_object(&new.value, Some(secrets));
+            let fields: Vec<_> = found.into_iter().map(|found| field_change(&redactor, found, None)).collect();
+            (!fields.is_empty()).then(|| change(object, ObjectChangeKind::Changed(fields)))
         }
     });
     let added = to.iter().filter(|object| find(from, object).is_none());
-    before.chain(added.map(|object| told(object, ObjectChangeKind::Added))).collect()
+    before.chain(added.map(|object| change(object, ObjectChangeKind::Added))).collect()
 }

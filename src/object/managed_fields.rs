@@ -1,90 +1,92 @@
 //! Field ownership of an object, read from its `managedFields`.
 
-use super::{AddedField, FieldManager};
+use super::cleanup::is_bookkeeping;
+use super::field_path::{FieldPath, PathStep};
+use super::{AddedField, FieldManager, FieldOwner};
 use crate::model::Value;
 use std::collections::BTreeSet;
 
 /// Programs with which people change objects. Other programs set fields as part of their function.
 const MANUAL_CLIENTS: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "Mozilla", "node-fetch", "curl"];
 
-/// Fields that these programs set in addition to what the user changed.
-const SIDE_EFFECT_FIELDS: [&str; 5] = [
-    ".metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]",
-    ".metadata.labels[kubernetes.io/metadata.name]",
-    ".spec.template.metadata.annotations[kubectl.kubernetes.io/restartedAt]",
-    ".spec.finalizers",
-    ".status",
-];
-
-/// One step of a path in an object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum OwnedPathStep {
-    Field(String),
-    /// An item of a list, identified by some of its fields: JSON text.
-    Item(String),
-    /// An item of a list, identified by its value: JSON text.
-    Is(String),
-    At(usize),
-}
-
-type OwnedFieldPath = Vec<OwnedPathStep>;
-
 /// The fields that one manager set.
 struct OwnedFields {
     manager: String,
     time: String,
-    fields: BTreeSet<OwnedFieldPath>,
+    fields: BTreeSet<FieldPath>,
+}
+
+/// A field that was added by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AddedLiveField {
+    pub path: FieldPath,
+    pub value: Value,
+    pub manager: String,
+    /// RFC 3339; empty if the API does not record it.
+    pub time: String,
+}
+
+impl AddedLiveField {
+    /// Returns the field as an observation lists it; `None` if `object` does not have it.
+    pub(crate) fn to_added_field(&self, object: &Value) -> Option<AddedField> {
+        let pointer = self.path.to_json_pointer(object)?;
+        let (manager, time) = (self.manager.clone(), self.time.clone());
+        Some(AddedField { field: self.path.to_string(), pointer, manager, time })
+    }
+
+    /// Returns the manager that added the field.
+    pub(crate) fn owner(&self) -> FieldOwner {
+        let time = Some(self.time.clone()).filter(|time| !time.is_empty());
+        FieldOwner { name: self.manager.as_str().into(), time }
+    }
 }
 
 /// Returns the managers with their fields, without those of the status.
 pub(crate) fn list_field_managers(object: &Value) -> Vec<FieldManager> {
-    let told = |owner: OwnedFields| FieldManager {
-        fields: leaf_paths(&owner.fields).map(format_field_path).collect(),
+    let convert = |owner: OwnedFields| FieldManager {
+        fields: leaf_paths(&owner.fields).map(FieldPath::to_string).collect(),
         manager: owner.manager,
         time: owner.time,
     };
-    parse_owned_fields(object).into_iter().map(told).collect()
+    parse_owned_fields(object).into_iter().map(convert).collect()
 }
 
-/// Returns the fields that were added manually, each with everything below it, if no other manager owns them and `own`
-/// would not own them after an apply.
-pub(crate) fn find_added_fields(object: &Value, applied: &Value, own: &str) -> Vec<AddedField> {
+/// Returns the fields that were added manually, each with everything below it, if no other manager owns them, `own`
+/// would not own them after an apply, and they are not `declared`.
+pub(crate) fn find_added_fields(object: &Value, applied: &Value, own: &str, declared: &Value) -> Vec<AddedLiveField> {
     let (hands, others): (Vec<OwnedFields>, Vec<OwnedFields>) =
         parse_owned_fields(object).into_iter().partition(|owner| is_manual_manager(&owner.manager));
     let wanted: Vec<OwnedFields> =
         parse_owned_fields(applied).into_iter().filter(|owner| owner.manager == own).collect();
-    let kept: BTreeSet<&OwnedFieldPath> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
-    let free = |path: &&OwnedFieldPath| !kept.iter().any(|kept| kept.starts_with(path)) && !is_side_effect(path);
-    let mut found: Vec<(&OwnedFields, &OwnedFieldPath)> = Vec::new();
+    let kept: BTreeSet<&FieldPath> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
+    let free = |path: &&FieldPath| {
+        // The set is sorted: the fields in a field come right after it.
+        let owned = kept.range::<FieldPath, _>(*path..).next().is_some_and(|kept| kept.starts_with(path));
+        !owned && !is_entry_map(path) && !is_bookkeeping(path) && path.find_value(declared).is_none()
+    };
+    let mut found: Vec<AddedLiveField> = Vec::new();
     for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
     {
-        // The set is sorted: a field comes before the fields in it.
-        if !found.iter().any(|(_, above)| path.starts_with(above)) {
-            found.push((owner, path));
+        // A field comes before the fields in it.
+        if found.iter().any(|above| path.starts_with(&above.path)) {
+            continue;
+        }
+        if let Some(value) = path.find_value(object) {
+            let (path, value) = (path.clone(), value.clone());
+            found.push(AddedLiveField { path, value, manager: owner.manager.clone(), time: owner.time.clone() });
         }
     }
     found
-        .into_iter()
-        .filter_map(|(owner, path)| {
-            let pointer = to_json_pointer(object, path)?;
-            Some(AddedField {
-                field: format_field_path(path),
-                pointer,
-                manager: owner.manager.clone(),
-                time: owner.time.clone(),
-            })
-        })
-        .collect()
 }
 
-pub(crate) fn is_manual_manager(manager: &str) -> bool {
+/// Reports whether the field is a map whose entries are listed one by one; the map disappears with its last entry.
+fn is_entry_map(path: &FieldPath) -> bool {
+    matches!(path.steps().last(), Some(PathStep::Key(key)) if key == "labels" || key == "annotations")
+}
+
+fn is_manual_manager(manager: &str) -> bool {
     // It restarts pods and marks that in the object.
     manager != "kubectl-rollout" && MANUAL_CLIENTS.iter().any(|program| manager.starts_with(program))
-}
-
-fn is_side_effect(path: &OwnedFieldPath) -> bool {
-    let text = format_field_path(path);
-    SIDE_EFFECT_FIELDS.iter().any(|beside| text.starts_with(beside))
 }
 
 /// Returns the time at which a manager last set a field; empty if it is not recorded.
@@ -92,105 +94,67 @@ pub(crate) fn last_set_time(managers: &[FieldManager], manager: &str) -> String 
     managers.iter().filter(|known| known.manager == manager).map(|known| known.time.clone()).max().unwrap_or_default()
 }
 
+fn manager_entries(object: &Value) -> impl Iterator<Item = &Value> {
+    object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten()
+}
+
 fn parse_owned_fields(object: &Value) -> Vec<OwnedFields> {
-    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let of_status = |entry: &&Value| text(entry, "subresource") == "status";
     let one = |entry: &Value| {
         let mut fields = BTreeSet::new();
-        collect_owned_paths(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut Vec::new(), &mut fields);
-        fields.retain(|path| path.first() != Some(&OwnedPathStep::Field("status".to_owned())));
+        collect_owned_paths(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut FieldPath::default(), &mut fields);
+        fields.retain(|path| !path.is_below(&["status"]));
         OwnedFields { manager: text(entry, "manager"), time: text(entry, "time"), fields }
     };
-    entries.into_iter().flatten().filter(|entry| !of_status(entry)).map(one).collect()
+    manager_entries(object).filter(|entry| text(entry, "subresource") != "status").map(one).collect()
 }
 
 /// Collects the fields that were set: those without children, and those marked with a dot.
-fn collect_owned_paths(node: &Value, at: &mut OwnedFieldPath, into: &mut BTreeSet<OwnedFieldPath>) {
+fn collect_owned_paths(node: &Value, at: &mut FieldPath, into: &mut BTreeSet<FieldPath>) {
     let Value::Object(map) = node else { return };
-    if !at.is_empty() && (map.is_empty() || map.contains_key(".")) {
+    if !at.steps().is_empty() && (map.is_empty() || map.contains_key(".")) {
         into.insert(at.clone());
     }
     for (key, below) in map {
-        let Some(part) = parse_path_step(key) else { continue };
-        at.push(part);
+        let Some(step) = PathStep::parse_managed_key(key) else { continue };
+        at.push(step);
         collect_owned_paths(below, at, into);
         at.pop();
     }
 }
 
-fn parse_path_step(key: &str) -> Option<OwnedPathStep> {
-    let (kind, rest) = key.split_once(':')?;
-    Some(match kind {
-        "f" => OwnedPathStep::Field(rest.to_owned()),
-        "k" => OwnedPathStep::Item(rest.to_owned()),
-        "v" => OwnedPathStep::Is(rest.to_owned()),
-        "i" => OwnedPathStep::At(rest.parse().ok()?),
-        _ => return None,
-    })
-}
-
 /// Returns the fields that contain no other field of the set.
-fn leaf_paths(fields: &BTreeSet<OwnedFieldPath>) -> impl Iterator<Item = &OwnedFieldPath> {
-    fields.iter().filter(|path| !fields.iter().any(|other| other.len() > path.len() && other.starts_with(path)))
+fn leaf_paths(fields: &BTreeSet<FieldPath>) -> impl Iterator<Item = &FieldPath> {
+    let mut next = fields.iter().skip(1);
+    fields.iter().filter(move |path| !next.next().is_some_and(|next| next.starts_with(path)))
 }
 
-/// Formats a path for people: `.spec.containers[name=main].image`.
-fn format_field_path(path: &OwnedFieldPath) -> String {
-    let mut text = String::new();
-    for part in path {
-        match part {
-            OwnedPathStep::Field(name) if is_plain_name(name) => text.push_str(&format!(".{name}")),
-            OwnedPathStep::Field(name) => text.push_str(&format!("[{name}]")),
-            OwnedPathStep::Item(keys) => text.push_str(&format!("[{}]", format_item_keys(keys))),
-            OwnedPathStep::Is(value) => text.push_str(&format!("[={}]", value.trim_matches('"'))),
-            OwnedPathStep::At(at) => text.push_str(&format!("[{at}]")),
-        }
+/// Returns the last manager of the field at `path`; `None` if it is `own`: another value was then set in a way for
+/// which the API records no owner.
+pub(crate) fn find_last_owner(live: &Value, path: &FieldPath, own: &str) -> Option<FieldOwner> {
+    let owners = manager_entries(live).filter_map(|entry| {
+        let name = entry.get("manager")?.as_str()?;
+        let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
+        owns_path(entry.get("fieldsV1")?, live, path.steps()).then_some(FieldOwner { name: name.into(), time })
+    });
+    owners.max_by(|a, b| a.time.cmp(&b.time)).filter(|last| last.name.raw() != own)
+}
+
+fn owns_path(fields: &Value, live: &Value, path: &[PathStep]) -> bool {
+    let Some((step, rest)) = path.split_first() else { return true };
+    // The owner of a whole value owns every field in it.
+    if fields.as_object().is_some_and(serde_json::Map::is_empty) {
+        return true;
     }
-    text
-}
-
-fn is_plain_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-}
-
-fn format_item_keys(keys: &str) -> String {
-    let Ok(Value::Object(keys)) = serde_json::from_str(keys) else { return keys.to_owned() };
-    let one = |(key, value): (&String, &Value)| match value {
-        Value::String(text) => format!("{key}={text}"),
-        other => format!("{key}={other}"),
+    // The differ and the API may name a list item by different fields.
+    let item = step.select_value(live);
+    let same = |key: &str| match (PathStep::parse_managed_key(key), step) {
+        (Some(PathStep::Key(key)), PathStep::Key(name)) => key == *name,
+        (Some(PathStep::Key(_)) | None, _) => false,
+        (Some(named), _) => item.is_some() && named.select_value(live) == item,
     };
-    keys.iter().map(one).collect::<Vec<_>>().join(",")
-}
-
-/// Returns the JSON pointer of a field in the object; `None` if the field does not exist.
-fn to_json_pointer(object: &Value, path: &OwnedFieldPath) -> Option<String> {
-    let (mut at, mut pointer) = (object, String::new());
-    for part in path {
-        let step = match part {
-            OwnedPathStep::Field(name) => name.replace('~', "~0").replace('/', "~1"),
-            OwnedPathStep::At(index) => index.to_string(),
-            OwnedPathStep::Is(value) => {
-                let value: Value = serde_json::from_str(value).ok()?;
-                find_item_index(at, |item| *item == value)?.to_string()
-            }
-            OwnedPathStep::Item(keys) => {
-                let keys: Value = serde_json::from_str(keys).ok()?;
-                let fits = |item: &Value| {
-                    keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
-                };
-                find_item_index(at, fits)?.to_string()
-            }
-        };
-        pointer.push('/');
-        pointer.push_str(&step);
-        at = object.pointer(&pointer)?;
-    }
-    Some(pointer)
-}
-
-fn find_item_index(list: &Value, fits: impl Fn(&Value) -> bool) -> Option<usize> {
-    list.as_array()?.iter().position(fits)
+    let found = fields.as_object().into_iter().flatten().find(|(key, _)| same(key));
+    found.is_some_and(|(_, fields)| owns_path(fields, item.unwrap_or(&Value::Null), rest))
 }
 
 /// Returns the object without the fields at `pointers`.
@@ -220,6 +184,7 @@ pub(crate) fn remove_pointers(object: &Value, pointers: &[String]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::differ::find_differences;
     use super::*;
     use serde_json::json;
 
@@ -246,11 +211,17 @@ mod tests {
         })
     }
 
+    /// Returns each added field with its JSON pointer.
+    fn list_added(applied: &Value) -> Vec<(String, String)> {
+        let found = find_added_fields(&object(), applied, "forge", &Value::Null);
+        assert!(found.iter().all(|added| (added.manager.as_str(), added.time.as_str()) == ("kubectl-edit", "T2")));
+        found.iter().map(|added| (added.path.to_string(), added.path.to_json_pointer(&object()).unwrap())).collect()
+    }
+
     #[test]
     fn added_fields_are_reported_as_whole_subtrees() {
-        let found = find_added_fields(&object(), &object(), "forge");
-        let told: Vec<(&str, &str)> =
-            found.iter().map(|added| (added.field.as_str(), added.pointer.as_str())).collect();
+        let found = list_added(&object());
+        let told: Vec<(&str, &str)> = found.iter().map(|(field, pointer)| (field.as_str(), pointer.as_str())).collect();
         assert_eq!(
             told,
             [
@@ -259,7 +230,6 @@ mod tests {
                 (".spec.containers[name=side]", "/spec/containers/1"),
             ]
         );
-        assert!(found.iter().all(|added| (added.manager.as_str(), added.time.as_str()) == ("kubectl-edit", "T2")));
     }
 
     #[test]
@@ -267,8 +237,8 @@ mod tests {
         let mut applied = object();
         applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
             json!({ ".": {}, "f:name": {} });
-        let found = find_added_fields(&object(), &applied, "forge");
-        assert!(found.iter().all(|added| added.field != ".spec.containers[name=side]"), "{found:?}");
+        let found = list_added(&applied);
+        assert!(found.iter().all(|(field, _)| field != ".spec.containers[name=side]"), "{found:?}");
         assert_eq!(found.len(), 2);
     }
 
@@ -286,8 +256,7 @@ mod tests {
 
     #[test]
     fn list_items_are_removed_from_the_end_first() {
-        let pointers =
-            find_added_fields(&object(), &object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
+        let pointers = list_added(&object()).into_iter().map(|(_, pointer)| pointer).collect::<Vec<_>>();
         let left = remove_pointers(&object(), &pointers);
         assert_eq!(left["spec"], json!({ "containers": [{ "name": "main", "image": "a:1" }] }));
         assert_eq!(left["metadata"]["labels"], json!({ "app": "a" }));
@@ -304,5 +273,75 @@ mod tests {
                 && !is_manual_manager("kubectl-rollout")
                 && !is_manual_manager("kube-controller-manager")
         );
+    }
+
+    fn live() -> Value {
+        json!({
+            "metadata": { "labels": { "app": "a", "by-hand": "x" }, "managedFields": [
+                { "manager": "helm", "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsV1": {
+                    "f:spec": { "f:replicas": {}, "f:containers": { "k:{\"name\":\"main\"}": { ".": {}, "f:image": {} } } } } },
+                { "manager": "kube-controller-manager", "time": "2026-01-02T00:00:00Z", "fieldsV1": {
+                    "f:metadata": { "f:annotations": { "f:deployment.kubernetes.io/revision": {} } } } },
+                { "manager": "kubectl-edit", "operation": "Update", "time": "2026-01-03T00:00:00Z", "fieldsV1": {
+                    "f:metadata": { "f:labels": { "f:by-hand": {} } },
+                    "f:spec": { "f:replicas": {}, "f:containers": { "k:{\"name\":\"main\"}": { "f:env": { ".": {},
+                        "k:{\"name\":\"X\"}": { ".": {}, "f:name": {}, "f:value": {} } } } } } } },
+            ] },
+            "spec": { "replicas": 3, "containers": [{ "name": "main", "image": "i", "env": [{ "name": "X", "value": "1" }] }] },
+        })
+    }
+
+    fn declared(containers: Value) -> Value {
+        json!({ "metadata": { "labels": { "app": "a" } }, "spec": { "replicas": 1, "containers": containers } })
+    }
+
+    fn list_additions(declared: &Value) -> Vec<String> {
+        find_added_fields(&live(), &Value::Null, "forge-drift", declared)
+            .iter()
+            .map(|a| format!("{} {} {}", a.path, a.value, a.manager))
+            .collect()
+    }
+
+    #[test]
+    fn manual_additions_are_found_with_their_field_manager() {
+        let none = declared(json!([{ "name": "main", "image": "i" }]));
+        assert_eq!(
+            list_additions(&none),
+            [
+                r#".metadata.labels.by-hand "x" kubectl-edit"#,
+                r#".spec.containers[name=main].env [{"name":"X","value":"1"}] kubectl-edit"#,
+            ]
+        );
+        let one = declared(json!([{ "name": "main", "image": "i", "env": [{ "name": "A", "value": "1" }] }]));
+        assert_eq!(
+            list_additions(&one)[1],
+            r#".spec.containers[name=main].env[name=X] {"name":"X","value":"1"} kubectl-edit"#
+        );
+        // A declared field is not an addition, whoever owns it.
+        let both = declared(json!([{ "name": "main", "env": [{ "name": "X", "value": "2" }] }]));
+        assert_eq!(list_additions(&both).len(), 1);
+    }
+
+    #[test]
+    fn last_owner_of_a_field_is_found() {
+        let path = |from: Value, to: Value| find_differences(&from, &to)[0].path.clone();
+        let replicas = path(json!({ "spec": { "replicas": 3 } }), json!({ "spec": { "replicas": 1 } }));
+        let named =
+            |path: &FieldPath| find_last_owner(&live(), path, "helm").map(|manager| manager.name.raw().to_owned());
+        assert_eq!(named(&replicas).as_deref(), Some("kubectl-edit"));
+        let image = |image: &str| json!({ "spec": { "containers": [{ "name": "main", "image": image }] } });
+        assert_eq!(named(&path(image("i"), image("j"))), None);
+        assert_eq!(named(&path(json!({ "data": 1 }), json!({ "data": 2 }))), None);
+    }
+
+    #[test]
+    fn owner_of_a_map_owns_the_fields_in_it() {
+        let live = json!({ "spec": { "driver": { "enabled": true } }, "metadata": { "managedFields": [
+            { "manager": "kubectl-patch", "fieldsV1": { "f:spec": { "f:driver": {} } } }] } });
+        let path = find_differences(
+            &live,
+            &json!({ "spec": { "driver": { "enabled": false } }, "metadata": live["metadata"] }),
+        );
+        assert_eq!(find_last_owner(&live, &path[0].path, "helm").unwrap().name.raw(), "kubectl-patch");
     }
 }

@@ -11,7 +11,7 @@ mod cluster_call;
 mod differ;
 mod drift;
 mod end_predicates;
-mod field_owners;
+mod field_path;
 mod id;
 mod images;
 mod job_call;
@@ -28,14 +28,12 @@ mod yaml;
 
 pub use access::{ClusterAccess, DEFAULT_NAMESPACE};
 pub use builtin_charts::{BuiltinChart, list_builtin_charts};
-pub(crate) use cleanup::{
-    find_condition, is_condition_true, mask_secret_values, redact_object, reveal_object, reveal_value,
-    strip_server_fields,
-};
+pub(crate) use cleanup::{find_condition, is_condition_true, reveal_object, reveal_value, strip_server_fields};
 pub use cluster_call::ClusterCall;
-pub(crate) use differ::find_differences;
-pub(crate) use drift::{HELM_MANAGER, ObjectDrift, diff_manifests};
+pub use differ::{FieldDifference, find_differences, locate_pointer};
+pub(crate) use drift::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
 pub use end_predicates::{JobEndPredicates, StatusPredicate};
+pub use field_path::FieldPath;
 pub use id::ObjectId;
 pub use images::collect_images;
 pub use job_call::{JobCall, JobGoal, JobLogRules};
@@ -44,7 +42,7 @@ pub(crate) use manifest::{ManifestObject, parse_manifest};
 pub use node::{ClusterNode, DrainAllowedLosses, find_host_node};
 pub use node_marks::{NodeMark, NodeMarkChanges, OPERANDS_LABEL};
 pub use proof::{LeftoverObject, ProofState, ProvenRun};
-pub(crate) use redaction::Redactor;
+pub(crate) use redaction::{Redactor, redact_object};
 pub use release::{
     ChartCrd, ChartHook, ChartInfo, ChartQuery, ChartQuerySource, FieldChange, FieldOwner, ForeignRelease, LiveObject,
     ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState, ReleaseStatus,

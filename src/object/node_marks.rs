@@ -5,6 +5,7 @@
 
 use super::ObjectId;
 use crate::model::Value;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -32,6 +33,12 @@ impl fmt::Display for NodeMark {
             Self::Annotation(key) => write!(f, "annotation {key}"),
             Self::Taint { key, effect } => write!(f, "taint {key}:{effect}"),
         }
+    }
+}
+
+impl Serialize for NodeMark {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -141,8 +141,6 @@ pub struct Assessment<D = ErasedDiff> {
     pub diff: Option<D>,
     /// The file that a change rewrites, if the new content is based on the observed one.
     pub edit: Option<Box<FileEdit>>,
-    /// API calls that make the change, in this order, for kinds of scope `cluster`.
-    pub calls: Vec<crate::object::ClusterCall>,
 }
 
 /// New content based on the observed content. Steps of one script build on each other's edits.
@@ -170,7 +168,6 @@ impl<D> Assessment<D> {
             hint: None,
             diff: None,
             edit: None,
-            calls: Vec::new(),
         }
     }
 
@@ -251,7 +248,6 @@ impl<D> Assessment<D> {
             hint: self.hint,
             diff,
             edit: self.edit,
-            calls: self.calls,
         }
     }
 

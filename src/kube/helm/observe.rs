@@ -7,22 +7,18 @@ use super::flags::{self, HelmTemplateOptions, HelmUpgradeOptions};
 use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::HelmProgram;
 use crate::model::{SecretStore, Value};
-use crate::object::Redactor;
 use crate::object::collect_images;
-use crate::object::find_differences;
 use crate::object::reveal_value;
+use crate::object::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
 use crate::object::{
-    ChartCrd, ChartInfo, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState,
-    ReleaseStatus,
+    ChartCrd, ChartInfo, FieldChange, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
+    ReleaseState, ReleaseStatus,
 };
-use crate::object::{HELM_MANAGER, ObjectDrift, diff_manifests};
 use crate::object::{ManifestObject, parse_manifest};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
-/// A manager that owns no field: its apply results in the values of the manifest and removes nothing.
-const COMPARISON_MANAGER: &str = "forge-drift";
 /// Maximum number of concurrent object queries.
 const CONCURRENT_REQUESTS: usize = 8;
 
@@ -74,10 +70,6 @@ impl<'c> ReleaseObserver<'c> {
         };
         let objects = HelmObjectClient { cluster, served, home: &asked.namespace };
         Ok(Self { helm, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
-    }
-
-    fn field_redactor(&self) -> Redactor<'c> {
-        Redactor { secrets: self.secrets }
     }
 
     /// Returns the declared values with their secrets.
@@ -211,7 +203,7 @@ impl<'c> ReleaseObserver<'c> {
             }
         };
         let drifted = ObjectDrift::compare_live(object, &live, &becomes);
-        let told = drifted.to_live_object(object, self.objects.home, &live, &self.field_redactor());
+        let told = drifted.to_live_object(object, self.objects.home, &live, self.secrets);
         Ok(told.map(|told| DriftedHelmObject {
             object: object.clone(),
             seen: Some(HelmLiveComparison { live, becomes, drifted }),
@@ -310,9 +302,8 @@ impl<'c> ReleaseObserver<'c> {
         mut wanted: Vec<ManifestObject>,
         state: &mut ReleaseState,
     ) -> Result<Vec<ManifestObject>, KubeError> {
-        let compare = |wanted: &[ManifestObject]| {
-            diff_manifests(&noted.manifest, wanted, self.objects.home, &self.field_redactor())
-        };
+        let compare =
+            |wanted: &[ManifestObject]| diff_manifests(&noted.manifest, wanted, self.objects.home, self.secrets);
         state.manifest = compare(&wanted);
         if !state.manifest.is_empty() && !noted.info.status.is_pending() {
             // Templates may look up objects in the cluster, which only works in a dry-run upgrade.
@@ -341,9 +332,8 @@ impl<'c> ReleaseObserver<'c> {
         })
     }
 
-    fn find_value_changes(&self, noted: &StoredRelease) -> Result<Vec<crate::object::FieldChange>, KubeError> {
-        let found = find_differences(&noted.values, &self.declared_values()?);
-        Ok(found.iter().map(|difference| self.field_redactor().redact_difference("", difference, None)).collect())
+    fn find_value_changes(&self, noted: &StoredRelease) -> Result<Vec<FieldChange>, KubeError> {
+        Ok(diff_values(&noted.values, &self.declared_values()?, self.secrets))
     }
 }
 

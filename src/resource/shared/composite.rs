@@ -57,7 +57,6 @@ impl PartAssessments {
             hint: parts().find_map(|(_, part)| part.hint.clone()),
             // An edit is a file change of one part; no kind with several parts has one.
             edit: None,
-            calls: Vec::new(),
             diff: None,
         }
     }

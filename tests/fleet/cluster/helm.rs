@@ -72,13 +72,13 @@ impl Place {
         copy(CHART.as_ref(), &dir.path().join("chart"), name);
         kubectl(&["create", "namespace", name]);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let access = kube::ClusterAccess {
+        let access = forge::object::ClusterAccess {
             kubeconfig: api.kubeconfig.to_str().expect("text").into(),
             context: "test".to_owned(),
             trusted: false,
             via: None,
             withheld: Default::default(),
-            namespace: kube::DEFAULT_NAMESPACE.to_owned(),
+            namespace: forge::object::DEFAULT_NAMESPACE.to_owned(),
         };
         let cluster = runtime.block_on(kube::ClusterApi::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();

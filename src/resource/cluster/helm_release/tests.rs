@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
-use crate::object::ClusterCall;
 use crate::object::{
     ChartCrd, ChartHook, ChartInfo, FieldChange, FieldOwner, ForeignRelease, LiveObject, ReleaseFieldConflict,
     ReleaseInfo, ReleaseState, ReleaseStatus,
 };
 use crate::probe::ProbeReading;
+use crate::resource::assessment::ErasedDiff;
 
 fn make_fields(entries: &[(&'static str, Value)]) -> FieldValues {
     let own = [("name", json!("r")), ("namespace", json!("ns"))];
@@ -102,10 +102,7 @@ fn assess_state(state: ReleaseState) -> Assessment {
 }
 
 fn requested_action(judgement: &Assessment) -> Option<ReleaseAction> {
-    match judgement.calls.as_slice() {
-        [ClusterCall::Release(call)] => Some(call.deed),
-        _ => None,
-    }
+    judgement.diff.as_ref().and_then(ErasedDiff::downcast).map(ReleaseDiff::action)
 }
 
 fn changed_attributes(judgement: &Assessment) -> Vec<&str> {

@@ -2,12 +2,14 @@
 //! quantities, defaults and fields that a webhook adds are not differences.
 
 mod assessment;
+mod diff;
 mod field_diff;
 mod obsolete;
 mod yaml_text;
 
 pub(in crate::resource) use assessment::{DesiredObjects, assess_objects};
-pub(in crate::resource) use field_diff::creation_change;
+pub(in crate::resource) use diff::ObjectsDiff;
+pub(in crate::resource) use field_diff::{creation_change, render_object};
 pub(in crate::resource) use obsolete::{obsolete_probes, recorded_claims};
 
 use crate::model::{SecretStore, Value};
