@@ -75,8 +75,8 @@ const BANS: &[Ban] = &[
     Ban {
         words: &["ureq", "rustls", "rustls_native_certs"],
         within: &[],
-        but: &["artifact/", "notify/"],
-        reason: "only `artifact` fetches files, and only `notify` sends notifications",
+        but: &["artifact/", "notify/", "kube/error"],
+        reason: "only `artifact` fetches files, and only `notify` sends notifications; errors of TLS have hints",
     },
     Ban {
         words: &["::kube", "k8s_openapi"],

@@ -134,5 +134,5 @@ impl ClusterWriter {
 
 /// Builds a refusal that comes from forge itself.
 pub(super) fn local_request_error(message: &str) -> ApiRequestError {
-    ApiRequestError::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
+    ApiRequestError::Local(message.to_owned())
 }

@@ -96,19 +96,11 @@ impl ClusterReader {
             Probe::Release(asked) => match self.cluster.observe_release(asked, secrets).await {
                 Ok(state) => ProbeReading::Release(Box::new(state)),
                 // Errors of helm or of a chart affect this probe only.
-                Err(error) => {
-                    return Err(ApiRequestError::Said { code: 0, message: error.message, causes: Vec::new() });
-                }
+                Err(error) => return Err(ApiRequestError::Local(error.message)),
             },
             Probe::Records => ProbeReading::Records(records::read_records(&self.cluster, &self.name).await?),
             Probe::Account => ProbeReading::Account(ScriptAccount::Root),
-            _ => {
-                return Err(ApiRequestError::Said {
-                    code: 400,
-                    message: "is a probe for a host".to_owned(),
-                    causes: Vec::new(),
-                });
-            }
+            _ => return Err(ApiRequestError::Local("is a probe for a host".to_owned())),
         })
     }
 
@@ -163,7 +155,7 @@ impl ClusterReader {
             Ok(object) => Ok(ObjectDryRun::Becomes(object)),
             Err(refusal) if refusal.has_code(404) && id.namespace.is_some() => Ok(ObjectDryRun::NoNamespace),
             // Then it is unknown whether the API would refuse the apply.
-            Err(refusal) if refusal.api_message().contains("does not support dry run") => Err(refusal),
+            Err(refusal) if refusal.is_dry_run_unsupported() => Err(refusal),
             Err(refusal @ ApiRequestError::Said { code: 400..=499, .. }) if !refusal.has_code(403) => {
                 Ok(ObjectDryRun::Refused(refusal.api_message()))
             }
@@ -192,7 +184,9 @@ impl ClusterReader {
                 let gone = |added: &AddedField| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
                 info.added = found.into_iter().filter(gone).collect();
             }
-            Err(refusal @ ApiRequestError::Said { .. }) => info.stuck = Some(refusal.api_message()),
+            Err(refusal @ (ApiRequestError::Said { .. } | ApiRequestError::Local(_))) => {
+                info.stuck = Some(refusal.api_message())
+            }
             Err(away) => return Err(away),
         }
         Ok(())
