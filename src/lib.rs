@@ -36,6 +36,8 @@ pub mod state;
 pub mod transport;
 
 pub mod probe;
+
+pub mod object;
 pub mod script;
 
 pub mod diag;

@@ -38,7 +38,7 @@ pub struct Project {
     pub rollout: super::RolloutPolicy,
     pub drift: super::DriftPolicy,
     /// The cluster's API, if one is declared.
-    pub kubernetes: Option<crate::kube::ClusterAccess>,
+    pub kubernetes: Option<crate::object::ClusterAccess>,
     pub secrets: SecretStore,
     /// Environment variables that secrets were read from. forge does not pass them to child processes.
     pub secret_variables: Arc<BTreeSet<String>>,

@@ -2,7 +2,7 @@
 
 use super::HostShare;
 use crate::diag::Span;
-use crate::kube::DrainAllowedLosses;
+use crate::object::DrainAllowedLosses;
 use std::fmt;
 
 /// Default timeout for a host to return from a reboot: the self-test of servers with much memory and many devices takes

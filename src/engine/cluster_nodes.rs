@@ -3,8 +3,9 @@
 use super::cluster_session::open_cluster as open;
 use super::run_context::RunOptions;
 use crate::config::Project;
-use crate::kube::{ClusterApi, ClusterNode, CordonRecord, KubeError, find_host_node};
+use crate::kube::{ClusterApi, CordonRecord, KubeError};
 use crate::model::HostName;
+use crate::object::{ClusterNode, find_host_node};
 use crate::plan::{ObservedHost, ObservedNode};
 use std::sync::Arc;
 use tokio::sync::Mutex;

@@ -3,8 +3,9 @@
 use super::host_session::{HostLockAttempt, host_side_error, open_transport_session};
 use super::run_context::RunOptions;
 use crate::config::Project;
-use crate::kube::{ClusterAccess, ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
+use crate::kube::{ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
 use crate::model::SecretStore;
+use crate::object::ClusterAccess;
 use crate::probe::{Observation, Probe};
 use crate::transport::{LockOwner, TransportError, TransportErrorKind};
 use std::collections::BTreeSet;

@@ -14,8 +14,8 @@ use crate::config::{
     ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, StepExpander, WrittenValues,
 };
 use crate::model::{HostName, SecretStore, StepId, UntrustedText};
+use crate::object::ChartQuery;
 use crate::plan::{HostContext, Plan};
-use crate::probe::ChartQuery;
 use crate::resource::kind_traits;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};

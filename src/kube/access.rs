@@ -1,29 +1,10 @@
 //! Selects the API and the user: one kubeconfig and one context in it.
 
 use super::KubeError;
-use crate::model::HostName;
+use crate::object::ClusterAccess;
 use ::kube::Config;
 use ::kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
-use camino::Utf8PathBuf;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// The inventory's settings for the cluster's API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterAccess {
-    /// An absolute path: on this machine, or on the host that the connection goes through.
-    pub kubeconfig: Utf8PathBuf,
-    pub context: String,
-    /// Whether the kubeconfig may run programs on this machine.
-    pub trusted: bool,
-    /// The host whose session reaches the API, and which has the kubeconfig.
-    pub via: Option<HostName>,
-    /// Environment variables with secrets of the inventory: they are removed from the environment of login programs.
-    pub withheld: Arc<BTreeSet<String>>,
-    /// The namespace of forge's lock and records.
-    pub namespace: String,
-}
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -156,7 +137,9 @@ impl ClusterAccess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::DEFAULT_NAMESPACE;
+    use crate::model::HostName;
+    use crate::object::DEFAULT_NAMESPACE;
+    use camino::Utf8PathBuf;
 
     const FILE: &str = "apiVersion: v1
 kind: Config

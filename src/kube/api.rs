@@ -2,7 +2,7 @@
 
 use super::{ClusterApi, KubeError};
 use crate::model::Value;
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 use ::kube::core::Request;
 use ::kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use ::kube::core::subresource::LogParams;
@@ -20,6 +20,8 @@ pub(super) const FIELD_MANAGER: &str = "forge";
 pub(super) enum ApiRequestError {
     /// The API refused: its status and message, and the fields it named, each with its message.
     Said { code: u16, message: String, causes: Vec<(String, String)> },
+    /// forge itself cannot carry out the request: the message.
+    Local(String),
     /// The request was not sent, got no answer, or its credentials were rejected.
     Away(KubeError),
 }
@@ -29,11 +31,17 @@ impl ApiRequestError {
         matches!(self, Self::Said { code, .. } if *code == wanted)
     }
 
+    /// Reports whether a dry run was refused since a webhook does not support dry runs. The API has no typed reason for
+    /// that: the message is the one of `NewDryRunUnsupportedErr` in apiserver's `admission/plugin/webhook/errors`.
+    pub fn is_dry_run_unsupported(&self) -> bool {
+        matches!(self, Self::Said { message, .. } if message.contains("does not support dry run"))
+    }
+
     /// Returns the message of the API.
     pub fn api_message(&self) -> String {
         match self {
             Self::Said { code, message, .. } if message.is_empty() => format!("the API returned {code}"),
-            Self::Said { message, .. } => message.clone(),
+            Self::Said { message, .. } | Self::Local(message) => message.clone(),
             Self::Away(error) => error.message.clone(),
         }
     }
@@ -85,11 +93,7 @@ impl ApiCollection {
     /// The kind is namespaced and `id` has no namespace.
     fn check_namespace(&self, id: &ObjectId) -> Result<(), ApiRequestError> {
         match self.namespaced && id.namespace.is_none() {
-            true => Err(ApiRequestError::Said {
-                code: 422,
-                message: format!("{} is a namespaced kind, and {id} has no namespace", id.kind),
-                causes: Vec::new(),
-            }),
+            true => Err(ApiRequestError::Local(format!("{} is a namespaced kind, and {id} has no namespace", id.kind))),
             false => Ok(()),
         }
     }

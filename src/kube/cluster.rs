@@ -1,8 +1,9 @@
 //! A connection to the cluster's API.
 
+use super::KubeError;
 use super::helm::{ApiDiscovery, HelmOptions, HelmProgram, HelmTarget};
-use super::{ClusterAccess, KubeError};
 use crate::model::SecretStore;
+use crate::object::ClusterAccess;
 use crate::script::{ShellFragment, ShellScript};
 use crate::transport::{self, TransportSession};
 use ::kube::Client;

@@ -2,11 +2,12 @@
 
 use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use super::custom_kinds::ESTABLISHED;
-use super::managed_fields::remove_pointers;
-use super::object_cleanup::{self, reveal_object};
-use super::{ClusterWriter, JobCall, JobStopFn, KubeError, NodeMarkChanges, ReleaseCall};
+use super::{ClusterWriter, JobStopFn, KubeError};
 use crate::model::{SecretStore, Value};
-use crate::probe::ObjectId;
+use crate::object::ClusterCall;
+use crate::object::ObjectId;
+use crate::object::remove_pointers;
+use crate::object::{find_condition, reveal_object};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -15,46 +16,6 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Receives progress messages of a call.
 pub type ClusterProgressFn<'s> = &'s (dyn Fn(&str) + Send + Sync);
-
-/// One change of a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ClusterCall {
-    /// A server-side apply, which takes over fields from other managers. Placeholders stand for secrets.
-    Apply { object: Value },
-    /// Removes the fields at these JSON pointers, if the object still has that version.
-    Strip { id: ObjectId, version: String, pointers: Vec<String> },
-    /// Deletes the object with that uid and its dependents, and waits until it is gone.
-    Delete { id: ObjectId, uid: String },
-    /// Waits until a condition of the object is true.
-    Await { id: ObjectId, condition: String, limit_s: u64 },
-    /// Sets and removes labels, annotations and taints of a node.
-    Mark(Box<NodeMarkChanges>),
-    /// Runs a workload as a proof, and deletes it.
-    Job(Box<JobCall>),
-    /// Discards the recorded success of such a workload.
-    Unprove { id: ObjectId },
-    /// An action on a Helm release.
-    Release(Box<ReleaseCall>),
-}
-
-impl ClusterCall {
-    /// Returns a description of the call, for people.
-    pub fn describe_call(&self) -> String {
-        match self {
-            Self::Apply { object } => match ObjectId::from_object(object) {
-                Some(id) => format!("apply {id}"),
-                None => "apply an unnamed object".to_owned(),
-            },
-            Self::Strip { id, pointers, .. } => format!("remove from {id}: {}", pointers.join(", ")),
-            Self::Delete { id, .. } => format!("delete {id}"),
-            Self::Await { id, condition, limit_s } => format!("wait until {id} is {condition}, at most {limit_s} s"),
-            Self::Mark(marks) => marks.describe_changes(),
-            Self::Job(call) => call.describe_job(),
-            Self::Unprove { id } => format!("discard the recorded success of {id}"),
-            Self::Release(call) => call.describe_release_call(),
-        }
-    }
-}
 
 impl ClusterWriter {
     /// Executes one call, within `limit`. Returns a description of the outcome.
@@ -149,7 +110,7 @@ impl ClusterWriter {
         let end = Instant::now() + Duration::from_secs(limit_s);
         loop {
             let object = self.looker.cluster.get_object(&place, id).await?;
-            let found = object.as_ref().and_then(|object| object_cleanup::find_condition(object, condition));
+            let found = object.as_ref().and_then(|object| find_condition(object, condition));
             let holds = match &object {
                 Some(definition) if condition == ESTABLISHED => {
                     self.looker.cluster.serves_definition(definition).await?
@@ -173,5 +134,5 @@ impl ClusterWriter {
 
 /// Builds a refusal that comes from forge itself.
 pub(super) fn local_request_error(message: &str) -> ApiRequestError {
-    ApiRequestError::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
+    ApiRequestError::Local(message.to_owned())
 }

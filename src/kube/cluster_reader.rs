@@ -1,14 +1,14 @@
 //! Read-only access to a cluster: live objects, and the results of dry runs.
 
 use super::api::{ApiCollection, ApiKindCache, ApiRequestError, FIELD_MANAGER};
-use super::managed_fields::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
-use super::object_cleanup::{mask_secret_values, reveal_object, strip_server_fields};
 use super::{ClusterApi, KubeError, records};
 use crate::model::{SecretStore, Value};
-use crate::probe::{
-    AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Probe,
-    ProbeReading, ScriptAccount, UnansweredReason,
+use crate::object::{
+    AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState,
 };
+use crate::object::{Redactor, find_added_fields, last_set_time, list_field_managers, remove_pointers};
+use crate::object::{reveal_object, strip_server_fields};
+use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 
@@ -96,19 +96,11 @@ impl ClusterReader {
             Probe::Release(asked) => match self.cluster.observe_release(asked, secrets).await {
                 Ok(state) => ProbeReading::Release(Box::new(state)),
                 // Errors of helm or of a chart affect this probe only.
-                Err(error) => {
-                    return Err(ApiRequestError::Said { code: 0, message: error.message, causes: Vec::new() });
-                }
+                Err(error) => return Err(ApiRequestError::Local(error.message)),
             },
             Probe::Records => ProbeReading::Records(records::read_records(&self.cluster, &self.name).await?),
             Probe::Account => ProbeReading::Account(ScriptAccount::Root),
-            _ => {
-                return Err(ApiRequestError::Said {
-                    code: 400,
-                    message: "is a probe for a host".to_owned(),
-                    causes: Vec::new(),
-                });
-            }
+            _ => return Err(ApiRequestError::Local("is a probe for a host".to_owned())),
         })
     }
 
@@ -128,7 +120,7 @@ impl ClusterReader {
             match self.dry_run_apply(&place, id, &sent, &mut info).await? {
                 ObjectDryRun::Becomes(object) => {
                     if let Some(raw) = &raw {
-                        self.record_added_fields(&place, id, raw, &object, &mut info).await?;
+                        self.record_added_fields(&place, id, raw, &object, &sent, &mut info).await?;
                     }
                     becomes = Some(strip_server_fields(object));
                 }
@@ -136,7 +128,8 @@ impl ClusterReader {
             }
         }
         let mut live = raw.map(strip_server_fields);
-        mask_secret_values(&mut live, &mut becomes, want);
+        let declared = want.or(live.as_ref()).cloned().unwrap_or_default();
+        Redactor::for_object(&declared, Some(secrets)).mask_pair(&mut live, &mut becomes);
         info.live = live;
         info.dry = becomes.map(ObjectDryRun::Becomes).or(info.dry);
         Ok(ObjectState::Known(Box::new(info)))
@@ -162,7 +155,7 @@ impl ClusterReader {
             Ok(object) => Ok(ObjectDryRun::Becomes(object)),
             Err(refusal) if refusal.has_code(404) && id.namespace.is_some() => Ok(ObjectDryRun::NoNamespace),
             // Then it is unknown whether the API would refuse the apply.
-            Err(refusal) if refusal.api_message().contains("does not support dry run") => Err(refusal),
+            Err(refusal) if refusal.is_dry_run_unsupported() => Err(refusal),
             Err(refusal @ ApiRequestError::Said { code: 400..=499, .. }) if !refusal.has_code(403) => {
                 Ok(ObjectDryRun::Refused(refusal.api_message()))
             }
@@ -177,9 +170,11 @@ impl ClusterReader {
         id: &ObjectId,
         raw: &Value,
         applied: &Value,
+        sent: &Value,
         info: &mut ObjectInfo,
     ) -> Result<(), ApiRequestError> {
-        let found = find_added_fields(raw, applied, FIELD_MANAGER);
+        let found = find_added_fields(raw, applied, FIELD_MANAGER, sent);
+        let found: Vec<AddedField> = found.iter().filter_map(|added| added.to_added_field(raw)).collect();
         if found.is_empty() {
             return Ok(());
         }
@@ -189,7 +184,9 @@ impl ClusterReader {
                 let gone = |added: &AddedField| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
                 info.added = found.into_iter().filter(gone).collect();
             }
-            Err(refusal @ ApiRequestError::Said { .. }) => info.stuck = Some(refusal.api_message()),
+            Err(refusal @ (ApiRequestError::Said { .. } | ApiRequestError::Local(_))) => {
+                info.stuck = Some(refusal.api_message())
+            }
             Err(away) => return Err(away),
         }
         Ok(())

@@ -4,16 +4,13 @@
 //! Architecture Invariant: annotation and change are one patch of the object as it was read. So every cordon by forge
 //! has its annotation, and forge never claims a cordon made by another user.
 
-use super::ClusterNode;
 use crate::model::Value;
+use crate::object::{ClusterNode, OPERANDS_LABEL};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// The annotation with the claim.
 pub const CORDON_ANNOTATION: &str = "forge/cordoned";
-
-/// The label that makes the GPU operator remove its pods from a node.
-pub const OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
 
 /// The content of the annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

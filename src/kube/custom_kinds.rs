@@ -3,8 +3,8 @@
 
 use super::ClusterApi;
 use super::api::{ApiKindCache, ApiRequestError};
-use super::object_cleanup::is_condition_true;
 use crate::model::Value;
+use crate::object::is_condition_true;
 
 /// The condition of a definition that the server accepted.
 pub(super) const ESTABLISHED: &str = "Established";

@@ -4,7 +4,7 @@ use super::api::{ApiKindCache, ApiRequestError};
 use super::cluster_call::POLL_INTERVAL;
 use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::Value;
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 
 impl ClusterWriter {
     pub(super) async fn delete_and_wait(
@@ -35,8 +35,8 @@ impl ClusterWriter {
         let Some(keeper) = self.looker.cluster.find_deletion_blocker(id).await.ok().flatten() else {
             return KubeError::new(why);
         };
-        let error = KubeError::new(format!("{why}: {keeper}"));
-        match keeper.contains("finalizer") {
+        let error = KubeError::new(format!("{why}: {}", keeper.text));
+        match keeper.finalizers {
             true => {
                 error.hint("check that the controller that set the finalizer runs: it removes it after cleaning up")
             }
@@ -46,25 +46,41 @@ impl ClusterWriter {
 }
 
 impl ClusterApi {
-    async fn find_deletion_blocker(&self, id: &ObjectId) -> Result<Option<String>, ApiRequestError> {
+    async fn find_deletion_blocker(&self, id: &ObjectId) -> Result<Option<DeletionBlocker>, ApiRequestError> {
         let Some(place) = self.find_collection(id, &ApiKindCache::default()).await? else { return Ok(None) };
-        Ok(self.get_object(&place, id).await?.as_ref().and_then(describe_deletion_blocker))
+        Ok(self.get_object(&place, id).await?.as_ref().and_then(find_blocker))
     }
 }
 
+/// What a terminating object waits for.
+#[derive(Debug, PartialEq)]
+struct DeletionBlocker {
+    text: String,
+    /// Whether it waits for controllers that set finalizers.
+    finalizers: bool,
+}
+
+/// The condition of a terminating namespace whose objects have finalizers.
+const NAMESPACE_FINALIZERS: &str = "NamespaceFinalizersRemaining";
+
 /// Returns what a terminating object waits for. A namespace reports that in its conditions: each true one blocks it.
-fn describe_deletion_blocker(object: &Value) -> Option<String> {
+fn find_blocker(object: &Value) -> Option<DeletionBlocker> {
     object.pointer("/metadata/deletionTimestamp")?;
     let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let said: Vec<&str> = list("/status/conditions")
-        .filter(|one| object["kind"] == "Namespace" && one["status"] == "True")
-        .filter_map(|one| one["message"].as_str())
+    let blocking: Vec<&Value> = list("/status/conditions")
+        .filter(|one| object["kind"] == "Namespace" && one["status"] == "True" && one["message"].is_string())
         .collect();
     let finalizers: Vec<String> =
         list("/metadata/finalizers").filter_map(Value::as_str).map(|name| format!("`{name}`")).collect();
-    match (said.is_empty(), finalizers.is_empty()) {
-        (false, _) => Some(said.join("; ")),
-        (true, false) => Some(format!("waiting for finalizers {}", finalizers.join(", "))),
+    match (blocking.is_empty(), finalizers.is_empty()) {
+        (false, _) => Some(DeletionBlocker {
+            text: blocking.iter().filter_map(|one| one["message"].as_str()).collect::<Vec<_>>().join("; "),
+            finalizers: blocking.iter().any(|one| one["type"] == NAMESPACE_FINALIZERS),
+        }),
+        (true, false) => Some(DeletionBlocker {
+            text: format!("waiting for finalizers {}", finalizers.join(", ")),
+            finalizers: true,
+        }),
         (true, true) => None,
     }
 }
@@ -77,11 +93,11 @@ mod tests {
     #[test]
     fn deletion_blocker_names_the_finalizers() {
         let mut map = json!({ "kind": "ConfigMap", "metadata": { "finalizers": ["test/slow", "b"] } });
-        assert_eq!(describe_deletion_blocker(&map), None, "it is not being deleted");
+        assert_eq!(find_blocker(&map), None, "it is not being deleted");
         map["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
-        assert_eq!(describe_deletion_blocker(&map).unwrap(), "waiting for finalizers `test/slow`, `b`");
+        assert_eq!(find_blocker(&map).unwrap().text, "waiting for finalizers `test/slow`, `b`");
         map["metadata"]["finalizers"] = json!([]);
-        assert_eq!(describe_deletion_blocker(&map), None);
+        assert_eq!(find_blocker(&map), None);
     }
 
     #[test]
@@ -94,8 +110,10 @@ mod tests {
                   "message": "Some content in the namespace has finalizers remaining: test/slow in 1 resource instances" },
             ] },
         });
+        let blocker = find_blocker(&namespace).unwrap();
+        assert!(blocker.finalizers);
         assert_eq!(
-            describe_deletion_blocker(&namespace).unwrap(),
+            blocker.text,
             "Some resources are remaining: configmaps. has 1 resource instances; \
              Some content in the namespace has finalizers remaining: test/slow in 1 resource instances"
         );

@@ -32,7 +32,7 @@ impl KubeError {
     pub(super) fn from_client_error(server: &str, through: bool, error: &::kube::Error) -> Self {
         match error {
             ::kube::Error::Api(status) => Self::from_status(server, status.code, &status.message),
-            other => Self::from_no_answer(server, through, &innermost_cause(other)),
+            other => Self::from_no_answer(server, through, &innermost_cause(other), find_certificate_error(other)),
         }
     }
 
@@ -53,23 +53,57 @@ impl KubeError {
     }
 
     /// The server did not answer.
-    fn from_no_answer(server: &str, through: bool, why: &str) -> Self {
+    fn from_no_answer(server: &str, through: bool, why: &str, certificate: Option<CertificateRejection>) -> Self {
         let error = Self::new(format!("request to `{server}` failed: {why}"));
-        match why {
-            why if why.contains("UnknownIssuer") => {
+        match certificate {
+            Some(CertificateRejection::UnknownIssuer) => {
                 error.hint("check `certificate-authority` in the kubeconfig: it did not sign the server's certificate")
             }
-            why if why.contains("NotValidForName") => {
+            Some(CertificateRejection::OtherName) => {
                 error.hint("the certificate is for another name: use that name as `server`, or set `tls-server-name`")
             }
-            why if why.contains("Expired") => {
+            Some(CertificateRejection::Expired) => {
                 error.hint("renew the server's certificate, or correct this machine's clock")
             }
-            _ if through => {
+            None if through => {
                 error.hint("check `server` of this context, and that sshd on that host has `AllowTcpForwarding`")
             }
-            _ => error.hint("check `server` of this context, and that this machine can reach the API"),
+            None => error.hint("check `server` of this context, and that this machine can reach the API"),
         }
+    }
+}
+
+/// Why the server's certificate was rejected, where a hint helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CertificateRejection {
+    UnknownIssuer,
+    OtherName,
+    Expired,
+}
+
+/// Returns why the server's certificate was rejected, if that is the cause.
+fn find_certificate_error(error: &(dyn Error + 'static)) -> Option<CertificateRejection> {
+    let mut error = error;
+    loop {
+        if let Some(rustls::Error::InvalidCertificate(reason)) = error.downcast_ref() {
+            return classify_certificate_error(reason);
+        }
+        // An I/O error hides the error that it wraps from `source`.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        error = match wrapped {
+            Some(wrapped) => wrapped,
+            None => error.source()?,
+        };
+    }
+}
+
+fn classify_certificate_error(reason: &rustls::CertificateError) -> Option<CertificateRejection> {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    match reason {
+        UnknownIssuer => Some(CertificateRejection::UnknownIssuer),
+        NotValidForName | NotValidForNameContext { .. } => Some(CertificateRejection::OtherName),
+        Expired | ExpiredContext { .. } => Some(CertificateRejection::Expired),
+        _ => None,
     }
 }
 
@@ -93,7 +127,10 @@ mod tests {
         assert_eq!(error.message, "request to `https://a:1` failed: connection refused");
         let hint = "check `server` of this context, and that this machine can reach the API";
         assert_eq!(error.hint.as_deref(), Some(hint));
-        let stranger = KubeError::from_no_answer("https://a:1", false, "invalid peer certificate: UnknownIssuer");
+        let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let stranger = ::kube::Error::Service(Box::new(std::io::Error::other(unknown)));
+        let stranger = KubeError::from_client_error("https://a:1", false, &stranger);
+        assert_eq!(stranger.message, "request to `https://a:1` failed: invalid peer certificate: UnknownIssuer");
         let hint = "check `certificate-authority` in the kubeconfig: it did not sign the server's certificate";
         assert_eq!(stranger.hint.as_deref(), Some(hint));
     }

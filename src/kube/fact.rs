@@ -17,11 +17,7 @@ impl ClusterApi {
                 let nodes = self.list_objects(&ApiCollection::new("v1", "nodes", false), None, None, None).await?;
                 Ok(nodes.iter().map(trim_node).collect())
             }
-            _ => Err(ApiRequestError::Said {
-                code: 400,
-                message: "is not a fact that forge knows".to_owned(),
-                causes: Vec::new(),
-            }),
+            _ => Err(ApiRequestError::Local("is not a fact that forge knows".to_owned())),
         }
     }
 }

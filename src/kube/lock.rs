@@ -6,7 +6,7 @@ use super::api::{ApiCollection, ApiRequestError};
 use super::records::{ensure_namespace, own_object_name};
 use super::{ClusterReader, KubeError};
 use crate::model::{UntrustedText, Value};
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 use crate::transport::LockOwner;
 use serde_json::json;
 use std::sync::Arc;

@@ -18,36 +18,25 @@ mod error_status;
 mod evict;
 mod fact;
 mod helm;
-mod images;
 mod job;
 mod lock;
-mod managed_fields;
 mod namespace_contents;
 mod node;
 mod node_marks;
-mod object_cleanup;
 mod objects;
 mod pod;
 mod records;
 #[cfg(test)]
 mod tests;
-mod yaml;
 
-pub use access::ClusterAccess;
 pub use cluster::{ApiPermission, ClusterApi};
-pub use cluster_call::{ClusterCall, ClusterProgressFn};
+pub use cluster_call::ClusterProgressFn;
 pub use cluster_reader::{AnsweredProbe, ClusterReader};
-pub use cordon::{CordonRecord, OPERANDS_LABEL};
+pub use cordon::CordonRecord;
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
-pub use helm::{
-    BuiltinChart, FetchedChart, HelmOptions, HelmVersion, ReleaseAction, ReleaseCall, helm_variables,
-    list_builtin_charts, query_helm_version,
-};
-pub use images::collect_images;
-pub use job::{JobCall, JobEndPredicates, JobGoal, JobLogRules, JobStopFn, StatusPredicate};
+pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
+pub use job::JobStopFn;
 pub use lock::{ClusterLockError, ClusterWriter};
-pub use node::{ClusterNode, NodePatchOutcome, find_host_node};
-pub use node_marks::{NodeMark, NodeMarkChanges};
-pub use pod::{DrainAllowedLosses, Pod, PodBudget, PodDrainAction};
-pub use records::DEFAULT_NAMESPACE;
+pub use node::NodePatchOutcome;
+pub use pod::{Pod, PodBudget, PodDrainAction};

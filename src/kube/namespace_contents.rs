@@ -3,7 +3,7 @@
 use super::ClusterApi;
 use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::model::Value;
-use crate::probe::NamespaceContents;
+use crate::object::NamespaceContents;
 use std::collections::BTreeSet;
 
 /// Maximum number of objects that are named.

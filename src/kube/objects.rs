@@ -2,9 +2,10 @@
 
 use super::ClusterApi;
 use super::api::{ApiKindCache, ApiRequestError};
-use super::object_cleanup::redact_object;
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, ObjectsQuery};
+use crate::object::ObjectId;
+use crate::object::redact_object;
+use crate::probe::ObjectsQuery;
 
 impl ClusterApi {
     /// Returns the requested objects; `None` if the API does not serve the kind.

@@ -1,6 +1,7 @@
 //! Pods of a node: which of them a drain evicts, and which PodDisruptionBudgets cover them.
 
 use crate::model::Value;
+use crate::object::DrainAllowedLosses;
 use k8s_openapi::api::core::v1;
 use std::collections::BTreeMap;
 
@@ -26,15 +27,6 @@ pub struct Pod {
     pub ending: bool,
     /// Whether it is an operand of the GPU operator, which a node label removes.
     pub operand: bool,
-}
-
-/// Which losses a drain accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DrainAllowedLosses {
-    /// Data in `emptyDir` volumes.
-    pub emptydir: bool,
-    /// Pods without a controller that would recreate them.
-    pub unmanaged: bool,
 }
 
 /// What a drain does with a pod.

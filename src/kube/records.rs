@@ -3,12 +3,10 @@
 use super::api::{ApiCollection, ApiRequestError, FIELD_MANAGER};
 use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::{UntrustedText, Value, to_hex};
-use crate::probe::{ObjectId, RecordsState};
+use crate::object::{DEFAULT_NAMESPACE, ObjectId};
+use crate::probe::RecordsState;
 use base64::Engine as _;
 use serde_json::json;
-
-/// The default namespace of the objects that forge itself needs in a cluster.
-pub const DEFAULT_NAMESPACE: &str = "forge-provisioner";
 
 /// The namespace of earlier versions. Another product uses it, too: only objects that forge wrote are touched.
 const FORMER_NAMESPACE: &str = "forge-system";

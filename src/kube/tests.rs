@@ -3,6 +3,7 @@
 use super::*;
 use crate::artifact::server::{Reply, Request, Server};
 use crate::model::Value;
+use crate::object::{ClusterAccess, ClusterNode, DEFAULT_NAMESPACE};
 use camino::Utf8PathBuf;
 use serde_json::json;
 

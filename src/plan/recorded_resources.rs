@@ -2,9 +2,9 @@
 
 use super::host_context::HostContext;
 use super::removal_record::is_removal_record;
-use crate::kube::{NodeMark, NodeMarkChanges};
 use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value};
-use crate::probe::{ObjectId, ObjectState, PathState, Probe, ProbeReading, UserState};
+use crate::object::{NodeMark, NodeMarkChanges, ObjectId, ObjectState};
+use crate::probe::{PathState, Probe, ProbeReading, UserState};
 use crate::resource::{Resource, kind_traits};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -188,7 +188,7 @@ mod tests {
         let claim = ("node".to_owned(), "gpu-1 label team".to_owned());
         let node = |labels: Value| {
             let live = Some(serde_json::json!({ "metadata": { "labels": labels } }));
-            ProbeReading::Object(ObjectState::Known(Box::new(crate::probe::ObjectInfo { live, ..Default::default() })))
+            ProbeReading::Object(ObjectState::Known(Box::new(crate::object::ObjectInfo { live, ..Default::default() })))
         };
         let mark = node_mark(&claim).unwrap();
         assert!(node_lacks_mark(&node(serde_json::json!({ "other": "x" })), &mark));

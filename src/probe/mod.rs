@@ -22,19 +22,16 @@ mod initramfs;
 mod kernel_module;
 mod key_file;
 mod mount;
-mod object;
 mod objects_query;
 mod observation;
 mod package;
 mod package_file;
 mod package_manager;
 mod path;
-mod proof;
 mod query;
 mod reading;
 mod recorded_answers;
 mod records;
-mod release;
 mod replay;
 mod rpm;
 mod section;
@@ -55,17 +52,11 @@ pub use evidence_state::{EvidencePart, EvidenceState};
 pub use exchange::{ExchangeAnswer, ExchangeBytes, ExchangeEnd, ExchangeOutput, KEY_LEFT_OUT, ProbeExchange};
 pub use frame::{CompiledProbes, FrameError, compile_probes, parse_output};
 pub(crate) use initramfs::NEXT_KERNEL;
-pub use object::{
-    AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId,
-    ObjectInfo, ObjectState,
-};
 pub use objects_query::ObjectsQuery;
 pub use observation::Observation;
-pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub use query::{AptOfferPolicy, BODY_CAP, CHECK_LIMIT_S, FactSnippet, Probe};
 pub use reading::*;
 pub use recorded_answers::{recall_answers, with_script_digest};
-pub use release::*;
 pub use replay::replay_exchanges;
 pub use rpm::compare_rpm_versions as compare_rpm;
 pub use unanswered::UnansweredReason;

@@ -1,8 +1,7 @@
 //! Queries to a host: the closed set of probes.
 
-use super::object::ObjectId;
 use super::objects_query::ObjectsQuery;
-use super::release::ReleaseQuery;
+use crate::object::{ObjectId, ReleaseQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

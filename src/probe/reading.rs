@@ -1,8 +1,9 @@
 //! Typed answers.
 
 use super::conf_line::ConfLine;
-use super::{CmdlineState, EvidenceState, InitramfsState, NamespaceContents, ObjectState, ProofState, ReleaseState};
+use super::{CmdlineState, EvidenceState, InitramfsState};
 use crate::model::UntrustedText;
+use crate::object::{NamespaceContents, ObjectState, ProofState, ReleaseState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

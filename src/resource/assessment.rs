@@ -185,8 +185,6 @@ pub struct Assessment<D = ErasedDiff> {
     pub hint: Option<String>,
     /// What differs, for a change that an action can carry out. A change that is only predicted may have none.
     pub diff: Option<D>,
-    /// API calls that make the change, in this order, for kinds of scope `cluster`.
-    pub calls: Vec<crate::kube::ClusterCall>,
 }
 
 impl<D> Assessment<D> {
@@ -202,7 +200,6 @@ impl<D> Assessment<D> {
             images: Vec::new(),
             hint: None,
             diff: None,
-            calls: Vec::new(),
         }
     }
 
@@ -282,7 +279,6 @@ impl<D> Assessment<D> {
             images: self.images,
             hint: self.hint,
             diff,
-            calls: self.calls,
         }
     }
 
@@ -402,7 +398,7 @@ pub enum Action {
     /// Commands on the host.
     Script(ActionScript),
     /// Calls of the cluster's API, in this order.
-    Calls(Vec<crate::kube::ClusterCall>),
+    Calls(Vec<crate::object::ClusterCall>),
 }
 
 /// The commands of a change.
@@ -445,7 +441,7 @@ impl Action {
     }
 
     /// Returns the calls of the cluster's API.
-    pub fn calls(&self) -> &[crate::kube::ClusterCall] {
+    pub fn calls(&self) -> &[crate::object::ClusterCall] {
         match self {
             Self::Script(_) => &[],
             Self::Calls(calls) => calls,

@@ -4,12 +4,15 @@
 use forge::config::Project;
 use forge::facts::Facts;
 use forge::model::UntrustedText;
+use forge::object::{
+    ChartInfo, ChartQuerySource, NamespaceContents, ObjectDryRun, ObjectId, ObjectInfo, ObjectState, ReleaseInfo,
+    ReleaseQuery, ReleaseState, ReleaseStatus,
+};
 use forge::plan::{self, HostContext, ObservedHost, PlanContext, UnreachableReason};
 use forge::probe::{
-    ChartInfo, ChartQuerySource, CmdlineState, InitramfsState, ModuleState, MountState, NamespaceContents,
-    ObjectDryRun, ObjectId, ObjectInfo, ObjectState, ObjectsQuery, Observation, PackageManagerState, PackageState,
-    Probe, ProbeOutput, ProbeReading, RecordsState, ReleaseInfo, ReleaseQuery, ReleaseState, ReleaseStatus,
-    ScriptAccount, SysctlState, UnansweredReason, UnitState, UserInfo,
+    CmdlineState, InitramfsState, ModuleState, MountState, ObjectsQuery, Observation, PackageManagerState,
+    PackageState, Probe, ProbeOutput, ProbeReading, RecordsState, ScriptAccount, SysctlState, UnansweredReason,
+    UnitState, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

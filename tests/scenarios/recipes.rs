@@ -165,7 +165,7 @@ fn nodes(declared: &[Declared]) -> Vec<(String, Value)> {
 
 /// Returns the API's answers for objects that are declared absent.
 fn gone(declared: &[Declared]) -> Vec<(String, Value)> {
-    use forge::probe::ObjectId;
+    use forge::object::ObjectId;
     let absent = declared.iter().filter(|own| own.desired["absent"] == true);
     let objects = absent.flat_map(|own| own.desired["objects"].as_array().into_iter().flatten());
     let id =
@@ -175,7 +175,7 @@ fn gone(declared: &[Declared]) -> Vec<(String, Value)> {
 
 /// Returns the API's answer for a workload that was proven in its declared form.
 fn proof(declared: &Declared) -> Option<(String, Value)> {
-    let id = forge::probe::ObjectId::from_object(&declared.desired["object"]).filter(|_| declared.kind == "job")?;
+    let id = forge::object::ObjectId::from_object(&declared.desired["object"]).filter(|_| declared.kind == "job")?;
     let digest = format!("sha256:{}", super::host::sha256(&declared.desired.to_string()));
     let proven = json!({ "digest": digest, "time": "2026-11-21T10:00:00Z", "run": "r1", "said": "succeeded" });
     Some((format!("proof {id}"), json!({ "proven": proven })))

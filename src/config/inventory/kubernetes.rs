@@ -5,8 +5,8 @@ use crate::config::YamlNode;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::diag::{Diag, DiagCode};
-use crate::kube::{ClusterAccess, DEFAULT_NAMESPACE};
 use crate::model::HostName;
+use crate::object::{ClusterAccess, DEFAULT_NAMESPACE};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 

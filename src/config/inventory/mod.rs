@@ -28,7 +28,7 @@ use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
 use super::{DriftPolicy, RolloutPolicy, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
-use crate::kube::ClusterAccess;
+use crate::object::ClusterAccess;
 use connect::SpannedConnectSettings;
 use indexmap::IndexMap;
 use std::rc::Rc;

@@ -9,7 +9,7 @@ use crate::config::rollout::{
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
-use crate::kube::DrainAllowedLosses;
+use crate::object::DrainAllowedLosses;
 
 /// Keys of `rollout`.
 pub(in crate::config) const KEYS: [&str; 10] = [

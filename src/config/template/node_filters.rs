@@ -1,6 +1,6 @@
 //! Template filters for the nodes of a cluster and for addresses.
 
-use crate::kube::{ClusterNode, find_host_node};
+use crate::object::{ClusterNode, find_host_node};
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;

@@ -4,7 +4,8 @@ use super::super::cluster_session::open_cluster;
 use super::super::run_context::RunOptions;
 use super::{DoctorFinding, DoctorSeverity};
 use crate::config::Project;
-use crate::kube::{ApiPermission, ClusterAccess, KubeError, query_helm_version};
+use crate::kube::{ApiPermission, KubeError, query_helm_version};
+use crate::object::ClusterAccess;
 
 /// The permission that covers all cluster steps: every verb on every object in every namespace.
 const ALL_RIGHTS: ApiPermission = ApiPermission { verb: "*", group: "*", resource: "*" };

@@ -8,10 +8,10 @@ use crate::engine::cluster_nodes;
 use crate::engine::event::{DrainedNode, Event, NodeDrainEvent};
 use crate::engine::host_run::HostRun;
 use crate::kube::{
-    ClusterApi, ClusterNode, CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod,
-    PodDrainAction,
+    ClusterApi, CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod, PodDrainAction,
 };
 use crate::model::UntrustedText;
+use crate::object::ClusterNode;
 use crate::plan::{HostWindow, ObservedNode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use super::super::cluster_reader::parse_conflict_manager;
 use super::super::{ClusterApi, KubeError};
-use super::manifest::HelmObject;
 use crate::model::Value;
+use crate::object::ManifestObject;
 use ::kube::core::Request;
 use ::kube::core::params::{ListParams, Patch, PatchParams, PostParams};
 use futures_util::future;
@@ -82,12 +82,12 @@ impl ApiDiscovery {
         apis
     }
 
-    fn find_kind(&self, object: &HelmObject) -> Option<&ServedKind> {
+    fn find_kind(&self, object: &ManifestObject) -> Option<&ServedKind> {
         self.kinds.iter().find(|served| served.version == object.api_version() && served.kind == object.kind())
     }
 
     /// Returns the path of the object's kind; `None` if the API does not serve it.
-    fn collection_path(&self, object: &HelmObject, home: &str) -> Option<String> {
+    fn collection_path(&self, object: &ManifestObject, home: &str) -> Option<String> {
         let served = self.find_kind(object)?;
         let root = if served.version.contains('/') { "/apis" } else { "/api" };
         let namespace = match served.namespaced {
@@ -120,11 +120,11 @@ pub(super) struct HelmObjectClient<'c> {
 
 impl HelmObjectClient<'_> {
     /// Reports whether the API serves the object's kind.
-    pub fn knows_kind(&self, object: &HelmObject) -> bool {
+    pub fn knows_kind(&self, object: &ManifestObject) -> bool {
         self.served.find_kind(object).is_some()
     }
 
-    fn build_request(&self, object: &HelmObject) -> Result<Request, KubeError> {
+    fn build_request(&self, object: &ManifestObject) -> Result<Request, KubeError> {
         let path = self.served.collection_path(object, self.home);
         path.map(Request::new).ok_or_else(|| {
             KubeError::new(format!("the API serves no `{}` of `{}`", object.kind(), object.api_version()))
@@ -132,7 +132,7 @@ impl HelmObjectClient<'_> {
     }
 
     /// Returns the live object; `None` if it does not exist.
-    pub async fn get_live(&self, object: &HelmObject) -> Result<Option<Value>, KubeError> {
+    pub async fn get_live(&self, object: &ManifestObject) -> Result<Option<Value>, KubeError> {
         if self.served.silent.iter().any(|version| version == object.api_version()) {
             return Err(KubeError::new(format!("the API of `{}` does not respond", object.api_version())));
         }
@@ -154,7 +154,7 @@ impl HelmObjectClient<'_> {
     /// Applies the object with its original text, or as a dry run.
     pub async fn apply_object(
         &self,
-        object: &HelmObject,
+        object: &ManifestObject,
         how: HelmApplyOptions<'_>,
     ) -> Result<HelmApplyResult, KubeError> {
         let params = PatchParams { dry_run: how.dry, force: how.force, ..PatchParams::apply(how.manager) };
@@ -194,7 +194,7 @@ impl HelmObjectClient<'_> {
     }
 
     /// Replaces the live object, which must not have changed since it was read.
-    pub async fn replace_live(&self, object: &HelmObject, value: &Value, manager: &str) -> Result<(), KubeError> {
+    pub async fn replace_live(&self, object: &ManifestObject, value: &Value, manager: &str) -> Result<(), KubeError> {
         let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
         let request = self.build_request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;

@@ -1,43 +1,8 @@
-//! Built-in charts: embedded in the program, and written to a folder where helm can read them.
+//! Writes built-in charts to a folder where helm can read them.
 
 use super::super::KubeError;
+use crate::object::list_builtin_charts;
 use camino::{Utf8Path, Utf8PathBuf};
-
-/// A built-in chart.
-#[derive(Debug)]
-pub struct BuiltinChart {
-    pub name: &'static str,
-    /// As in its `Chart.yaml`.
-    pub version: &'static str,
-    /// Path in the chart, and content.
-    files: &'static [(&'static str, &'static str)],
-}
-
-macro_rules! chart {
-    ($name:literal, $version:literal: $($file:literal),* $(,)?) => {
-        BuiltinChart {
-            name: $name,
-            version: $version,
-            files: &[$((
-                $file,
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/charts/", $name, "/", $file)),
-            )),*],
-        }
-    };
-}
-
-/// Every built-in chart, by name.
-const BUILTIN_CHARTS: &[BuiltinChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
-    "Chart.yaml",
-    "templates/config.yaml",
-    "templates/daemonset.yaml",
-    "values.yaml",
-)];
-
-/// Returns the built-in charts.
-pub fn list_builtin_charts() -> &'static [BuiltinChart] {
-    BUILTIN_CHARTS
-}
 
 /// Writes a chart under `home`, completely or not at all, and returns its folder. An existing folder is reused: the
 /// same program wrote it.
@@ -45,7 +10,7 @@ pub fn list_builtin_charts() -> &'static [BuiltinChart] {
 /// # Errors
 /// There is no built-in chart of that name, or it cannot be written.
 pub(super) fn unpack_chart(name: &str, home: &Utf8Path) -> Result<Utf8PathBuf, KubeError> {
-    let chart = BUILTIN_CHARTS.iter().find(|chart| chart.name == name);
+    let chart = list_builtin_charts().iter().find(|chart| chart.name == name);
     let chart = chart.ok_or_else(|| KubeError::new(format!("no chart `{name}` ships with forge")))?;
     let folder = home.join("shipped").join(name);
     if folder.is_dir() {
@@ -87,8 +52,8 @@ mod tests {
         let mut names: Vec<String> =
             root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().file_name().to_owned()).collect();
         names.sort();
-        assert_eq!(names, BUILTIN_CHARTS.iter().map(|chart| chart.name).collect::<Vec<_>>());
-        for chart in BUILTIN_CHARTS {
+        assert_eq!(names, list_builtin_charts().iter().map(|chart| chart.name).collect::<Vec<_>>());
+        for chart in list_builtin_charts() {
             let own: Vec<&str> = chart.files.iter().map(|(path, _)| *path).collect();
             assert_eq!(own, files(&root.join(chart.name)), "{}", chart.name);
             let said = chart.files[0].1;

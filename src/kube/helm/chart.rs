@@ -1,12 +1,13 @@
 //! Charts: fetched once and cached, with their metadata.
 
-use super::super::{ClusterAccess, KubeError};
+use super::super::KubeError;
 use super::builtin_charts::unpack_chart;
 use super::flags;
 use super::output::ChartFile;
 use super::program::{HelmProgram, HelmTarget};
 use crate::model::to_hex;
-use crate::probe::{ChartQuery, ChartQuerySource};
+use crate::object::ClusterAccess;
+use crate::object::{ChartQuery, ChartQuerySource};
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -113,7 +114,7 @@ impl HelmOptions {
         if !said.ok {
             return Err(KubeError::new(format!("`{}` is not a valid chart: {}", chart_name(&path), said.error)));
         }
-        let file = serde_json::from_value(super::super::yaml::parse_document(&said.stdout).unwrap_or_default());
+        let file = serde_json::from_value(crate::object::parse_document(&said.stdout).unwrap_or_default());
         let file: ChartFile =
             file.map_err(|_| KubeError::new(format!("the chart `{}` has no name or no version", chart_name(&path))))?;
         match file.version == asked.version {

@@ -1,36 +1,30 @@
 //! The state of a release, and its differences from the declaration. Nothing is written, and no revision is created.
 
-use super::super::object_cleanup::reveal_value;
 use super::super::{ClusterApi, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
 use super::chart::LocalHelmChart;
-use super::drift::{self, HelmObjectDrift};
 use super::flags::{self, HelmTemplateOptions, HelmUpgradeOptions};
-use super::manifest::{HelmObject, parse_manifest};
 use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::HelmProgram;
-use super::redactor::Redactor;
-use super::value_diff::find_differences;
-use crate::kube::images::collect_images;
 use crate::model::{SecretStore, Value};
-use crate::probe::{
-    ChartCrd, ChartInfo, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState,
-    ReleaseStatus,
+use crate::object::collect_images;
+use crate::object::reveal_value;
+use crate::object::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
+use crate::object::{
+    ChartCrd, ChartInfo, FieldChange, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
+    ReleaseState, ReleaseStatus,
 };
+use crate::object::{ManifestObject, parse_manifest};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
-/// A manager that owns no field: its apply results in the values of the manifest and removes nothing.
-const COMPARISON_MANAGER: &str = "forge-drift";
-/// Helm's field manager.
-pub(super) const HELM_MANAGER: &str = "helm";
 /// Maximum number of concurrent object queries.
 const CONCURRENT_REQUESTS: usize = 8;
 
 /// A live object that differs from its manifest.
 pub(super) struct DriftedHelmObject {
-    pub object: HelmObject,
+    pub object: ManifestObject,
     /// `None` if it is missing.
     pub seen: Option<HelmLiveComparison>,
     pub told: LiveObject,
@@ -39,7 +33,7 @@ pub(super) struct DriftedHelmObject {
 pub(super) struct HelmLiveComparison {
     pub live: Value,
     pub becomes: Value,
-    pub drifted: HelmObjectDrift,
+    pub drifted: ObjectDrift,
 }
 
 /// One release, with everything needed to observe it.
@@ -51,13 +45,13 @@ pub(super) struct ReleaseObserver<'c> {
     pub chart: Option<LocalHelmChart>,
     kube_version: String,
     /// Cached: each read is a process.
-    definitions: OnceCell<Vec<HelmObject>>,
+    definitions: OnceCell<Vec<ManifestObject>>,
 }
 
 /// Helm's record of a release.
 pub(super) struct StoredRelease {
     pub info: ReleaseInfo,
-    pub manifest: Vec<HelmObject>,
+    pub manifest: Vec<ManifestObject>,
     values: Value,
 }
 
@@ -76,10 +70,6 @@ impl<'c> ReleaseObserver<'c> {
         };
         let objects = HelmObjectClient { cluster, served, home: &asked.namespace };
         Ok(Self { helm, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
-    }
-
-    fn field_redactor(&self) -> Redactor<'c> {
-        Redactor { secrets: self.secrets }
     }
 
     /// Returns the declared values with their secrets.
@@ -131,13 +121,13 @@ impl<'c> ReleaseObserver<'c> {
         let metadata: HelmReleaseMetadata = output::parse_json("get metadata", &metadata)?;
         Ok(Some(StoredRelease {
             info: build_release_info(&metadata, &revisions, ours),
-            manifest: parse_manifest(&manifest)?,
+            manifest: read_manifest(&manifest)?,
             values: output::parse_values(&values)?,
         }))
     }
 
     /// Renders the chart, including hooks.
-    async fn render_chart(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<HelmObject>, KubeError> {
+    async fn render_chart(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<ManifestObject>, KubeError> {
         let apis = self.collect_api_versions(chart).await?;
         let template = HelmTemplateOptions {
             name: &self.asked.name,
@@ -150,7 +140,7 @@ impl<'c> ReleaseObserver<'c> {
         };
         let said = self.helm.run_query(&flags::template_args(&template), Some(&self.secret_values()?)).await?;
         match said.ok {
-            true => parse_manifest(&said.stdout),
+            true => read_manifest(&said.stdout),
             false => Err(KubeError::new(format!(
                 "the chart `{}` cannot be rendered: {}",
                 chart.file.name,
@@ -171,15 +161,15 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Returns the CRDs in the chart's folder `crds`.
-    pub async fn chart_definitions(&self, chart: &LocalHelmChart) -> Result<&[HelmObject], KubeError> {
+    pub async fn chart_definitions(&self, chart: &LocalHelmChart) -> Result<&[ManifestObject], KubeError> {
         let read = || async {
-            parse_manifest(&self.query_helm("show crds", &flags::show_args("crds", chart.path.as_str())).await?)
+            read_manifest(&self.query_helm("show crds", &flags::show_args("crds", chart.path.as_str())).await?)
         };
         self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
 
     /// Returns the manifest of a dry-run upgrade, with lookups, for this server; `None` if helm fails.
-    async fn dry_run_manifest(&self, chart: &LocalHelmChart) -> Result<Option<Vec<HelmObject>>, KubeError> {
+    async fn dry_run_manifest(&self, chart: &LocalHelmChart) -> Result<Option<Vec<ManifestObject>>, KubeError> {
         let (name, namespace) = (self.asked.name.as_str(), self.asked.namespace.as_str());
         let upgrade =
             HelmUpgradeOptions { name, namespace, chart: chart.path.as_str(), ..HelmUpgradeOptions::default() };
@@ -188,17 +178,17 @@ impl<'c> ReleaseObserver<'c> {
             return Ok(None);
         }
         let rehearsed: HelmUpgradeDryRun = output::parse_json("upgrade --dry-run", &said.stdout)?;
-        parse_manifest(&rehearsed.manifest).map(Some)
+        read_manifest(&rehearsed.manifest).map(Some)
     }
 
     /// Returns the live objects that differ from the manifest.
-    pub async fn find_drift(&self, manifest: &[HelmObject]) -> Result<Vec<DriftedHelmObject>, KubeError> {
+    pub async fn find_drift(&self, manifest: &[ManifestObject]) -> Result<Vec<DriftedHelmObject>, KubeError> {
         let looks = stream::iter(manifest).map(|object| self.compare_object(object)).buffered(CONCURRENT_REQUESTS);
         let found: Vec<Option<DriftedHelmObject>> = looks.try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    async fn compare_object(&self, object: &HelmObject) -> Result<Option<DriftedHelmObject>, KubeError> {
+    async fn compare_object(&self, object: &ManifestObject) -> Result<Option<DriftedHelmObject>, KubeError> {
         let Some(live) = self.objects.get_live(object).await? else {
             return Ok(Some(missing_object(object, self.objects.home)));
         };
@@ -212,8 +202,8 @@ impl<'c> ReleaseObserver<'c> {
                 )));
             }
         };
-        let drifted = HelmObjectDrift::compare_live(object, &live, &becomes);
-        let told = drifted.to_live_object(object, self.objects.home, &live, &self.field_redactor());
+        let drifted = ObjectDrift::compare_live(object, &live, &becomes);
+        let told = drifted.to_live_object(object, self.objects.home, &live, self.secrets);
         Ok(told.map(|told| DriftedHelmObject {
             object: object.clone(),
             seen: Some(HelmLiveComparison { live, becomes, drifted }),
@@ -222,7 +212,7 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Returns the fields that applying these objects would take over from other managers.
-    async fn find_conflicts(&self, rendered: &[HelmObject]) -> Result<Vec<ReleaseFieldConflict>, KubeError> {
+    async fn find_conflicts(&self, rendered: &[ManifestObject]) -> Result<Vec<ReleaseFieldConflict>, KubeError> {
         let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows_kind(object));
         let ask = |object| async move {
             let how = HelmApplyOptions { manager: HELM_MANAGER, force: false, dry: true };
@@ -292,7 +282,7 @@ impl<'c> ReleaseObserver<'c> {
         )?;
         state.random = once != twice;
         state.chart = Some(self.read_chart_info(chart, &once).await?);
-        let mut wanted: Vec<HelmObject> = once.into_iter().filter(|object| !object.is_hook()).collect();
+        let mut wanted: Vec<ManifestObject> = once.into_iter().filter(|object| !object.is_hook()).collect();
         let Some(noted) = installed else { return Ok(()) };
         state.values = self.find_value_changes(noted)?;
         if !state.random {
@@ -309,12 +299,11 @@ impl<'c> ReleaseObserver<'c> {
         &self,
         chart: &LocalHelmChart,
         noted: &StoredRelease,
-        mut wanted: Vec<HelmObject>,
+        mut wanted: Vec<ManifestObject>,
         state: &mut ReleaseState,
-    ) -> Result<Vec<HelmObject>, KubeError> {
-        let compare = |wanted: &[HelmObject]| {
-            drift::diff_manifests(&noted.manifest, wanted, self.objects.home, &self.field_redactor())
-        };
+    ) -> Result<Vec<ManifestObject>, KubeError> {
+        let compare =
+            |wanted: &[ManifestObject]| diff_manifests(&noted.manifest, wanted, self.objects.home, self.secrets);
         state.manifest = compare(&wanted);
         if !state.manifest.is_empty() && !noted.info.status.is_pending() {
             // Templates may look up objects in the cluster, which only works in a dry-run upgrade.
@@ -324,7 +313,11 @@ impl<'c> ReleaseObserver<'c> {
         Ok(wanted)
     }
 
-    async fn read_chart_info(&self, chart: &LocalHelmChart, rendered: &[HelmObject]) -> Result<ChartInfo, KubeError> {
+    async fn read_chart_info(
+        &self,
+        chart: &LocalHelmChart,
+        rendered: &[ManifestObject],
+    ) -> Result<ChartInfo, KubeError> {
         let definitions = self.chart_definitions(chart).await?;
         let crds = stream::iter(definitions).map(|crd| async move {
             let present = self.objects.get_live(crd).await?.is_some();
@@ -339,10 +332,13 @@ impl<'c> ReleaseObserver<'c> {
         })
     }
 
-    fn find_value_changes(&self, noted: &StoredRelease) -> Result<Vec<crate::probe::FieldChange>, KubeError> {
-        let found = find_differences(&noted.values, &self.declared_values()?);
-        Ok(found.iter().map(|difference| self.field_redactor().redact_difference("", difference, None)).collect())
+    fn find_value_changes(&self, noted: &StoredRelease) -> Result<Vec<FieldChange>, KubeError> {
+        Ok(diff_values(&noted.values, &self.declared_values()?, self.secrets))
     }
+}
+
+fn read_manifest(text: &str) -> Result<Vec<ManifestObject>, KubeError> {
+    parse_manifest(text).map_err(KubeError::new)
 }
 
 fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseState) -> bool {
@@ -351,7 +347,7 @@ fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseS
     !same || !state.values.is_empty() || !state.manifest.is_empty()
 }
 
-fn missing_object(object: &HelmObject, home: &str) -> DriftedHelmObject {
+fn missing_object(object: &ManifestObject, home: &str) -> DriftedHelmObject {
     let told = LiveObject { object: object.display_title(home), missing: true, changed: Vec::new(), added: Vec::new() };
     DriftedHelmObject { object: object.clone(), seen: None, told }
 }

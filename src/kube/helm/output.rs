@@ -2,7 +2,7 @@
 
 use super::super::KubeError;
 use crate::model::Value;
-use crate::probe::ReleaseStatus;
+use crate::object::ReleaseStatus;
 use serde::Deserialize;
 
 /// One entry of `helm list`: a release and its last revision.

@@ -3,11 +3,11 @@
 use super::super::{ClusterApi, ClusterProgressFn, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult};
 use super::flags::{self, HelmUpgradeOptions};
-use super::manifest::HelmObject;
-use super::observe::{DriftedHelmObject, HELM_MANAGER, ReleaseObserver, StoredRelease};
+use super::observe::{DriftedHelmObject, ReleaseObserver, StoredRelease};
 use super::program::HelmOutput;
 use crate::model::{SecretStore, Value};
-use crate::probe::{ReleaseQuery, ReleaseState, ReleaseStatus};
+use crate::object::{HELM_MANAGER, ManifestObject, ReleaseAction, ReleaseCall};
+use crate::object::{ReleaseQuery, ReleaseState, ReleaseStatus};
 use std::time::Duration;
 
 /// Extra time for helm in addition to its own wait: forge's limit is that much longer than helm's.
@@ -16,46 +16,6 @@ const HELM_GRACE_PERIOD: Duration = Duration::from_secs(120);
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between progress messages of a running helm.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-
-/// An action on a release.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReleaseCall {
-    pub asked: ReleaseQuery,
-    pub deed: ReleaseAction,
-    /// Seconds that helm waits, also for hooks.
-    pub timeout_s: u64,
-    /// Whether helm waits until everything is ready, and rolls back otherwise.
-    pub wait: bool,
-    /// Whether hooks run.
-    pub hooks: bool,
-    /// Age in seconds after which a pending release counts as left by a killed helm.
-    pub stale_s: u64,
-}
-
-/// The kind of action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseAction {
-    /// An install or an upgrade, then the repair of live objects that it did not change. With `force`, fields are taken
-    /// over from other managers.
-    Upgrade {
-        force: bool,
-    },
-    /// Restores live objects to the release's manifest: creates no revision and runs no hook.
-    Repair,
-    Uninstall,
-}
-
-impl ReleaseCall {
-    /// Returns a description of the action, for people.
-    pub fn describe_release_call(&self) -> String {
-        let what = match self.deed {
-            ReleaseAction::Upgrade { .. } => "helm upgrade --install",
-            ReleaseAction::Repair => "repair live objects of",
-            ReleaseAction::Uninstall => "helm uninstall",
-        };
-        format!("{what} {} in {}", self.asked.name, self.asked.namespace)
-    }
-}
 
 impl ClusterApi {
     /// Reads the state of a release. Nothing is written, and no revision is created.
@@ -212,7 +172,7 @@ impl ReleaseExecutor<'_> {
         Ok(())
     }
 
-    async fn wait_until_served(&self, definition: &HelmObject) -> Result<(), KubeError> {
+    async fn wait_until_served(&self, definition: &ManifestObject) -> Result<(), KubeError> {
         let objects = &self.look.objects;
         let wait = async {
             loop {
@@ -258,7 +218,7 @@ impl ReleaseExecutor<'_> {
         }
         let mut value = found.object.value.clone();
         add_ownership_metadata(&mut value, &self.call.asked);
-        let object = HelmObject { text: value.to_string(), value };
+        let object = ManifestObject { text: value.to_string(), value };
         let how = HelmApplyOptions { manager: HELM_MANAGER, force: true, dry: false };
         match objects.apply_object(&object, how).await? {
             HelmApplyResult::Becomes(_) => Ok(()),

@@ -1,14 +1,13 @@
 //! Parsing of recorded helm output, and a fake helm that records its arguments.
 
 use super::super::KubeError;
-use super::drift::diff_manifests;
 use super::flags::{self, HelmUpgradeOptions};
-use super::manifest::parse_manifest;
 use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::{HelmProgram, HelmTarget};
-use super::redactor::Redactor;
 use crate::model::SecretStore;
-use crate::probe::{ObjectChangeKind, ReleaseStatus};
+use crate::object::diff_manifests;
+use crate::object::parse_manifest;
+use crate::object::{ObjectChangeKind, ReleaseStatus};
 use camino::Utf8PathBuf;
 use secrecy::SecretString;
 use serde_json::json;
@@ -84,13 +83,13 @@ fn missing_release_is_distinct_from_unreachable_cluster() {
 fn trailing_newline_is_not_a_difference() {
     let (got, rendered) = (sample!("helm4-manifest.yaml"), sample!("helm4-manifest.yaml").trim_end());
     assert_ne!(got, rendered);
-    let teller = Redactor { secrets: &SecretStore::default() };
-    assert_eq!(diff_manifests(&parse_manifest(got).unwrap(), &parse_manifest(rendered).unwrap(), "s", &teller), []);
+    let secrets = SecretStore::default();
+    assert_eq!(diff_manifests(&parse_manifest(got).unwrap(), &parse_manifest(rendered).unwrap(), "s", &secrets), []);
 }
 
 #[test]
 fn dry_run_contains_the_manifest_to_apply() {
-    let teller = Redactor { secrets: &SecretStore::default() };
+    let secrets = SecretStore::default();
     for (said, manifest) in [
         (sample!("helm3-dryrun-server.json"), sample!("helm3-manifest.yaml")),
         (sample!("helm4-dryrun-server.json"), sample!("helm4-manifest.yaml")),
@@ -100,7 +99,7 @@ fn dry_run_contains_the_manifest_to_apply() {
             &parse_manifest(manifest).unwrap(),
             &parse_manifest(&rehearsed.manifest).unwrap(),
             "s",
-            &teller,
+            &secrets,
         );
         let told: Vec<_> = found.iter().map(|change| (change.object.as_str(), fields(&change.what))).collect();
         assert!(told.iter().all(|(object, _)| *object == "Deployment tiny"), "{told:?}");

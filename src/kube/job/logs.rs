@@ -1,9 +1,9 @@
 //! Logs of pods: required patterns, forbidden patterns, and the last lines for people.
 
-use super::{JobCall, JobLogRules};
 use crate::kube::ClusterApi;
 use crate::kube::api::ApiRequestError;
 use crate::model::Value;
+use crate::object::{JobCall, JobLogRules};
 use regex::Regex;
 
 /// The log of one container.
@@ -103,8 +103,8 @@ pub(super) fn format_log_tails(printed: &[ContainerLog], lines: usize) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::{JobEndPredicates, JobGoal, StatusPredicate};
-    use crate::probe::ObjectId;
+    use crate::object::ObjectId;
+    use crate::object::{JobEndPredicates, JobGoal, StatusPredicate};
 
     fn call(expect: &[&str], deny: &[&str], each: bool) -> JobCall {
         let sign = StatusPredicate::Condition("Complete".to_owned());

@@ -5,7 +5,7 @@ use crate::kube::ClusterReader;
 use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::kube::records::{own_object_name, record_map_key};
 use crate::model::Value;
-use crate::probe::{LeftoverObject, ObjectId, ProofState, ProvenRun};
+use crate::object::{LeftoverObject, ObjectId, ProofState, ProvenRun};
 use serde_json::{Map, json};
 
 impl ClusterReader {

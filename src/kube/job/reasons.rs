@@ -4,7 +4,7 @@ use super::proofs::pod_collection;
 use crate::kube::ClusterApi;
 use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::model::Value;
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 
 /// Maximum number of reasons that are reported.
 const MAX_REASONS: usize = 6;

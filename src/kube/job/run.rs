@@ -1,15 +1,16 @@
 //! One run of a workload: created, watched, reported, and deleted whatever the outcome.
 
+use super::logs;
 use super::proofs::pod_collection;
 use super::reasons::WorkloadSnapshot;
 use super::run_object::{RUN_LABEL, build_run_object, job_label_value};
-use super::{JobCall, JobGoal, logs};
 use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::kube::cluster_call::local_request_error;
-use crate::kube::object_cleanup::reveal_object;
 use crate::kube::{ClusterProgressFn, ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, ProvenRun};
+use crate::object::reveal_object;
+use crate::object::{JobCall, JobGoal};
+use crate::object::{ObjectId, ProvenRun};
 use std::time::Duration;
 use tokio::time::Instant;
 

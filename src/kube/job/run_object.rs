@@ -1,7 +1,7 @@
 //! The object of one run of a workload: with a name of its own, and labels that identify it and its pods.
 
 use crate::model::{Value, to_hex};
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 

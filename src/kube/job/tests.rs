@@ -1,11 +1,13 @@
 //! Runs against a server that stores objects, and reports the workload and pod status that the test defines.
 
-use super::{JobCall, JobEndPredicates, JobGoal, JobLogRules};
 use crate::artifact::server::{Reply, Request};
 use crate::kube::tests::{json_reply, start_api, status_reply};
-use crate::kube::{ClusterCall, ClusterReader, KubeError};
+use crate::kube::{ClusterReader, KubeError};
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, Probe, ProbeReading, ProofState};
+use crate::object::ClusterCall;
+use crate::object::{JobCall, JobEndPredicates, JobGoal, JobLogRules};
+use crate::object::{ObjectId, ProofState};
+use crate::probe::{Probe, ProbeReading};
 use crate::transport::LockOwner;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -5,15 +5,18 @@ mod rules;
 pub(in crate::resource) use rules::check_workload;
 
 use crate::diag::Diag;
-use crate::kube::collect_images;
 use crate::model::{DisruptionClass, SecretStore, Value};
-use crate::probe::{ObjectId, Observation, Probe};
-use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
+use crate::object::ObjectId;
+use crate::object::collect_images;
+use crate::probe::{Observation, Probe};
+use crate::resource::cluster::object::{
+    DeclaredObject, DesiredObjects, ObjectsDiff, assess_objects, object_claim, obsolete_probes,
+};
 use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -36,8 +39,11 @@ stay.
 the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete their contents.
 
 **Rejected before forge contacts the cluster** are images without tag or digest or with the tag `latest`, ConfigMap
-values that are not text, and values of keys that end in `.json` and are not strict JSON. Values of a Secret, and values
-that contain one of forge's secrets, are never shown; a plan shows only whether they differ.
+values that are not text, and values of keys that end in `.json` and are not strict JSON.
+
+**Secret text is masked** by the same rules as for a [Helm release](helm_release.md): values of a Secret, values of keys
+and environment variables with names such as `password` and `token`, and values that contain one of forge's secrets. A
+plan shows only whether they differ.
 
 **Order**: namespaces and CustomResourceDefinitions first, waiting for each, then the other objects as written.
 **Removal** deletes the objects in reverse order and waits until they are gone.",
@@ -202,8 +208,10 @@ impl DeclaredResource for ManifestResource {
     }
 }
 
-impl Resource for ManifestResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for ManifestResource {
+    type Diff = ObjectsDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ObjectsDiff> {
         let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
         let want =
             DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
@@ -212,8 +220,8 @@ impl Resource for ManifestResource {
         Assessment { images, ..assess_objects(&want, seen, cx) }
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Calls(judgement.calls.clone())
+    fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(diff.build_calls(&self.objects))
     }
 }
 

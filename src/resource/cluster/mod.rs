@@ -6,4 +6,6 @@ pub(in crate::resource) mod manifest;
 pub(in crate::resource) mod namespace;
 pub(in crate::resource) mod node;
 pub(in crate::resource) mod object;
+#[cfg(test)]
+mod same_masking;
 pub(in crate::resource) mod secret;

@@ -2,13 +2,16 @@
 
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
-use crate::probe::{ObjectId, Observation, Probe};
-use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
+use crate::object::ObjectId;
+use crate::probe::{Observation, Probe};
+use crate::resource::cluster::object::{
+    DeclaredObject, DesiredObjects, ObjectsDiff, assess_objects, object_claim, obsolete_probes,
+};
 use crate::resource::shared::support::{bad_value, contents, object_state, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
 use serde_json::{Map, json};
 
@@ -83,7 +86,12 @@ impl NamespaceResource {
     }
 
     /// Blocks the removal of a namespace that is not empty.
-    fn check_contents(&self, judgement: Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    fn check_contents(
+        &self,
+        judgement: Assessment<ObjectsDiff>,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Assessment<ObjectsDiff> {
         if judgement.verdict != StepVerdict::Change || self.whole {
             return judgement;
         }
@@ -141,8 +149,10 @@ impl DeclaredResource for NamespaceResource {
     }
 }
 
-impl Resource for NamespaceResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for NamespaceResource {
+    type Diff = ObjectsDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ObjectsDiff> {
         let objects = std::slice::from_ref(&self.declared);
         // The contents are deleted too.
         let disruption = if self.absent && self.whole { DisruptionClass::D1 } else { DisruptionClass::D0 };
@@ -154,8 +164,8 @@ impl Resource for NamespaceResource {
         }
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Calls(judgement.calls.clone())
+    fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(diff.build_calls(std::slice::from_ref(&self.declared)))
     }
 }
 

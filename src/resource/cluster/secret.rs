@@ -2,13 +2,16 @@
 
 use crate::diag::Diag;
 use crate::model::{DisruptionClass, Value};
-use crate::probe::{ObjectId, Observation, Probe};
-use crate::resource::cluster::object::{DeclaredObject, DesiredObjects, assess_objects, object_claim, obsolete_probes};
+use crate::object::ObjectId;
+use crate::probe::{Observation, Probe};
+use crate::resource::cluster::object::{
+    DeclaredObject, DesiredObjects, ObjectsDiff, assess_objects, object_claim, obsolete_probes,
+};
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
 use base64::Engine as _;
 use serde_json::{Map, json};
@@ -155,8 +158,10 @@ impl DeclaredResource for SecretResource {
     }
 }
 
-impl Resource for SecretResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for SecretResource {
+    type Diff = ObjectsDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ObjectsDiff> {
         let objects = std::slice::from_ref(&self.declared);
         assess_objects(
             &DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 },
@@ -165,8 +170,8 @@ impl Resource for SecretResource {
         )
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Calls(judgement.calls.clone())
+    fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(diff.build_calls(std::slice::from_ref(&self.declared)))
     }
 }
 

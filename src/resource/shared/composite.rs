@@ -55,7 +55,6 @@ impl PartAssessments {
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
-            calls: Vec::new(),
             diff: None,
         }
     }

@@ -2,10 +2,11 @@
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::SecretStore;
+use crate::object::{NamespaceContents, ObjectState, ProofState, ReleaseState};
 use crate::probe::{
     AuthorizedKeysState, GroupState, KeyFileState, ModuleState, MountState, Observation, PackageFileState, ProbeOutput,
 };
-use crate::probe::{CmdlineState, InitramfsState, NamespaceContents, ObjectState, ProofState, ReleaseState, UserState};
+use crate::probe::{CmdlineState, InitramfsState, UserState};
 use crate::probe::{
     PackageManagerState, PackageState, PathState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState,
 };

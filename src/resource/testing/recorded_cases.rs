@@ -3,16 +3,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
 
-use crate::kube::ClusterCall;
 use crate::model::{BlockClass, SecretStore, StepVerdict, UntrustedText, Value};
+use crate::object::ClusterCall;
+use crate::object::{NamespaceContents, ObjectInfo, ProofState, ReleaseState};
 use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
-use crate::probe::{
-    NamespaceContents, ObjectInfo, PackageState, Probe, ProbeReading, ProofState, ReleaseState, SysctlState,
-    UnansweredReason, UnitState, UserInfo,
-};
+use crate::probe::{PackageState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState, UserInfo};
 use crate::resource::shared::support::sha256_hex;
 use crate::resource::{
     Action, Assessment, AssessmentContext, EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem,

@@ -3,9 +3,10 @@
 use super::support::{Cluster, Helm, kubectl};
 use crate::artifacts::server::{Reply, Server};
 use crate::support::{Output, limited};
-use forge::kube::{self, HelmOptions, ReleaseAction, ReleaseCall};
+use forge::kube::{self, HelmOptions};
 use forge::model::SecretStore;
-use forge::probe::{ChartQuery, ChartQuerySource, ReleaseQuery, ReleaseState, ReleaseStatus};
+use forge::object::{ChartQuery, ChartQuerySource, ReleaseQuery, ReleaseState, ReleaseStatus};
+use forge::object::{ReleaseAction, ReleaseCall};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -71,13 +72,13 @@ impl Place {
         copy(CHART.as_ref(), &dir.path().join("chart"), name);
         kubectl(&["create", "namespace", name]);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let access = kube::ClusterAccess {
+        let access = forge::object::ClusterAccess {
             kubeconfig: api.kubeconfig.to_str().expect("text").into(),
             context: "test".to_owned(),
             trusted: false,
             via: None,
             withheld: Default::default(),
-            namespace: kube::DEFAULT_NAMESPACE.to_owned(),
+            namespace: forge::object::DEFAULT_NAMESPACE.to_owned(),
         };
         let cluster = runtime.block_on(kube::ClusterApi::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();
@@ -176,7 +177,7 @@ fn told(state: &ReleaseState) -> String {
     lines.extend(state.values.iter().map(|field| format!("value {}", field.path)));
     lines.extend(state.manifest.iter().map(|object| format!("manifest {}", object.object)));
     for live in &state.live {
-        let by = |field: &forge::probe::FieldChange| field.by.as_ref().map_or("?", |by| by.name.raw()).to_owned();
+        let by = |field: &forge::object::FieldChange| field.by.as_ref().map_or("?", |by| by.name.raw()).to_owned();
         lines.extend(live.missing.then(|| format!("missing {}", live.object)));
         lines.extend(
             live.changed.iter().map(|field| format!("changed {} {} by {}", live.object, field.path, by(field))),

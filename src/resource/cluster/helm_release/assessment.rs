@@ -1,12 +1,14 @@
 //! Evaluates a Helm release.
 
 use super::HelmReleaseResource;
-use super::release_changes;
-use crate::kube::ReleaseAction;
+use super::release_changes::{self, HookTrigger};
+use super::release_diff::{InstallDiff, ReleaseDiff, UpgradeDiff};
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
+use crate::object::{ChartHook, ChartInfo, LiveObject, ReleaseInfo, ReleaseState, ReleaseStatus};
+use crate::resource::ValueChange;
 use crate::resource::shared::support::join_quoted;
-use crate::resource::{Assessment, AttributeChange};
+
+type ReleaseAssessment = crate::resource::Assessment<ReleaseDiff>;
 
 /// Returns the observed state without attributes that change with time alone.
 fn release_basis(release: &HelmReleaseResource, state: &ReleaseState) -> Value {
@@ -23,10 +25,10 @@ fn is_stale(release: &HelmReleaseResource, info: &ReleaseInfo) -> bool {
     info.status.is_pending() && info.age_s >= release.stale_s
 }
 
-pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
+pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState) -> ReleaseAssessment {
     let (title, basis) = (release.qualified_name(), release_basis(release, state));
     let Some(info) = state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) else {
-        return Assessment::ok(format!("release `{title}` does not exist"), basis);
+        return ReleaseAssessment::ok(format!("release `{title}` does not exist"), basis);
     };
     if let Some(blocked) = block_if_busy(release, info, &basis).or_else(|| block_if_foreign(release, info, &basis)) {
         return blocked;
@@ -35,22 +37,18 @@ pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState)
     if let Some(stays) = describe_crds(state.chart.as_ref()) {
         reason.push_str(&format!("; uninstalling keeps {stays}"));
     }
-    let changes = vec![AttributeChange::new("release", Some(&format_chart(info)), None)];
-    with_release_call(
-        Assessment::change(reason, changes, DisruptionClass::D1, basis),
-        release,
-        ReleaseAction::Uninstall,
-    )
+    let diff = ReleaseDiff::Uninstall { chart: info.chart.clone(), version: info.version.clone() };
+    ReleaseAssessment::differs(reason, diff, DisruptionClass::D1, basis)
 }
 
-pub(super) fn assess_present(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
+pub(super) fn assess_present(release: &HelmReleaseResource, state: &ReleaseState) -> ReleaseAssessment {
     let Some(chart) = &state.chart else {
-        return Assessment::unknown(&crate::probe::UnansweredReason::new("the chart was not read"));
+        return ReleaseAssessment::unknown(&crate::probe::UnansweredReason::new("the chart was not read"));
     };
-    Assessment { images: chart.images.clone(), ..assess_with_chart(release, state, chart) }
+    ReleaseAssessment { images: chart.images.clone(), ..assess_with_chart(release, state, chart) }
 }
 
-fn assess_with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo) -> Assessment {
+fn assess_with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo) -> ReleaseAssessment {
     let basis = release_basis(release, state);
     if let Some(blocked) = block_unpinned_images(chart, &basis) {
         return blocked;
@@ -62,7 +60,7 @@ fn assess_with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart:
 }
 
 /// Blocks the step while another Helm process may be working on the release.
-fn block_if_busy(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
+fn block_if_busy(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<ReleaseAssessment> {
     let live = info.status.is_pending() && !is_stale(release, info);
     let status = info.status.name();
     let reason = format!(
@@ -70,20 +68,21 @@ fn block_if_busy(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Valu
         info.revision, info.age_s
     );
     live.then(|| {
-        Assessment::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
+        ReleaseAssessment::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
             "wait for it to finish; after {} s forge treats it as killed and recovers the release",
             release.stale_s
         ))
     })
 }
 
-fn block_if_foreign(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
+fn block_if_foreign(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<ReleaseAssessment> {
     let reason = format!("release `{}` ({}) was not installed by forge", release.qualified_name(), format_chart(info));
-    (!info.ours && !release.adopt)
-        .then(|| Assessment::blocked(BlockClass::Host, reason, basis.clone()).hint("set `adopt: true` to take it over"))
+    (!info.ours && !release.adopt).then(|| {
+        ReleaseAssessment::blocked(BlockClass::Host, reason, basis.clone()).hint("set `adopt: true` to take it over")
+    })
 }
 
-fn block_unpinned_images(chart: &ChartInfo, basis: &Value) -> Option<Assessment> {
+fn block_unpinned_images(chart: &ChartInfo, basis: &Value) -> Option<ReleaseAssessment> {
     let loose = release_changes::find_unpinned_images(&chart.images);
     let reason = format!(
         "{} without a tag or digest, or with tag `latest`: {}",
@@ -91,7 +90,7 @@ fn block_unpinned_images(chart: &ChartInfo, basis: &Value) -> Option<Assessment>
         join_quoted(&loose)
     );
     (!loose.is_empty()).then(|| {
-        Assessment::blocked(BlockClass::Declaration, reason, basis.clone())
+        ReleaseAssessment::blocked(BlockClass::Declaration, reason, basis.clone())
             .hint("set a tag or digest for each image in `values`")
     })
 }
@@ -101,37 +100,33 @@ fn assess_first_install(
     state: &ReleaseState,
     chart: &ChartInfo,
     basis: Value,
-) -> Assessment {
+) -> ReleaseAssessment {
     if let Some(other) = state.foreign.first().filter(|_| !release.beside) {
         let reason = format!(
             "chart `{}` is already installed as release `{}/{}` ({}, {})",
             chart.name, other.namespace, other.name, other.version, other.status
         );
-        return Assessment::blocked(BlockClass::Host, reason, basis)
+        return ReleaseAssessment::blocked(BlockClass::Host, reason, basis)
             .hint("declare that release with `adopt: true`, uninstall it, or set `beside: true` to keep both");
     }
-    let told = format!("{} {}", chart.name, chart.version);
-    let mut changes = vec![AttributeChange::new("release", None, Some(&told))];
-    changes.extend(crd_changes(chart));
-    changes.extend(hooks_change(release, state, "install"));
+    let diff = ReleaseDiff::Install(InstallDiff {
+        chart: chart.name.clone(),
+        version: chart.version.clone(),
+        crds: missing_crds(chart),
+        hooks: due_hooks(release, chart, HookTrigger::Install),
+    });
     let reason = format!("release `{}` does not exist", release.qualified_name());
-    with_release_call(
-        Assessment::change(reason, changes, DisruptionClass::D0, basis),
-        release,
-        ReleaseAction::Upgrade { force: false },
-    )
+    ReleaseAssessment::differs(reason, diff, DisruptionClass::D0, basis)
 }
 
-/// Returns the hooks that run as a change.
-fn hooks_change(release: &HelmReleaseResource, state: &ReleaseState, verb: &str) -> Option<AttributeChange> {
-    let hooks = release_changes::list_hooks(state, verb);
-    (release.hooks && !hooks.is_empty()).then(|| AttributeChange::new("hooks", None, Some(&hooks.join(", "))))
+/// Returns the hooks that run, if the declaration lets them.
+fn due_hooks(release: &HelmReleaseResource, chart: &ChartInfo, trigger: HookTrigger) -> Vec<ChartHook> {
+    if release.hooks { release_changes::list_hooks(chart, trigger) } else { Vec::new() }
 }
 
 /// Returns the CustomResourceDefinitions that are created.
-fn crd_changes(chart: &ChartInfo) -> impl Iterator<Item = AttributeChange> {
-    let new = chart.crds.iter().filter(|crd| !crd.present);
-    new.map(|crd| AttributeChange::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
+fn missing_crds(chart: &ChartInfo) -> Vec<String> {
+    chart.crds.iter().filter(|crd| !crd.present).map(|crd| crd.name.clone()).collect()
 }
 
 fn assess_installed(
@@ -140,20 +135,22 @@ fn assess_installed(
     chart: &ChartInfo,
     info: &ReleaseInfo,
     basis: Value,
-) -> Assessment {
+) -> ReleaseAssessment {
     if let Some(blocked) = block_if_busy(release, info, &basis) {
         return blocked;
     }
     if info.status == ReleaseStatus::Unknown {
-        return Assessment::blocked(BlockClass::Host, "Helm reports a release status that forge does not know", basis)
-            .hint("check it with `helm status`");
+        return ReleaseAssessment::blocked(
+            BlockClass::Host,
+            "Helm reports a release status that forge does not know",
+            basis,
+        )
+        .hint("check it with `helm status`");
     }
-    let mut upgrade = chart_changes(chart, info);
-    upgrade.extend(release_changes::declared_changes(state));
-    upgrade.extend(crd_changes(chart));
-    let live = release_changes::live_changes(state);
-    if upgrade.is_empty() && live.is_empty() {
-        return Assessment::ok(describe_unchanged(release, state, info), basis);
+    let upgrade = compare_release(state, chart, info);
+    let matches = upgrade.matches_declaration();
+    if matches && !state.live.iter().any(differs_live) {
+        return ReleaseAssessment::ok(describe_unchanged(release, state, info), basis);
     }
     if let Some(blocked) = block_if_foreign(release, info, &basis) {
         return blocked;
@@ -161,10 +158,15 @@ fn assess_installed(
     if let Some(blocked) = block_skipped_majors(release, chart, info, &basis) {
         return blocked;
     }
-    match upgrade.is_empty() {
-        true => assess_repair(release, state, live, basis),
-        false => assess_upgrade(release, state, upgrade, live, basis),
+    if matches {
+        return assess_repair(state, basis);
     }
+    let hooks = due_hooks(release, chart, HookTrigger::Upgrade);
+    assess_upgrade(UpgradeDiff { hooks, ..upgrade }, basis)
+}
+
+fn differs_live(live: &LiveObject) -> bool {
+    live.missing || !live.changed.is_empty() || !live.added.is_empty()
 }
 
 /// Blocks an upgrade across more major versions than `majors` allows.
@@ -173,7 +175,7 @@ fn block_skipped_majors(
     chart: &ChartInfo,
     info: &ReleaseInfo,
     basis: &Value,
-) -> Option<Assessment> {
+) -> Option<ReleaseAssessment> {
     let most = release.majors?;
     if info.version == chart.version {
         return None;
@@ -181,7 +183,7 @@ fn block_skipped_majors(
     let step = format!("from {} to {}", info.version, chart.version);
     let (Some(from), Some(to)) = (parse_major(&info.version), parse_major(&chart.version)) else {
         let reason = format!("the major version distance {step} could not be evaluated: not a `MAJOR.…` version");
-        return Some(Assessment::blocked(BlockClass::Declaration, reason, basis.clone()));
+        return Some(ReleaseAssessment::blocked(BlockClass::Declaration, reason, basis.clone()));
     };
     let (reason, hint) = match to - from {
         up if up > most => (
@@ -194,7 +196,7 @@ fn block_skipped_majors(
         ),
         _ => return None,
     };
-    Some(Assessment::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint))
+    Some(ReleaseAssessment::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint))
 }
 
 /// Returns the major version: 24 for `v24.9.1`.
@@ -202,17 +204,21 @@ fn parse_major(version: &str) -> Option<i64> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
-/// Compares chart, version and status.
-fn chart_changes(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<AttributeChange> {
-    let differs = |attribute: &str, from: &str, to: &str| {
-        (from != to).then(|| AttributeChange::new(attribute, Some(from), Some(to)))
-    };
-    let all = [
-        differs("chart", &info.chart, &chart.name),
-        differs("version", &info.version, &chart.version),
-        differs("status", info.status.name(), ReleaseStatus::Deployed.name()),
-    ];
-    all.into_iter().flatten().collect()
+/// Compares everything but the hooks, which are no difference.
+fn compare_release(state: &ReleaseState, chart: &ChartInfo, info: &ReleaseInfo) -> UpgradeDiff {
+    let text = |from: &String, to: &String| (from != to).then(|| ValueChange::new(from.clone(), to.clone()));
+    let deployed = info.status == ReleaseStatus::Deployed;
+    UpgradeDiff {
+        chart: text(&info.chart, &chart.name),
+        version: text(&info.version, &chart.version),
+        status: (!deployed).then(|| ValueChange::new(info.status, ReleaseStatus::Deployed)),
+        values: state.values.clone(),
+        manifest: state.manifest.clone(),
+        crds: missing_crds(chart),
+        live: state.live.clone(),
+        conflicts: state.conflicts.clone(),
+        hooks: Vec::new(),
+    }
 }
 
 fn describe_unchanged(release: &HelmReleaseResource, state: &ReleaseState, info: &ReleaseInfo) -> String {
@@ -229,12 +235,7 @@ fn describe_unchanged(release: &HelmReleaseResource, state: &ReleaseState, info:
     reason
 }
 
-fn assess_repair(
-    release: &HelmReleaseResource,
-    state: &ReleaseState,
-    live: Vec<AttributeChange>,
-    basis: Value,
-) -> Assessment {
+fn assess_repair(state: &ReleaseState, basis: Value) -> ReleaseAssessment {
     let objects = state.live.len();
     let mut reason = match objects {
         1 => "1 live object differs from the release".to_owned(),
@@ -247,28 +248,16 @@ fn assess_repair(
             if added == 1 { "was added and will" } else { "were added and will" }
         ));
     }
-    with_release_call(Assessment::change(reason, live, DisruptionClass::D1, basis), release, ReleaseAction::Repair)
+    let diff = ReleaseDiff::Repair { live: state.live.clone() };
+    ReleaseAssessment::differs(reason, diff, DisruptionClass::D1, basis)
 }
 
-fn assess_upgrade(
-    release: &HelmReleaseResource,
-    state: &ReleaseState,
-    declared: Vec<AttributeChange>,
-    live: Vec<AttributeChange>,
-    basis: Value,
-) -> Assessment {
+fn assess_upgrade(upgrade: UpgradeDiff, basis: Value) -> ReleaseAssessment {
     let mut reason = "the release differs".to_owned();
-    if let Some(taken) = release_changes::describe_conflicts(&state.conflicts) {
+    if let Some(taken) = release_changes::describe_conflicts(&upgrade.conflicts) {
         reason.push_str(&format!("; the upgrade takes over {taken}"));
     }
-    let mut changes = release_changes::merge_changes(declared, live);
-    changes.extend(hooks_change(release, state, "upgrade"));
-    let deed = ReleaseAction::Upgrade { force: !state.conflicts.is_empty() };
-    with_release_call(Assessment::change(reason, changes, DisruptionClass::D1, basis), release, deed)
-}
-
-fn with_release_call(judgement: Assessment, release: &HelmReleaseResource, deed: ReleaseAction) -> Assessment {
-    Assessment { calls: vec![release.release_call(deed)], ..judgement }
+    ReleaseAssessment::differs(reason, ReleaseDiff::Upgrade(Box::new(upgrade)), DisruptionClass::D1, basis)
 }
 
 fn format_chart(info: &ReleaseInfo) -> String {

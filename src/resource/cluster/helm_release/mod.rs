@@ -2,18 +2,21 @@
 
 mod assessment;
 mod release_changes;
+mod release_diff;
 
 use crate::artifact::Sha256Digest;
 use crate::diag::{Diag, DiagCode};
-use crate::kube::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::model::Value;
-use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
+use crate::object::{ChartQuery, ChartQuerySource, ClusterCall, ReleaseQuery};
+use crate::object::{ReleaseAction, ReleaseCall, list_builtin_charts};
+use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::support::{bad_value, release_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
+use release_diff::ReleaseDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -32,7 +35,8 @@ forge uses only the cache.
 object with that manifest, by a server-side dry run. A chart that renders differently each time, for example with
 `randAlphaNum`, is compared by values and version only, and the step reports this. Fields that another user added are
 detected through the API's managed fields; an upgrade does not remove those. Secret text is masked: values of `Secret`
-objects, of keys such as `password` and `token`, and everything that contains a declared secret.
+objects, of keys and environment variables with names such as `password` and `token`, and everything that contains a
+declared secret.
 
 **A change** of chart, version, values or manifest is one `helm upgrade --install` with the declared hooks, which the
 plan lists. With `wait` it succeeds when everything is ready, and is rolled back otherwise. Conflicting fields of other
@@ -229,7 +233,7 @@ impl HelmReleaseResource {
         Probe::Release(Box::new(self.asked.clone()))
     }
 
-    fn try_assess(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+    fn try_assess(&self, seen: &Observation) -> Result<Assessment<ReleaseDiff>, UnansweredReason> {
         let state = release_state(seen, &self.probe())?;
         Ok(match self.absent {
             true => assessment::assess_absent(self, state),
@@ -237,8 +241,8 @@ impl HelmReleaseResource {
         })
     }
 
-    fn release_call(&self, deed: ReleaseAction) -> crate::kube::ClusterCall {
-        crate::kube::ClusterCall::Release(Box::new(ReleaseCall {
+    fn release_call(&self, deed: ReleaseAction) -> ClusterCall {
+        ClusterCall::Release(Box::new(ReleaseCall {
             asked: self.asked.clone(),
             deed,
             timeout_s: self.timeout_s,
@@ -284,13 +288,15 @@ impl DeclaredResource for HelmReleaseResource {
     }
 }
 
-impl Resource for HelmReleaseResource {
-    fn assess(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for HelmReleaseResource {
+    type Diff = ReleaseDiff;
+
+    fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<ReleaseDiff> {
         self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Calls(judgement.calls.clone())
+    fn act(&self, diff: &ReleaseDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(vec![self.release_call(diff.action())])
     }
 }
 

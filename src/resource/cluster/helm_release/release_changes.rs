@@ -1,95 +1,31 @@
-//! Renders the differences of a release as changes of a plan.
+//! What a plan says about the charts of a release: its hooks, its conflicts, its images.
 
-use crate::probe::{FieldChange, FieldOwner, ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseState};
-use crate::resource::AttributeChange;
+use crate::object::{ChartHook, ChartInfo, ReleaseFieldConflict};
 use std::collections::BTreeSet;
 
-/// Maximum number of manifest fields in a plan; a new version of a large chart changes hundreds.
-const MAX_SHOWN_FIELDS: usize = 60;
-
-/// Returns the differences between the release and the declaration.
-pub(super) fn declared_changes(state: &ReleaseState) -> Vec<AttributeChange> {
-    let values = state.values.iter().map(|field| field_change(&format!("values.{}", field.path), field));
-    let mut changes: Vec<AttributeChange> = values.collect();
-    let mut manifest: Vec<AttributeChange> = state.manifest.iter().flat_map(object_changes).collect();
-    let more = manifest.len().saturating_sub(MAX_SHOWN_FIELDS);
-    manifest.truncate(MAX_SHOWN_FIELDS);
-    changes.extend(manifest);
-    if more > 0 {
-        changes.push(AttributeChange::new("manifest", None, Some(&format!("{more} more fields change"))));
-    }
-    changes
+/// The actions that run hooks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HookTrigger {
+    Install,
+    Upgrade,
 }
 
-fn object_changes(change_of: &ObjectChange) -> Vec<AttributeChange> {
-    let object = &change_of.object;
-    match &change_of.what {
-        ObjectChangeKind::Added => vec![AttributeChange::new(object, None, Some("new"))],
-        ObjectChangeKind::Removed => vec![AttributeChange::new(object, Some("in the release"), None)],
-        ObjectChangeKind::Changed(fields) => {
-            fields.iter().map(|field| field_change(&format!("{object} {}", field.path), field)).collect()
+impl HookTrigger {
+    fn events(self) -> [&'static str; 2] {
+        match self {
+            Self::Install => ["pre-install", "post-install"],
+            Self::Upgrade => ["pre-upgrade", "post-upgrade"],
         }
     }
 }
 
-/// Returns the differences between live objects and the release.
-pub(super) fn live_changes(state: &ReleaseState) -> Vec<AttributeChange> {
-    let all = state.live.iter().flat_map(|live| {
-        let missing = live.missing.then(|| AttributeChange::new(&live.object, None, Some("present")));
-        let changed = live.changed.iter().map(|field| {
-            attribute_to_owner(field_change(&format!("{} {}", live.object, field.path), field), field, "set")
-        });
-        let added = live.added.iter().map(|field| {
-            attribute_to_owner(field_change(&format!("{} {}", live.object, field.path), field), field, "added")
-        });
-        missing.into_iter().chain(changed).chain(added).collect::<Vec<_>>()
+/// Returns the hooks that an action runs, each with the events that make it run.
+pub(super) fn list_hooks(chart: &ChartInfo, trigger: HookTrigger) -> Vec<ChartHook> {
+    let due = chart.hooks.iter().map(|hook| {
+        let events = hook.events.iter().filter(|event| trigger.events().contains(&event.as_str()));
+        ChartHook { object: hook.object.clone(), events: events.cloned().collect() }
     });
-    all.collect()
-}
-
-/// Merges the changes of an upgrade with drifted fields. A field in both goes from the live to the declared value.
-pub(super) fn merge_changes(mut declared: Vec<AttributeChange>, live: Vec<AttributeChange>) -> Vec<AttributeChange> {
-    for moved in live {
-        match declared.iter_mut().find(|change| change.attribute == moved.attribute) {
-            Some(change) => change.from = moved.from,
-            None => declared.push(moved),
-        }
-    }
-    declared
-}
-
-fn field_change(attribute: &str, field: &FieldChange) -> AttributeChange {
-    AttributeChange {
-        from: field.from.clone(),
-        to: field.to.clone(),
-        secret: field.secret,
-        ..AttributeChange::new(attribute, None, None)
-    }
-}
-
-/// Appends the field's owner to the observed value.
-fn attribute_to_owner(change: AttributeChange, field: &FieldChange, how: &str) -> AttributeChange {
-    let Some(owner) = &field.by else { return change };
-    let Some(from) = change.from.as_ref() else { return change };
-    let told = format!("{} ({how} by {})", from.raw(), describe_owner(owner));
-    AttributeChange { from: Some(told.into()), ..change }
-}
-
-fn describe_owner(owner: &FieldOwner) -> String {
-    match &owner.time {
-        Some(time) => format!("{} at {time}", owner.name.raw()),
-        None => owner.name.raw().to_owned(),
-    }
-}
-
-/// Returns the hooks that an install or an upgrade runs, such as `Job a (pre-upgrade)`.
-pub(super) fn list_hooks(state: &ReleaseState, verb: &str) -> Vec<String> {
-    let hooks = state.chart.iter().flat_map(|chart| &chart.hooks);
-    let due = hooks.filter_map(|hook| {
-        let events: Vec<&str> = hook.events.iter().map(String::as_str).filter(|event| event.ends_with(verb)).collect();
-        (!events.is_empty()).then(|| format!("{} ({})", hook.object, events.join(", ")))
-    });
-    due.collect()
+    due.filter(|hook| !hook.events.is_empty()).collect()
 }
 
 /// Returns the fields that are taken over, by owner: `2 fields of kubectl-set`. Fields that Helm itself owns are

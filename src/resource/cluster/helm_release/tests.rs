@@ -1,12 +1,13 @@
 //! Evaluates recorded states of releases.
 
 use super::*;
-use crate::kube::ClusterCall;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
-use crate::probe::{
-    ChartCrd, ChartHook, ChartInfo, FieldChange, FieldOwner, ForeignRelease, LiveObject, ProbeReading,
-    ReleaseFieldConflict, ReleaseInfo, ReleaseState, ReleaseStatus,
+use crate::object::{
+    ChartCrd, ChartHook, ChartInfo, FieldChange, FieldOwner, ForeignRelease, LiveObject, ReleaseFieldConflict,
+    ReleaseInfo, ReleaseState, ReleaseStatus,
 };
+use crate::probe::ProbeReading;
+use crate::resource::assessment::ErasedDiff;
 
 fn make_fields(entries: &[(&'static str, Value)]) -> FieldValues {
     let own = [("name", json!("r")), ("namespace", json!("ns"))];
@@ -101,10 +102,7 @@ fn assess_state(state: ReleaseState) -> Assessment {
 }
 
 fn requested_action(judgement: &Assessment) -> Option<ReleaseAction> {
-    match judgement.calls.as_slice() {
-        [ClusterCall::Release(call)] => Some(call.deed),
-        _ => None,
-    }
+    judgement.diff.as_ref().and_then(ErasedDiff::downcast).map(ReleaseDiff::action)
 }
 
 fn changed_attributes(judgement: &Assessment) -> Vec<&str> {
@@ -210,9 +208,9 @@ fn live_object_drift_is_repaired_without_an_upgrade() {
 #[test]
 fn field_changed_live_and_in_manifest_is_listed_once() {
     let change = |to: &str| FieldChange { secret: false, ..make_field_change("spec.replicas", "3", to) };
-    let what = crate::probe::ObjectChangeKind::Changed(vec![make_field_change("spec.replicas", "1", "2")]);
+    let what = crate::object::ObjectChangeKind::Changed(vec![make_field_change("spec.replicas", "1", "2")]);
     let state = ReleaseState {
-        manifest: vec![crate::probe::ObjectChange { object: "Deployment r".to_owned(), what }],
+        manifest: vec![crate::object::ObjectChange { object: "Deployment r".to_owned(), what }],
         live: vec![LiveObject {
             object: "Deployment r".to_owned(),
             missing: false,

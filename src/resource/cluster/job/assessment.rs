@@ -1,15 +1,82 @@
 //! Evaluates a workload: whether its current declaration is proven, and whether runs left objects behind.
 
 use super::JobResource;
-use crate::kube::{ClusterCall, collect_images};
 use crate::model::{DisruptionClass, StepVerdict, Value};
-use crate::probe::{LeftoverObject, ObjectState, Observation, ProofState, ProvenRun};
-use crate::resource::cluster::object::{DesiredObjects, assess_objects as judge_objects, creation_change};
+use crate::object::{ClusterCall, LeftoverObject, ObjectId, ObjectState, ProofState, ProvenRun, collect_images};
+use crate::probe::Observation;
+use crate::resource::cluster::object::{DesiredObjects, assess_objects, creation_change, render_object};
 use crate::resource::shared::support::{object_state, proof};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ResourceDiff};
+use serde::Serialize;
 use serde_json::json;
 
-pub(super) fn assess_job(job: &JobResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+/// How the proof of a workload differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct JobDiff {
+    id: ObjectId,
+    /// Objects that killed runs left behind: they may hold devices.
+    left: Vec<LeftoverObject>,
+    proof: ProofChange,
+}
+
+/// What happens to the recorded proof.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum ProofChange {
+    Keep,
+    /// The workload runs. `before` is a proof of another declaration; the text is that of the object, without secrets.
+    Run {
+        before: Option<ProvenRun>,
+        text: String,
+    },
+    Discard {
+        before: ProvenRun,
+    },
+}
+
+impl ResourceDiff for JobDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let left = self.left.iter().map(|left| AttributeChange::new(&left.id.to_string(), Some("exists"), None));
+        let proof = match &self.proof {
+            ProofChange::Keep => None,
+            ProofChange::Run { text, .. } => Some(creation_change(&self.id.to_string(), text)),
+            ProofChange::Discard { before } => Some(AttributeChange::new("proof", Some(&before.time), None)),
+        };
+        left.chain(proof).collect()
+    }
+}
+
+impl JobDiff {
+    fn is_empty(&self) -> bool {
+        self.left.is_empty() && self.proof == ProofChange::Keep
+    }
+
+    fn describe(&self) -> String {
+        let left = self.left.iter().map(|left| format!("{} of run {} was not deleted", left.id, left.run));
+        let id = &self.id;
+        let proof = match &self.proof {
+            ProofChange::Keep => None,
+            ProofChange::Run { before: Some(proven), .. } => {
+                Some(format!("{id} was proven for another declaration ({})", format_run(proven)))
+            }
+            ProofChange::Run { before: None, .. } => Some(format!("{id} is not proven")),
+            ProofChange::Discard { before } => Some(format!("{id} was proven ({})", format_run(before))),
+        };
+        left.chain(proof).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns the calls that delete leftovers, and run the workload or discard its proof.
+    pub(super) fn build_calls(&self, job: &JobResource) -> Vec<ClusterCall> {
+        let delete = |left: &LeftoverObject| ClusterCall::Delete { id: left.id.clone(), uid: left.uid.clone() };
+        let proof = match &self.proof {
+            ProofChange::Keep => None,
+            ProofChange::Run { .. } => Some(ClusterCall::Job(Box::new(job.job_call()))),
+            ProofChange::Discard { .. } => Some(ClusterCall::Unprove { id: self.id.clone() }),
+        };
+        self.left.iter().map(delete).chain(proof).collect()
+    }
+}
+
+pub(super) fn assess_job(job: &JobResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<JobDiff> {
     let state = match proof(seen, &job.probe()) {
         Ok(state) => state,
         Err(why) => return Assessment { images: job_images(job), ..Assessment::unknown(&why) },
@@ -34,12 +101,12 @@ fn assess_presence(
     state: &ProofState,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
-    let (mut reasons, mut changes, mut calls) = leftover_changes(&state.left);
+) -> Assessment<JobDiff> {
+    let mut diff = JobDiff { id: job.declared.id.clone(), left: state.left.clone(), proof: ProofChange::Keep };
     let mut predicted = false;
     match &state.proven {
         Some(proven) if proven.digest == job.proof_digest() => {
-            if reasons.is_empty() {
+            if diff.is_empty() {
                 return Assessment::ok(describe_proof(job, proven), proof_basis(state));
             }
         }
@@ -49,22 +116,16 @@ fn assess_presence(
                 return Assessment { basis: proof_basis(state), ..possible };
             }
             predicted = possible.predicted;
-            reasons.push(match before {
-                Some(proven) => {
-                    format!("{} was proven for another declaration ({})", job.declared.id, format_run(proven))
-                }
-                None => format!("{} is not proven", job.declared.id),
-            });
-            changes.push(creation_change(&job.declared.id.to_string(), &job.declared.object));
-            calls.push(ClusterCall::Job(Box::new(job.job_call())));
+            let text = render_object(&job.declared.object, cx.secrets);
+            diff.proof = ProofChange::Run { before: before.clone(), text };
         }
     }
-    let judgement = Assessment::change(reasons.join("; "), changes, DisruptionClass::D0, proof_basis(state));
-    Assessment { calls, predicted, ..judgement }
+    let judgement = Assessment::differs(diff.describe(), diff, DisruptionClass::D0, proof_basis(state));
+    Assessment { predicted, ..judgement }
 }
 
 /// Evaluates whether the workload could be created: its kind, its namespace, the API's dry run.
-fn assess_feasibility(job: &JobResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_feasibility(job: &JobResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<JobDiff> {
     let objects = std::slice::from_ref(&job.declared);
     let want = DesiredObjects { objects, absent: false, wait: None, disruption: DisruptionClass::D0 };
     // An object that another user created under this very name is unrelated: each run uses its own name.
@@ -74,31 +135,19 @@ fn assess_feasibility(job: &JobResource, seen: &Observation, cx: &AssessmentCont
         return Assessment::ok("it could be created", Value::Null);
     }
     let alone = AssessmentContext { record: None, ..cx.clone() };
-    judge_objects(&want, seen, &alone)
+    assess_objects(&want, seen, &alone).with_diff(None)
 }
 
-fn assess_removal(job: &JobResource, state: &ProofState) -> Assessment {
-    let (mut reasons, mut changes, mut calls) = leftover_changes(&state.left);
-    if let Some(proven) = &state.proven {
-        reasons.push(format!("{} was proven ({})", job.declared.id, format_run(proven)));
-        changes.push(AttributeChange::new("proof", Some(&proven.time), None));
-        calls.push(ClusterCall::Unprove { id: job.declared.id.clone() });
-    }
-    match calls.is_empty() {
+fn assess_removal(job: &JobResource, state: &ProofState) -> Assessment<JobDiff> {
+    let proof = match &state.proven {
+        Some(proven) => ProofChange::Discard { before: proven.clone() },
+        None => ProofChange::Keep,
+    };
+    let diff = JobDiff { id: job.declared.id.clone(), left: state.left.clone(), proof };
+    match diff.is_empty() {
         true => Assessment::ok(format!("nothing is left of {}", job.declared.id), proof_basis(state)),
-        false => {
-            let judgement = Assessment::change(reasons.join("; "), changes, DisruptionClass::D0, proof_basis(state));
-            Assessment { calls, ..judgement }
-        }
+        false => Assessment::differs(diff.describe(), diff, DisruptionClass::D0, proof_basis(state)),
     }
-}
-
-/// Deletes objects that a killed run left behind, because they may hold devices.
-fn leftover_changes(left: &[LeftoverObject]) -> (Vec<String>, Vec<AttributeChange>, Vec<ClusterCall>) {
-    let reason = |left: &LeftoverObject| format!("{} of run {} was not deleted", left.id, left.run);
-    let change = |left: &LeftoverObject| AttributeChange::new(&left.id.to_string(), Some("exists"), None);
-    let call = |left: &LeftoverObject| ClusterCall::Delete { id: left.id.clone(), uid: left.uid.clone() };
-    (left.iter().map(reason).collect(), left.iter().map(change).collect(), left.iter().map(call).collect())
 }
 
 fn describe_proof(job: &JobResource, proven: &ProvenRun) -> String {

@@ -4,17 +4,19 @@ mod assessment;
 mod bounds;
 
 use crate::diag::Diag;
-use crate::kube::{JobCall, JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
 use crate::model::Value;
-use crate::probe::{ObjectId, Observation, Probe};
+use crate::object::ObjectId;
+use crate::object::{JobCall, JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
+use crate::probe::{Observation, Probe};
 use crate::resource::cluster::manifest::check_workload;
 use crate::resource::cluster::object::{DeclaredObject, object_claim};
 use crate::resource::shared::support::{bad_value, required_text, sha256_hex};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
+use assessment::JobDiff;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -280,13 +282,15 @@ impl DeclaredResource for JobResource {
     }
 }
 
-impl Resource for JobResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for JobResource {
+    type Diff = JobDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<JobDiff> {
         assessment::assess_job(self, seen, cx)
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Calls(judgement.calls.clone())
+    fn act(&self, diff: &JobDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(diff.build_calls(self))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::diag::Diag;
 use crate::model::{SecretStore, Value};
-use crate::probe::ObjectId;
+use crate::object::ObjectId;
 use crate::resource::shared::support::bad_value;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};

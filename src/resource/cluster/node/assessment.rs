@@ -1,34 +1,102 @@
 //! Evaluates the labels, annotations and taints of a node: which ones to set, and which ones to remove.
 
 use super::{NodeResource, node_probe};
-use crate::kube::{ClusterCall, NodeMark, NodeMarkChanges};
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{FieldManager, ObjectInfo, ObjectState, Observation, UnansweredReason};
+use crate::object::{ClusterCall, FieldManager, FieldPath, NodeMark, NodeMarkChanges, ObjectInfo, ObjectState};
+use crate::probe::{Observation, UnansweredReason};
 use crate::resource::cluster::object::recorded_claims;
 use crate::resource::shared::support::{join_words, object_state};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ResourceDiff, ValueChange};
+use serde::Serialize;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
 /// Maximum number of entries to list by name.
 const MAX_LISTED: usize = 4;
 
+/// How the entries of nodes differ: those of the declared node first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct NodeDiff {
+    nodes: Vec<NodeMarksDiff>,
+}
+
+/// How the entries of one node differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct NodeMarksDiff {
+    node: String,
+    /// The uid of the node as it was read; empty if it does not exist yet.
+    uid: String,
+    /// The entries that are set (`to`) or removed (no `to`), with their values.
+    marks: Vec<(NodeMark, ValueChange<String>)>,
+}
+
+impl NodeMarksDiff {
+    fn new(node: &str, uid: &str) -> Self {
+        Self { node: node.to_owned(), uid: uid.to_owned(), marks: Vec::new() }
+    }
+
+    fn set_marks(&self) -> impl Iterator<Item = &NodeMark> {
+        self.marks.iter().filter(|(_, change)| change.to.is_some()).map(|(mark, _)| mark)
+    }
+
+    fn removed_marks(&self) -> impl Iterator<Item = &NodeMark> {
+        self.marks.iter().filter(|(_, change)| change.to.is_none()).map(|(mark, _)| mark)
+    }
+
+    fn to_changes(&self) -> NodeMarkChanges {
+        let set = self.marks.iter().filter_map(|(mark, change)| Some((mark.clone(), change.to.clone()?)));
+        NodeMarkChanges {
+            node: self.node.clone(),
+            uid: self.uid.clone(),
+            set: set.collect(),
+            take: self.removed_marks().cloned().collect(),
+        }
+    }
+}
+
+impl ResourceDiff for NodeDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        let render = |(mark, change): &(NodeMark, ValueChange<String>)| {
+            let text = |value: &Option<String>| value.as_deref().map(|value| format_value(mark, value));
+            AttributeChange::new(&mark.to_string(), text(&change.from).as_deref(), text(&change.to).as_deref())
+        };
+        self.nodes.iter().flat_map(|node| &node.marks).map(render).collect()
+    }
+}
+
+impl NodeDiff {
+    /// Returns one call for each node.
+    pub(super) fn build_calls(&self) -> Vec<ClusterCall> {
+        self.nodes.iter().map(|node| ClusterCall::Mark(Box::new(node.to_changes()))).collect()
+    }
+
+    fn push(&mut self, node: NodeMarksDiff) {
+        if !node.marks.is_empty() {
+            self.nodes.push(node);
+        }
+    }
+
+    /// Returns the disruption class: a `NoExecute` taint evicts pods.
+    fn disruption(&self) -> DisruptionClass {
+        let evicts = |mark: &NodeMark| matches!(mark, NodeMark::Taint { effect, .. } if effect == "NoExecute");
+        match self.nodes.iter().flat_map(NodeMarksDiff::set_marks).any(evicts) {
+            true => DisruptionClass::D1,
+            false => DisruptionClass::D0,
+        }
+    }
+}
+
 /// Findings about all nodes so far.
 #[derive(Default)]
 struct NodeFindings {
-    changes: Vec<AttributeChange>,
-    /// Entries that differ, as text.
-    differing: Vec<String>,
+    diff: NodeDiff,
     /// Managers that set the differing entries.
     by: Vec<String>,
-    /// Entries to remove, by node.
-    going: BTreeMap<String, Vec<String>>,
     notes: Vec<String>,
-    marks: Vec<NodeMarkChanges>,
     basis: Map<String, Value>,
 }
 
-pub(super) fn assess_node(own: &NodeResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+pub(super) fn assess_node(own: &NodeResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<NodeDiff> {
     try_assess_node(own, seen, cx).unwrap_or_else(|why| Assessment::unknown(&why))
 }
 
@@ -36,7 +104,7 @@ fn try_assess_node(
     own: &NodeResource,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Result<Assessment, UnansweredReason> {
+) -> Result<Assessment<NodeDiff>, UnansweredReason> {
     let mut found = NodeFindings::default();
     match (find_node_info(seen, &own.name)?, own.absent) {
         (None, false) => return Ok(assess_missing(own, cx)),
@@ -75,28 +143,18 @@ fn find_node_info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s Ob
 }
 
 /// Evaluates a missing node. A node registers itself, and an earlier step may make its host join.
-fn assess_missing(own: &NodeResource, cx: &AssessmentContext<'_>) -> Assessment {
+fn assess_missing(own: &NodeResource, cx: &AssessmentContext<'_>) -> Assessment<NodeDiff> {
     let reason = format!("node {} does not exist", own.name);
     let basis = json!({ &own.name: null });
     if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
-        let changes = own
-            .marks
-            .iter()
-            .map(|(mark, value)| AttributeChange::new(&mark.to_string(), None, Some(&format_value(mark, value))));
-        let changes: Vec<AttributeChange> = changes.collect();
-        let marks = NodeMarkChanges { node: own.name.clone(), set: own.marks.clone(), ..NodeMarkChanges::default() };
-        let calls = vec![ClusterCall::Mark(Box::new(marks))];
-        let judgement = Assessment::change(format!("{reason} yet"), changes, marks_disruption(own.marks.keys()), basis);
-        return Assessment { calls, ..judgement.mark_predicted() };
+        let mut node = NodeMarksDiff::new(&own.name, "");
+        node.marks = own.marks.iter().map(|(mark, value)| (mark.clone(), ValueChange::create(value.clone()))).collect();
+        let diff = NodeDiff { nodes: vec![node] };
+        let disruption = diff.disruption();
+        return Assessment::differs(format!("{reason} yet"), diff, disruption, basis).mark_predicted();
     }
     Assessment::blocked(BlockClass::Declaration, reason, basis)
         .hint("let its host join the cluster first, or fix the name")
-}
-
-/// Returns the disruption class: a `NoExecute` taint evicts pods.
-fn marks_disruption<'m>(set: impl IntoIterator<Item = &'m NodeMark>) -> DisruptionClass {
-    let evicts = |mark: &NodeMark| matches!(mark, NodeMark::Taint { effect, .. } if effect == "NoExecute");
-    if set.into_iter().any(evicts) { DisruptionClass::D1 } else { DisruptionClass::D0 }
 }
 
 impl NodeFindings {
@@ -106,31 +164,17 @@ impl NodeFindings {
 
     fn add_presence(&mut self, own: &NodeResource, info: &ObjectInfo) {
         let live = info.live.as_ref().unwrap_or(&Value::Null);
-        let mut set = BTreeMap::new();
+        let mut node = NodeMarksDiff::new(&own.name, &info.uid);
         for (mark, value) in &own.marks {
             let there = mark.value_on_node(live);
             self.record_basis(&own.name, mark, there.as_deref());
             if there.as_ref() == Some(value) {
                 continue;
             }
-            let shown_there = there.as_deref().map(|value| format_value(mark, value));
-            self.changes.push(AttributeChange::new(
-                &mark.to_string(),
-                shown_there.as_deref(),
-                Some(&format_value(mark, value)),
-            ));
-            self.differing.push(mark.to_string());
             self.by.extend(there.as_ref().and_then(|_| Some((mark, find_setter(info, mark)?))).map(describe_setter));
-            set.insert(mark.clone(), value.clone());
+            node.marks.push((mark.clone(), ValueChange { from: there, to: Some(value.clone()) }));
         }
-        if !set.is_empty() {
-            self.marks.push(NodeMarkChanges {
-                node: own.name.clone(),
-                uid: info.uid.clone(),
-                set,
-                ..NodeMarkChanges::default()
-            });
-        }
+        self.diff.push(node);
     }
 
     /// Removes entries that forge set; entries that another manager set stay. The API records one manager for the whole
@@ -142,7 +186,7 @@ impl NodeFindings {
         marks: impl Iterator<Item = (&'m NodeMark, Option<&'m String>)>,
     ) {
         let live = info.live.as_ref().unwrap_or(&Value::Null);
-        let mut take = NodeMarkChanges { node: node.to_owned(), uid: info.uid.clone(), ..NodeMarkChanges::default() };
+        let mut diff = NodeMarksDiff::new(node, &info.uid);
         for (mark, declared) in marks {
             let there = mark.value_on_node(live);
             let own = match mark {
@@ -155,32 +199,41 @@ impl NodeFindings {
                 self.notes.push(format!("{mark} of node {node} stays: another manager set it"));
                 continue;
             }
-            self.changes.push(AttributeChange::new(&mark.to_string(), Some(&format_value(mark, &there)), None));
-            self.going.entry(node.to_owned()).or_default().push(mark.to_string());
-            take.take.insert(mark.clone());
+            diff.marks.push((mark.clone(), ValueChange { from: Some(there), to: None }));
         }
-        if !take.take.is_empty() {
-            self.marks.push(take);
-        }
+        self.diff.push(diff);
     }
 
-    fn into_assessment(self, own: &NodeResource) -> Assessment {
+    fn describe_differing(&self, own: &NodeResource) -> Option<String> {
+        let differing: Vec<String> =
+            self.diff.nodes.iter().flat_map(NodeMarksDiff::set_marks).map(NodeMark::to_string).collect();
+        let verb = if differing.len() == 1 { "differs" } else { "differ" };
+        let by =
+            if self.by.is_empty() { String::new() } else { format!(": {}; forge takes it over", self.by.join(", ")) };
+        (!differing.is_empty()).then(|| format!("{} of node {} {verb}{by}", join_limited(&differing), own.name))
+    }
+
+    /// Returns a reason for each node of which entries are removed, by name.
+    fn describe_removals(&self, own: &NodeResource) -> Vec<String> {
+        let mut going: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for node in &self.diff.nodes {
+            let removed: Vec<String> = node.removed_marks().map(NodeMark::to_string).collect();
+            if !removed.is_empty() {
+                going.entry(&node.node).or_default().extend(removed);
+            }
+        }
+        let why = if own.absent { "to be removed" } else { "no longer declared" };
+        let describe = |(node, marks): (&str, Vec<String>)| {
+            let verb = if marks.len() == 1 { "is" } else { "are" };
+            format!("{} of node {node} {verb} {why}", join_limited(&marks))
+        };
+        going.into_iter().map(describe).collect()
+    }
+
+    fn into_assessment(self, own: &NodeResource) -> Assessment<NodeDiff> {
+        let mut reasons: Vec<String> = self.describe_differing(own).into_iter().collect();
+        reasons.extend(self.describe_removals(own));
         let basis = Value::Object(self.basis);
-        let mut reasons = Vec::new();
-        if !self.differing.is_empty() {
-            let verb = if self.differing.len() == 1 { "differs" } else { "differ" };
-            let by = if self.by.is_empty() {
-                String::new()
-            } else {
-                format!(": {}; forge takes it over", self.by.join(", "))
-            };
-            reasons.push(format!("{} of node {} {verb}{by}", join_limited(&self.differing), own.name));
-        }
-        for (node, going) in &self.going {
-            let why = if own.absent { "to be removed" } else { "no longer declared" };
-            let verb = if going.len() == 1 { "is" } else { "are" };
-            reasons.push(format!("{} of node {node} {verb} {why}", join_limited(going)));
-        }
         if reasons.is_empty() {
             let settled = match own.absent {
                 true => format!("node {} has nothing of this step to remove", own.name),
@@ -190,9 +243,8 @@ impl NodeFindings {
             return Assessment::ok(all.join("; "), basis);
         }
         reasons.extend(self.notes);
-        let disruption = marks_disruption(self.marks.iter().flat_map(|marks| marks.set.keys()));
-        let calls = self.marks.into_iter().map(|marks| ClusterCall::Mark(Box::new(marks))).collect();
-        Assessment { calls, ..Assessment::change(reasons.join("; "), self.changes, disruption, basis) }
+        let disruption = self.diff.disruption();
+        Assessment::differs(reasons.join("; "), self.diff, disruption, basis)
     }
 }
 
@@ -225,14 +277,9 @@ fn describe_setter((mark, known): (&NodeMark, &FieldManager)) -> String {
 /// Reports whether a manager's field paths include the mark.
 fn manages_mark(known: &FieldManager, mark: &NodeMark) -> bool {
     let field = match mark {
-        NodeMark::Label(key) => metadata_path("labels", key),
-        NodeMark::Annotation(key) => metadata_path("annotations", key),
-        NodeMark::Taint { .. } => ".spec.taints".to_owned(),
+        NodeMark::Label(key) => FieldPath::from_keys(&["metadata", "labels", key]),
+        NodeMark::Annotation(key) => FieldPath::from_keys(&["metadata", "annotations", key]),
+        NodeMark::Taint { .. } => FieldPath::from_keys(&["spec", "taints"]),
     };
-    known.fields.contains(&field)
-}
-
-fn metadata_path(part: &str, key: &str) -> String {
-    let plain = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if plain { format!(".metadata.{part}.{key}") } else { format!(".metadata.{part}[{key}]") }
+    known.fields.contains(&field.to_string())
 }

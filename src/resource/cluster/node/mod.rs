@@ -4,15 +4,16 @@ mod assessment;
 mod validation;
 
 use crate::diag::Diag;
-use crate::kube::{NodeMark, NodeMarkChanges};
 use crate::model::Value;
+use crate::object::{NodeMark, NodeMarkChanges};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind,
+    ResourceKind, TypedResource,
 };
+use assessment::NodeDiff;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,13 +148,15 @@ impl DeclaredResource for NodeResource {
     }
 }
 
-impl Resource for NodeResource {
-    fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+impl TypedResource for NodeResource {
+    type Diff = NodeDiff;
+
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<NodeDiff> {
         assessment::assess_node(self, seen, cx)
     }
 
-    fn render_action(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
-        Action::Calls(judgement.calls.clone())
+    fn act(&self, diff: &NodeDiff, _cx: &AssessmentContext<'_>) -> Action {
+        Action::Calls(diff.build_calls())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Validation of declared labels, annotations and taints of a node.
 
 use crate::diag::Diag;
-use crate::kube::{NodeMark, OPERANDS_LABEL};
 use crate::model::{SecretStore, Value};
+use crate::object::{NodeMark, OPERANDS_LABEL};
 use crate::resource::shared::support::{bad_value, join_quoted};
 
 /// Prefix of forge's own notes.

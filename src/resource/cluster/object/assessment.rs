@@ -1,13 +1,14 @@
 //! Evaluates the objects of a step: which ones to create, change, prune and delete.
 
 use super::DeclaredObject;
-use super::field_diff;
+use super::diff::{ObjectDifference, ObjectsDiff, ObservedCondition, UndeclaredField};
+use super::field_diff::{ObjectFieldChange, diff_fields, render_fields, render_object};
 use super::obsolete::obsolete_objects;
-use crate::kube::ClusterCall;
-use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
-use crate::probe::{
-    AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Observation, UnansweredReason,
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::object::{
+    AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Redactor, locate_pointer,
 };
+use crate::probe::{Observation, UnansweredReason};
 use crate::resource::shared::support::{object_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::{Map, json};
@@ -25,19 +26,16 @@ pub(in crate::resource) struct DesiredObjects<'w> {
 /// Findings about all objects so far.
 #[derive(Default)]
 struct ObjectFindings {
-    changes: Vec<AttributeChange>,
+    diff: ObjectsDiff,
     /// Reasons for the changes.
     reasons: Vec<String>,
-    strips: Vec<ClusterCall>,
-    applies: Vec<ClusterCall>,
-    waits: Vec<ClusterCall>,
-    deletes: Vec<ClusterCall>,
     /// Observed state, by object.
     basis: Map<String, Value>,
     /// Notes in addition to the reasons.
     notes: Vec<String>,
     predicted: bool,
-    unknown: Option<UnansweredReason>,
+    /// Why an object could not be evaluated, with a hint.
+    unknown: Option<(UnansweredReason, Option<String>)>,
     blocked: Option<(String, String)>,
 }
 
@@ -46,7 +44,7 @@ pub(in crate::resource) fn assess_objects(
     want: &DesiredObjects<'_>,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
-) -> Assessment {
+) -> Assessment<ObjectsDiff> {
     let mut found = ObjectFindings::default();
     for declared in want.objects {
         match object_state(seen, &declared.probe()) {
@@ -68,7 +66,7 @@ pub(in crate::resource) fn assess_objects(
 
 impl ObjectFindings {
     fn record_unknown(&mut self, why: UnansweredReason) {
-        self.unknown.get_or_insert(why);
+        self.unknown.get_or_insert((why, None));
     }
 
     fn record_basis(&mut self, id: &ObjectId, state: Value) {
@@ -92,7 +90,7 @@ impl ObjectFindings {
             return self.record_unknown(UnansweredReason::new(why));
         }
         match &info.dry {
-            Some(ObjectDryRun::Becomes(becomes)) => self.add_differences(want, declared, info, becomes),
+            Some(ObjectDryRun::Becomes(becomes)) => self.add_differences(want, declared, info, becomes, cx),
             Some(ObjectDryRun::NoNamespace) => self.add_without_namespace(want, declared, cx),
             Some(ObjectDryRun::Refused(words)) => {
                 let reason = format!("the API rejects {}: {words}", declared.id);
@@ -111,14 +109,15 @@ impl ObjectFindings {
         let earlier = will_be_provided(cx.predicted, &ProvidedItem::Served(kind))
             || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
-            (true, _) => self.add_creation(declared),
+            (true, _) => self.add_creation(want, declared, cx),
             (false, true) => {
                 self.predicted = true;
-                self.add_creation(declared);
+                self.add_creation(want, declared, cx);
             }
             (false, false) => {
                 let why = format!("the API serves no `{}` of `{}`", declared.id.kind, declared.id.api_version);
-                self.record_unknown(UnansweredReason::new(why));
+                let hint = "install its CustomResourceDefinition with an earlier step, and list that step in `needs`";
+                self.unknown.get_or_insert((UnansweredReason::new(why), Some(hint.to_owned())));
             }
         }
         self.add_wait(want, declared, None);
@@ -136,10 +135,10 @@ impl ObjectFindings {
         let earlier = will_be_provided(cx.predicted, &ProvidedItem::Object(id.to_claim()))
             || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
-            (true, _) => self.add_creation(declared),
+            (true, _) => self.add_creation(want, declared, cx),
             (false, true) => {
                 self.predicted = true;
-                self.add_creation(declared);
+                self.add_creation(want, declared, cx);
             }
             (false, false) => {
                 let reason = format!("namespace `{}` of {} does not exist", id.name, declared.id);
@@ -149,14 +148,10 @@ impl ObjectFindings {
         }
     }
 
-    fn add_creation(&mut self, declared: &DeclaredObject) {
+    fn add_creation(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
         self.reasons.push(format!("{} does not exist", declared.id));
-        self.changes.push(field_diff::creation_change(&declared.id.to_string(), &declared.object));
-        self.add_apply(declared);
-    }
-
-    fn add_apply(&mut self, declared: &DeclaredObject) {
-        self.applies.push(ClusterCall::Apply { object: declared.object.clone() });
+        let text = render_object(&declared.object, cx.secrets);
+        self.diff.push(&declared.id, want.objects.len() > 1, ObjectDifference::Missing { text });
     }
 
     fn add_differences(
@@ -165,24 +160,24 @@ impl ObjectFindings {
         declared: &DeclaredObject,
         info: &ObjectInfo,
         becomes: &Value,
+        cx: &AssessmentContext<'_>,
     ) {
-        let Some(live) = &info.live else { return self.add_creation(declared) };
-        let id = &declared.id;
-        let of = if want.objects.len() == 1 { String::new() } else { id.to_string() };
-        let changes = field_diff::diff_fields(&of, live, becomes);
+        let Some(live) = &info.live else { return self.add_creation(want, declared, cx) };
+        let (id, named) = (&declared.id, want.objects.len() > 1);
+        let of = if named { id.to_string() } else { String::new() };
+        let redactor = Redactor::for_object(&declared.object, cx.secrets);
+        let fields = diff_fields(&redactor, live, becomes);
         let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
-        let differs = changes.iter().map(observed_entry).chain(more).collect();
+        let differs = render_fields(&of, &fields).iter().map(observed_entry).chain(more).collect();
         self.basis[&id.to_claim()]["differs"] = Value::Object(differs);
-        if !changes.is_empty() {
-            self.reasons.push(describe_differing(id, &changes, &info.conflicts));
-            self.changes.extend(changes);
-            self.add_apply(declared);
+        if !fields.is_empty() {
+            self.reasons.push(describe_differing(id, &fields, &info.conflicts));
+            self.diff.push(id, named, ObjectDifference::Fields { fields });
         }
         if !info.added.is_empty() {
             self.reasons.push(describe_added(id, &info.added));
-            self.changes.extend(info.added.iter().map(|added| removal_change(&of, live, added)));
-            let pointers = info.added.iter().map(|added| added.pointer.clone()).collect();
-            self.strips.push(ClusterCall::Strip { id: id.clone(), version: info.version.clone(), pointers });
+            let fields = info.added.iter().map(|added| undeclared_field(&redactor, live, added)).collect();
+            self.diff.push(id, named, ObjectDifference::Additions { version: info.version.clone(), fields });
         }
         if let Some(words) = &info.stuck {
             self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
@@ -191,27 +186,22 @@ impl ObjectFindings {
 
     fn add_wait(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: Option<&ObjectInfo>) {
         let id = &declared.id;
-        let applied =
-            self.applies.iter().any(|call| matches!(call, ClusterCall::Apply { object } if *object == declared.object));
-        // Objects of a new kind can only be applied once the kind is served.
-        if applied && declared.served_kind().is_some() {
-            self.applies.push(ClusterCall::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
-        }
+        let applied = self.diff.applies_object(id);
         let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| supports_condition(id, condition)) else {
             return;
         };
         let found = info.and_then(|info| info.conditions.iter().find(|found| found.name == condition));
-        let holds = found.is_some_and(|found| found.status == "True");
-        if !applied && holds {
-            return;
-        }
-        if !applied {
-            let why = found.map_or("condition not reported yet", |found| found.message.as_str());
-            self.reasons.push(format!("{id} is not {condition}: {why}"));
-            let status = found.map(|found| found.status.as_str());
-            self.changes.push(AttributeChange::new(&format!("{id} {condition}"), status, Some("True")));
-        }
-        self.waits.push(ClusterCall::Await { id: id.clone(), condition: condition.to_owned(), limit_s });
+        let observed = match applied {
+            true => ObservedCondition::BeforeApply,
+            false if found.is_some_and(|found| found.status == "True") => return,
+            false => {
+                let why = found.map_or("condition not reported yet", |found| found.message.as_str());
+                self.reasons.push(format!("{id} is not {condition}: {why}"));
+                ObservedCondition::Status(found.map(|found| found.status.clone()))
+            }
+        };
+        let condition = condition.to_owned();
+        self.diff.push(id, want.objects.len() > 1, ObjectDifference::Condition { condition, limit_s, observed });
     }
 
     fn add_removal(&mut self, declared: &DeclaredObject, state: &ObjectState) {
@@ -228,8 +218,7 @@ impl ObjectFindings {
     }
 
     fn add_deletion(&mut self, id: &ObjectId, info: &ObjectInfo) {
-        self.changes.push(AttributeChange::new(&id.to_string(), Some("exists"), None));
-        self.deletes.push(ClusterCall::Delete { id: id.clone(), uid: info.uid.clone() });
+        self.diff.push(id, true, ObjectDifference::Present { uid: info.uid.clone() });
     }
 
     /// Deletes an object that the step declared before, if forge still manages any of its fields. Keeps objects
@@ -251,36 +240,23 @@ impl ObjectFindings {
         self.add_deletion(id, info);
     }
 
-    fn into_assessment(self, want: &DesiredObjects<'_>) -> Assessment {
+    fn into_assessment(self, want: &DesiredObjects<'_>) -> Assessment<ObjectsDiff> {
         let basis = Value::Object(self.basis);
-        if let Some(why) = &self.unknown {
-            let hint = unknown_hint(&why.why);
-            let judgement = Assessment { basis, ..Assessment::unknown(why) };
-            return Assessment { hint, ..judgement };
+        if let Some((why, hint)) = self.unknown {
+            return Assessment { basis, hint, ..Assessment::unknown(&why) };
         }
         if let Some((reason, hint)) = self.blocked {
             return Assessment::blocked(BlockClass::Declaration, reason, basis).hint(hint);
         }
-        let mut calls = self.strips;
-        calls.extend(self.applies);
-        // Deletes in reverse order of creation.
-        calls.extend(self.deletes.into_iter().rev());
-        calls.extend(self.waits);
-        if calls.is_empty() {
+        if self.diff.objects.is_empty() {
             let reason = describe_unchanged(want);
             let notes: Vec<String> = std::iter::once(reason).chain(self.notes).collect();
             return Assessment::ok(notes.join("; "), basis);
         }
         let reasons: Vec<String> = truncate_reasons(self.reasons).into_iter().chain(self.notes).collect();
-        let judgement = Assessment::change(reasons.join("; "), self.changes, want.disruption, basis);
-        Assessment { calls, predicted: self.predicted, verdict: StepVerdict::Change, ..judgement }
+        let judgement = Assessment::differs(reasons.join("; "), self.diff, want.disruption, basis);
+        Assessment { predicted: self.predicted, ..judgement }
     }
-}
-
-fn unknown_hint(why: &str) -> Option<String> {
-    let unserved = why.starts_with("the API serves no ");
-    unserved
-        .then(|| "install its CustomResourceDefinition with an earlier step, and list that step in `needs`".to_owned())
 }
 
 /// Returns the reason of a step without changes.
@@ -316,9 +292,9 @@ fn observed_entry(change: &AttributeChange) -> (String, Value) {
     (change.attribute.to_string(), Value::from(text))
 }
 
-fn describe_differing(id: &ObjectId, changes: &[AttributeChange], conflicts: &[ObjectFieldConflict]) -> String {
-    let fields = match changes {
-        [one] => format!("{} of {id} differs", one.attribute.rsplit(' ').next().unwrap_or_default()),
+fn describe_differing(id: &ObjectId, fields: &[ObjectFieldChange], conflicts: &[ObjectFieldConflict]) -> String {
+    let fields = match fields {
+        [one] => format!("{} of {id} differs", one.field.path),
         many => format!("{} fields of {id} differ", many.len()),
     };
     let told: Vec<String> = conflicts
@@ -343,9 +319,15 @@ fn format_since(time: &str) -> String {
     if time.is_empty() { String::new() } else { format!(" at {time}") }
 }
 
-fn removal_change(of: &str, live: &Value, added: &AddedField) -> AttributeChange {
-    let found = live.pointer(&added.pointer).map(super::yaml_text::format_scalar);
-    AttributeChange::new(&field_diff::qualify_field(of, &added.field), found.as_deref().or(Some("present")), None)
+fn undeclared_field(redactor: &Redactor<'_>, live: &Value, added: &AddedField) -> UndeclaredField {
+    let value = live.pointer(&added.pointer);
+    let secret = redactor.is_secret(&locate_pointer(live, &added.pointer), value, None);
+    UndeclaredField {
+        field: added.field.clone(),
+        pointer: added.pointer.clone(),
+        value: value.filter(|_| !secret).cloned(),
+        secret,
+    }
 }
 
 /// Reports whether objects of a kind can have a condition.

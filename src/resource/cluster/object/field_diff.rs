@@ -1,55 +1,63 @@
-//! Differences between an object's current state and its state after an apply, field by field.
+//! Renders the differences between an object's current state and its state after an apply.
 
 use super::yaml_text::{format_scalar, render_yaml};
-use crate::model::Value;
+use crate::model::{SecretStore, Value};
+use crate::object::{FieldDifference, Redactor, find_differences};
 use crate::resource::AttributeChange;
 use crate::resource::shared::diff;
-use std::collections::BTreeSet;
+use serde::Serialize;
 
 /// Maximum number of fields to list one by one.
 const MAX_SHOWN_FIELDS: usize = 40;
 
-/// Returns the fields that differ. `of` names the object if a step has several.
-pub(super) fn diff_fields(of: &str, live: &Value, becomes: &Value) -> Vec<AttributeChange> {
-    let mut changes = Vec::new();
-    collect_differences(&mut Vec::new(), Some(live), Some(becomes), of, &mut changes);
-    let more = changes.len().saturating_sub(MAX_SHOWN_FIELDS);
+/// One field of an object that differs. A secret one has no values.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) struct ObjectFieldChange {
+    pub field: FieldDifference,
+    pub secret: bool,
+}
+
+impl ObjectFieldChange {
+    /// Renders the change. `of` names the object if a step has several.
+    fn render_change(&self, of: &str) -> AttributeChange {
+        let attribute = qualify_field(of, &self.field.path.to_string());
+        match self.secret {
+            true => AttributeChange { secret: true, ..AttributeChange::new(&attribute, None, None) },
+            false => value_change(&attribute, self.field.from.as_ref(), self.field.to.as_ref()),
+        }
+    }
+}
+
+/// Returns the fields that differ between the current state of an object and its state after an apply.
+pub(super) fn diff_fields(redactor: &Redactor<'_>, live: &Value, becomes: &Value) -> Vec<ObjectFieldChange> {
+    let redact = |found| {
+        let (field, secret) = redactor.redact_difference(found);
+        ObjectFieldChange { field, secret }
+    };
+    find_differences(live, becomes).into_iter().map(redact).collect()
+}
+
+/// Renders the fields that differ; of very many, the first ones.
+pub(super) fn render_fields(of: &str, fields: &[ObjectFieldChange]) -> Vec<AttributeChange> {
+    let mut changes: Vec<AttributeChange> =
+        fields.iter().take(MAX_SHOWN_FIELDS).map(|field| field.render_change(of)).collect();
+    let more = fields.len() - changes.len();
     if more > 0 {
-        changes.truncate(MAX_SHOWN_FIELDS);
         changes.push(AttributeChange::new(&qualify_field(of, "…"), Some(&format!("{more} more fields")), None));
     }
     changes
 }
 
-/// Returns the change that creates an object, with its text as a diff.
-pub(in crate::resource) fn creation_change(of: &str, object: &Value) -> AttributeChange {
-    let text = render_yaml(&mask_secret_data(object));
+/// Returns the text of an object for people, without secrets.
+pub(in crate::resource) fn render_object(object: &Value, secrets: Option<&SecretStore>) -> String {
+    render_yaml(&Redactor::for_object(object, secrets).mask_object(object))
+}
+
+/// Returns the change that creates an object with this text.
+pub(in crate::resource) fn creation_change(of: &str, text: &str) -> AttributeChange {
     AttributeChange {
         diff: diff::unified_diff(b"", text.as_bytes()).map(Into::into),
         ..AttributeChange::new(of, None, Some("declared"))
-    }
-}
-
-/// Hides secrets: placeholders, and the values of a Secret.
-fn mask_secret_data(object: &Value) -> Value {
-    let mut object = object.clone();
-    if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
-        for part in ["data", "stringData"] {
-            let values = object.get_mut(part).and_then(Value::as_object_mut);
-            values.into_iter().flatten().for_each(|(_, value)| *value = Value::from("(secret)"));
-        }
-    }
-    mask_placeholders(&object)
-}
-
-fn mask_placeholders(value: &Value) -> Value {
-    match value {
-        Value::String(text) => Value::from(crate::model::SecretStore::mask_placeholders(text)),
-        Value::Array(items) => items.iter().map(mask_placeholders).collect(),
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(key, value)| (key.clone(), mask_placeholders(value))).collect())
-        }
-        other => other.clone(),
     }
 }
 
@@ -57,55 +65,7 @@ pub(super) fn qualify_field(of: &str, field: &str) -> String {
     if of.is_empty() { field.to_owned() } else { format!("{of} {field}") }
 }
 
-fn collect_differences(
-    at: &mut Vec<String>,
-    live: Option<&Value>,
-    becomes: Option<&Value>,
-    of: &str,
-    into: &mut Vec<AttributeChange>,
-) {
-    match (live, becomes) {
-        (live, becomes) if live == becomes => {}
-        (Some(Value::Object(live)), Some(Value::Object(becomes))) => {
-            let keys: Vec<&String> = live.keys().chain(becomes.keys().filter(|key| !live.contains_key(*key))).collect();
-            for key in keys {
-                at.push(path_segment(key));
-                collect_differences(at, live.get(key), becomes.get(key), of, into);
-                at.pop();
-            }
-        }
-        (Some(Value::Array(live)), Some(Value::Array(becomes))) if is_named_list(live) && is_named_list(becomes) => {
-            let names: BTreeSet<&str> = live.iter().chain(becomes).filter_map(item_name).collect();
-            for one in names {
-                let find = |list: &'_ [Value]| list.iter().position(|item| item_name(item) == Some(one));
-                at.push(format!("[name={one}]"));
-                collect_differences(at, find(live).map(|at| &live[at]), find(becomes).map(|at| &becomes[at]), of, into);
-                at.pop();
-            }
-        }
-        (live, becomes) => into.push(value_change(&qualify_field(of, &at.concat()), live, becomes)),
-    }
-}
-
-fn is_named_list(list: &[Value]) -> bool {
-    let names: BTreeSet<&str> = list.iter().filter_map(item_name).collect();
-    names.len() == list.len()
-}
-
-fn item_name(item: &Value) -> Option<&str> {
-    item.get("name").and_then(Value::as_str)
-}
-
-fn path_segment(key: &str) -> String {
-    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if plain { format!(".{key}") } else { format!("[{key}]") }
-}
-
 fn value_change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) -> AttributeChange {
-    let secret = |value: &&Value| value.as_str().is_some_and(|text| text.starts_with("(secret"));
-    if live.filter(secret).or(becomes.filter(secret)).is_some() {
-        return AttributeChange { secret: true, ..AttributeChange::new(attribute, None, None) };
-    }
     let large =
         |value: &Value| value.is_object() || value.is_array() || value.as_str().is_some_and(|text| text.contains('\n'));
     if !live.into_iter().chain(becomes).any(large) {
@@ -131,7 +91,8 @@ mod tests {
     fn changed_fields_are_listed_individually() {
         let live = json!({ "spec": { "replicas": 1, "containers": [{ "name": "a", "image": "x:1" }, { "name": "b" }] }, "data": { "t": "(secret)", "m": "1\n" } });
         let becomes = json!({ "spec": { "replicas": 2, "containers": [{ "name": "a", "image": "x:2" }] }, "data": { "t": "(secret, another one)", "m": "2\n" } });
-        let told: Vec<(String, Option<String>, Option<String>, bool)> = diff_fields("", &live, &becomes)
+        let fields = diff_fields(&Redactor::for_object(&Value::Null, None), &live, &becomes);
+        let told: Vec<(String, Option<String>, Option<String>, bool)> = render_fields("", &fields)
             .into_iter()
             .map(|c| {
                 (
@@ -158,6 +119,6 @@ mod tests {
     #[test]
     fn diff_of_a_new_secret_hides_its_values() {
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } });
-        assert!(!creation_change("Secret n/a", &secret).diff.unwrap().raw().contains("MQ=="));
+        assert!(!render_object(&secret, None).contains("MQ=="));
     }
 }

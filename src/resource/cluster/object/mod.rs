@@ -2,16 +2,19 @@
 //! quantities, defaults and fields that a webhook adds are not differences.
 
 mod assessment;
+mod diff;
 mod field_diff;
 mod obsolete;
 mod yaml_text;
 
 pub(in crate::resource) use assessment::{DesiredObjects, assess_objects};
-pub(in crate::resource) use field_diff::creation_change;
+pub(in crate::resource) use diff::ObjectsDiff;
+pub(in crate::resource) use field_diff::{creation_change, render_object};
 pub(in crate::resource) use obsolete::{obsolete_probes, recorded_claims};
 
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, Probe};
+use crate::object::ObjectId;
+use crate::probe::Probe;
 use crate::resource::ProvidedItem;
 use crate::resource::shared::support::sha256_hex;
 use serde_json::json;

@@ -2,7 +2,8 @@
 
 use super::DeclaredObject;
 use crate::model::Value;
-use crate::probe::{ObjectId, Probe};
+use crate::object::ObjectId;
+use crate::probe::Probe;
 use crate::state::{FormerIdentity, RecordIdentity};
 use serde::Deserialize;
 use std::collections::BTreeSet;

@@ -1,12 +1,11 @@
-//! Manifests: helm's output as objects.
+//! Manifests: the output of helm as objects.
 
-use super::super::KubeError;
+use super::ChartHook;
 use crate::model::Value;
-use crate::probe::ChartHook;
 
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct HelmObject {
+pub(crate) struct ManifestObject {
     /// The original text. It is applied unchanged, so that different YAML parsers cannot matter.
     pub text: String,
     pub value: Value,
@@ -15,7 +14,7 @@ pub(super) struct HelmObject {
 /// The annotation that makes an object a hook.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
 
-impl HelmObject {
+impl ManifestObject {
     fn text_at(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -79,20 +78,19 @@ impl HelmObject {
 /// Parses a manifest. Empty documents are left out; lists are split into their items.
 ///
 /// # Errors
-/// A document is not an object of an API.
-pub(super) fn parse_manifest(text: &str) -> Result<Vec<HelmObject>, KubeError> {
+/// A document is not an object of an API: the message, as a lowercase fragment.
+pub(crate) fn parse_manifest(text: &str) -> Result<Vec<ManifestObject>, String> {
     let documents = split_documents(text).into_iter().map(|text| {
-        let value = super::super::yaml::parse_document(&text)
-            .map_err(|error| KubeError::new(format!("invalid manifest: {error}")))?;
-        Ok(HelmObject { text, value })
+        let value = super::parse_document(&text).map_err(|error| format!("invalid manifest: {error}"))?;
+        Ok(ManifestObject { text, value })
     });
-    let objects = documents.collect::<Result<Vec<_>, KubeError>>()?;
-    let objects: Vec<HelmObject> =
+    let objects = documents.collect::<Result<Vec<_>, String>>()?;
+    let objects: Vec<ManifestObject> =
         objects.into_iter().filter(|object| !object.value.is_null()).flat_map(expand_list).collect();
     match objects.iter().find(|object| object.kind().is_empty() || object.name().is_empty()) {
         Some(object) => {
             let line = object.text.lines().next().unwrap_or_default().to_owned();
-            Err(KubeError::new(format!("the manifest has a document that is not an object: `{line}`")))
+            Err(format!("the manifest has a document that is not an object: `{line}`"))
         }
         None => Ok(objects),
     }
@@ -115,13 +113,13 @@ fn split_documents(text: &str) -> Vec<String> {
 }
 
 /// Splits a `List` into its items.
-fn expand_list(object: HelmObject) -> Vec<HelmObject> {
+fn expand_list(object: ManifestObject) -> Vec<ManifestObject> {
     let items = match object.kind().ends_with("List") {
         true => object.value.get("items").and_then(Value::as_array).cloned(),
         false => None,
     };
     match items {
-        Some(items) => items.into_iter().map(|value| HelmObject { text: value.to_string(), value }).collect(),
+        Some(items) => items.into_iter().map(|value| ManifestObject { text: value.to_string(), value }).collect(),
         None => vec![object],
     }
 }
@@ -144,8 +142,8 @@ mod tests {
     #[test]
     fn document_that_is_not_an_object_is_an_error() {
         let message = "the manifest has a document that is not an object: `just text`";
-        assert_eq!(parse_manifest("just text\n").unwrap_err().message, message);
-        assert!(parse_manifest("a: [\n").unwrap_err().message.starts_with("invalid manifest: "));
+        assert_eq!(parse_manifest("just text\n").unwrap_err(), message);
+        assert!(parse_manifest("a: [\n").unwrap_err().starts_with("invalid manifest: "));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Fields of a workload that show whether it succeeded or failed.
 
-use crate::kube::object_cleanup::is_condition_true;
+use super::is_condition_true;
 use crate::model::Value;
 
 /// A check on an object.

@@ -6,7 +6,7 @@ use crate::model::Value;
 ///
 /// # Errors
 /// The text is not valid YAML: the message, one line.
-pub(super) fn parse_document(text: &str) -> Result<Value, String> {
+pub(crate) fn parse_document(text: &str) -> Result<Value, String> {
     let first = |error: serde_saphyr::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
     serde_saphyr::from_str(text).map_err(first)
 }

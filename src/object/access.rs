@@ -1,0 +1,25 @@
+//! Which API a run uses, and as which user: one kubeconfig and one context in it.
+
+use crate::model::HostName;
+use camino::Utf8PathBuf;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The default namespace of the objects that forge itself needs in a cluster.
+pub const DEFAULT_NAMESPACE: &str = "forge-provisioner";
+
+/// The inventory's settings for the cluster's API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterAccess {
+    /// An absolute path: on this machine, or on the host that the connection goes through.
+    pub kubeconfig: Utf8PathBuf,
+    pub context: String,
+    /// Whether the kubeconfig may run programs on this machine.
+    pub trusted: bool,
+    /// The host whose session reaches the API, and which has the kubeconfig.
+    pub via: Option<HostName>,
+    /// Environment variables with secrets of the inventory: they are removed from the environment of login programs.
+    pub withheld: Arc<BTreeSet<String>>,
+    /// The namespace of forge's lock and records.
+    pub namespace: String,
+}

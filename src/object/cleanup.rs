@@ -1,0 +1,122 @@
+//! Normalizes objects for comparison: without the bookkeeping of the server, and with secrets where they are sent.
+
+use super::field_path::FieldPath;
+use crate::model::{SecretStore, Value};
+use base64::Engine as _;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+/// Fields in `metadata` that the API manages itself.
+const SERVER_METADATA: [&str; 8] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// The annotation in which `kubectl apply` keeps the whole object, with its secrets.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Annotations that controllers and tools manage themselves.
+const TOOL_ANNOTATIONS: [&str; 3] =
+    ["deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision", LAST_APPLIED];
+
+/// Fields that people do not declare: programs set them, also when people use these programs.
+const BOOKKEEPING: [&[&str]; 7] = [
+    &["status"],
+    &["metadata", "finalizers"],
+    &["metadata", "ownerReferences"],
+    &["metadata", "annotations", LAST_APPLIED],
+    &["metadata", "labels", "kubernetes.io/metadata.name"],
+    &["spec", "finalizers"],
+    // A restart is an action, not desired state.
+    &["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"],
+];
+
+/// Reports whether a field is part of the bookkeeping of programs: nobody added it by hand.
+pub(super) fn is_bookkeeping(path: &FieldPath) -> bool {
+    BOOKKEEPING.iter().any(|keys| path.is_below(keys))
+}
+
+/// Returns the object in the form that is compared.
+pub(crate) fn strip_server_fields(mut object: Value) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.shift_remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        SERVER_METADATA.iter().for_each(|key| drop(metadata.shift_remove(*key)));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            TOOL_ANNOTATIONS.iter().for_each(|key| drop(annotations.shift_remove(*key)));
+            if annotations.is_empty() {
+                metadata.shift_remove("annotations");
+            }
+        }
+    }
+    object
+}
+
+/// Returns a condition from the status of an object.
+pub(crate) fn find_condition<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
+    object.pointer("/status/conditions")?.as_array()?.iter().find(|one| one["type"] == *name)
+}
+
+/// Reports whether a condition of the object is `True`.
+pub(crate) fn is_condition_true(object: &Value, name: &str) -> bool {
+    find_condition(object, name).is_some_and(|found| found["status"] == "True")
+}
+
+/// Replaces placeholders with secrets, and converts `stringData` of a Secret to `data`, as the API stores it.
+pub(crate) fn reveal_object(object: &Value, secrets: &SecretStore) -> Value {
+    let mut object = reveal_value(object, secrets);
+    if is_secret_object(&object)
+        && let Some(Value::Object(texts)) = object.as_object_mut().and_then(|map| map.shift_remove("stringData"))
+    {
+        for (key, value) in texts {
+            let text = value.as_str().unwrap_or_default();
+            object["data"][key] = json!(base64::engine::general_purpose::STANDARD.encode(text));
+        }
+    }
+    object
+}
+
+/// Replaces placeholders with secrets.
+pub(crate) fn reveal_value(value: &Value, secrets: &SecretStore) -> Value {
+    match value {
+        Value::String(text) if SecretStore::has_placeholder(text) => {
+            json!(secrets.reveal_placeholders(text).expose_secret())
+        }
+        Value::Array(items) => items.iter().map(|item| reveal_value(item, secrets)).collect(),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(key, value)| (key.clone(), reveal_value(value, secrets))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+pub(super) fn is_secret_object(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "Secret"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_fields_are_stripped() {
+        let object = json!({ "metadata": { "name": "a", "uid": "u", "generation": 2, "annotations": { "deployment.kubernetes.io/revision": "3" } }, "status": {}, "data": {} });
+        assert_eq!(strip_server_fields(object), json!({ "metadata": { "name": "a" }, "data": {} }));
+    }
+
+    #[test]
+    fn string_data_of_a_secret_is_written_as_base64_data() {
+        let want = json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "a": "1" } });
+        assert_eq!(
+            reveal_object(&want, &SecretStore::default()),
+            json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } })
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Objects of a cluster's API, without I/O: their names and observed state, the differences between two states, the
+//! owners of fields, the redaction of secrets, and the calls that change a cluster.
+//!
+//! Architecture Invariants: nothing here contacts the API or runs `helm`; only `kube` does. Live objects are compared
+//! by one differ, with one type of path, and shown by one redaction policy, whichever kind of resource asks.
+
+mod access;
+mod builtin_charts;
+mod cleanup;
+mod cluster_call;
+mod differ;
+mod drift;
+mod end_predicates;
+mod field_path;
+mod id;
+mod images;
+mod job_call;
+mod managed_fields;
+mod manifest;
+mod node;
+mod node_marks;
+mod proof;
+mod redaction;
+mod release;
+mod release_call;
+mod state;
+mod yaml;
+
+pub use access::{ClusterAccess, DEFAULT_NAMESPACE};
+pub use builtin_charts::{BuiltinChart, list_builtin_charts};
+pub(crate) use cleanup::{find_condition, is_condition_true, reveal_object, reveal_value, strip_server_fields};
+pub use cluster_call::ClusterCall;
+pub use differ::{FieldDifference, find_differences, locate_pointer};
+pub(crate) use drift::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
+pub use end_predicates::{JobEndPredicates, StatusPredicate};
+pub use field_path::FieldPath;
+pub use id::ObjectId;
+pub use images::collect_images;
+pub use job_call::{JobCall, JobGoal, JobLogRules};
+pub(crate) use managed_fields::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
+pub(crate) use manifest::{ManifestObject, parse_manifest};
+pub use node::{ClusterNode, DrainAllowedLosses, find_host_node};
+pub use node_marks::{NodeMark, NodeMarkChanges, OPERANDS_LABEL};
+pub use proof::{LeftoverObject, ProofState, ProvenRun};
+pub(crate) use redaction::{Redactor, redact_object};
+pub use release::{
+    ChartCrd, ChartHook, ChartInfo, ChartQuery, ChartQuerySource, FieldChange, FieldOwner, ForeignRelease, LiveObject,
+    ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState, ReleaseStatus,
+};
+pub use release_call::{ReleaseAction, ReleaseCall};
+pub use state::{
+    AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectInfo,
+    ObjectState,
+};
+pub(crate) use yaml::parse_document;

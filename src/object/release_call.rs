@@ -1,0 +1,43 @@
+//! An action on a Helm release, as data.
+
+use super::ReleaseQuery;
+
+/// An action on a release.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReleaseCall {
+    pub asked: ReleaseQuery,
+    pub deed: ReleaseAction,
+    /// Seconds that helm waits, also for hooks.
+    pub timeout_s: u64,
+    /// Whether helm waits until everything is ready, and rolls back otherwise.
+    pub wait: bool,
+    /// Whether hooks run.
+    pub hooks: bool,
+    /// Age in seconds after which a pending release counts as left by a killed helm.
+    pub stale_s: u64,
+}
+
+/// The kind of action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseAction {
+    /// An install or an upgrade, then the repair of live objects that it did not change. With `force`, fields are taken
+    /// over from other managers.
+    Upgrade {
+        force: bool,
+    },
+    /// Restores live objects to the release's manifest: creates no revision and runs no hook.
+    Repair,
+    Uninstall,
+}
+
+impl ReleaseCall {
+    /// Returns a description of the action, for people.
+    pub fn describe_release_call(&self) -> String {
+        let what = match self.deed {
+            ReleaseAction::Upgrade { .. } => "helm upgrade --install",
+            ReleaseAction::Repair => "repair live objects of",
+            ReleaseAction::Uninstall => "helm uninstall",
+        };
+        format!("{what} {} in {}", self.asked.name, self.asked.namespace)
+    }
+}
