@@ -260,7 +260,7 @@ fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
 }
 
 /// Answers exactly the probes of the resource, its former probes and its inputs.
-fn build_observation(
+pub(in crate::resource) fn build_observation(
     resource: &dyn Resource,
     inputs: &[RestartInput],
     record: Option<&Value>,
