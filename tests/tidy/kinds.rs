@@ -44,7 +44,8 @@ impl KindContext {
         if about_kinds && mentions(line, "match") && self.arms.is_none() {
             self.arms = Some(indentation);
         }
-        let continues = std::mem::replace(&mut self.after_mention, about_kinds && line.ends_with(','));
+        // `step.kind,` as an argument, not `kind: …` as a field.
+        let continues = std::mem::replace(&mut self.after_mention, about_kinds && line.ends_with("kind,"));
         about_kinds || continues || self.arms.is_some()
     }
 }

@@ -243,6 +243,7 @@ impl DeclaredResource for UnitResource {
 
 /// How a unit differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(clippy::large_enum_variant, reason = "one per step, and a file that differs is the usual case")]
 pub(in crate::resource) enum UnitDiff {
     /// The unit's file differs; the manager is reloaded with it.
     File(FileDiff),

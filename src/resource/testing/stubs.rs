@@ -9,7 +9,7 @@ mod rpm;
 
 use crate::model::{DisruptionClass, SecretStore, StepVerdict, Value};
 use crate::resource::testing::recorded_cases::{RUN, build_observation, checked_fields};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, Resource, find_kind};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, Resource, RestartInput, find_kind};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -260,11 +260,23 @@ esac"#
 
 const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
 
+/// The answers of a host on which nginx runs, with other values for some properties.
+fn nginx_answers(other: Value) -> Value {
+    let mut unit = json!({
+        "load": "loaded", "active": "active", "sub": "running", "file_state": "enabled", "invocation": "aa11",
+        "main_pid": 812, "active_since": 1000.5, "main_started": 1000.25, "can_reload": true,
+    });
+    for (property, value) in other.as_object().unwrap() {
+        unit[property] = value.clone();
+    }
+    json!({ "unit nginx.service": unit })
+}
+
 #[test]
 fn service_is_unmasked_enabled_and_started() {
     let stubs = systemctl_stubs("deactivating reloading active");
-    let output =
-        stubs.run_action("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
+    let answers = nginx_answers(json!({ "load": "masked", "active": "inactive", "file_state": "masked" }));
+    let output = stubs.run_observed("service", json!({ "name": "nginx", "enabled": true }), false, answers);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
         stubs.logged_calls(&SYSTEMD_QUIET),
@@ -283,7 +295,8 @@ fn service_that_dies_after_restart_fails_with_its_log() {
         ("active active activating", "nginx.service started and died"),
         ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
     ] {
-        let output = systemctl_stubs(states).run_action("service", json!({ "name": "nginx" }), false, &["restart"]);
+        let answers = nginx_answers(json!({ "deleted": ["/usr/sbin/nginx"] }));
+        let output = systemctl_stubs(states).run_observed("service", json!({ "name": "nginx" }), false, answers);
         assert!(!output.status.success());
         assert_eq!(stderr_text(&output), format!("the last log line\nforge: {why}\n"));
     }
@@ -292,7 +305,22 @@ fn service_that_dies_after_restart_fails_with_its_log() {
 #[test]
 fn reload_records_unit_state_and_time() {
     let stubs = systemctl_stubs("active");
-    let output = stubs.run_action("service", json!({ "name": "nginx", "reload": true }), false, &["reload"]);
+    let kind = find_kind("service").unwrap();
+    let written = json!({ "name": "nginx", "reload": true });
+    let service = (kind.build)(&checked_fields(kind.fields, &written), false).unwrap();
+    let changing = RestartInput {
+        step: "web/site".to_owned(),
+        paths: Vec::new(),
+        trace: None,
+        digest: "sha256:new".to_owned(),
+        changing: true,
+    };
+    let inputs = [changing];
+    let mut answers = nginx_answers(json!({}));
+    answers["path /run/forge/reloaded/nginx.service"] = json!("absent");
+    let seen = build_observation(service.as_ref(), &inputs, None, &answers, &json!("reload"));
+    let judgement = service.assess(&seen, &AssessmentContext { inputs: &inputs, ..AssessmentContext::default() });
+    let output = stubs.run_judgement(service.as_ref(), &judgement);
     assert!(output.status.success(), "{}", stderr_text(&output));
     let mark = std::fs::read_to_string(stubs.dir.path().join("run/reloaded/nginx.service")).unwrap();
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -305,12 +333,9 @@ fn reload_records_unit_state_and_time() {
 #[test]
 fn stop_only_disables_and_stops_the_unit() {
     let stubs = systemctl_stubs("active");
-    stubs.run_action(
-        "service",
-        json!({ "name": "a.timer", "state": "stopped", "enabled": false }),
-        false,
-        &["state", "enabled"],
-    );
+    let timer = json!({ "name": "a.timer", "state": "stopped", "enabled": false });
+    let state = json!({ "load": "loaded", "active": "active", "sub": "waiting", "file_state": "enabled" });
+    stubs.run_observed("service", timer, false, json!({ "unit a.timer": state }));
     assert_eq!(stubs.logged_calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
 }
 
@@ -367,11 +392,23 @@ fn modules_are_loaded_by_modprobe_and_unloaded_by_rmmod() {
     assert_eq!(stubs.logged_calls(&[]), ["modprobe -- dummy_x", "rmmod -- dummy_x"]);
 }
 
+/// The answers of a host without the units of the timer `job`.
+fn job_answers() -> Value {
+    let missing = json!({ "load": "not-found", "active": "inactive", "sub": "dead" });
+    json!({
+        "path /etc/systemd/system/job.service": "absent",
+        "path /etc/systemd/system/job.timer": "absent",
+        "path /etc/systemd/system": { "kind": "directory", "mode": "0755" },
+        "unit job.service": missing,
+        "unit job.timer": missing,
+    })
+}
+
 #[test]
 fn invalid_calendar_is_rejected_before_writing() {
     let stubs = CommandStubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
     let timer = json!({ "name": "job", "command": "true", "calendar": "dayly" });
-    let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
+    let output = stubs.run_observed("timer", timer, false, job_answers());
     assert!(!output.status.success());
     let text = "forge: systemd does not understand the calendar 'dayly': nothing was written\n";
     assert_eq!(stderr_text(&output), text);
@@ -385,6 +422,6 @@ fn calendar_without_next_elapse_is_rejected() {
         ("systemctl", ""),
     ]);
     let timer = json!({ "name": "job", "command": "true", "calendar": "2020-01-01" });
-    let output = stubs.run_action("timer", timer, false, &["service content", "timer content", "state"]);
+    let output = stubs.run_observed("timer", timer, false, job_answers());
     assert_eq!(stderr_text(&output), "forge: the calendar '2020-01-01' never comes again: nothing was written\n");
 }

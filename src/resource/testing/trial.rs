@@ -4,7 +4,7 @@
 
 use crate::model::{SecretStore, StepVerdict, Value};
 use crate::probe::{Observation, Probe, compile_probes, parse_output};
-use crate::resource::testing::recorded_cases::{RUN, checked_fields};
+use crate::resource::testing::recorded_cases::{RUN, build_observation, checked_fields};
 use crate::resource::{Assessment, AssessmentContext, Resource, find_kind};
 use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use secrecy::{ExposeSecret, SecretString};
@@ -387,13 +387,14 @@ fn invalid_unit_is_not_installed() {
         trial.build("unit", &json!({ "name": "forge-trial", "content": content }), false)
     };
     let act = |unit: &dyn Resource| {
-        let fresh = Assessment::change(
-            "new",
-            vec![crate::resource::AttributeChange::new("content", None, Some(""))],
-            Default::default(),
-            Value::Null,
-        );
-        trial.run_action("dash", unit.render_action(&fresh, &trial.context()).into_script().body)
+        let answers = json!({
+            "path /etc/systemd/system/forge-trial.service": "absent",
+            "path /etc/systemd/system": { "kind": "directory", "mode": "0755" },
+            "unit forge-trial.service": { "load": "not-found" },
+        });
+        let seen = build_observation(unit, &[], None, &answers, &json!("new"));
+        let judgement = unit.assess(&seen, &trial.context());
+        trial.run_action("dash", unit.render_action(&judgement, &trial.context()).into_script().body)
     };
     let refused = act(build("/nonexistent/program").as_ref());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
