@@ -8,10 +8,16 @@
     reason = "tests may start programs, and a panic fails the test"
 )]
 
+#[path = "tidy/circles.rs"]
+mod circles;
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/kinds.rs"]
 mod kinds;
 #[path = "tidy/names.rs"]
 mod names;
+#[path = "tidy/walls.rs"]
+mod walls;
 
 use std::fs;
 use std::path::{Path, PathBuf};

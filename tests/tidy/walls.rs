@@ -1,0 +1,99 @@
+//! Modules that decide do no I/O, and need no module that does.
+
+use super::imports::{CrateFiles, FileImport};
+use super::{Source, assert_none, code};
+
+/// Modules without I/O: what they return depends on their arguments alone.
+const PURE_ROOMS: &[&str] =
+    &["model", "diag", "script", "probe", "facts", "resource", "graph", "plan", "drift", "config"];
+
+/// Modules that read and write files, sessions, addresses or terminals, or that drive those.
+const IO_ROOMS: &[&str] = &["transport", "artifact", "kube", "notify", "state", "engine", "cli", "view"];
+
+/// An import of a pure module from a module with I/O that exists today. The list may only become shorter.
+struct AllowedImport {
+    from: &'static str,
+    /// The file, or its folder.
+    to: &'static str,
+    reason: &'static str,
+}
+
+const ALLOWED_IMPORTS: &[AllowedImport] = &[
+    AllowedImport {
+        from: "config",
+        to: "artifact/lock_file",
+        reason: "loading a project reads the lock file next to the inventory, as it reads the inventory itself",
+    },
+    AllowedImport { from: "config", to: "kube/access", reason: "how to reach the cluster is a plain value" },
+    AllowedImport { from: "config", to: "kube/records", reason: "the default name of a namespace is a plain value" },
+    AllowedImport { from: "config", to: "kube/pod", reason: "what a drain may lose is a plain value" },
+    AllowedImport { from: "config", to: "kube/node", reason: "templates read observed nodes by a pure view of them" },
+    AllowedImport { from: "plan", to: "kube/node_marks", reason: "labels and taints of a node are plain values" },
+    AllowedImport {
+        from: "resource",
+        to: "kube/cluster_call",
+        reason: "the action of a step in the cluster is a plain value that `kube` carries out",
+    },
+    AllowedImport { from: "resource", to: "kube/cordon", reason: "the name of a label is a plain value" },
+    AllowedImport {
+        from: "resource",
+        to: "kube/helm",
+        reason: "charts that ship with forge, and the action of a release",
+    },
+    AllowedImport { from: "resource", to: "kube/images", reason: "finds the images of a manifest without I/O" },
+    AllowedImport { from: "resource", to: "kube/job", reason: "the action of a job, and when it has ended" },
+    AllowedImport { from: "resource", to: "kube/node_marks", reason: "labels and taints of a node are plain values" },
+];
+
+impl AllowedImport {
+    fn covers(&self, import: &FileImport) -> bool {
+        let to = import.to.join("/");
+        let inside = to.strip_prefix(self.to).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        import.from[0] == self.from && inside
+    }
+}
+
+/// Returns what pure modules import from modules with I/O. A re-export counts as the file that declares the item.
+fn find_crossings(sources: &[Source]) -> Vec<FileImport> {
+    let room_of = |file: &[String], rooms: &[&str]| file.first().is_some_and(|room| rooms.contains(&room.as_str()));
+    let crosses = |import: &FileImport| room_of(&import.from, PURE_ROOMS) && room_of(&import.to, IO_ROOMS);
+    CrateFiles::of_sources(sources).list_imports().into_iter().filter(crosses).collect()
+}
+
+fn render_import(import: &FileImport) -> String {
+    format!("src/{}: needs `{}` of `{}`, which does I/O", import.from.join("/"), import.item, import.to.join("/"))
+}
+
+#[test]
+fn every_module_is_pure_or_does_io() {
+    let lists = || PURE_ROOMS.iter().chain(IO_ROOMS);
+    let unlisted: Vec<&str> =
+        super::ROOMS.iter().copied().filter(|room| lists().filter(|known| *known == room).count() != 1).collect();
+    assert!(unlisted.is_empty(), "not in exactly one of the lists: {unlisted:?}");
+}
+
+#[test]
+fn pure_modules_import_no_module_with_io() {
+    let crossings = find_crossings(&code());
+    let allowed = |import: &&FileImport| ALLOWED_IMPORTS.iter().any(|allowed| allowed.covers(import));
+    assert_none(&crossings.iter().filter(|import| !allowed(import)).map(render_import).collect::<Vec<_>>());
+    let unused = ALLOWED_IMPORTS.iter().filter(|allowed| !crossings.iter().any(|import| allowed.covers(import)));
+    let unused: Vec<String> =
+        unused.map(|allowed| format!("{} no longer needs {} ({})", allowed.from, allowed.to, allowed.reason)).collect();
+    assert!(unused.is_empty(), "remove from ALLOWED_IMPORTS:\n{}", unused.join("\n"));
+}
+
+#[test]
+fn an_import_through_a_reexport_crosses_only_to_the_declaring_file() {
+    let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    let found = find_crossings(&[
+        source("lib.rs", "pub mod artifact;\npub mod model;\npub mod plan;"),
+        source("artifact/mod.rs", "pub use crate::model::Digest;\npub fn fetch() {}"),
+        source("model/mod.rs", "pub struct Digest;"),
+        source("plan/mod.rs", "use crate::artifact::{self, Digest};\nfn f() { artifact::fetch(); }"),
+    ]);
+    assert_eq!(
+        found.iter().map(render_import).collect::<Vec<_>>(),
+        ["src/plan: needs `fetch` of `artifact`, which does I/O"]
+    );
+}
