@@ -238,18 +238,3 @@ fn build_timer_command<B>(
     }
     Ok(words)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn history_start_is_a_duration_or_a_date() {
-        assert_eq!("7d".parse(), Ok(HistoryStart::Ago(Duration::from_secs(7 * 86_400))));
-        assert_eq!("12h".parse(), Ok(HistoryStart::Ago(Duration::from_secs(12 * 3600))));
-        assert_eq!("2026-11-21".parse(), Ok(HistoryStart::Day(Date::constant(2026, 11, 21))));
-        for text in ["", "7", "d", "yesterday", "-7d"] {
-            assert!(text.parse::<HistoryStart>().is_err(), "{text}");
-        }
-    }
-}

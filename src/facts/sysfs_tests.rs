@@ -1,6 +1,7 @@
 //! Runs snippets in a real shell, over file trees that replace a host's `/sys` and `/proc/driver`.
 
 use super::*;
+use crate::probe::ProbeOutput;
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;

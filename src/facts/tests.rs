@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{compile_probes, parse_output};
+use crate::probe::{ProbeOutput, compile_probes, parse_output};
 use crate::script::{ScriptToken, ShellScript};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;

@@ -78,6 +78,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::diag::{FileId, Span};
+    use crate::model::StepPhase;
     use proptest::prelude::*;
 
     fn span_at(start: u32) -> Span {

@@ -108,6 +108,7 @@ pub(super) fn kept_socket_path(target: &ConnectionTarget) -> Utf8PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::control_dir::control_dir;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 

@@ -48,3 +48,22 @@ impl fmt::Display for UnitName {
 
 /// Maximum length of a unit name. systemd allows 255 bytes with the suffix.
 pub(super) const NAME_CAP: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_names_are_safe_and_unique() {
+        let name = UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install; rm -rf /"));
+        assert_eq!(name.as_str(), "forge-20261121T093015-4f2a-web-install--rm--rf---51cebe");
+        assert_ne!(name, UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install: rm -rf /")));
+        assert_eq!(UnitName::parse(name.as_str()), Some(name.clone()));
+        let step = StepId::new("web", "install; rm -rf /");
+        assert_eq!(name.run_name_for(&step), Some("20261121T093015-4f2a"));
+        assert_eq!(name.run_name_for(&StepId::new("web", "install: rm -rf /")), None);
+        assert_eq!(UnitName("forge-x".into()).run_name_for(&step), None);
+        assert_eq!(UnitName::parse("forge-../x"), None);
+        assert_eq!(UnitName::parse("ssh"), None);
+    }
+}

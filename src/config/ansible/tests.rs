@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::starter_inventory::StarterHost;
+use indexmap::IndexMap;
 use serde_json::json;
 
 fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, camino::Utf8PathBuf) {

@@ -1,7 +1,7 @@
 //! Sequences of runs: new, changed, flapping and unobserved findings.
 
 use super::*;
-use crate::drift::{DRIFT_VERSION, DetectedDrift, FindingAspect, HostDrift};
+use crate::drift::{DRIFT_VERSION, DetectedDrift, DriftCause, FindingAspect, FindingSeverity, HostDrift};
 use crate::model::{DisruptionClass, StepVerdict, VerifyLevel};
 use crate::plan::UnreachableReason;
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! Tests outliers with hosts that have a few facts.
 
 use super::*;
+use crate::facts::Facts;
+use crate::model::{HostName, Value};
 use crate::probe::UnansweredReason;
 use proptest::prelude::*;
 use serde_json::json;

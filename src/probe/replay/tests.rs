@@ -5,6 +5,7 @@ use crate::model::SecretStore;
 use crate::probe::query::AptOfferPolicy;
 use crate::probe::{ProbeReading, compile_probes, parse_output};
 use crate::script::ScriptToken;
+use base64::Engine as _;
 use secrecy::ExposeSecret;
 
 fn probes() -> BTreeSet<Probe> {

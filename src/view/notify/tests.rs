@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::config::DeferredSecret;
-use crate::drift::{DriftCause, FindingSeverity, KnownFinding};
+use crate::drift::{DriftCause, DriftNoticeItem, FindingSeverity, KnownFinding};
+use crate::model::HostName;
 use crate::view::drift::empty_fields::{assert_no_gaps, optional_text};
+use crate::view::escape;
 use crate::view::escape::tests::HOSTILE;
 use proptest::prelude::*;
 use serde_json::Value;
