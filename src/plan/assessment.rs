@@ -3,7 +3,7 @@
 use super::ChangeCertainty;
 use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
 use super::host_context::{HostContext, StepInstance};
-use super::package_effects::{is_change_certain, may_undo};
+use super::package_effects::is_change_certain;
 use super::required_probes::{build_effective_probe, find_restart_inputs, find_trace_path_among};
 use crate::config::{ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState, PendingInput};
 use crate::diag::Diag;
@@ -90,7 +90,7 @@ fn assess_resource(
         judgement = assess_effectiveness(case, turn, judgement);
     }
     match &ahead.package {
-        Some((package, changes)) if judgement.verdict == StepVerdict::Ok && may_undo(*changes, turn, resource) => {
+        Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
             (as_precaution(judgement, package), Some(format!("{package} has run")), ChangeCertainty::Precaution)
         }
         _ => (judgement, None, ChangeCertainty::Predicted),

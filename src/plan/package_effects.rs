@@ -15,29 +15,39 @@ const LOCAL_DIRECTORY: &str = "/usr/local/";
 /// Units of the administrator: those of packages are in `/usr/lib/systemd/system` (systemd.unit(5)).
 const LOCAL_UNIT_DIRECTORY: &str = "/etc/systemd/system/";
 
-/// Returns the effects on packages of a step of kind `kind` that will change.
-pub fn collect_package_changes(kind: &str, judgement: &Assessment) -> PackageChanges {
-    match kind_traits(kind).packages {
-        PackageListing::None => PackageChanges::default(),
-        PackageListing::Listed => judgement.package_changes(),
-        // The file does not show which of the two it does.
-        PackageListing::Unlisted => PackageChanges { installs: true, upgrades: true },
+impl PackageChanges {
+    /// Returns the effects on packages of a step of kind `kind` that will change.
+    pub fn from_judgement(kind: &str, judgement: &Assessment) -> Self {
+        match kind_traits(kind).packages {
+            PackageListing::None => Self::default(),
+            PackageListing::Listed => judgement.package_changes(),
+            // The file does not show which of the two it does.
+            PackageListing::Unlisted => Self { installs: true, upgrades: true },
+        }
     }
-}
 
-/// Returns whether a resource that matches now may differ after the changes of packages.
-pub fn may_undo(changes: PackageChanges, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
-    let replaced = || resource.restart_input_paths().iter().any(|path| is_package_path(path));
-    let brought = || !resource.restart_input_paths().iter().all(|path| path.starts_with(LOCAL_UNIT_DIRECTORY));
-    let absent = turn.expanded.absent;
-    let exposed = || match resource.traits().exposure {
-        PackageExposure::Removal => true,
-        PackageExposure::Files => replaced() || absent && brought(),
-        // A newly installed service starts; an upgraded one, or one whose libraries are upgraded, restarts.
-        PackageExposure::Process => changes.upgrades || absent || resource.running_unit().is_none(),
-        PackageExposure::None | PackageExposure::Unknown | PackageExposure::Directory => absent,
-    };
-    changes.has_changes() && exposed()
+    pub fn has_changes(self) -> bool {
+        self.installs || self.upgrades
+    }
+
+    pub fn merge_with(self, other: Self) -> Self {
+        Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
+    }
+
+    /// Returns whether a resource that matches now may differ after these changes.
+    pub fn may_undo(self, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
+        let replaced = || resource.restart_input_paths().iter().any(|path| is_package_path(path));
+        let brought = || !resource.restart_input_paths().iter().all(|path| path.starts_with(LOCAL_UNIT_DIRECTORY));
+        let absent = turn.expanded.absent;
+        let exposed = || match resource.traits().exposure {
+            PackageExposure::Removal => true,
+            PackageExposure::Files => replaced() || absent && brought(),
+            // A newly installed service starts; an upgraded one, or one whose libraries are upgraded, restarts.
+            PackageExposure::Process => self.upgrades || absent || resource.running_unit().is_none(),
+            PackageExposure::None | PackageExposure::Unknown | PackageExposure::Directory => absent,
+        };
+        self.has_changes() && exposed()
+    }
 }
 
 /// Returns whether a change that is needed now is needed unchanged after an earlier package or command.

@@ -5,7 +5,6 @@ use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
 use super::host_context::{HostContext, StepInstance};
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
-use super::package_effects::collect_package_changes;
 use super::preconditions;
 use super::step_names::{describe_resource, step_title};
 use super::verify::find_failed_verification;
@@ -128,7 +127,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             false => (None, stopped),
         };
         let bases = self.collect_bases(turn, &ruling);
-        let packages = collect_package_changes(turn.step.kind, &ruling.judgement);
+        let packages = PackageChanges::from_judgement(turn.step.kind, &ruling.judgement);
         let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
         (step.before, step.after) = bases;
         step.held = self.window.held_reason(&step);

@@ -101,18 +101,6 @@ pub struct PackageChanges {
     pub upgrades: bool,
 }
 
-impl PackageChanges {
-    /// Reports whether a package is installed or upgraded.
-    pub fn has_changes(self) -> bool {
-        self.installs || self.upgrades
-    }
-
-    /// Returns the effects of both changes.
-    pub fn merge_with(self, other: Self) -> Self {
-        Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
-    }
-}
-
 /// A diff of any kind.
 #[derive(Clone, Debug)]
 pub struct ErasedDiff(Arc<dyn AnyDiff>);

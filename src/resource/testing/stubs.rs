@@ -46,19 +46,6 @@ impl CommandStubs {
         log.lines().filter(loud).map(str::to_owned).collect()
     }
 
-    fn run_action(&self, name: &str, written: Value, absent: bool, changes: &[&str]) -> Output {
-        self.run_action_on(name, written, absent, changes, Value::Null)
-    }
-
-    /// Runs the action of a judgement with that basis.
-    fn run_action_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
-        let kind = find_kind(name).unwrap();
-        let resource = (kind.build)(&checked_fields(kind.fields, &written), absent).unwrap();
-        let changes = changes.iter().map(|attribute| AttributeChange::new(attribute, None, None)).collect();
-        let judgement = Assessment::change("for the test", changes, DisruptionClass::D0, basis);
-        self.run_judgement(resource.as_ref(), &judgement)
-    }
-
     /// Runs the action of the change that the kind finds with these answers, written as in recorded cases.
     fn run_observed(&self, name: &str, written: Value, absent: bool, answers: Value) -> Output {
         let kind = find_kind(name).unwrap();
@@ -105,14 +92,36 @@ fn apt_stubs(get: &'static str, mark: &'static str, query: &'static str) -> Comm
     ])
 }
 
+/// Runs the change of the packages of `written`; `states` are their observed states.
+fn run_packages(stubs: &CommandStubs, written: Value, absent: bool, states: &[(&str, Value)]) -> Output {
+    let answers = states.iter().map(|(name, state)| (format!("package {name}"), state.clone()));
+    stubs.run_observed("package", written, absent, Value::Object(answers.collect()))
+}
+
+/// A package that apt offers in the versions 1 and 2.
+fn missing_package() -> Value {
+    json!({ "status": "not-installed", "candidate": "2", "available": ["2", "1"] })
+}
+
+fn installed_package(version: &str) -> Value {
+    json!({ "status": "installed", "version": version, "candidate": "2", "available": ["2", "1"] })
+}
+
+fn held_package(version: &str) -> Value {
+    let mut state = installed_package(version);
+    state["held"] = json!(true);
+    state
+}
+
 const FINISHED: &str = "echo 'ii |nginx'";
 const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx ;; esac; exit 0";
 
 #[test]
 fn apt_installs_all_packages_in_one_transaction() {
     let stubs = apt_stubs("", "", FINISHED);
-    let output =
-        stubs.run_action("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
+    let written = json!({ "names": ["nginx", "g++"], "version": "1" });
+    let states = [("nginx", missing_package()), ("g++", installed_package("1"))];
+    let output = run_packages(&stubs, written, false, &states);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
 }
@@ -120,7 +129,8 @@ fn apt_installs_all_packages_in_one_transaction() {
 #[test]
 fn hold_is_restored_even_if_apt_fails() {
     let stubs = apt_stubs("exit 100", NGINX_HELD, FINISHED);
-    let output = stubs.run_action("package", json!({ "names": ["nginx", "other"] }), false, &["version of nginx"]);
+    let states = [("nginx", missing_package()), ("other", installed_package("1"))];
+    let output = run_packages(&stubs, json!({ "names": ["nginx", "other"] }), false, &states);
     assert!(!output.status.success());
     assert_eq!(
         stubs.logged_calls(&QUIET),
@@ -134,37 +144,46 @@ fn hold_is_restored_even_if_apt_fails() {
 
 #[test]
 fn declared_apt_hold_is_set_or_released_last() {
+    let run = |stubs: &CommandStubs, hold: bool, state: Value| {
+        run_packages(stubs, json!({ "name": "nginx", "version": "1", "hold": hold }), false, &[("nginx", state)])
+    };
     let stubs = apt_stubs("", NGINX_HELD, FINISHED);
-    let output = stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    let output = run(&stubs, false, held_package("1"));
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(stubs.logged_calls(&QUIET), ["apt-mark unhold -- nginx"]);
     let stubs = apt_stubs("", "", FINISHED);
-    stubs.run_action("package", json!({ "name": "nginx", "hold": true }), false, &["version", "hold"]);
+    run(&stubs, true, missing_package());
     assert_eq!(
         stubs.logged_calls(&QUIET),
-        [format!("{APT} install --no-remove -- nginx"), "apt-mark hold -- nginx".to_owned()]
+        [format!("{APT} install --no-remove -- nginx=1"), "apt-mark hold -- nginx".to_owned()]
     );
     let stubs = apt_stubs("", NGINX_HELD, FINISHED);
-    stubs.run_action("package", json!({ "name": "nginx", "hold": false }), false, &["version", "hold"]);
+    run(&stubs, false, held_package("0.9"));
     assert_eq!(stubs.logged_calls(&QUIET).last().unwrap(), "apt-mark unhold -- nginx");
 }
 
 #[test]
 fn apt_downgrade_is_allowed_only_for_a_downgrade_change() {
-    let stubs = apt_stubs("", "", FINISHED);
-    stubs.run_action("package", json!({ "name": "nginx", "version": "1" }), false, &["downgrade"]);
-    assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove --allow-downgrades -- nginx=1")]);
+    for (found, option) in [("2", "--allow-downgrades "), ("0.9", "")] {
+        let stubs = apt_stubs("", "", FINISHED);
+        let written = json!({ "name": "nginx", "version": "1" });
+        run_packages(&stubs, written, false, &[("nginx", installed_package(found))]);
+        assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove {option}-- nginx=1")]);
+    }
 }
 
 #[test]
 fn apt_lists_are_updated_only_for_unknown_versions() {
-    let written = |update: &str| json!({ "name": "nginx", "version": "2", "update": update });
+    let run = |stubs: &CommandStubs, update: &str| {
+        let written = json!({ "name": "nginx", "version": "2", "update": update });
+        run_packages(stubs, written, false, &[("nginx", missing_package())])
+    };
     let stubs = apt_stubs("", "", FINISHED);
-    let output = stubs.run_action("package", written("if-missing"), false, &["version"]);
+    let output = run(&stubs, "if-missing");
     assert!(stderr_text(&output).contains("forge: apt does not know nginx=2: updating its lists\n"));
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]);
     let stubs = apt_stubs("", "", FINISHED);
-    stubs.run_action("package", written("never"), false, &["version"]);
+    run(&stubs, "never");
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
 }
 
@@ -173,7 +192,8 @@ fn apt_lists_are_updated_only_for_unknown_versions() {
 fn interrupted_dpkg_is_configured_before_install() {
     let query = "if grep -q 'dpkg --force' \"${0%/*}/log\"; then echo 'ii |nginx'; else echo 'iF |nginx'; fi";
     let stubs = apt_stubs("", "", query);
-    let output = stubs.run_action("package", json!({ "name": "nginx" }), false, &["status"]);
+    let unfinished = json!({ "version": "1", "status": "half-configured", "candidate": "1", "available": ["1"] });
+    let output = run_packages(&stubs, json!({ "name": "nginx" }), false, &[("nginx", unfinished)]);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
         stubs.logged_calls(&QUIET),
@@ -187,7 +207,7 @@ fn interrupted_dpkg_is_configured_before_install() {
 #[test]
 fn packages_that_require_reinstallation_are_reinstalled() {
     let stubs = apt_stubs("", "", "echo 'iHR|libfoo'; echo 'ii |nginx'");
-    stubs.run_action("package", json!({ "name": "nginx" }), false, &["version"]);
+    run_packages(&stubs, json!({ "name": "nginx" }), false, &[("nginx", missing_package())]);
     assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} install --reinstall --no-remove -- libfoo")));
     assert!(stubs.logged_calls(&QUIET).contains(&format!("{APT} -f install --no-remove")));
 }
@@ -195,12 +215,13 @@ fn packages_that_require_reinstallation_are_reinstalled() {
 #[test]
 fn apt_removal_fails_if_it_would_remove_other_packages() {
     let stubs = apt_stubs("case $* in '-s '*) echo 'Remv nginx:amd64 [1]'; echo 'Remv site [2]' ;; esac", "", FINISHED);
-    let output = stubs.run_action("package", json!({ "name": "nginx" }), true, &["version"]);
+    let output = run_packages(&stubs, json!({ "name": "nginx" }), true, &[("nginx", installed_package("1"))]);
     assert!(!output.status.success());
     assert_eq!(stderr_text(&output), "forge: apt would also remove site: declare their removal too, or keep nginx\n");
     assert_eq!(stubs.logged_calls(&QUIET), ["apt-get -s -q remove -- nginx"]);
     let stubs = apt_stubs("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", NGINX_HELD, FINISHED);
-    let output = stubs.run_action("package", json!({ "name": "nginx", "purge": true }), true, &["version"]);
+    let written = json!({ "name": "nginx", "purge": true });
+    let output = run_packages(&stubs, written, true, &[("nginx", held_package("1"))]);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(
         stubs.logged_calls(&QUIET),
@@ -220,7 +241,8 @@ fn dpkg_lock_holder_is_reported_and_wait_times_out() {
     std::fs::create_dir(&folder).unwrap();
     let lock = std::fs::File::create(folder.join("lock-frontend")).unwrap();
     rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    let output = stubs.run_action("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let written = json!({ "name": "nginx", "lock_timeout": "2s" });
+    let output = run_packages(&stubs, written, false, &[("nginx", missing_package())]);
     let text = stderr_text(&output);
     let me = format!("pid {} (", std::process::id());
     assert!(text.starts_with(&format!("forge: waiting for the package manager's lock, held by {me}")), "{text}");
@@ -235,7 +257,8 @@ fn open_lock_file_without_a_lock_does_not_block() {
     let folder = stubs.dir.path().join("dpkg-state");
     std::fs::create_dir(&folder).unwrap();
     let _open = std::fs::File::create(folder.join("lock")).unwrap();
-    let output = stubs.run_action("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let written = json!({ "name": "nginx", "lock_timeout": "2s" });
+    let output = run_packages(&stubs, written, false, &[("nginx", missing_package())]);
     assert_eq!((output.status.code(), stderr_text(&output).as_str()), (Some(0), ""));
 }
 

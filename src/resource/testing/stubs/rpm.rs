@@ -11,19 +11,21 @@ fn dnf_stubs(locks: &str, code: &str, rpm: &'static str) -> CommandStubs {
     CommandStubs::new(&[("dnf", Box::leak(code.into_boxed_str())), ("rpm", rpm)])
 }
 
-fn run_package_action(stubs: &CommandStubs, written: Value, absent: bool, changes: &[&str]) -> Output {
-    stubs.run_action_on("package", written, absent, changes, json!({ "nginx": { "manager": "rpm" } }))
+fn missing_rpm() -> Value {
+    json!({ "manager": "rpm", "status": "not-installed", "offers_unknown": "dnf was not asked" })
+}
+
+fn installed_rpm(held: bool) -> Value {
+    let unknown = "dnf was not asked";
+    json!({ "manager": "rpm", "status": "installed", "version": "1:1.0-1", "held": held, "offers_unknown": unknown })
 }
 
 #[test]
 fn dnf_installs_exact_versions_in_one_transaction() {
     let stubs = dnf_stubs("", ":", "");
-    let output = run_package_action(
-        &stubs,
-        json!({ "names": ["nginx", "glibc.i686"], "version": "1:1.0-1" }),
-        false,
-        &["version"],
-    );
+    let written = json!({ "names": ["nginx", "glibc.i686"], "version": "1:1.0-1" });
+    let states = [("nginx", missing_rpm()), ("glibc.i686", missing_rpm())];
+    let output = run_packages(&stubs, written, false, &states);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} install -- nginx-1:1.0-1 glibc-1:1.0-1.i686")]);
 }
@@ -32,7 +34,8 @@ fn dnf_installs_exact_versions_in_one_transaction() {
 #[test]
 fn versionlock_is_restored_even_if_dnf_fails() {
     let stubs = dnf_stubs("nginx-mod-0:3-1.*\\nnginx-1:1.0-1.*\\n", "case $* in *install*) exit 1 ;; esac", "");
-    let output = run_package_action(&stubs, json!({ "names": ["nginx", "mod"] }), false, &["version of nginx"]);
+    let states = [("nginx", missing_rpm()), ("mod", installed_rpm(false))];
+    let output = run_packages(&stubs, json!({ "names": ["nginx", "mod"] }), false, &states);
     assert!(!output.status.success());
     assert_eq!(
         stubs.logged_calls(&QUIET),
@@ -48,10 +51,10 @@ fn versionlock_is_restored_even_if_dnf_fails() {
 #[test]
 fn declared_hold_sets_or_deletes_the_versionlock() {
     let stubs = dnf_stubs("", ":", "");
-    run_package_action(&stubs, json!({ "name": "nginx", "hold": true }), false, &["hold"]);
+    run_packages(&stubs, json!({ "name": "nginx", "hold": true }), false, &[("nginx", installed_rpm(false))]);
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock add nginx")]);
     let stubs = dnf_stubs("nginx-1:1.0-1.*\\n", ":", "");
-    run_package_action(&stubs, json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    run_packages(&stubs, json!({ "name": "nginx", "hold": false }), false, &[("nginx", installed_rpm(true))]);
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock delete nginx")]);
 }
 
@@ -60,14 +63,14 @@ fn declared_hold_sets_or_deletes_the_versionlock() {
 fn dnf_removal_fails_if_it_would_remove_other_packages() {
     let test = "case $* in *--test*) printf 'error: Failed dependencies:\\n\\tnginx is needed by (installed) site-1.0-1.noarch\\n' >&2; exit 1 ;; esac";
     let stubs = dnf_stubs("", ":", test);
-    let output = run_package_action(&stubs, json!({ "name": "nginx" }), true, &["version"]);
+    let output = run_packages(&stubs, json!({ "name": "nginx" }), true, &[("nginx", installed_rpm(false))]);
     assert_eq!(
         stderr_text(&output),
         "forge: dnf would also remove site-1.0-1.noarch: declare their removal too, or keep nginx\n"
     );
     assert!(stubs.logged_calls(&QUIET).is_empty());
     let stubs = dnf_stubs("nginx-1:1.0-1.*\\n", ":", "");
-    let output = run_package_action(&stubs, json!({ "name": "nginx" }), true, &["version"]);
+    let output = run_packages(&stubs, json!({ "name": "nginx" }), true, &[("nginx", installed_rpm(false))]);
     assert!(output.status.success(), "{}", stderr_text(&output));
     let removed = format!("{DNF} --noautoremove remove -- nginx");
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{DNF} versionlock delete nginx"), removed]);
@@ -80,13 +83,14 @@ fn dnf_lock_holder_is_reported_and_busy_dnf_is_retried() {
     let folder = stubs.dir.path().join("dnf-state");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("rpmdb_lock.pid"), format!("{}\n", std::process::id())).unwrap();
-    let output = run_package_action(&stubs, json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let written = json!({ "name": "nginx", "lock_timeout": "2s" });
+    let output = run_packages(&stubs, written, false, &[("nginx", missing_rpm())]);
     let text = stderr_text(&output);
     let me = format!("pid {} (", std::process::id());
     assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
     assert!(stubs.logged_calls(&QUIET).is_empty());
     let busy = dnf_stubs("", "[ -e \"${0%/*}/n\" ] || { touch \"${0%/*}/n\"; exit 200; }", "");
-    let output = run_package_action(&busy, json!({ "name": "nginx" }), false, &["version"]);
+    let output = run_packages(&busy, json!({ "name": "nginx" }), false, &[("nginx", missing_rpm())]);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(busy.logged_calls(&QUIET).len(), 2, "tried again");
 }
@@ -99,7 +103,10 @@ fn rpm_version_mismatch_prevents_installation() {
         let file = stubs.dir.path().join("a.rpm");
         std::fs::write(&file, "").unwrap();
         let written = json!({ "path": file.to_str(), "name": "nginx", "version": version });
-        stubs.run_action("package_file", written, false, &["version"])
+        let package = json!({ "manager": "rpm", "status": "not-installed" });
+        let info = json!({ "name": "nginx", "version": version, "installed": package });
+        let answers = json!({ format!("package file {}", file.display()): info, "package nginx": package });
+        stubs.run_observed("package_file", written, false, answers)
     };
     const ZERO: &str = "case $* in *EVR*) printf 'nginx 0:1.0-1' ;; esac";
     const NONE: &str = "case $* in *EVR*) printf 'nginx 1.0-1' ;; esac";
