@@ -3,11 +3,11 @@
 use super::cancel::{CancelSignal, StopLevel};
 use super::detach::report_detached_host;
 use super::event::Event;
-use super::final_proof::list_facts_used;
+use super::facts_used::list_facts_used;
 use super::host_run::run_host;
 use super::host_session::HostSession;
 use super::observe::ObservedHosts;
-use super::report::{HostReport, RunReport};
+use super::report::{HostReport, REPORT_VERSION, RunReport};
 use super::restart_limiter::RestartLimiter;
 use super::run_context::{ApplyContext, EventSender, FinishedSteps, InFlightSteps, RunOptions};
 use super::run_state::{SharedRunState, SharedValues};
@@ -21,9 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Semaphore;
-
-/// The format version of a report.
-pub(super) const REPORT_VERSION: u32 = 1;
 
 /// Carries out `plan`, which was made from `observed`. Returns when every host is done, or soon after the user
 /// detached.

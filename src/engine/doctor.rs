@@ -7,7 +7,7 @@ mod cluster;
 mod controller;
 mod host_checks;
 
-use super::final_proof::list_facts_used;
+use super::facts_used::list_facts_used;
 use super::observe::observe_probes;
 use super::run_context::{EventSender, RunOptions};
 use crate::config::Project;

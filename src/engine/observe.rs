@@ -2,7 +2,7 @@
 
 use super::cluster_nodes::{LazyClusterApi, NodeListing};
 use super::event::Event;
-use super::final_proof::list_facts_used;
+use super::facts_used::list_facts_used;
 use super::host_session::{HostSession, describe_transport_error};
 use super::read_only_session::{ObservationSession, ReadOnlySession};
 use super::run_context::{EventSender, RunOptions};
