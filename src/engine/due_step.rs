@@ -1,6 +1,6 @@
 //! Steps that are about to act: their commands, limits and deliveries.
 
-use super::run_context::RunOptions;
+use super::run_options::RunOptions;
 use crate::config::ExpansionState;
 use crate::model::{StepId, UntrustedText};
 use crate::plan::{self, HostContext, StepAssessment, StepInstance, StepPredictions};

@@ -7,9 +7,9 @@ use super::host_session::{
     HostLockAttempt, HostSession, LeftoverWork, SHORT_SCRIPT_LIMIT, host_side_error, summarize_stderr,
 };
 use super::host_work::HostWork;
-use super::read_only_session::ObservationSession;
 use super::report::HostReport;
 use super::run_context::ApplyContext;
+use super::session_connector::OpenSession;
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use crate::plan::HostPlan;
 use crate::transport::{LockOwner, ProcessMark, TransportError, TransportErrorKind, UnitName};
@@ -22,13 +22,13 @@ use std::time::Duration;
 pub(super) async fn connect_host(
     run: &ApplyContext<'_>,
     plan: &HostPlan,
-    link: Option<HostSession>,
-) -> Result<HostSession, Box<HostReport>> {
+    link: Option<Box<dyn HostSession>>,
+) -> Result<Box<dyn HostSession>, Box<HostReport>> {
     if let Some(link) = link {
         return Ok(link);
     }
     let shared = run.board.shared_values();
-    let opened = HostSession::open(run.project, run.options, &plan.host, &shared.secrets).await;
+    let opened = <dyn HostSession>::open(run.session_request(&plan.host, &shared.secrets)).await;
     opened.map_err(|error| Box::new(report_unreachable(&plan.host, &error)))
 }
 
@@ -36,8 +36,8 @@ pub(super) async fn connect_host(
 pub(super) async fn lock_host(
     run: &ApplyContext<'_>,
     plan: &HostPlan,
-    mut link: HostSession,
-) -> Result<HostSession, Box<HostReport>> {
+    mut link: Box<dyn HostSession>,
+) -> Result<Box<dyn HostSession>, Box<HostReport>> {
     const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
     let owner = build_lock_owner(run);

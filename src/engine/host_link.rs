@@ -1,7 +1,6 @@
 //! The connection to one host during its run: its session, and why it ended if it was lost.
 
 use super::host_session::{HostLockAttempt, HostScriptOutput, HostSession, LongStepReport};
-use super::read_only_session::ObservationSession;
 use crate::kube::ClusterWriter;
 use crate::model::SecretStore;
 use crate::probe::{Observation, Probe};
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 /// The connection to a host. Once it is lost, no further stage of the host's run begins.
 pub(super) struct HostLink {
-    session: HostSession,
+    session: Box<dyn HostSession>,
     lost: Option<TransportError>,
 }
 
@@ -21,7 +20,7 @@ pub(super) struct HostLink {
 pub(super) struct LinkLost;
 
 impl HostLink {
-    pub fn new(session: HostSession) -> Self {
+    pub fn new(session: Box<dyn HostSession>) -> Self {
         Self { session, lost: None }
     }
 
@@ -102,8 +101,13 @@ impl HostLink {
     }
 
     /// Continues over a new session. Returns the previous one.
-    pub fn replace_session(&mut self, session: HostSession) -> HostSession {
+    pub fn replace_session(&mut self, session: Box<dyn HostSession>) -> Box<dyn HostSession> {
         std::mem::replace(&mut self.session, session)
+    }
+
+    /// Returns the interval between attempts to connect again after a reboot.
+    pub fn reconnect_interval(&self) -> Duration {
+        self.session.reconnect_interval()
     }
 
     /// Releases the lock and closes the session.

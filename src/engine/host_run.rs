@@ -11,7 +11,6 @@ use super::host_report::{complete_report, empty_report, report_as_planned};
 use super::host_session::{HostSession, describe_transport_error};
 use super::host_start::await_host_start;
 use super::host_work::HostWork;
-use super::read_only_session::ObservationSession;
 use super::recipe_verification::{RecipeVerification, can_verdict_change};
 use super::report::{HostReport, VerifyReport};
 use super::run_context::ApplyContext;
@@ -31,7 +30,7 @@ pub(super) async fn run_host(
     run: &ApplyContext<'_>,
     plan: &HostPlan,
     seen: ObservedHost,
-    link: Option<HostSession>,
+    link: Option<Box<dyn HostSession>>,
 ) -> HostReport {
     let mut report = match &plan.reach {
         HostReachability::Unreachable(why) => {
@@ -82,7 +81,7 @@ fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, report: HostReport
     report
 }
 
-async fn close_session(link: Option<HostSession>) {
+async fn close_session(link: Option<Box<dyn HostSession>>) {
     if let Some(link) = link {
         link.close().await;
     }
@@ -94,7 +93,7 @@ async fn verify_after_hosts(
     run: &ApplyContext<'_>,
     plan: &HostPlan,
     seen: ObservedHost,
-    link: Option<HostSession>,
+    link: Option<Box<dyn HostSession>>,
 ) -> HostReport {
     run.times.resume(&plan.host);
     let session = match connect_host(run, plan, link).await {
@@ -115,7 +114,7 @@ async fn work_on_host(
     run: &ApplyContext<'_>,
     plan: &HostPlan,
     seen: ObservedHost,
-    link: Option<HostSession>,
+    link: Option<Box<dyn HostSession>>,
 ) -> HostReport {
     run.times.resume(&plan.host);
     let acts = plan.steps.iter().filter(|s| s.will_run()).count();

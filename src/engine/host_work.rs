@@ -26,7 +26,12 @@ pub(super) struct HostWork<'r> {
 
 impl<'r> HostWork<'r> {
     /// Builds the state before the first stage.
-    pub fn new(run: &'r ApplyContext<'r>, plan: &'r HostPlan, seen: ObservedHost, session: HostSession) -> Self {
+    pub fn new(
+        run: &'r ApplyContext<'r>,
+        plan: &'r HostPlan,
+        seen: ObservedHost,
+        session: Box<dyn HostSession>,
+    ) -> Self {
         let host = &plan.host;
         Self {
             run,

@@ -9,6 +9,7 @@ mod api_calls;
 mod apply;
 mod bind_saved_plan;
 mod cancel;
+mod capture_recording;
 mod change_source;
 mod cluster_nodes;
 mod cluster_session;
@@ -39,20 +40,25 @@ mod host_start;
 mod host_view;
 mod host_work;
 mod notice_queue;
+mod observation_settings;
 mod observe;
 mod outliers;
 mod planned_steps;
 mod read_only_session;
 mod recipe_verification;
+mod recorded_session;
 mod recording;
 mod redact;
+mod remote_session;
 mod report;
 mod restart_limiter;
 mod run_actions;
 mod run_context;
+mod run_options;
 mod run_state;
 mod saved_plan;
 mod send_artifact;
+mod session_connector;
 #[cfg(test)]
 mod simulated_host;
 mod step_groups;
@@ -75,7 +81,9 @@ pub use change_source::attribute_changes;
 pub use detect_drift::{detect_drift, read_drift_history};
 pub use doctor::{DoctorFinding, DoctorReport, DoctorSeverity, HostHealth, doctor};
 pub use durations::PastDurations;
-pub use event::{CompletedReboot, DrainedNode, Event, NodeDrainEvent, StepFailure, StepResult, VerifyResult};
+pub use event::{
+    CompletedReboot, DrainedNode, Event, EventSender, NodeDrainEvent, StepFailure, StepResult, VerifyResult,
+};
 pub use exec::{EXEC_LIMIT, ExecCommand, ExecHostResult, ExecReport, exec};
 pub use fetch::{fetch, fetch_for_plan};
 pub use fetch_report::{ArtifactFetchState, ArtifactReport, ComputedDigest, FetchReport};
@@ -85,8 +93,9 @@ pub use notice_queue::{NoticeQueue, QueuedNotice, build_delivery, queue_notices}
 pub use observe::{ObservedHosts, observe_facts, observe_for_change, observe_for_drift, observe_hosts};
 pub use outliers::find_host_outliers;
 pub use recording::{HostRecording, Recording};
+pub use remote_session::transport_connector;
 pub use report::{HostReport, RunReport, StepReport, VerifyReport};
-pub use run_context::{EventSender, ReplayOptions, RunOptions};
+pub use run_options::{HostConnector, ReplayOptions, RunOptions};
 pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
 };

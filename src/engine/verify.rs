@@ -1,10 +1,10 @@
 //! Verify: compares the declared state with one observation. Changes nothing.
 
-use super::event::{Event, VerifyResult};
+use super::event::{Event, EventSender, VerifyResult};
 use super::host_report::{describe_empty_host, empty_report, report_planned_verification};
 use super::observe::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport, VerifyReport};
-use super::run_context::{EventSender, RunOptions};
+use super::run_options::RunOptions;
 use crate::config::Project;
 use crate::model::{HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, Plan, StepPlan};

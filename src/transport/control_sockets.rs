@@ -11,24 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Maximum length of the folder's path. A socket's path may have 107 bytes on Linux and 103 on macOS; ssh adds a suffix
-/// of 17 while it creates the socket, and our part below the folder takes 15.
-const PATH_CAP: usize = 70;
 /// Minimum age of leftovers: younger folders may belong to a run that is connecting.
 const LEFTOVER_AGE: Duration = Duration::from_secs(120);
 const DIR_PREFIX: &str = "s";
 /// Prefix of the sockets of persistent connections.
 const KEPT: &str = "k";
-
-/// Returns the folder for control sockets: `forge` below the user's runtime folder (`$XDG_RUNTIME_DIR`, read by the
-/// caller), or `/tmp/forge-UID` if there is none or its path is too long for a socket.
-pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
-    let short = |dir: &Utf8PathBuf| {
-        dir.is_absolute() && dir.as_str().len() <= PATH_CAP && dir.parent().is_some_and(Utf8Path::is_dir)
-    };
-    let uid = rustix::process::getuid().as_raw();
-    runtime.map(|dir| dir.join("forge")).filter(short).unwrap_or_else(|| format!("/tmp/forge-{uid}").into())
-}
 
 /// Creates the folder if it does not exist, and checks that no other user can access it.
 pub(super) fn prepare_control_dir(dir: &Utf8Path) -> Result<(), TransportError> {
@@ -189,17 +176,5 @@ mod tests {
         clean_leftovers(&path);
         let there = [&dead, &live, &foreign, &file, &young].map(|at| at.exists());
         assert_eq!(there, [false, true, true, true, true]);
-    }
-
-    #[test]
-    fn a_runtime_folder_that_is_too_long_or_missing_is_not_used() {
-        let tmp = format!("/tmp/forge-{}", rustix::process::getuid().as_raw());
-        assert_eq!(control_dir(None), tmp);
-        assert_eq!(control_dir(Some(Utf8Path::new("/nonexistent"))), tmp);
-        let (_folder, path) = temporary_dir();
-        assert_eq!(control_dir(Some(&path)), path.join("forge"));
-        let long = path.join("x".repeat(80));
-        fs::create_dir(&long).unwrap();
-        assert_eq!(control_dir(Some(&long)), tmp);
     }
 }

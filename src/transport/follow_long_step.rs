@@ -1,7 +1,7 @@
 //! Follows a long step: its growing log and its status, over as many connections as needed.
 
+use super::backoff::backoff_within;
 use super::long_step::{step_folder, step_log_path};
-use super::reader::backoff_within;
 use super::{HostReader, HostWriter, LockError, TransportError, TransportErrorKind, UnitName, random};
 use crate::model::SecretStore;
 use crate::script::{ShellFragment, ShellScript};

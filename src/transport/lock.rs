@@ -1,10 +1,10 @@
 //! The writer lock of a host: taken and held by a channel of the session, released with it.
 
 use super::conversation::{ConversationEnd, ScriptOutput, ShellConversation};
-use super::long_step::UnitName;
 use super::output_buffer::OutputLimit;
 use super::process_mark::ProcessMark;
 use super::shell_wrapper::{LEASE_S, ShellWrapper};
+use super::unit_name::UnitName;
 use super::{ConnectionTarget, TransportError, TransportErrorKind, TransportSession, random};
 use crate::model::UntrustedText;
 use crate::script::ScriptToken;

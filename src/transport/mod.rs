@@ -5,11 +5,16 @@
 //! password is written only in answer to a prompt that contains a random token. [`ProbeSession`] accepts only probes;
 //! acting scripts need a [`HostWriter`], which holds the host's writer lock. Nothing in this module prints.
 
+mod backoff;
+mod carrier;
 mod channel;
+mod command_carrier;
 mod control_sockets;
 mod conversation;
 mod error;
 mod follow_long_step;
+mod jump_host;
+mod local_carrier;
 mod lock;
 mod long_step;
 mod marker;
@@ -19,6 +24,7 @@ mod process_mark;
 mod program_environment;
 mod random;
 mod reader;
+mod runtime_folder;
 mod sandbox;
 mod session;
 mod shell_wrapper;
@@ -26,10 +32,12 @@ mod signature;
 mod ssh;
 mod ssh_arguments;
 mod ssh_diagnosis;
+mod ssh_program;
 mod ssh_user_config;
 mod stdin_queue;
 mod sudo;
 mod target;
+mod unit_name;
 mod writer;
 
 #[cfg(test)]
@@ -37,21 +45,23 @@ mod long_step_races;
 #[cfg(test)]
 mod tests;
 
-pub use control_sockets::{check_control_dir, control_dir};
+pub use control_sockets::check_control_dir;
 pub use conversation::{OutputChunk, OutputSink, ScriptOutput};
 pub use error::{TransportError, TransportErrorKind};
 pub use follow_long_step::{LogSink, LongStepEnd};
 pub use lock::{LockError, LockOwner};
-pub use long_step::{LongStep, LongStepStart, UnitName};
+pub use long_step::{LongStep, LongStepStart};
 pub use payload::{FilePayload, PayloadProgress};
 pub use process_mark::ProcessMark;
 pub use program_environment::{ProgramEnvironment, SSH_VARIABLES};
 pub use random::random_token;
 pub use reader::{HostReader, ProbeSession};
+pub use runtime_folder::control_dir;
 pub use sandbox::{BOARDS, HardwareBoard, Sandbox, enter_sandbox, list_sandboxes, reset_sandbox, sandbox_folder};
 pub use session::{TransportSession, open_session};
 pub use shell_wrapper::is_own_shell;
 pub use signature::{NAMESPACE, SignatureError, sign_bytes, verify_signature};
 pub use ssh::ssh_version;
 pub use target::{ConnectionKind, ConnectionSudo, ConnectionTarget, HostKeyCheck, HostPaths};
+pub use unit_name::UnitName;
 pub use writer::HostWriter;

@@ -1,15 +1,16 @@
 //! The reading half: accepts only scripts made of probes, and may therefore retry.
 
+use super::backoff::retry_backoff;
 use super::conversation::OutputChunk;
+use super::error::link_lost_error;
 use super::output_buffer::OutputLimit;
 use super::session::ScriptRequest;
 use super::shell_wrapper::ShellWrapper;
-use super::{TransportError, TransportErrorKind, TransportSession, session};
+use super::{TransportError, TransportErrorKind, TransportSession};
 use crate::model::SecretStore;
 use crate::probe::{self, CompiledProbes, FrameError, Observation};
 use crate::script::ShellScript;
-use backon::{ExponentialBuilder, Retryable};
-use std::time::Duration;
+use backon::Retryable;
 
 /// Maximum bytes of an answer.
 const ANSWER_CAP: usize = 32 * 1024 * 1024;
@@ -74,7 +75,7 @@ impl HostReader {
         let device = async { Ok::<_, TransportError>(self.run_device_script(asked.device.as_ref(), secrets).await) };
         let (stdout, device) = tokio::try_join!(self.run_read_only(&asked.script, secrets), device)?;
         probe::parse_output(asked, &stdout, device.as_deref()).map_err(|error| match error {
-            FrameError::Cut => session::link_lost_error().with_sent(true),
+            FrameError::Cut => link_lost_error().with_sent(true),
             FrameError::Malformed(_) => {
                 TransportError::new(TransportErrorKind::Garbled, error.to_string()).with_sent(true)
             }
@@ -108,18 +109,4 @@ impl HostReader {
         }
         Some(heard)
     }
-}
-
-/// Returns delays like [`retry_backoff`], for a total of `total`.
-pub(super) fn backoff_within(total: Duration) -> ExponentialBuilder {
-    retry_backoff(usize::MAX).with_total_delay(Some(total))
-}
-
-/// Returns delays of about 0.5 s, 1 s … with jitter, so that many hosts do not come back at once.
-pub(super) fn retry_backoff(times: usize) -> ExponentialBuilder {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(500))
-        .with_max_delay(Duration::from_secs(15))
-        .with_max_times(times)
-        .with_jitter()
 }

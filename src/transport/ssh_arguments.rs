@@ -1,5 +1,6 @@
 //! Arguments of the `ssh` that holds a connection.
 
+use super::jump_host::JumpHost;
 use super::ssh_user_config::ConnectTimeouts;
 use super::{ConnectionTarget, HostKeyCheck};
 use camino::Utf8Path;
@@ -114,31 +115,6 @@ fn proxy_command(target: &ConnectionTarget, log: &str, jumps: &[(&str, Duration)
 
 fn quote_shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-/// `[user@]host[:port]`, with brackets around an IPv6 address.
-pub(super) struct JumpHost<'a> {
-    pub user: Option<&'a str>,
-    pub host: &'a str,
-    pub port: Option<&'a str>,
-}
-
-impl<'a> JumpHost<'a> {
-    pub(super) fn parse(text: &'a str) -> Self {
-        let text = text.strip_prefix("ssh://").unwrap_or(text);
-        let (user, rest) = match text.rsplit_once('@') {
-            Some((user, rest)) => (Some(user), rest),
-            None => (None, text),
-        };
-        let (host, port) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
-            Some((host, after)) => (host, after.strip_prefix(':')),
-            None => match rest.split_once(':') {
-                Some((host, port)) if !port.contains(':') => (host, Some(port)),
-                _ => (rest, None),
-            },
-        };
-        Self { user, host, port }
-    }
 }
 
 #[cfg(test)]

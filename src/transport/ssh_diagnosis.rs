@@ -1,6 +1,6 @@
 //! Classifies the error output of an `ssh` that could not connect.
 
-use super::ssh_arguments::JumpHost;
+use super::jump_host::JumpHost;
 use super::{ConnectionTarget, TransportError, TransportErrorKind};
 use std::borrow::Cow;
 

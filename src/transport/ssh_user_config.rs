@@ -1,8 +1,8 @@
 //! Timeouts from the user's own ssh configuration, used if the inventory sets none.
 
 use super::ConnectionTarget;
-use super::ssh::ssh_command;
-use super::ssh_arguments::JumpHost;
+use super::jump_host::JumpHost;
+use super::ssh_program::ssh_command;
 use std::process::Stdio;
 use std::time::Duration;
 

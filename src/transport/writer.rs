@@ -2,10 +2,10 @@
 
 use super::conversation::{OutputSink, ScriptOutput};
 use super::lock::{HeldLock, LockError, LockOwner};
-use super::long_step::UnitName;
 use super::output_buffer::OutputLimit;
 use super::session::ScriptRequest;
 use super::shell_wrapper::ShellWrapper;
+use super::unit_name::UnitName;
 use super::{FilePayload, HostReader, TransportError, TransportSession};
 use crate::model::SecretStore;
 use crate::probe::{CompiledProbes, Observation};

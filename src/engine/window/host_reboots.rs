@@ -13,7 +13,7 @@ use crate::engine::host_session::{
 };
 use crate::engine::host_view::read_boot_id;
 use crate::engine::host_work::HostWork;
-use crate::engine::read_only_session::ObservationSession;
+use crate::engine::session_connector::OpenSession;
 use crate::facts::Facts;
 use crate::model::{StepId, StepVerdict};
 use crate::plan::{self, HostWindow};
@@ -22,8 +22,6 @@ use crate::transport::TransportError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Interval between connection attempts. Simulated hosts are back at once.
-const RECONNECT_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 2000 });
 /// Timeout for the end of the session from before the reboot.
 const OLD_SESSION_GRACE: Duration = Duration::from_secs(5);
 
@@ -140,7 +138,7 @@ async fn await_boot(work: &mut HostWork<'_>, from: &str, began: Instant) -> Resu
             let limit = format_time_limit(limit.as_secs());
             return Err(host_side_error(format!("did not come back within {limit} after its reboot: {last}")));
         }
-        tokio::time::sleep(RECONNECT_INTERVAL).await;
+        tokio::time::sleep(work.link.reconnect_interval()).await;
         match try_reconnect(work, from).await {
             Ok((session, to)) => {
                 let old = work.link.replace_session(session);
@@ -158,9 +156,9 @@ async fn await_boot(work: &mut HostWork<'_>, from: &str, began: Instant) -> Resu
 ///
 /// # Errors
 /// The host is not up yet: its current state.
-async fn try_reconnect(work: &HostWork<'_>, from: &str) -> Result<(HostSession, String), String> {
+async fn try_reconnect(work: &HostWork<'_>, from: &str) -> Result<(Box<dyn HostSession>, String), String> {
     let shared = work.run.board.shared_values();
-    let opened = HostSession::open(work.run.project, work.run.options, work.host(), &shared.secrets).await;
+    let opened = <dyn HostSession>::open(work.run.session_request(work.host(), &shared.secrets)).await;
     let link = opened.map_err(|error| describe_transport_error(&error).raw().to_owned())?;
     let state = build_systemd_probe();
     let probes = BTreeSet::from([Probe::Fact { name: "boot".to_owned() }, state.clone()]);

@@ -1,6 +1,6 @@
 //! Simulated hardware: boards that ship with forge, and the files that make a sandbox a server with one.
 
-use super::sandbox_files::{SandboxFile, data_file, program_file};
+use super::sandbox_file::{SandboxFile, data_file, program_file};
 
 /// A server's cards, from `hardware/boards`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

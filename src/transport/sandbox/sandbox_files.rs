@@ -2,13 +2,7 @@
 //! of its board.
 
 use super::hardware::{self, HardwareBoard};
-
-/// A file of a sandbox: its path below `/`, and its text.
-pub(super) struct SandboxFile {
-    pub(super) path: &'static str,
-    pub(super) text: &'static str,
-    pub(super) is_program: bool,
-}
+use super::sandbox_file::{SandboxFile, data_file, program_file};
 
 /// Files of every sandbox.
 const COMMON_FILES: &[SandboxFile] = &[
@@ -21,14 +15,6 @@ const COMMON_FILES: &[SandboxFile] = &[
 
 /// Heredoc delimiter of a file in the script. No text contains such a line.
 const END: &str = "__end_of_stand_in__";
-
-pub(super) const fn program_file(path: &'static str, text: &'static str) -> SandboxFile {
-    SandboxFile { path, text, is_program: true }
-}
-
-pub(super) const fn data_file(path: &'static str, text: &'static str) -> SandboxFile {
-    SandboxFile { path, text, is_program: false }
-}
 
 /// Returns the shell script that writes every file of a sandbox with this board below its working directory.
 pub(super) fn render_write_script(board: Option<HardwareBoard>) -> String {
