@@ -51,6 +51,7 @@ impl LibraryBackend {
             control_dir: transport::control_dir(settings.runtime.as_deref()),
             ssh_variables: settings.ssh_variables.clone(),
             sandboxes: sandbox_root(project, settings),
+            connector: engine::transport_connector(),
             replay: settings.replay.clone(),
             depot: self.depot.get_or_init(|| open_depot(project, settings)).clone(),
         }

@@ -2,52 +2,51 @@
 
 use super::action_script::ExecutedAction;
 use super::cancel::StopLevel;
+use super::due_step::DueStep;
 use super::event::{Event, StepFailure};
-use super::host_run::HostRun;
 use super::host_session::host_side_error;
-use super::run_actions::DueStep;
+use super::host_work::HostWork;
 use crate::kube::KubeError;
 use crate::model::UntrustedText;
 use tokio::time::{Duration, Instant};
 
-impl HostRun<'_> {
-    /// Executes the calls of one turn.
-    pub(super) async fn execute_api_calls(&mut self, due: &DueStep) -> ExecutedAction {
-        self.flush_records().await;
-        let Some(writer) = self.link.cluster_writer().filter(|_| self.lost.is_none()) else {
-            self.lost.get_or_insert_with(|| host_side_error("the cluster lock is not held".to_owned()));
-            return ExecutedAction::default();
-        };
-        let shared = self.run.board.shared_values();
-        let end = Instant::now() + due.limit;
-        let mut printed = Vec::new();
-        let (host, step, events, secrets) =
-            (self.host().clone(), due.id.clone(), self.run.events.clone(), shared.secrets.clone());
-        let say = move |line: &str| {
-            let line = secrets.scrub_secrets(line).into();
-            // Sending fails only when the receiver is gone, shortly before the process ends.
-            let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
-        };
-        let cancel = self.run.cancel.clone();
-        let stopped = move || cancel.level() > StopLevel::No;
-        for call in due.action.calls() {
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-            match call_with_retries(|| writer.execute_call(call, left, &shared.secrets, &say, &stopped), due.retries)
-                .await
-            {
-                Ok(said) => printed.push(said),
-                Err(error) => {
-                    let failure =
-                        build_call_failure(&error, &shared.secrets.scrub_secrets(&printed.join("\n")), &|text| {
-                            shared.secrets.scrub_secrets(text)
-                        });
-                    return ExecutedAction { lacks: Some(failure), began: true, ..ExecutedAction::default() };
-                }
+/// Executes the calls of one turn.
+pub(super) async fn execute_api_calls(work: &mut HostWork<'_>, due: &DueStep) -> ExecutedAction {
+    work.flush_records().await;
+    if work.link.is_lost() {
+        return ExecutedAction::default();
+    }
+    let Some(writer) = work.link.cluster_writer() else {
+        work.link.mark_lost(host_side_error("the cluster lock is not held".to_owned()));
+        return ExecutedAction::default();
+    };
+    let shared = work.run.board.shared_values();
+    let end = Instant::now() + due.limit;
+    let mut printed = Vec::new();
+    let (host, step, events, secrets) =
+        (work.host().clone(), due.id.clone(), work.run.events.clone(), shared.secrets.clone());
+    let say = move |line: &str| {
+        let line = secrets.scrub_secrets(line).into();
+        // Sending fails only when the receiver is gone, shortly before the process ends.
+        let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
+    };
+    let cancel = work.run.cancel.clone();
+    let stopped = move || cancel.level() > StopLevel::No;
+    for call in due.action.calls() {
+        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
+        match call_with_retries(|| writer.execute_call(call, left, &shared.secrets, &say, &stopped), due.retries).await
+        {
+            Ok(said) => printed.push(said),
+            Err(error) => {
+                let failure = build_call_failure(&error, &shared.secrets.scrub_secrets(&printed.join("\n")), &|text| {
+                    shared.secrets.scrub_secrets(text)
+                });
+                return ExecutedAction { lacks: Some(failure), began: true, ..ExecutedAction::default() };
             }
         }
-        let output = shared.secrets.scrub_secrets(&printed.join("\n")).into();
-        ExecutedAction { status: Some(0), began: true, output, ..ExecutedAction::default() }
     }
+    let output = shared.secrets.scrub_secrets(&printed.join("\n")).into();
+    ExecutedAction { status: Some(0), began: true, output, ..ExecutedAction::default() }
 }
 
 async fn call_with_retries<F: Future<Output = Result<String, KubeError>>>(

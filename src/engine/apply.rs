@@ -2,14 +2,15 @@
 
 use super::cancel::{CancelSignal, StopLevel};
 use super::detach::report_detached_host;
-use super::event::Event;
-use super::final_proof::list_facts_used;
+use super::event::{Event, EventSender};
+use super::facts_used::list_facts_used;
 use super::host_run::run_host;
 use super::host_session::HostSession;
 use super::observe::ObservedHosts;
-use super::report::{HostReport, RunReport};
+use super::report::{HostReport, REPORT_VERSION, RunReport};
 use super::restart_limiter::RestartLimiter;
-use super::run_context::{ApplyContext, EventSender, FinishedSteps, InFlightSteps, RunOptions};
+use super::run_context::{ApplyContext, FinishedSteps, InFlightSteps};
+use super::run_options::RunOptions;
 use super::run_state::{SharedRunState, SharedValues};
 use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
@@ -22,8 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
-/// The format version of a report.
-pub(super) const REPORT_VERSION: u32 = 1;
+/// A host of the plan, what was observed of it, and the session that is still open.
+type HostTurn<'p> = (&'p HostPlan, ObservedHost, Option<Box<dyn HostSession>>);
 
 /// Carries out `plan`, which was made from `observed`. Returns when every host is done, or soon after the user
 /// detached.
@@ -38,7 +39,7 @@ pub async fn apply(
     let began = Instant::now();
     let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, .. } = observed;
     let mut seen: BTreeMap<HostName, ObservedHost> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
-    let hosts: Vec<(&HostPlan, ObservedHost, Option<HostSession>)> =
+    let hosts: Vec<HostTurn<'_>> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = StepExpander::new(project);
     let board = SharedRunState::new(SharedValues { published, exports, secrets }, plan.rollout.clone());

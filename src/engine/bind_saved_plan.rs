@@ -1,7 +1,7 @@
 //! Binds a saved plan to the current state of hosts: determines on which hosts it may be applied.
 
 use super::observe::ObservedHosts;
-use super::run_context::RunOptions;
+use super::run_options::RunOptions;
 use super::saved_plan::SavedPlan;
 use crate::config::Project;
 use crate::model::{HostName, UntrustedText, Value};

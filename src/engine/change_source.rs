@@ -4,8 +4,9 @@
 
 use super::host_session::describe_transport_error;
 use super::observe::{ObservedHosts, run_on_hosts};
-use super::read_only_session::{ObservationSession, ReadOnlySession};
-use super::run_context::{ReplayOptions, RunOptions};
+use super::read_only_session::ReadOnlySession;
+use super::run_options::{ReplayOptions, RunOptions, SessionRequest};
+use super::session_connector::OpenSession;
 use crate::config::Project;
 use crate::drift::{self, DriftReport, EvidenceAnswer};
 use crate::model::{HostName, SecretStore};
@@ -68,8 +69,12 @@ impl EvidenceQuery<'_> {
         (host, answer, (asked, (self.options.clock)()))
     }
 
+    fn session_request<'s>(&'s self, host: &'s HostName) -> SessionRequest<'s> {
+        SessionRequest { project: self.project, options: self.options, host, secrets: self.secrets }
+    }
+
     async fn query_host(self, host: &HostName, probe: Probe) -> Result<EvidenceState, String> {
-        let glance = ReadOnlySession::open(self.project, self.options, host, self.secrets).await;
+        let glance = <dyn ReadOnlySession>::open(self.session_request(host)).await;
         let glance = glance.map_err(|error| error_text(&describe_transport_error(&error)))?;
         let seen = glance.observe(&[probe.clone()].into(), self.secrets).await;
         glance.close().await;

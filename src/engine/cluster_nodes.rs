@@ -1,7 +1,7 @@
 //! Hosts as Kubernetes nodes: the cluster's API, opened once for all of them, and the state of each node.
 
 use super::cluster_session::open_cluster as open;
-use super::run_context::RunOptions;
+use super::run_options::RunOptions;
 use crate::config::Project;
 use crate::kube::{ClusterApi, CordonRecord, KubeError};
 use crate::model::HostName;

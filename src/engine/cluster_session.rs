@@ -1,14 +1,19 @@
 //! The cluster's API as a target like a host: opening, observing, changing.
 
-use super::host_session::{HostLockAttempt, host_side_error, open_transport_session};
-use super::run_context::RunOptions;
+use super::host_session::{HostLockAttempt, HostScriptOutput, HostSession, host_side_error};
+use super::observation_settings::ObservationSettings;
+use super::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
+use super::remote_session::open_transport_session;
+use super::run_options::RunOptions;
 use crate::config::Project;
 use crate::kube::{ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
 use crate::model::SecretStore;
 use crate::object::ClusterAccess;
 use crate::probe::{Observation, Probe};
+use crate::script::ShellFragment;
 use crate::transport::{LockOwner, TransportError, TransportErrorKind};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Opens the API that the inventory declares, through a host's session if declared.
 pub(super) async fn open_cluster(
@@ -37,11 +42,82 @@ pub(super) fn build_helm_options(options: &RunOptions) -> HelmOptions {
     HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
 }
 
-/// Opens the API read-only.
-pub(super) async fn open_cluster_reader(
-    project: &Project,
-    options: &RunOptions,
-) -> Result<ClusterReader, TransportError> {
+/// A connection to the cluster's API, read-only until its lock is taken.
+pub(super) struct ClusterSession {
+    access: ClusterSessionAccess,
+    settings: ObservationSettings,
+    clock: fn() -> jiff::Timestamp,
+}
+
+enum ClusterSessionAccess {
+    Reading(Box<ClusterReader>),
+    Locked(Box<ClusterWriter>),
+}
+
+impl ClusterSession {
+    /// Opens the API read-only.
+    pub async fn open(project: &Project, options: &RunOptions) -> Result<Self, TransportError> {
+        let access = ClusterSessionAccess::Reading(Box::new(open_cluster_reader(project, options).await?));
+        Ok(Self { access, settings: ObservationSettings::from_options(options), clock: options.clock })
+    }
+
+    fn reader(&self) -> &ClusterReader {
+        match &self.access {
+            ClusterSessionAccess::Reading(reader) => reader,
+            ClusterSessionAccess::Locked(writer) => writer.reader(),
+        }
+    }
+}
+
+impl ReadOnlySession for ClusterSession {
+    fn observe<'s>(&'s self, probes: &'s BTreeSet<Probe>, secrets: &'s SecretStore) -> SessionFuture<'s, Observation> {
+        let ask = observe_cluster(self.reader(), probes, self.settings.keeps_raw_answers(), secrets);
+        Box::pin(self.settings.observe_and_stamp(ask))
+    }
+
+    fn close(self: Box<Self>) -> SessionClosing {
+        Box::pin(async move {
+            match self.access {
+                ClusterSessionAccess::Reading(reader) => reader.close().await,
+                ClusterSessionAccess::Locked(writer) => writer.unlock().await.close().await,
+            }
+        })
+    }
+}
+
+impl HostSession for ClusterSession {
+    fn take_lock<'s>(&'s mut self, owner: &'s LockOwner) -> SessionFuture<'s, HostLockAttempt> {
+        Box::pin(async move {
+            let ClusterSessionAccess::Reading(reader) = &self.access else { return Ok(HostLockAttempt::Ours) };
+            match reader.acquire_lock(owner, self.clock).await {
+                Ok(writer) => {
+                    self.access = ClusterSessionAccess::Locked(Box::new(writer));
+                    Ok(HostLockAttempt::Ours)
+                }
+                Err(ClusterLockError::Held(other)) => Ok(HostLockAttempt::Held(other)),
+                Err(ClusterLockError::Failed(error)) => Err(to_transport_error(error)),
+            }
+        })
+    }
+
+    fn run_script<'s>(
+        &'s self,
+        _: ShellFragment,
+        _: Duration,
+        _: &'s SecretStore,
+    ) -> SessionFuture<'s, HostScriptOutput> {
+        Box::pin(async { Err(no_commands_error()) })
+    }
+
+    fn cluster_writer(&self) -> Option<&ClusterWriter> {
+        match &self.access {
+            ClusterSessionAccess::Reading(_) => None,
+            ClusterSessionAccess::Locked(writer) => Some(writer),
+        }
+    }
+}
+
+async fn open_cluster_reader(project: &Project, options: &RunOptions) -> Result<ClusterReader, TransportError> {
     let access =
         project.kubernetes.as_ref().ok_or_else(|| host_side_error("the inventory has no `kubernetes`".to_owned()))?;
     let cluster = open_cluster(project, access, options).await.map_err(to_transport_error)?;
@@ -49,7 +125,7 @@ pub(super) async fn open_cluster_reader(
 }
 
 /// Sends `probes` and stores the answers if required.
-pub(super) async fn observe_cluster(
+async fn observe_cluster(
     looker: &ClusterReader,
     probes: &BTreeSet<Probe>,
     keep: bool,
@@ -65,26 +141,13 @@ pub(super) async fn observe_cluster(
     Ok(seen)
 }
 
-/// Takes the cluster's lock.
-pub(super) async fn lock_cluster(
-    looker: &ClusterReader,
-    owner: &LockOwner,
-    clock: fn() -> jiff::Timestamp,
-) -> Result<(HostLockAttempt, Option<ClusterWriter>), TransportError> {
-    match looker.acquire_lock(owner, clock).await {
-        Ok(writer) => Ok((HostLockAttempt::Ours, Some(writer))),
-        Err(ClusterLockError::Held(other)) => Ok((HostLockAttempt::Held(other), None)),
-        Err(ClusterLockError::Failed(error)) => Err(to_transport_error(error)),
-    }
-}
-
 /// The error of running a command on the API.
 pub(super) fn no_commands_error() -> TransportError {
     host_side_error("the cluster's API is not a host: commands cannot run there".to_owned())
 }
 
 /// Converts an API failure into that of an unreachable host.
-pub(super) fn to_transport_error(error: KubeError) -> TransportError {
+fn to_transport_error(error: KubeError) -> TransportError {
     TransportError {
         kind: TransportErrorKind::Connect,
         message: error.message,

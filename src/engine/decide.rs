@@ -1,85 +1,77 @@
 //! Decides whether a step may run: compares the state seen just before the change with the plan.
 
 use super::event::StepResult;
-use super::host_run::HostRun;
+use super::host_report::report_as_planned;
+use super::planned_steps::PlannedSteps;
 use super::report::StepReport;
 use crate::config::{ExpansionState, PendingInput};
-use crate::model::{StepId, StepScope, StepVerdict};
+use crate::model::{StepScope, StepVerdict};
 use crate::plan::{self, HostContext, PredictedEffects, StepAssessment, StepInstance, StepPlan};
 use crate::resource::{Assessment, AttributeChange};
 
-impl HostRun<'_> {
-    /// Compares the current state with the state that the plan assumed.
-    pub(super) fn decide_action(
-        &self,
-        case: &HostContext<'_>,
-        turn: &StepInstance<'_>,
-        ruling: &StepAssessment,
-    ) -> StepDecision {
-        if let ExpansionState::Deferred(deferred) = &turn.expanded.state
-            && let PendingInput::Export { recipe, name } = &deferred.need
-        {
-            return StepDecision::Leave(StepResult::Skipped {
-                reason: format!("`{name}` of `{recipe}` was not exported").into(),
-            });
-        }
-        let judgement = &ruling.judgement;
-        let reason = judgement.reason.clone();
-        match judgement.verdict {
-            StepVerdict::Ok => StepDecision::Leave(StepResult::AlreadyOk { reason }),
-            StepVerdict::NotApplicable => StepDecision::Leave(StepResult::NotApplicable { reason }),
-            StepVerdict::Pending => StepDecision::Leave(StepResult::Pending { reason }),
-            StepVerdict::Blocked(class) => StepDecision::Leave(StepResult::Blocked { class, reason }),
-            StepVerdict::Unknown => StepDecision::Leave(StepResult::Unknown { reason }),
-            StepVerdict::Change => self.compare_with_plan(case, turn, ruling),
-        }
+/// Compares the current state with the state that the plan assumed.
+pub(super) fn decide_action(
+    planned: &PlannedSteps<'_>,
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    ruling: &StepAssessment,
+) -> StepDecision {
+    if let ExpansionState::Deferred(deferred) = &turn.expanded.state
+        && let PendingInput::Export { recipe, name } = &deferred.need
+    {
+        return StepDecision::Leave(StepResult::Skipped {
+            reason: format!("`{name}` of `{recipe}` was not exported").into(),
+        });
     }
-
-    fn compare_with_plan(
-        &self,
-        case: &HostContext<'_>,
-        turn: &StepInstance<'_>,
-        ruling: &StepAssessment,
-    ) -> StepDecision {
-        let stale = |why: String| StepDecision::Leave(StepResult::Stale { reason: why.into() });
-        let now = describe_changes(&ruling.judgement.changes);
-        let Some(planned) = self.find_planned_step(turn) else {
-            return stale(format!("the plan does not contain this step; it would change {now}"));
-        };
-        match &planned.envelope {
-            _ if planned.waits_for.is_some() => StepDecision::Leave(super::host_run::report_as_planned(planned).result),
-            Some(envelope) if planned.verdict == StepVerdict::Change => {
-                match describe_envelope_breach(planned, envelope, turn, ruling) {
-                    Some(why) => stale(format!("{why} ({now})")),
-                    None => StepDecision::Act,
-                }
-            }
-            // The cause may be on other hosts: only the plan, which sees all of them, can evaluate it.
-            _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
-                StepDecision::Leave(super::host_run::report_as_planned(planned).result)
-            }
-            _ if !planned.will_run() => {
-                stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
-            }
-            _ if planned.basis == ruling.basis => StepDecision::Act,
-            _ => stale(
-                match plan::describe_changed_preconditions(
-                    &planned.before,
-                    &plan::collect_preconditions(case, turn, &ruling.judgement),
-                ) {
-                    Some(moved) if !planned.before.is_empty() => moved,
-                    _ if describe_changes(&planned.changes) == now => format!("{now}: changed since the plan"),
-                    _ => format!("planned: {}; now: {now}", describe_changes(&planned.changes)),
-                },
-            ),
-        }
+    let judgement = &ruling.judgement;
+    let reason = judgement.reason.clone();
+    match judgement.verdict {
+        StepVerdict::Ok => StepDecision::Leave(StepResult::AlreadyOk { reason }),
+        StepVerdict::NotApplicable => StepDecision::Leave(StepResult::NotApplicable { reason }),
+        StepVerdict::Pending => StepDecision::Leave(StepResult::Pending { reason }),
+        StepVerdict::Blocked(class) => StepDecision::Leave(StepResult::Blocked { class, reason }),
+        StepVerdict::Unknown => StepDecision::Leave(StepResult::Unknown { reason }),
+        StepVerdict::Change => compare_with_plan(planned, case, turn, ruling),
     }
+}
 
-    /// Returns the planned step of a turn. A step whose list was not known at plan time was planned as one.
-    fn find_planned_step(&self, turn: &StepInstance<'_>) -> Option<&StepPlan> {
-        let id = &turn.expanded.id;
-        let whole = || self.planned.get(&StepId { key: None, ..id.clone() }).filter(|step| step.envelope.is_some());
-        self.planned.get(id).or_else(whole).copied()
+fn compare_with_plan(
+    planned: &PlannedSteps<'_>,
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    ruling: &StepAssessment,
+) -> StepDecision {
+    let stale = |why: String| StepDecision::Leave(StepResult::Stale { reason: why.into() });
+    let now = describe_changes(&ruling.judgement.changes);
+    let Some(planned) = planned.find_instance(turn) else {
+        return stale(format!("the plan does not contain this step; it would change {now}"));
+    };
+    match &planned.envelope {
+        _ if planned.waits_for.is_some() => StepDecision::Leave(report_as_planned(planned).result),
+        Some(envelope) if planned.verdict == StepVerdict::Change => {
+            match describe_envelope_breach(planned, envelope, turn, ruling) {
+                Some(why) => stale(format!("{why} ({now})")),
+                None => StepDecision::Act,
+            }
+        }
+        // The cause may be on other hosts: only the plan, which sees all of them, can evaluate it.
+        _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
+            StepDecision::Leave(report_as_planned(planned).result)
+        }
+        _ if !planned.will_run() => {
+            stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
+        }
+        _ if planned.basis == ruling.basis => StepDecision::Act,
+        _ => stale(
+            match plan::describe_changed_preconditions(
+                &planned.before,
+                &plan::collect_preconditions(case, turn, &ruling.judgement),
+            ) {
+                Some(moved) if !planned.before.is_empty() => moved,
+                _ if describe_changes(&planned.changes) == now => format!("{now}: changed since the plan"),
+                _ => format!("planned: {}; now: {now}", describe_changes(&planned.changes)),
+            },
+        ),
     }
 }
 
@@ -164,7 +156,7 @@ pub(super) fn describe_changes(changes: &[crate::resource::AttributeChange]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{DisruptionClass, Value};
+    use crate::model::{DisruptionClass, StepId, Value};
 
     #[test]
     fn stale_step_names_steps_run_since_its_observation() {

@@ -2,9 +2,9 @@
 
 use super::cancel::StopLevel;
 use super::event::Event;
-use super::host_run::HostRun;
+use super::run_context::ApplyContext;
 use super::step_groups::HostStepGroup;
-use crate::graph::{DependencyKind, GraphEdge, StepIndex};
+use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::{HostName, StepPhase};
 use crate::plan::{CrossHostWait, resolve_predecessor};
 
@@ -17,12 +17,26 @@ pub(super) enum GateRefusal {
     Stopped,
 }
 
-impl HostRun<'_> {
+/// The dependencies of one host's groups.
+pub(super) struct DependencyGate<'r> {
+    run: &'r ApplyContext<'r>,
+    host: &'r HostName,
+}
+
+impl<'r> DependencyGate<'r> {
+    pub fn new(run: &'r ApplyContext<'r>, host: &'r HostName) -> Self {
+        Self { run, host }
+    }
+
+    fn graph(&self) -> &'r Graph {
+        self.run.project.graph_for_host(self.host)
+    }
+
     /// Returns when everything the group waits for is decided.
     ///
     /// # Errors
     /// The group does not run.
-    pub(super) async fn await_dependencies(&self, group: &HostStepGroup) -> Result<(), GateRefusal> {
+    pub async fn await_dependencies(&self, group: &HostStepGroup) -> Result<(), GateRefusal> {
         let graph = self.graph();
         for edge in group.steps.iter().flat_map(|index| graph.incoming_edges(*index)) {
             if group.steps.contains(&edge.from) {
@@ -45,9 +59,9 @@ impl HostRun<'_> {
             (DependencyKind::Needs, phase) => phase,
         };
         self.run.board.read_data(|standing| {
-            let ran = |step| standing.reached_phase(step, self.host()).is_some();
+            let ran = |step| standing.reached_phase(step, self.host).is_some();
             let Some(from) = resolve_predecessor(self.graph(), edge, ran) else { return Ok(()) };
-            match (standing.has_reached(from, self.host(), phase), standing.verification_failure(from, self.host())) {
+            match (standing.has_reached(from, self.host, phase), standing.verification_failure(from, self.host)) {
                 (Some(false), Some(why)) => {
                     Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.format_step_name(from))))
                 }
@@ -65,7 +79,7 @@ impl HostRun<'_> {
     }
 
     async fn await_remote_dependency(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
-        let Some(wait) = self.run.spans.find_wait(self.host(), edge) else { return Ok(()) };
+        let Some(wait) = self.run.spans.find_wait(self.host, edge) else { return Ok(()) };
         let decided = match self.run.board.read_data(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase)) {
             Some(decided) => decided,
             None => self.await_step_on_hosts(edge.to, &wait).await.ok_or(GateRefusal::Stopped)?,
@@ -87,13 +101,13 @@ impl HostRun<'_> {
     async fn await_step_on_hosts(&self, index: StepIndex, wait: &CrossHostWait) -> Option<Vec<(HostName, bool)>> {
         let what = format!("`{}` on {}", self.format_step_name(wait.from), format_hosts(&wait.hosts));
         self.run.emit_event(Event::Waiting {
-            host: self.host().clone(),
+            host: self.host.clone(),
             step: self.run.project.graph.step_id(index).clone(),
             what: what.into(),
         });
-        self.run.board.set_waiting(self.host(), &wait.hosts);
+        self.run.board.set_waiting(self.host, &wait.hosts);
         // A waiting host gives up its place in the window; otherwise the hosts it waits for might never start.
-        self.run.times.pause(self.host());
+        self.run.times.pause(self.host);
         self.run.window.add_permits(1);
         let decided = tokio::select! {
             biased;
@@ -103,8 +117,8 @@ impl HostRun<'_> {
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();
         }
-        self.run.times.resume(self.host());
-        self.run.board.set_waiting(self.host(), &[]);
+        self.run.times.resume(self.host);
+        self.run.board.set_waiting(self.host, &[]);
         decided
     }
 

@@ -1,7 +1,7 @@
 //! The report of a host that the user detached from: completed steps, steps in flight, remaining steps.
 
 use super::event::StepResult;
-use super::host_run::{empty_report, report_as_planned};
+use super::host_report::{empty_report, report_as_planned};
 use super::report::{HostReport, StepReport};
 use super::run_context::ApplyContext;
 use crate::model::{HostOutcome, StepId};

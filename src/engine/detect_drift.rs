@@ -3,7 +3,7 @@
 
 use super::host_findings::read_kept_findings;
 use super::observe::ObservedHosts;
-use super::run_context::RunOptions;
+use super::run_options::RunOptions;
 use super::verify::{plan, plan_inputs};
 use crate::config::Project;
 use crate::drift::{

@@ -5,54 +5,22 @@
 
 mod cluster;
 mod controller;
+mod finding;
 mod host_checks;
 
-use super::final_proof::list_facts_used;
+pub use finding::{DoctorFinding, DoctorSeverity};
+
+use super::event::EventSender;
+use super::facts_used::list_facts_used;
 use super::observe::observe_probes;
-use super::run_context::{EventSender, RunOptions};
+use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::model::{ExitCode, HostName, UntrustedText};
+use crate::model::{ExitCode, HostName};
 use crate::plan::{HostReachability, UnreachableReason};
 use camino::Utf8Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-
-/// Severity of a finding, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DoctorSeverity {
-    /// Prevents an apply.
-    Problem,
-    /// Could not be evaluated.
-    Unknown,
-    /// Works, but worth knowing.
-    Note,
-    Ok,
-}
-
-/// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct DoctorFinding {
-    /// The check's name, one word: `tools`, `room`, `clock` …
-    pub check: &'static str,
-    pub weight: DoctorSeverity,
-    /// A lowercase fragment.
-    pub what: UntrustedText,
-    /// How to fix it.
-    pub hint: Option<UntrustedText>,
-}
-
-impl DoctorFinding {
-    fn new(weight: DoctorSeverity, check: &'static str, what: impl Into<UntrustedText>) -> Self {
-        Self { check, weight, what: what.into(), hint: None }
-    }
-
-    fn with_hint(mut self, hint: impl Into<UntrustedText>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-}
 
 /// Findings of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

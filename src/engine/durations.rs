@@ -98,7 +98,7 @@ mod tests {
         let host = HostReport {
             steps,
             reboots: reboots.iter().map(reboot).collect(),
-            ..crate::engine::host_run::empty_report(&HostName::new("n1"), HostOutcome::Changed, "".into())
+            ..crate::engine::host_report::empty_report(&HostName::new("n1"), HostOutcome::Changed, "".into())
         };
         RunReport {
             version: 1,

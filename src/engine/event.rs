@@ -6,6 +6,10 @@ use crate::resource::AttributeChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// The sender of events.
+pub type EventSender = UnboundedSender<Event>;
 
 /// One event of a run. Events of one host are ordered.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -4,10 +4,10 @@
 //! on the host's disk: a full disk is a common reason for inspecting a host.
 
 use super::cancel::{CancelSignal, StopLevel};
-use super::event::Event;
+use super::event::{Event, EventSender};
 use super::host_session::{HostScriptOutput, HostSession, describe_transport_error};
-use super::read_only_session::ObservationSession;
-use super::run_context::{EventSender, RunOptions};
+use super::run_options::{RunOptions, SessionRequest};
+use super::session_connector::OpenSession;
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, HostOutcome, SecretStore, UntrustedText};
 use crate::script::ShellFragment;
@@ -153,7 +153,13 @@ impl ExecRun<'_> {
     }
 
     async fn run_command(&self, host: &HostName) -> Result<ExecHostResult, TransportError> {
-        let link = HostSession::open(self.project, self.options, host, &self.project.secrets).await?;
+        let link = <dyn HostSession>::open(SessionRequest {
+            project: self.project,
+            options: self.options,
+            host,
+            secrets: &self.project.secrets,
+        })
+        .await?;
         let body = build_command_script(self.command, self.time_limit());
         let done = link.run_script(body, self.time_limit() + STOP_GRACE, &self.project.secrets).await;
         link.close().await;

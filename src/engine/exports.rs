@@ -1,6 +1,8 @@
 //! Publishes the exports of steps during a run.
 
-use super::host_run::HostRun;
+use super::host_view::HostView;
+use super::run_context::ApplyContext;
+use super::run_state::SharedValues;
 use super::step_groups::HostStepGroup;
 use crate::model::{HostName, StepId};
 use crate::plan::{StepInstance, read_step_exports, to_exported_value};
@@ -9,13 +11,14 @@ use std::collections::BTreeSet;
 /// Publishes the exports of those turns of a group that succeeded (`through`): values read from the host, and the
 /// stdout of actions.
 pub(super) fn publish_exports(
-    host: &HostRun<'_>,
+    run: &ApplyContext<'_>,
+    view: &HostView<'_>,
     group: &HostStepGroup,
     through: &BTreeSet<StepId>,
     stdout: &[(StepId, String)],
 ) {
-    let snapshot = host.run.board.shared_values();
-    let Some(case) = host.run.host_context(&snapshot, host.host(), &host.seen) else { return };
+    let snapshot = run.board.shared_values();
+    let Some(case) = view.context(&snapshot) else { return };
     let turns: Vec<StepInstance<'_>> = case
         .expand_local_steps()
         .into_iter()
@@ -25,7 +28,7 @@ pub(super) fn publish_exports(
     if turns.is_empty() {
         return;
     }
-    host.run.board.update_shared_values(|shared| {
+    run.board.update_shared_values(|shared| {
         for turn in &turns {
             read_step_exports(&case, turn, &mut shared.secrets, &mut shared.published);
             for (_, text) in stdout.iter().filter(|(id, _)| *id == turn.expanded.id) {
@@ -35,7 +38,7 @@ pub(super) fn publish_exports(
     });
 }
 
-fn publish_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut super::run_state::SharedValues) {
+fn publish_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut SharedValues) {
     for (name, export) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
         let value = to_exported_value(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
         shared.published.set_value(turn, name, host, Some(value));

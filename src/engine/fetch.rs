@@ -1,10 +1,10 @@
 //! Fills the cache: fetches every declared artifact and chart, or those that a plan needs, once.
 
-use super::event::Event;
+use super::event::{Event, EventSender};
 use super::fetch_charts::{fetch_charts, find_chart_to_fetch};
 use super::fetch_report::{ArtifactFetchState, ArtifactReport, ArtifactUsers, ComputedDigest, FetchReport};
 use super::observe::ObservedHosts;
-use super::run_context::{EventSender, RunOptions};
+use super::run_options::RunOptions;
 use super::transfer_throttle::TransferThrottle;
 use crate::artifact::{
     Artifact, ArtifactLockFile, ArtifactSource, DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest,

@@ -1,9 +1,9 @@
 //! Fetches charts of repositories and registries for later runs.
 
 use super::cluster_session;
-use super::event::Event;
+use super::event::{Event, EventSender};
 use super::fetch_report::{ArtifactFetchState, ArtifactReport, ArtifactUsers, ComputedDigest};
-use super::run_context::{EventSender, RunOptions};
+use super::run_options::RunOptions;
 use crate::config::Project;
 use crate::kube::{FetchedChart, KubeError};
 use crate::model::UntrustedText;

@@ -1,140 +1,147 @@
 //! The cycle of one group: observe, compare with the plan, act, observe again, evaluate again.
 
 use super::action_script::{self, ExecutedAction};
-use super::decide::{StepDecision, describe_changes};
+use super::decide::{StepDecision, complete_stale_result, decide_action, describe_changes};
+use super::due_step::{DueStep, build_due_step};
 use super::event::{StepFailure, StepResult};
-use super::host_run::HostRun;
-use super::read_only_session::ObservationSession;
+use super::exports::publish_exports;
+use super::host_link::LinkLost;
+use super::host_report::{planned_phase, report_as_planned};
+use super::host_session::describe_transport_error;
+use super::host_work::HostWork;
 use super::report::StepReport;
-use super::run_actions::DueStep;
+use super::run_actions::StepActions;
 use super::run_state::ReachedPhase;
 use super::step_groups::HostStepGroup;
+use super::window::MaintenanceWindow;
 use crate::graph::StepIndex;
 use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText};
 use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessment, StepInstance, StepPredictions};
-use crate::probe::Probe;
 use crate::resource::Assessment;
 use crate::transport::{TransportError, UnitName};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-impl HostRun<'_> {
-    /// Runs the cycle of one group.
-    pub(super) async fn run_group(&mut self, group: &HostStepGroup) {
-        if !self.needs_observation(group) {
-            return self.report_group_as_planned(group);
+/// The cycle of one group of steps.
+pub(super) struct GroupCycle<'h, 'r> {
+    work: &'h mut HostWork<'r>,
+    window: &'h MaintenanceWindow<'r>,
+    group: &'h HostStepGroup,
+}
+
+impl<'h, 'r> GroupCycle<'h, 'r> {
+    pub fn new(work: &'h mut HostWork<'r>, window: &'h MaintenanceWindow<'r>, group: &'h HostStepGroup) -> Self {
+        Self { work, window, group }
+    }
+
+    /// Runs the cycle.
+    pub async fn run(mut self) {
+        if !self.needs_observation() {
+            return self.report_group_as_planned();
         }
-        if let Err(error) = self.observe_group(group).await {
-            self.lost = Some(error);
-            return self.cancel_group(group);
+        if self.observe_group().await.is_err() {
+            return self.work.results.cancel_group(self.group, &self.work.planned);
         }
-        let due = self.assess_before_acting(group);
+        let due = self.assess_before_acting();
         if due.is_empty() {
-            return self.complete_group(group, &[], &[]);
+            return self.complete_group(&[], &[]);
         }
         // The place among the hosts that restart a service is kept until the service was observed to run again.
-        self.run.times.pause(self.host());
-        let _places = self.run.restarts.acquire_permits(self.list_restarting_steps(group)).await;
-        self.run.times.resume(self.host());
+        let (run, host) = (self.work.run, self.work.host());
+        run.times.pause(host);
+        let _places = run.restarts.acquire_permits(self.list_restarting_steps()).await;
+        run.times.resume(host);
         let began = Instant::now();
-        let acted = self.execute_steps(&due).await;
-        if self.lost.is_some() {
-            return self.report_lost_group(group, &due, &acted);
-        }
-        if let Err(error) = self.observe_group(group).await {
-            self.lost = Some(error);
-            return self.report_lost_group(group, &due, &acted);
+        let acted = StepActions::new(self.work).execute_steps(&due).await;
+        if self.work.link.is_lost() || self.observe_group().await.is_err() {
+            return self.report_lost_group(&due, &acted);
         }
         // Steps of one script are not timed separately.
-        self.assess_after_acting(group, &due, &acted, began.elapsed());
+        self.assess_after_acting(&due, &acted, began.elapsed());
     }
 
     /// Returns the steps of a group that restart a service. For a host out of service, restarts are not limited.
-    fn list_restarting_steps(&self, group: &HostStepGroup) -> BTreeSet<StepIndex> {
-        if self.passage.open {
+    fn list_restarting_steps(&self) -> BTreeSet<StepIndex> {
+        if self.window.is_open() {
             return BTreeSet::new();
         }
         let restarts = |index: &&StepIndex| {
-            let mut own = self.list_planned_steps(group).filter(|step| self.is_same_step(**index, &step.id));
+            let mut own = self.work.planned.list_step(self.group, **index);
             own.any(|step| step.will_run() && plan::step_disruption(step) >= DisruptionClass::D1)
         };
-        group.steps.iter().filter(restarts).copied().collect()
+        self.group.steps.iter().filter(restarts).copied().collect()
     }
 
     /// Returns whether a group must be observed. If all its steps matched in the plan and no step of this run may have
     /// touched them since, the final proof covers it.
-    fn needs_observation(&self, group: &HostStepGroup) -> bool {
-        let acts = self.list_planned_steps(group).any(|s| s.will_run() || s.envelope.is_some());
-        let touched = self.changed.iter().any(|id| *id.recipe == *group.recipe) || self.has_changed_dependency(group);
-        acts || touched
+    fn needs_observation(&self) -> bool {
+        let acts = self.work.planned.list_group(self.group).any(|s| s.will_run() || s.envelope.is_some());
+        let touched = self.work.results.changed().iter().any(|id| *id.recipe == *self.group.recipe);
+        acts || touched || self.has_changed_dependency()
     }
 
-    fn has_changed_dependency(&self, group: &HostStepGroup) -> bool {
-        let graph = self.graph();
-        group.steps.iter().flat_map(|index| graph.incoming_edges(*index)).any(|edge| {
+    fn has_changed_dependency(&self) -> bool {
+        let graph = self.work.graph();
+        self.group.steps.iter().flat_map(|index| graph.incoming_edges(*index)).any(|edge| {
             let id = graph.step_id(edge.from);
-            self.changed.iter().any(|c| c.recipe == id.recipe && c.step == id.step)
+            self.work.results.changed().iter().any(|c| c.recipe == id.recipe && c.step == id.step)
         })
     }
 
-    fn report_group_as_planned(&mut self, group: &HostStepGroup) {
-        let reports: Vec<StepReport> = self.list_planned_steps(group).map(super::host_run::report_as_planned).collect();
-        for index in &group.steps {
-            let own = self.list_planned_steps(group).filter(|step| self.is_same_step(*index, &step.id));
-            let reached = own.map(super::host_run::planned_phase).min().unwrap_or(ReachedPhase::Effective);
-            self.publish_phase(*index, reached);
+    fn report_group_as_planned(&mut self) {
+        for index in &self.group.steps {
+            let own = self.work.planned.list_step(self.group, *index);
+            self.publish_phase(*index, own.map(planned_phase).min().unwrap_or(ReachedPhase::Effective));
         }
-        reports.iter().for_each(|report| self.emit_step_finished(report));
-        self.steps.extend(reports);
+        for step in self.work.planned.list_group(self.group) {
+            self.work.results.add_report(report_as_planned(step));
+        }
     }
 
-    pub(super) fn is_same_step(&self, index: StepIndex, id: &StepId) -> bool {
-        let step = self.run.project.graph.step_id(index);
-        step.recipe == id.recipe && step.step == id.step
+    /// Publishes the phase that a step reached. The phase of a step that needs a reboot to be effective is published
+    /// after the reboot.
+    fn publish_phase(&self, index: StepIndex, reached: ReachedPhase) {
+        if reached != ReachedPhase::Configured || !self.window.awaits_reboot(index) {
+            self.work.results.publish_phase(index, reached);
+        }
     }
 
     /// Observes the state that the group is evaluated by, in one round trip.
-    async fn observe_group(&mut self, group: &HostStepGroup) -> Result<(), TransportError> {
-        let shared = self.run.board.shared_values();
-        let probes: BTreeSet<Probe> = {
-            let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return Ok(()) };
-            let turns = case.expand_local_steps();
-            let own = turns.iter().filter(|turn| group.steps.contains(&turn.index));
-            own.flat_map(|turn| plan::list_step_probes(&case, turn, &turns)).collect()
-        };
+    async fn observe_group(&mut self) -> Result<(), LinkLost> {
+        let shared = self.work.run.board.shared_values();
+        let probes = self.work.view.list_step_probes(&shared, |turn| self.group.steps.contains(&turn.index));
         if probes.is_empty() {
             return Ok(());
         }
-        let observation = self.link.observe(&probes, &shared.secrets).await?;
-        self.seen.merge_observation(observation);
-        Ok(())
+        self.work.observe(&probes, &shared.secrets).await
     }
 
     /// Evaluates every turn of the group again. Returns those that act and reports the others. A step that cannot run
     /// also skips the steps below it, as they build on it.
-    fn assess_before_acting(&mut self, group: &HostStepGroup) -> Vec<DueStep> {
-        let shared = self.run.board.shared_values();
+    fn assess_before_acting(&mut self) -> Vec<DueStep> {
+        let work = &*self.work;
+        let shared = work.run.board.shared_values();
         let (mut reports, mut due) = (Vec::new(), Vec::new());
         let mut stopped: Option<(StepIndex, StepId)> = None;
         let mut siblings = SiblingPredictions::default();
         // Several steps of a script may edit the same file: each is evaluated on the result of the previous ones.
         let mut edited: Option<ObservedHost> = None;
-        if let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) {
+        if let Some(case) = work.view.context(&shared) {
             let turns = case.expand_local_steps();
-            for turn in turns.iter().filter(|turn| group.steps.contains(&turn.index)) {
-                let now = HostContext { seen: edited.as_ref().unwrap_or(&self.seen), ..case };
-                let ruling = self.assess_instance(&now, turn, &turns, siblings.predictions_for(turn));
+            for turn in turns.iter().filter(|turn| self.group.steps.contains(&turn.index)) {
+                let now = HostContext { seen: edited.as_ref().unwrap_or(work.view.seen()), ..case };
+                let ruling = assess_instance(&now, turn, &turns, siblings.predictions_for(turn));
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
-                let result = match (self.decide_action(&now, turn, &ruling), above) {
+                let result = match (decide_action(&work.planned, &now, turn, &ruling), above) {
                     (StepDecision::Act, None) => {
                         match ruling.judgement.reading_after() {
                             Some((probe, reading)) => {
-                                let seen = edited.get_or_insert_with(|| self.seen.clone());
+                                let seen = edited.get_or_insert_with(|| work.view.seen().clone());
                                 seen.observation.insert(probe, Ok(reading));
                             }
                             None => siblings.predict_action(turn),
                         }
-                        due.push(self.build_due_step(&case, turn, &turns, ruling));
+                        due.push(build_due_step(work.run.options, &case, turn, &turns, ruling));
                         continue;
                     }
                     (StepDecision::Act, Some((_, name))) => {
@@ -145,9 +152,9 @@ impl HostRun<'_> {
                 if stops_group(&result) && stopped.is_none() {
                     stopped = Some((turn.index, turn.expanded.id.clone()));
                 }
-                let observed = self.seen.observation.time_range().map(|(_, ended)| ended);
+                let observed = work.view.seen().observation.time_range().map(|(_, ended)| ended);
                 let (result, changes) =
-                    super::decide::complete_stale_result(result, &ruling.judgement, &self.steps, observed);
+                    complete_stale_result(result, &ruling.judgement, work.results.reports(), observed);
                 reports.push(StepReport {
                     hint: ruling.judgement.hint.clone(),
                     changes,
@@ -155,31 +162,16 @@ impl HostRun<'_> {
                 });
             }
         }
-        reports.into_iter().for_each(|report| self.add_step_report(report));
+        reports.into_iter().for_each(|report| self.work.results.add_report(report));
         due
-    }
-
-    /// Evaluates a turn as the plan did: the rules of its recipe come first.
-    fn assess_instance(
-        &self,
-        case: &HostContext<'_>,
-        turn: &StepInstance<'_>,
-        turns: &[StepInstance<'_>],
-        ahead: &StepPredictions,
-    ) -> StepAssessment {
-        match plan::assess_rules(case, turn.instance) {
-            Some(judgement) => {
-                StepAssessment { judgement, basis: String::new(), until: None, foresight: ChangeCertainty::Predicted }
-            }
-            None => plan::assess_step(case, turn, turns, ahead),
-        }
     }
 
     /// Reports a group during which the connection was lost. Successful actions are not claimed, as they were not
     /// verified. A step that was running has an unknown outcome rather than failed.
-    fn report_lost_group(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction]) {
-        let why = self.lost.as_ref().map(super::host_session::describe_transport_error).unwrap_or_default();
-        let unreachable = self.lost.as_ref().is_some_and(TransportError::is_unreachable);
+    fn report_lost_group(&mut self, due: &[DueStep], acted: &[ExecutedAction]) {
+        let loss = self.work.link.loss();
+        let why = loss.map(describe_transport_error).unwrap_or_default();
+        let unreachable = loss.is_some_and(TransportError::is_unreachable);
         for (turn, acted) in due.iter().zip(acted) {
             let result = match unreachable {
                 true => StepResult::Unknown { reason: format!("outcome unknown: {}", why.raw()).into() },
@@ -193,21 +185,13 @@ impl HostRun<'_> {
                     },
                 },
             };
-            self.add_step_report(report_due_step(turn, result));
+            self.work.results.add_report(report_due_step(turn, result));
         }
-        for index in &group.steps {
-            self.publish_phase(*index, ReachedPhase::Nothing);
-        }
+        self.work.results.publish_nothing(self.group);
     }
 
     /// Evaluates the results of actions. Only observed results are claimed.
-    fn assess_after_acting(
-        &mut self,
-        group: &HostStepGroup,
-        due: &[DueStep],
-        acted: &[ExecutedAction],
-        took: Duration,
-    ) {
+    fn assess_after_acting(&mut self, due: &[DueStep], acted: &[ExecutedAction], took: Duration) {
         let mut failed: Option<String> = None;
         for mut report in self.build_step_reports(due, acted) {
             report.took = took;
@@ -217,14 +201,14 @@ impl HostRun<'_> {
             if stops_group(&report.result) && failed.is_none() {
                 failed = Some(report.id.to_string());
             }
-            self.add_step_report(report);
+            self.work.results.add_report(report);
         }
-        self.complete_group(group, due, acted);
+        self.complete_group(due, acted);
     }
 
     fn build_step_reports(&self, due: &[DueStep], acted: &[ExecutedAction]) -> Vec<StepReport> {
-        let shared = self.run.board.shared_values();
-        let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let shared = self.work.run.board.shared_values();
+        let Some(case) = self.work.view.context(&shared) else { return Vec::new() };
         let turns = case.expand_local_steps();
         let judged = |due: &DueStep| {
             let turn = turns.iter().find(|turn| turn.expanded.id == due.id);
@@ -247,7 +231,7 @@ impl HostRun<'_> {
                 hint: action_script::find_known_hint(&turn.action, &acted.output)
                     .or_else(|| self.find_failure_hint(&turn.id, &acted.output)),
                 log: (turn.long && turn.delivery.is_none()).then(|| {
-                    format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
+                    format!("/var/lib/forge/log/{}.log", UnitName::new(&self.work.run.options.run, &turn.id).as_str())
                 }),
             },
         };
@@ -272,45 +256,56 @@ impl HostRun<'_> {
 
     /// Returns the hint that the step's recipe declares for a known failure text of its programs.
     fn find_failure_hint(&self, id: &StepId, output: &UntrustedText) -> Option<UntrustedText> {
-        let recipe = self.run.project.recipes.get(&*id.recipe)?;
+        let recipe = self.work.run.project.recipes.get(&*id.recipe)?;
         recipe.find_failure_cause(output.raw()).map(UntrustedText::from)
-    }
-
-    /// Adds a report to the events and to the list. A step is published only when all its turns are done.
-    fn add_step_report(&mut self, report: StepReport) {
-        self.emit_step_finished(&report);
-        self.steps.push(report);
     }
 
     /// Closes a group: queues records of proven steps, publishes exports, then the phases reached. A step without any
     /// turn on this host counts as done.
-    fn complete_group(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction]) {
-        let own: Vec<(StepIndex, StepId, ReachedPhase)> = self.list_reached_phases(group);
+    fn complete_group(&mut self, due: &[DueStep], acted: &[ExecutedAction]) {
+        let own: Vec<(StepIndex, StepId, ReachedPhase)> = self.list_reached_phases();
         let through: BTreeSet<StepId> = own
             .iter()
             .filter(|(_, _, reached)| *reached > ReachedPhase::Nothing)
             .map(|(_, id, _)| id.clone())
             .collect();
         let proven: Vec<StepId> = due.iter().map(|turn| turn.id.clone()).filter(|id| through.contains(id)).collect();
-        self.queue_records(&proven);
+        self.work.records.queue_proven(&self.work.view, &proven);
         let printed =
             |(turn, acted): (&DueStep, &ExecutedAction)| (turn.id.clone(), acted.output.raw().trim().to_owned());
         let values = due.iter().zip(acted).filter(|(turn, acted)| turn.exports_stdout && has_whole_output(acted));
         let stdout: Vec<_> = values.map(printed).collect();
-        super::exports::publish_exports(self, group, &through, &stdout);
-        for index in &group.steps {
+        publish_exports(self.work.run, &self.work.view, self.group, &through, &stdout);
+        for index in &self.group.steps {
             let turns = own.iter().filter(|(own, _, _)| own == index);
             self.publish_phase(*index, turns.map(|(_, _, reached)| *reached).min().unwrap_or(ReachedPhase::Effective));
         }
     }
 
-    fn list_reached_phases(&self, group: &HostStepGroup) -> Vec<(StepIndex, StepId, ReachedPhase)> {
+    fn list_reached_phases(&self) -> Vec<(StepIndex, StepId, ReachedPhase)> {
+        let work = &*self.work;
         let own = |index: &StepIndex| {
             let index = *index;
-            self.steps.iter().filter(move |report| self.is_same_step(index, &report.id)).map(move |r| (index, r))
+            let reports = work.results.reports().iter();
+            reports.filter(move |report| work.planned.is_same_step(index, &report.id)).map(move |r| (index, r))
         };
-        let all = group.steps.iter().flat_map(own);
+        let all = self.group.steps.iter().flat_map(own);
         all.map(|(index, report)| (index, report.id.clone(), phase_from_result(&report.result))).collect()
+    }
+}
+
+/// Evaluates a turn as the plan did: the rules of its recipe come first.
+fn assess_instance(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
+) -> StepAssessment {
+    match plan::assess_rules(case, turn.instance) {
+        Some(judgement) => {
+            StepAssessment { judgement, basis: String::new(), until: None, foresight: ChangeCertainty::Predicted }
+        }
+        None => plan::assess_step(case, turn, turns, ahead),
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::host_session::{HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, summarize_stderr};
 use super::observe::ObservedHosts;
-use super::read_only_session::ObservationSession;
-use super::run_context::RunOptions;
+use super::run_options::{RunOptions, SessionRequest};
+use super::session_connector::OpenSession;
 use crate::config::Project;
 use crate::drift::{self, FindingHistory, HostFindingsFile};
 use crate::model::{HostName, SecretStore, findings_file_name};
@@ -18,7 +18,7 @@ use crate::transport::{LockOwner, ProcessMark, TransportError};
 use futures_util::StreamExt;
 
 /// A session that can only replace the file of a host's findings.
-struct HostFindingsWriter(HostSession);
+struct HostFindingsWriter(Box<dyn HostSession>);
 
 /// Returns the findings to store on a host; `None` if it stores none.
 pub(super) fn read_kept_findings(project: &Project, seen: &ObservedHost, now: &str) -> Option<HostFindingsFile> {
@@ -62,7 +62,11 @@ async fn replace_findings(
     options: &RunOptions,
 ) -> Result<(), String> {
     let plain = |error: TransportError| error.to_string();
-    let keeper = HostFindingsWriter(HostSession::open(project, options, host, &project.secrets).await.map_err(plain)?);
+    let keeper = HostFindingsWriter(
+        <dyn HostSession>::open(SessionRequest { project, options, host, secrets: &project.secrets })
+            .await
+            .map_err(plain)?,
+    );
     let (done, link) = keeper.replace_file(project, wanted, options).await;
     link.close().await;
     done
@@ -74,7 +78,7 @@ impl HostFindingsWriter {
         project: &Project,
         wanted: &HostFindingsFile,
         options: &RunOptions,
-    ) -> (Result<(), String>, HostSession) {
+    ) -> (Result<(), String>, Box<dyn HostSession>) {
         let done = self.replace_under_lock(project, wanted, options).await;
         (done, self.0)
     }

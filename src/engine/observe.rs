@@ -1,11 +1,12 @@
 //! Observes many hosts in parallel: in one round trip if no probe depends on facts, otherwise in two.
 
 use super::cluster_nodes::{LazyClusterApi, NodeListing};
-use super::event::Event;
-use super::final_proof::list_facts_used;
+use super::event::{Event, EventSender};
+use super::facts_used::list_facts_used;
 use super::host_session::{HostSession, describe_transport_error};
-use super::read_only_session::{ObservationSession, ReadOnlySession};
-use super::run_context::{EventSender, RunOptions};
+use super::read_only_session::ReadOnlySession;
+use super::run_options::{RunOptions, SessionRequest};
+use super::session_connector::OpenSession;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::plan::{self, ChosenHosts, HostContext, HostExports, ObservedHost, PlanContext, UnreachableReason};
@@ -30,7 +31,7 @@ pub struct ObservedHosts {
     /// The API of the cluster whose nodes the hosts are, as far as it was opened.
     pub(super) api: LazyClusterApi,
     /// Sessions that are still open.
-    pub(super) links: BTreeMap<HostName, HostSession>,
+    pub(super) links: BTreeMap<HostName, Box<dyn HostSession>>,
 }
 
 impl ObservedHosts {
@@ -60,7 +61,7 @@ impl AsRef<[ObservedHost]> for ObservedHosts {
 }
 
 /// Sessions that are still open.
-type OpenSessions<S> = BTreeMap<HostName, S>;
+type OpenSessions<S> = BTreeMap<HostName, Box<S>>;
 
 /// The purpose of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ pub async fn observe_hosts(
     options: &RunOptions,
     events: &EventSender,
 ) -> ObservedHosts {
-    observe_with_sessions::<ReadOnlySession>(project, hosts, options, events, ObservationPurpose::Read).await.0
+    observe_with_sessions::<dyn ReadOnlySession>(project, hosts, options, events, ObservationPurpose::Read).await.0
 }
 
 /// Observes `hosts` for drift: retries failed reads once and adds the health facts of hardware that the project
@@ -111,9 +112,15 @@ pub async fn observe_for_drift(
     events: &EventSender,
 ) -> ObservedHosts {
     let options = RunOptions { confined: !project.drift.unconfined, ..options.clone() };
-    observe_with_sessions::<ReadOnlySession>(project, hosts, &options, events, ObservationPurpose::Drift { outliers })
-        .await
-        .0
+    observe_with_sessions::<dyn ReadOnlySession>(
+        project,
+        hosts,
+        &options,
+        events,
+        ObservationPurpose::Drift { outliers },
+    )
+    .await
+    .0
 }
 
 /// Observes `hosts` and leaves sessions open for the changes that follow, as far as the window permits.
@@ -124,11 +131,11 @@ pub async fn observe_for_change(
     events: &EventSender,
 ) -> ObservedHosts {
     let (observed, links) =
-        observe_with_sessions::<HostSession>(project, hosts, options, events, ObservationPurpose::Change).await;
+        observe_with_sessions::<dyn HostSession>(project, hosts, options, events, ObservationPurpose::Change).await;
     ObservedHosts { links, ..observed }
 }
 
-async fn observe_with_sessions<S: ObservationSession>(
+async fn observe_with_sessions<S: OpenSession + ?Sized>(
     project: &Project,
     hosts: &[HostName],
     options: &RunOptions,
@@ -230,11 +237,14 @@ pub(super) async fn observe_probes(
             probes.iter().filter(|probe| probe.is_api_probe() == host.is_cluster()).cloned().collect();
         let opened = match own.is_empty() {
             true => Err(super::cluster_session::no_commands_error()),
-            false => ReadOnlySession::open(project, options, &host, &project.secrets).await,
+            false => {
+                let request = SessionRequest { project, options, host: &host, secrets: &project.secrets };
+                <dyn ReadOnlySession>::open(request).await
+            }
         };
         let seen = match opened {
             Ok(glance) => {
-                let seen = query_host(&glance, &host, &own, &project.secrets).await;
+                let seen = query_host(&*glance, &host, &own, &project.secrets).await;
                 glance.close().await;
                 seen
             }
@@ -271,6 +281,10 @@ impl ObservedHosts {
 }
 
 impl ObservationRun<'_> {
+    fn session_request<'s>(&'s self, host: &'s HostName, secrets: &'s SecretStore) -> SessionRequest<'s> {
+        SessionRequest { project: self.project, options: self.options, host, secrets }
+    }
+
     fn emit_event(&self, event: Event) {
         emit_live_event(self.options, self.events, event);
     }
@@ -293,7 +307,7 @@ impl ObservationRun<'_> {
     }
 
     /// Runs every host's first trip, and the second one if it depends only on the host's own facts.
-    async fn run_first_trips<S: ObservationSession>(&self, hosts: &[HostName]) -> (ObservedHosts, OpenSessions<S>) {
+    async fn run_first_trips<S: OpenSession + ?Sized>(&self, hosts: &[HostName]) -> (ObservedHosts, OpenSessions<S>) {
         let list = run_on_hosts(hosts, self.options.parallel, |host| self.observe_host::<S>(host)).await;
         let (mut observed, mut sessions) = (ObservedHosts::empty_for(self.project), OpenSessions::new());
         for (seen, session, took) in list {
@@ -304,21 +318,21 @@ impl ObservationRun<'_> {
         (observed, sessions)
     }
 
-    async fn observe_host<S: ObservationSession>(&self, host: HostName) -> (ObservedHost, Option<S>, Duration) {
+    async fn observe_host<S: OpenSession + ?Sized>(&self, host: HostName) -> (ObservedHost, Option<Box<S>>, Duration) {
         let began = Instant::now();
         let (seen, link) = self.connect_and_observe(host, began).await;
         (seen, link, began.elapsed())
     }
 
-    async fn connect_and_observe<S: ObservationSession>(
+    async fn connect_and_observe<S: OpenSession + ?Sized>(
         &self,
         host: HostName,
         began: Instant,
-    ) -> (ObservedHost, Option<S>) {
+    ) -> (ObservedHost, Option<Box<S>>) {
         self.emit_event(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
-        let (seen, link) = match S::open(self.project, self.options, &host, secrets).await {
-            Ok(link) => (self.run_trips(&link, &host).await, Some(link)),
+        let (seen, link) = match S::open(self.session_request(&host, secrets)).await {
+            Ok(link) => (self.run_trips(&*link, &host).await, Some(link)),
             Err(error) => (ObservedHost::from_unreachable(&host, to_unreachable(&error)), None),
         };
         self.emit_event(build_seen_event(&seen, began));
@@ -333,7 +347,7 @@ impl ObservationRun<'_> {
         }
     }
 
-    async fn run_trips(&self, link: &impl ObservationSession, host: &HostName) -> ObservedHost {
+    async fn run_trips(&self, link: &(impl ReadOnlySession + ?Sized), host: &HostName) -> ObservedHost {
         let secrets = &self.project.secrets;
         let blank = ObservedHost::from_observation(host, Default::default(), 0);
         let mut seen = query_host(link, host, &self.list_needed_probes(&blank), secrets).await;
@@ -352,7 +366,7 @@ impl ObservationRun<'_> {
     /// Retries failed reads once: a single failure is not conclusive.
     async fn retry_failed_probes(
         &self,
-        link: &impl ObservationSession,
+        link: &(impl ReadOnlySession + ?Sized),
         seen: &mut ObservedHost,
         secrets: &SecretStore,
     ) {
@@ -389,7 +403,11 @@ impl ObservationRun<'_> {
     }
 
     /// Runs the second trip of hosts whose text needs values exported by other hosts.
-    async fn run_second_trips<S: ObservationSession>(&self, observed: &mut ObservedHosts, links: &mut OpenSessions<S>) {
+    async fn run_second_trips<S: OpenSession + ?Sized>(
+        &self,
+        observed: &mut ObservedHosts,
+        links: &mut OpenSessions<S>,
+    ) {
         let ObservedHosts { seen, chosen, exports, secrets, took_by, .. } = observed;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
@@ -409,8 +427,8 @@ impl ObservationRun<'_> {
             let began = Instant::now();
             match links_ref.get(&seen.host) {
                 Some(link) => {
-                    self.observe_more(link, seen, &rest, secrets_ref).await;
-                    self.retry_failed_probes(link, seen, secrets_ref).await;
+                    self.observe_more(&**link, seen, &rest, secrets_ref).await;
+                    self.retry_failed_probes(&**link, seen, secrets_ref).await;
                 }
                 None => self.observe_in_new_session::<S>(seen, &rest, secrets_ref).await,
             }
@@ -428,15 +446,15 @@ impl ObservationRun<'_> {
         }
     }
 
-    async fn observe_in_new_session<S: ObservationSession>(
+    async fn observe_in_new_session<S: OpenSession + ?Sized>(
         &self,
         seen: &mut ObservedHost,
         rest: &BTreeSet<Probe>,
         secrets: &SecretStore,
     ) {
-        match S::open(self.project, self.options, &seen.host, secrets).await {
+        match S::open(self.session_request(&seen.host, secrets)).await {
             Ok(link) => {
-                self.observe_more(&link, seen, rest, secrets).await;
+                self.observe_more(&*link, seen, rest, secrets).await;
                 link.close().await;
             }
             Err(error) => *seen = ObservedHost::from_unreachable(&seen.host, to_unreachable(&error)),
@@ -445,7 +463,7 @@ impl ObservationRun<'_> {
 
     async fn observe_more(
         &self,
-        link: &impl ObservationSession,
+        link: &(impl ReadOnlySession + ?Sized),
         seen: &mut ObservedHost,
         rest: &BTreeSet<Probe>,
         secrets: &SecretStore,
@@ -500,7 +518,7 @@ pub(super) async fn run_on_hosts<T, F: Future<Output = T>>(
 }
 
 async fn query_host(
-    link: &impl ObservationSession,
+    link: &(impl ReadOnlySession + ?Sized),
     host: &HostName,
     probes: &BTreeSet<Probe>,
     secrets: &SecretStore,

@@ -2,68 +2,19 @@
 
 use super::cancel::CancelSignal;
 use super::cluster_nodes::LazyClusterApi;
-use super::event::Event;
-use super::recording::Recording;
+use super::event::{Event, EventSender};
 use super::report::StepReport;
 use super::restart_limiter::RestartLimiter;
+use super::run_options::{RunOptions, SessionRequest};
 use super::run_state::{SharedRunState, SharedValues};
 use super::work_times::WorkTimes;
-use crate::config::{Project, StepExpander, StepFilter};
+use crate::config::{Project, StepExpander};
 use crate::graph::StepIndex;
-use crate::model::{HostName, StepId};
-use crate::plan::{ChosenHosts, CrossHostEdges, HostContext, ObservedHost, PlanContext, PlanPolicy, RolloutPlan};
+use crate::model::{HostName, SecretStore, StepId};
+use crate::plan::{ChosenHosts, CrossHostEdges, HostContext, ObservedHost, PlanContext, RolloutPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
-
-/// The sender of events.
-pub type EventSender = UnboundedSender<Event>;
-
-/// The user's options for a run.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// The number of hosts worked on in parallel.
-    pub parallel: usize,
-    /// The default for checks and steps without a timeout of their own.
-    pub timeout: Option<Duration>,
-    /// Whether recipes' checks run in a read-only sandbox.
-    pub confined: bool,
-    pub filter: StepFilter,
-    pub policy: PlanPolicy,
-    /// The user's reason for evicting processes that hold a host's devices, if the user allows it.
-    pub evict_busy: Option<String>,
-    /// The run's name: time and random text, `20261121T093015-4f2a`.
-    pub run: String,
-    /// The boot id of the machine that forge runs on, if it has one. That machine is never rebooted.
-    pub boot_id: Option<String>,
-    /// `user@controller`, for records and locks.
-    pub controller: String,
-    pub user: String,
-    /// Returns the current time, for records and the lock's owner.
-    pub clock: fn() -> jiff::Timestamp,
-    /// The folder for control sockets: see [`crate::transport::control_dir`].
-    pub control_dir: camino::Utf8PathBuf,
-    /// Environment variables passed to ssh in addition to the defaults: see [`crate::transport::SSH_VARIABLES`].
-    pub ssh_variables: Arc<[String]>,
-    /// The folder in which the cluster's sandboxes are registered: see [`crate::transport::list_sandboxes`].
-    pub sandboxes: camino::Utf8PathBuf,
-    pub replay: ReplayOptions,
-    /// The store that artifacts are taken from.
-    pub depot: Arc<crate::artifact::ArtifactFetcher>,
-}
-
-/// Whether hosts are probed, and whether their raw answers are stored.
-#[derive(Clone, Debug, Default)]
-pub struct ReplayOptions {
-    /// Stores raw answers and probes all facts.
-    pub record: bool,
-    /// Stores raw answers and probes only the facts that are needed.
-    pub keep: bool,
-    /// Answers are read from here; no session is opened.
-    pub observed: Option<Arc<Recording>>,
-}
+use std::sync::{Mutex, PoisonError};
 
 /// One run.
 pub struct ApplyContext<'a> {
@@ -101,6 +52,11 @@ impl<'a> ApplyContext<'a> {
     pub fn emit_event(&self, event: Event) {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
+    }
+
+    /// Returns the request of a session on one of the run's hosts.
+    pub(super) fn session_request<'s>(&'s self, host: &'s HostName, secrets: &'s SecretStore) -> SessionRequest<'s> {
+        SessionRequest { project: self.project, options: self.options, host, secrets }
     }
 
     /// Returns all steps of a recipe.

@@ -5,7 +5,7 @@
 
 use super::observe::ObservedHosts;
 use super::recording::Recording;
-use super::run_context::RunOptions;
+use super::run_options::RunOptions;
 use crate::config::{ExpansionState, InputFile, Project, StepExpander, describe_changed_inputs};
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, digest_json};

@@ -8,15 +8,23 @@
 //! `hostname` identify the host; `paths` lists machine paths that are redirected below the host's folder; programs in
 //! `bin` come first.
 
-use super::host_session::HostLockAttempt;
+use super::host_session::{HostLockAttempt, HostScriptOutput, HostSession, LongStepReport};
+use super::observation_settings::ObservationSettings;
+use super::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
+use super::remote_session::{TransportConnector, find_declared_connection};
+use super::run_options::{SessionConnector, SessionRequest};
 use super::window::{BOOT_ID_PATH, REBOOT_COMMAND};
-use crate::config::{ConnectSettings, TransportKind};
+use crate::config::TransportKind;
 use crate::model::SecretStore;
-use crate::probe::{self, CompiledProbes, Observation};
+use crate::probe::{self, CompiledProbes, Observation, Probe};
 use crate::script::{ShellFragment, ShellScript};
-use crate::transport::{FilePayload, ScriptOutput, TransportError, TransportErrorKind};
+use crate::transport::{
+    FilePayload, LockOwner, ScriptOutput, TransportError, TransportErrorKind, UnitName, random_token,
+};
 use camino::Utf8PathBuf;
 use secrecy::ExposeSecret;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Bytes kept of an acting script's output: fewer than on real hosts.
 const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
@@ -24,17 +32,116 @@ const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
 /// The holder of the lock.
 const OTHER_LOCK_OWNER: &str = "run: r2\nby: eve@c2 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply other.yaml";
 
-pub(super) struct SimulatedHost {
+/// Opens simulated hosts where the inventory selects them, and real sessions elsewhere.
+pub(super) struct SimulatedConnector;
+
+impl SessionConnector for SimulatedConnector {
+    fn open_session<'s>(&'s self, request: SessionRequest<'s>) -> SessionFuture<'s, Box<dyn HostSession>> {
+        match SimulatedHost::from_request(request) {
+            Some(sim) => Box::pin(async move { Ok(Box::new(sim?) as Box<dyn HostSession>) }),
+            None => TransportConnector.open_session(request),
+        }
+    }
+
+    fn open_read_only<'s>(&'s self, request: SessionRequest<'s>) -> SessionFuture<'s, Box<dyn ReadOnlySession>> {
+        match SimulatedHost::from_request(request) {
+            Some(sim) => Box::pin(async move { Ok(Box::new(sim?) as Box<dyn ReadOnlySession>) }),
+            None => TransportConnector.open_read_only(request),
+        }
+    }
+}
+
+struct SimulatedHost {
     root: Utf8PathBuf,
+    settings: ObservationSettings,
+}
+
+impl ReadOnlySession for SimulatedHost {
+    fn observe<'s>(&'s self, probes: &'s BTreeSet<Probe>, secrets: &'s SecretStore) -> SessionFuture<'s, Observation> {
+        Box::pin(async move {
+            let compiled = self.settings.compile_probes(probes)?;
+            self.settings.observe_and_stamp(self.observe_probes(&compiled, secrets)).await
+        })
+    }
+
+    fn close(self: Box<Self>) -> SessionClosing {
+        Box::pin(async {})
+    }
+}
+
+impl HostSession for SimulatedHost {
+    fn take_lock<'s>(&'s mut self, _: &'s LockOwner) -> SessionFuture<'s, HostLockAttempt> {
+        let held = self.has_fault("held");
+        let attempt = if held { HostLockAttempt::Held(OTHER_LOCK_OWNER.into()) } else { HostLockAttempt::Ours };
+        Box::pin(async move { Ok(attempt) })
+    }
+
+    fn run_script<'s>(
+        &'s self,
+        body: ShellFragment,
+        limit: Duration,
+        secrets: &'s SecretStore,
+    ) -> SessionFuture<'s, HostScriptOutput> {
+        self.run_acting_script(body, limit, secrets)
+    }
+
+    fn run_acting_script<'s>(
+        &'s self,
+        body: ShellFragment,
+        limit: Duration,
+        secrets: &'s SecretStore,
+    ) -> SessionFuture<'s, HostScriptOutput> {
+        Box::pin(async move {
+            let token = random_token()?;
+            let script = ShellScript { body, token: token.clone(), limit };
+            Ok(HostScriptOutput { finished: self.act(&script, secrets).await?, token })
+        })
+    }
+
+    fn send_file<'s>(
+        &'s self,
+        body: ShellFragment,
+        limit: Duration,
+        payload: FilePayload,
+        secrets: &'s SecretStore,
+    ) -> SessionFuture<'s, HostScriptOutput> {
+        Box::pin(async move {
+            let token = random_token()?;
+            let script = ShellScript { body, token: token.clone(), limit };
+            Ok(HostScriptOutput { finished: self.act_on_file(&script, payload, secrets).await?, token })
+        })
+    }
+
+    fn run_long_step<'s>(
+        &'s mut self,
+        _: &'s UnitName,
+        body: ShellFragment,
+        limit: Duration,
+        secrets: &'s SecretStore,
+        say: &'s mut (dyn FnMut(&str) + Send),
+    ) -> SessionFuture<'s, LongStepReport> {
+        Box::pin(async move {
+            let finished = self.act(&ShellScript { body, token: random_token()?, limit }, secrets).await?;
+            let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+            text.lines().for_each(say);
+            Ok(LongStepReport { status: finished.status, tail: text.into() })
+        })
+    }
+
+    /// Simulated hosts are back at once.
+    fn reconnect_interval(&self) -> Duration {
+        Duration::from_millis(20)
+    }
 }
 
 impl SimulatedHost {
     /// Returns the session on a simulated host, if the connection selects one.
-    pub fn from_connection(connect: &ConnectSettings) -> Option<Result<Self, TransportError>> {
+    fn from_request(request: SessionRequest<'_>) -> Option<Result<Self, TransportError>> {
+        let connect = find_declared_connection(request.project, request.host);
         let TransportKind::Command(argv) = &connect.transport else { return None };
         let [program, root] = argv.as_slice() else { return None };
         (program == "forge-sim").then(|| {
-            let sim = Self { root: root.into() };
+            let sim = Self { root: root.into(), settings: ObservationSettings::from_options(request.options) };
             if sim.has_fault("refuse") { Err(simulated_error(TransportErrorKind::Refused)) } else { Ok(sim) }
         })
     }
@@ -43,11 +150,7 @@ impl SimulatedHost {
         self.root.join(".sim").join(fault).exists()
     }
 
-    pub fn take_lock(&self) -> HostLockAttempt {
-        if self.has_fault("held") { HostLockAttempt::Held(OTHER_LOCK_OWNER.into()) } else { HostLockAttempt::Ours }
-    }
-
-    pub async fn observe_probes(
+    async fn observe_probes(
         &self,
         asked: &CompiledProbes,
         secrets: &SecretStore,
@@ -64,11 +167,7 @@ impl SimulatedHost {
             .map_err(|_| simulated_error(TransportErrorKind::Garbled))
     }
 
-    pub async fn run_acting_script(
-        &self,
-        script: &ShellScript,
-        secrets: &SecretStore,
-    ) -> Result<ScriptOutput, TransportError> {
+    async fn act(&self, script: &ShellScript, secrets: &SecretStore) -> Result<ScriptOutput, TransportError> {
         if self.is_killed_now() {
             std::future::pending::<()>().await;
         }
@@ -96,7 +195,7 @@ impl SimulatedHost {
     }
 
     /// Stores the file that follows the script and opens it as the script's descriptor 7.
-    pub async fn send_file(
+    async fn act_on_file(
         &self,
         script: &ShellScript,
         payload: FilePayload,
@@ -107,7 +206,7 @@ impl SimulatedHost {
         std::fs::write(&behind, payload.read_rest().await).unwrap();
         let open =
             ShellFragment::new().code("exec 7<").word(behind.as_str()).code("\n").append_fragment(script.body.clone());
-        self.run_acting_script(&ShellScript { body: open, ..script.clone() }, secrets).await
+        self.act(&ShellScript { body: open, ..script.clone() }, secrets).await
     }
 
     async fn run_script(&self, script: &ShellScript, secrets: &SecretStore) -> ScriptOutput {

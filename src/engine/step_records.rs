@@ -1,13 +1,16 @@
 //! Determines the records that a run writes: of proven steps, and of steps that already matched without a record.
 
 use super::event::StepResult;
-use super::host_run::HostRun;
+use super::host_link::HostLink;
 use super::host_session::{SHORT_SCRIPT_LIMIT, host_side_error, summarize_stderr};
+use super::host_view::HostView;
 use super::run_context::ApplyContext;
+use super::step_results::StepResults;
 use crate::config::ExpansionState;
 use crate::model::{SecretStore, StepId, Value};
 use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, digest_desired, to_canonical_json};
 use crate::resource::Resource;
+use crate::script::ShellFragment;
 use crate::state::StepRecord;
 use crate::transport::TransportError;
 
@@ -36,11 +39,21 @@ fn has_current_record(case: &HostContext<'_>, turn: &StepInstance<'_>, resource:
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
-impl HostRun<'_> {
+/// The records of verified steps that are not written yet.
+pub(super) struct RecordQueue<'r> {
+    run: &'r ApplyContext<'r>,
+    records: Vec<(StepId, StepRecord)>,
+}
+
+impl<'r> RecordQueue<'r> {
+    pub fn new(run: &'r ApplyContext<'r>) -> Self {
+        Self { run, records: Vec::new() }
+    }
+
     /// Queues records for `proven` steps; they are written with the next script.
-    pub(super) fn queue_records(&mut self, proven: &[StepId]) {
+    pub fn queue_proven(&mut self, view: &HostView<'_>, proven: &[StepId]) {
         let shared = self.run.board.shared_values();
-        let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return };
+        let Some(case) = view.context(&shared) else { return };
         let turns = case.expand_local_steps();
         let records: Vec<_> = turns
             .iter()
@@ -51,15 +64,11 @@ impl HostRun<'_> {
     }
 
     /// Queues records for steps that matched in the final proof and have no valid record.
-    pub(super) fn adopt_matching_steps(&mut self, settled: &[StepId]) {
-        // A cluster that is only evaluated is not locked: nothing is written there.
-        if self.host().is_cluster() && self.link.cluster_writer().is_none() {
-            return;
-        }
+    pub fn adopt_matching(&mut self, view: &HostView<'_>, results: &StepResults<'_>, settled: &[StepId]) {
         let written: Vec<StepId> = self.records.iter().map(|(id, _)| id.clone()).collect();
         let missing: Vec<StepId> = {
             let shared = self.run.board.shared_values();
-            let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return };
+            let Some(case) = view.context(&shared) else { return };
             let turns = case.expand_local_steps();
             let lacks = |turn: &&StepInstance<'_>| match &turn.expanded.state {
                 ExpansionState::Resource(resource) => !has_current_record(&case, turn, resource.as_ref()),
@@ -68,13 +77,16 @@ impl HostRun<'_> {
             turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
         };
         // A step that this run did not reach is recorded by the next run, with everything it depends on.
-        let reached =
-            |id: &StepId| self.steps.iter().all(|report| report.id != *id || is_effective_result(&report.result));
+        let reached = |id: &StepId| {
+            results.reports().iter().all(|report| report.id != *id || is_effective_result(&report.result))
+        };
         let due: Vec<StepId> = missing
             .into_iter()
-            .filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id) && reached(id))
+            .filter(|id| {
+                settled.contains(id) && !written.contains(id) && !results.changed().contains(id) && reached(id)
+            })
             .collect();
-        self.queue_records(&due);
+        self.queue_proven(view, &due);
     }
 
     fn build_record(
@@ -105,33 +117,47 @@ impl HostRun<'_> {
         Some(record)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Returns the script that writes the queued records.
+    pub fn build_script(&self) -> ShellFragment {
+        crate::state::build_records_script(&self.records)
+    }
+
+    /// Empties the queue: its records are written.
+    pub fn mark_written(&mut self) {
+        self.records.clear();
+    }
+
     /// Writes the queued records.
-    pub(super) async fn flush_records(&mut self) {
-        if self.records.is_empty() || self.lost.is_some() {
+    pub async fn flush(&mut self, link: &mut HostLink) {
+        if self.is_empty() || link.is_lost() {
             return;
         }
-        if let Some(writer) = self.link.cluster_writer() {
+        if let Some(writer) = link.cluster_writer() {
             let named = |(id, record): &(StepId, StepRecord)| {
                 (id.record_name(record.cluster.as_deref().unwrap_or_default()), record.to_value().to_string())
             };
             let records: Vec<(String, String)> = self.records.iter().map(named).collect();
             match writer.write_records(&records).await {
-                Ok(()) => self.records.clear(),
+                Ok(()) => self.mark_written(),
                 Err(error) => {
-                    self.lost = Some(host_side_error(format!("records could not be written: {}", error.message)))
+                    link.mark_lost(host_side_error(format!("records could not be written: {}", error.message)));
                 }
             }
             return;
         }
-        let secrets = self.run.board.shared_values();
-        let done = self
-            .link
-            .run_acting_script(crate::state::build_records_script(&self.records), SHORT_SCRIPT_LIMIT, &secrets.secrets)
-            .await;
-        match done.map(|done| done.finished) {
-            Ok(done) if done.status == 0 => self.records.clear(),
-            Ok(done) => self.lost = Some(record_write_error(&done.stderr)),
-            Err(error) => self.lost = Some(error),
+        let shared = self.run.board.shared_values();
+        let Ok(done) = link.run_acting_script(self.build_script(), SHORT_SCRIPT_LIMIT, &shared.secrets).await else {
+            return;
+        };
+        match done.finished.status {
+            0 => self.mark_written(),
+            _ => {
+                link.mark_lost(record_write_error(&done.finished.stderr));
+            }
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Verify: compares the declared state with one observation. Changes nothing.
 
-use super::apply::REPORT_VERSION;
-use super::event::{Event, VerifyResult};
-use super::final_proof::report_planned_verification;
+use super::event::{Event, EventSender, VerifyResult};
+use super::host_report::{describe_empty_host, empty_report, report_planned_verification};
 use super::observe::ObservedHosts;
-use super::report::{HostReport, RunReport, VerifyReport};
-use super::run_context::{EventSender, RunOptions};
+use super::report::{HostReport, REPORT_VERSION, RunReport, VerifyReport};
+use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
+use crate::model::{HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, Plan, StepPlan};
 use std::time::Duration;
 
@@ -68,8 +67,7 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
     let steps = plan.steps.iter().map(verify_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
     let undeclared = plan.undeclared.clone();
-    let mut report =
-        HostReport { verify, hint, undeclared, took, ..super::host_run::empty_report(&plan.host, outcome, reason) };
+    let mut report = HostReport { verify, hint, undeclared, took, ..empty_report(&plan.host, outcome, reason) };
     if report.outcome == HostOutcome::Ok {
         report.outcome = HostReport::compute_outcome(&[], &report.verify);
     }
@@ -82,14 +80,6 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
 
 fn describe_missing_root(refused: &HostRefusal) -> UntrustedText {
     format!("{}: state readable only by root is unknown", refused.why.raw()).into()
-}
-
-/// Returns why a host has no results: no recipe declares anything for it.
-pub(super) fn describe_empty_host(project: &Project, host: &HostName) -> UntrustedText {
-    match project.instances.get(host).is_none_or(Vec::is_empty) {
-        true => "no recipe is applied to it".into(),
-        false => UntrustedText::default(),
-    }
 }
 
 /// Reports a step that does not match as a failed verification.

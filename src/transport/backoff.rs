@@ -1,4 +1,4 @@
-//! Delays between attempts to reach a host.
+//! Delays between retries.
 
 use backon::ExponentialBuilder;
 use std::time::Duration;

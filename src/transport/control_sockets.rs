@@ -108,7 +108,6 @@ pub(super) fn kept_socket_path(target: &ConnectionTarget) -> Utf8PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::control_dir::control_dir;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
@@ -177,17 +176,5 @@ mod tests {
         clean_leftovers(&path);
         let there = [&dead, &live, &foreign, &file, &young].map(|at| at.exists());
         assert_eq!(there, [false, true, true, true, true]);
-    }
-
-    #[test]
-    fn a_runtime_folder_that_is_too_long_or_missing_is_not_used() {
-        let tmp = format!("/tmp/forge-{}", rustix::process::getuid().as_raw());
-        assert_eq!(control_dir(None), tmp);
-        assert_eq!(control_dir(Some(Utf8Path::new("/nonexistent"))), tmp);
-        let (_folder, path) = temporary_dir();
-        assert_eq!(control_dir(Some(&path)), path.join("forge"));
-        let long = path.join("x".repeat(80));
-        fs::create_dir(&long).unwrap();
-        assert_eq!(control_dir(Some(&long)), tmp);
     }
 }

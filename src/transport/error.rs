@@ -138,6 +138,11 @@ impl TransportError {
     }
 }
 
+/// The error of a connection that broke.
+pub(super) fn link_lost_error() -> TransportError {
+    TransportError::new(TransportErrorKind::LinkLost, "the connection to the host was lost")
+}
+
 impl TransportErrorKind {
     /// Reports whether failures of this kind are transient.
     fn is_transient(self) -> bool {
@@ -146,8 +151,4 @@ impl TransportErrorKind {
             Self::Refused | Self::NoRoute | Self::ConnectTimeout | Self::Dropped | Self::LinkLost | Self::Channel
         )
     }
-}
-
-pub(super) fn link_lost_error() -> TransportError {
-    TransportError::new(TransportErrorKind::LinkLost, "the connection to the host was lost")
 }

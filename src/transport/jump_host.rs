@@ -1,4 +1,4 @@
-//! A jump host, as declared.
+//! A declared jump host.
 
 /// `[user@]host[:port]`, with brackets around an IPv6 address.
 pub(super) struct JumpHost<'a> {

@@ -1,10 +1,8 @@
 //! Long steps: processes on the host that outlive the link.
 
-use super::{HostPaths, HostWriter, TransportError, TransportErrorKind};
+use super::{HostPaths, HostWriter, TransportError, TransportErrorKind, UnitName};
 use crate::model::SecretStore;
 use crate::script::{ScriptToken, ShellFragment, ShellScript};
-
-use super::unit_name::UnitName;
 use std::time::Duration;
 
 /// A long step, ready to start.

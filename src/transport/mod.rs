@@ -6,13 +6,15 @@
 //! acting scripts need a [`HostWriter`], which holds the host's writer lock. Nothing in this module prints.
 
 mod backoff;
+mod carrier;
 mod channel;
-mod control_dir;
+mod command_carrier;
 mod control_sockets;
 mod conversation;
 mod error;
 mod follow_long_step;
 mod jump_host;
+mod local_carrier;
 mod lock;
 mod long_step;
 mod marker;
@@ -22,14 +24,15 @@ mod process_mark;
 mod program_environment;
 mod random;
 mod reader;
+mod runtime_folder;
 mod sandbox;
 mod session;
 mod shell_wrapper;
 mod signature;
 mod ssh;
 mod ssh_arguments;
-mod ssh_command;
 mod ssh_diagnosis;
+mod ssh_program;
 mod ssh_user_config;
 mod stdin_queue;
 mod sudo;
@@ -42,7 +45,6 @@ mod long_step_races;
 #[cfg(test)]
 mod tests;
 
-pub use control_dir::control_dir;
 pub use control_sockets::check_control_dir;
 pub use conversation::{OutputChunk, OutputSink, ScriptOutput};
 pub use error::{TransportError, TransportErrorKind};
@@ -54,8 +56,10 @@ pub use process_mark::ProcessMark;
 pub use program_environment::{ProgramEnvironment, SSH_VARIABLES};
 pub use random::random_token;
 pub use reader::{HostReader, ProbeSession};
+pub use runtime_folder::control_dir;
 pub use sandbox::{Sandbox, enter_sandbox, list_sandboxes, reset_sandbox, sandbox_folder};
 pub use session::{TransportSession, open_session};
+pub use shell_wrapper::is_own_shell;
 pub use signature::{NAMESPACE, SignatureError, sign_bytes, verify_signature};
 pub use ssh::ssh_version;
 pub use target::{ConnectionKind, ConnectionSudo, ConnectionTarget, HostKeyCheck, HostPaths};

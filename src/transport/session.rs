@@ -1,10 +1,13 @@
 //! A session: one host, one connection, a few concurrent channels, scripts on the stdin of `sh`.
 
+use super::carrier::HostCarrier;
 use super::channel::CommandChannel;
+use super::command_carrier::CommandCarrier;
 use super::conversation::{
     BrokenConversation, ConversationEnd, OutputSink, PromptAnswer, START_LIMIT, ScriptOutput, ShellConversation,
 };
 use super::error::link_lost_error;
+use super::local_carrier::LocalCarrier;
 use super::output_buffer::OutputLimit;
 use super::payload::FilePayload;
 use super::sandbox::SandboxProcess;
@@ -15,7 +18,7 @@ use crate::model::{HostName, SecretStore};
 use crate::script::ShellScript;
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
@@ -36,14 +39,7 @@ struct SessionInner {
     password: Option<SecretString>,
     proof: Mutex<SudoPasswordState>,
     channels: Arc<Semaphore>,
-    carrier: SessionCarrier,
-}
-
-enum SessionCarrier {
-    Ssh(SshConnection),
-    Local,
-    Command(Vec<String>),
-    Sandbox(SandboxProcess),
+    carrier: Box<dyn HostCarrier>,
 }
 
 /// Whether the sudo password works. It is tried on one channel first: several failed attempts at once could lock the
@@ -71,13 +67,11 @@ pub async fn open_session(
     target: &ConnectionTarget,
     secrets: &SecretStore,
 ) -> Result<TransportSession, TransportError> {
-    let carrier = match &target.kind {
-        ConnectionKind::Ssh => SessionCarrier::Ssh(SshConnection::connect(host, target).await?),
-        ConnectionKind::Local => SessionCarrier::Local,
-        ConnectionKind::Command(argv) => SessionCarrier::Command(argv.clone()),
-        ConnectionKind::Sandbox(dir, board) => {
-            SessionCarrier::Sandbox(SandboxProcess::find_or_start(dir, host, *board).await?)
-        }
+    let carrier: Box<dyn HostCarrier> = match &target.kind {
+        ConnectionKind::Ssh => Box::new(SshConnection::connect(host, target).await?),
+        ConnectionKind::Local => Box::new(LocalCarrier),
+        ConnectionKind::Command(argv) => Box::new(CommandCarrier(argv.clone())),
+        ConnectionKind::Sandbox(dir, board) => Box::new(SandboxProcess::find_or_start(dir, host, *board).await?),
     };
     let password = match &target.sudo {
         ConnectionSudo::Password(placeholder) => Some(secrets.reveal_placeholders(placeholder)),
@@ -224,12 +218,7 @@ impl TransportSession {
     async fn open_channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
         // The semaphore is never closed, so acquiring it cannot fail.
         let permit = self.0.channels.clone().acquire_owned().await.ok();
-        let mut channel = match &self.0.carrier {
-            SessionCarrier::Ssh(link) => link.open_channel(&self.0.host, &self.0.target, command).await?,
-            SessionCarrier::Local => CommandChannel::open_local(command)?,
-            SessionCarrier::Command(argv) => CommandChannel::open_program(argv, command, &self.0.target.surroundings)?,
-            SessionCarrier::Sandbox(holder) => holder.open_channel(command)?,
-        };
+        let mut channel = self.0.carrier.open_channel(&self.0.host, &self.0.target, command).await?;
         channel.permit = permit;
         Ok(channel)
     }
@@ -254,9 +243,7 @@ impl TransportSession {
     }
 
     async fn explain_cut(&self, cut: &BrokenConversation) -> TransportError {
-        if let SessionCarrier::Ssh(link) = &self.0.carrier
-            && !link.is_alive().await
-        {
+        if self.0.carrier.is_lost().await {
             return link_lost_error().with_output(&cut.said);
         }
         match cut.begun {
@@ -267,19 +254,7 @@ impl TransportSession {
     }
 
     fn no_shell_error(&self, cut: &BrokenConversation) -> TransportError {
-        let (why, hint) = match &self.0.carrier {
-            SessionCarrier::Ssh(_) | SessionCarrier::Local => (
-                format!("no shell started for {}", self.0.target.user_name()),
-                "the login shell must run `sh` without prompting",
-            ),
-            SessionCarrier::Command(argv) => (
-                format!("`{}` did not start a shell", argv.join(" ")),
-                "the program must run a shell on its stdin, for example `docker exec -i NAME sh`",
-            ),
-            SessionCarrier::Sandbox(_) => {
-                ("cannot enter the sandbox".to_owned(), "run `forge sandbox reset`; the next run creates it again")
-            }
-        };
+        let (why, hint) = self.0.carrier.describe_missing_shell(&self.0.target);
         sudo::find_sudo_refusal(&cut.said, &self.0.target)
             .unwrap_or_else(|| TransportError::new(TransportErrorKind::Shell, why).hint(hint).with_output(&cut.said))
     }
@@ -289,10 +264,7 @@ impl TransportSession {
     /// # Errors
     /// As [`open_session`].
     pub async fn reconnect(&self) -> Result<(), TransportError> {
-        match &self.0.carrier {
-            SessionCarrier::Ssh(link) => link.reconnect(&self.0.host, &self.0.target).await,
-            SessionCarrier::Local | SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => Ok(()),
-        }
+        self.0.carrier.reconnect(&self.0.host, &self.0.target).await
     }
 
     /// Forwards connections to the returned address of this machine through the host to `to`, as long as the session is
@@ -302,37 +274,18 @@ impl TransportSession {
     /// The session does not use ssh, or its connection is lost. The first connection shows whether the host permits
     /// forwarding.
     pub async fn forward_port(&self, to: (&str, u16)) -> Result<Option<SocketAddr>, TransportError> {
-        match &self.0.carrier {
-            SessionCarrier::Local => Ok(None),
-            SessionCarrier::Ssh(link) => {
-                let here = find_free_port()?;
-                link.forward_port(&self.0.host, &self.0.target, here, to).await?;
-                Ok(Some(here))
-            }
-            SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => {
-                let error = TransportError::new(
-                    TransportErrorKind::Channel,
-                    "port forwarding requires a host with the ssh transport",
-                );
-                Err(error.hint("name a host with the ssh transport, or this machine"))
-            }
-        }
+        self.0.carrier.forward_port(&self.0.host, &self.0.target, to).await
     }
 
     /// Returns how many connections this session has made so far: a changed number means that one was lost in between.
     pub fn generation(&self) -> u64 {
-        match &self.0.carrier {
-            SessionCarrier::Ssh(link) => link.generation(),
-            SessionCarrier::Local | SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => 1,
-        }
+        self.0.carrier.generation()
     }
 
     /// Closes the connection, unless it is to be kept for the next run. Dropping the last clone does the same without
     /// waiting.
     pub async fn close(self) {
-        if let SessionCarrier::Ssh(link) = &self.0.carrier {
-            link.close(&self.0.target).await;
-        }
+        self.0.carrier.close(&self.0.target).await;
     }
 }
 
@@ -340,14 +293,6 @@ impl std::fmt::Debug for TransportSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Session").field(&self.0.host).finish()
     }
-}
-
-/// Returns a free port of this machine's loopback address.
-fn find_free_port() -> Result<SocketAddr, TransportError> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(|error| {
-        TransportError::new(TransportErrorKind::Controller, format!("no free port on this machine: {error}"))
-    })
 }
 
 fn unsendable_script_error(error: crate::script::FragmentError) -> TransportError {

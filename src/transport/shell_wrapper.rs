@@ -119,6 +119,14 @@ fn escape_for_printf(text: &str) -> String {
 /// Heartbeat timeout of a holder in seconds: the `90` in [`LOCKING_WRAPPER`].
 pub(super) const LEASE_S: u64 = 90;
 
+/// Reports whether the words of a command start a shell of forge's own, of this or another version. Only the beginning
+/// of a long command may be known.
+pub fn is_own_shell(words: &[String]) -> bool {
+    let [program, option, script, ..] = words else { return false };
+    let begins = script.starts_with("m=$1; ") && script.contains(r"printf '\001%s");
+    program.rsplit('/').next() == Some("sh") && option == "-c" && begins
+}
+
 impl ShellWrapper<'_> {
     /// Returns the command for a login shell. `mark` frames the script's output.
     ///

@@ -1,10 +1,12 @@
 //! The ssh carrier: one master process per host; channels go through its control socket.
 
 use super::backoff::retry_backoff;
+use super::carrier::{CarrierFuture, HostCarrier, describe_missing_login_shell};
 use super::channel::CommandChannel;
 use super::error::link_lost_error;
 use super::ssh_arguments::{self, MasterFiles};
 use super::ssh_diagnosis::{SshFailureLogs, connect_timeout_error, diagnose_failure};
+use super::ssh_program::ssh_command;
 use super::ssh_user_config::find_timeouts;
 use super::{ConnectionTarget, TransportError, TransportErrorKind, control_sockets};
 use crate::model::HostName;
@@ -12,15 +14,13 @@ use backon::Retryable;
 use camino::Utf8Path;
 use std::fs::File;
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-
-use super::ssh_command::ssh_command;
 use tokio::sync::Mutex;
 
 type SshMaster = Arc<openssh::Session>;
@@ -51,11 +51,6 @@ impl SshConnection {
         Ok(link)
     }
 
-    /// Returns the number of connections made so far.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
-    }
-
     /// Returns the connection; connects if there is none.
     async fn ensure_master(&self, host: &HostName, target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
         let mut slot = self.master.lock().await;
@@ -81,7 +76,7 @@ impl SshConnection {
     }
 
     /// Starts a command. Reconnects once if the connection is lost: nothing was sent on it yet.
-    pub(super) async fn open_channel(
+    async fn start_command(
         &self,
         host: &HostName,
         target: &ConnectionTarget,
@@ -106,7 +101,7 @@ impl SshConnection {
     }
 
     /// Forwards connections to `here` on this machine through the host to `to`.
-    pub(super) async fn forward_port(
+    async fn request_forward(
         &self,
         host: &HostName,
         target: &ConnectionTarget,
@@ -123,7 +118,7 @@ impl SshConnection {
     }
 
     /// Reports whether the connection is alive.
-    pub(super) async fn is_alive(&self) -> bool {
+    async fn is_alive(&self) -> bool {
         let master = self.master.lock().await.clone();
         match master {
             Some(master) => is_master_alive(&master).await,
@@ -132,7 +127,7 @@ impl SshConnection {
     }
 
     /// Reconnects if the connection is lost.
-    pub(super) async fn reconnect(&self, host: &HostName, target: &ConnectionTarget) -> Result<(), TransportError> {
+    async fn renew_master(&self, host: &HostName, target: &ConnectionTarget) -> Result<(), TransportError> {
         let master = self.ensure_master(host, target).await?;
         if !is_master_alive(&master).await {
             self.forget_master(&master).await;
@@ -142,7 +137,7 @@ impl SshConnection {
     }
 
     /// Closes the connection and everything that hangs on its channels, unless it is to be kept.
-    pub(super) async fn close(&self, target: &ConnectionTarget) {
+    async fn end_master(&self, target: &ConnectionTarget) {
         let Some(master) = self.master.lock().await.take() else { return };
         if target.keep.is_zero() {
             // `ssh -O exit` also closes channels on which a probe hangs; openssh's own close waits for them.
@@ -159,6 +154,62 @@ impl SshConnection {
             let _ = tokio::time::timeout(SOCKET_LIMIT, quiet.status()).await;
         }
     }
+}
+
+impl HostCarrier for SshConnection {
+    fn open_channel<'c>(
+        &'c self,
+        host: &'c HostName,
+        target: &'c ConnectionTarget,
+        command: &'c str,
+    ) -> CarrierFuture<'c, Result<CommandChannel, TransportError>> {
+        Box::pin(self.start_command(host, target, command))
+    }
+
+    fn describe_missing_shell(&self, target: &ConnectionTarget) -> (String, &'static str) {
+        describe_missing_login_shell(target)
+    }
+
+    fn is_lost(&self) -> CarrierFuture<'_, bool> {
+        Box::pin(async move { !self.is_alive().await })
+    }
+
+    fn reconnect<'c>(
+        &'c self,
+        host: &'c HostName,
+        target: &'c ConnectionTarget,
+    ) -> CarrierFuture<'c, Result<(), TransportError>> {
+        Box::pin(self.renew_master(host, target))
+    }
+
+    fn forward_port<'c>(
+        &'c self,
+        host: &'c HostName,
+        target: &'c ConnectionTarget,
+        to: (&'c str, u16),
+    ) -> CarrierFuture<'c, Result<Option<SocketAddr>, TransportError>> {
+        Box::pin(async move {
+            let here = find_free_port()?;
+            self.request_forward(host, target, here, to).await?;
+            Ok(Some(here))
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn close<'c>(&'c self, target: &'c ConnectionTarget) -> CarrierFuture<'c, ()> {
+        Box::pin(self.end_master(target))
+    }
+}
+
+/// Returns a free port of this machine's loopback address.
+fn find_free_port() -> Result<SocketAddr, TransportError> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    bound.map_err(|error| {
+        TransportError::new(TransportErrorKind::Controller, format!("no free port on this machine: {error}"))
+    })
 }
 
 async fn is_master_alive(master: &SshMaster) -> bool {

@@ -2,7 +2,7 @@
 
 use super::ConnectionTarget;
 use super::jump_host::JumpHost;
-use super::ssh_command::ssh_command;
+use super::ssh_program::ssh_command;
 use std::process::Stdio;
 use std::time::Duration;
 

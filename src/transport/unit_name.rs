@@ -1,4 +1,4 @@
-//! Names of long steps on a host.
+//! The name of a long step's unit.
 
 use crate::model::StepId;
 use sha2::{Digest, Sha256};
@@ -7,6 +7,9 @@ use std::fmt;
 /// The name of a long step's unit: `forge-…`, without `.service`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitName(String);
+
+/// Maximum length of a unit name. systemd allows 255 bytes with the suffix.
+const NAME_CAP: usize = 200;
 
 impl UnitName {
     /// Builds the unit name of a step in a run. Characters that systemd would escape become `-`; a digest at the end
@@ -45,9 +48,6 @@ impl fmt::Display for UnitName {
         f.pad(&self.0)
     }
 }
-
-/// Maximum length of a unit name. systemd allows 255 bytes with the suffix.
-pub(super) const NAME_CAP: usize = 200;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! Checks the connection to the cluster's API and the permissions there.
 
 use super::super::cluster_session::open_cluster;
-use super::super::run_context::RunOptions;
-use super::{DoctorFinding, DoctorSeverity};
+use super::super::run_options::RunOptions;
+use super::finding::{DoctorFinding, DoctorSeverity};
 use crate::config::Project;
 use crate::kube::{ApiPermission, KubeError, query_helm_version};
 use crate::object::ClusterAccess;

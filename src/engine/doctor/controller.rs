@@ -1,7 +1,7 @@
 //! Checks this machine's prerequisites: for reaching hosts and for keeping history.
 
-use super::super::run_context::RunOptions;
-use super::{DoctorFinding, DoctorSeverity};
+use super::super::run_options::RunOptions;
+use super::finding::{DoctorFinding, DoctorSeverity};
 use crate::config::{Project, TransportKind};
 use crate::model::HostName;
 use crate::transport;

@@ -1,6 +1,6 @@
 //! Evaluates a host's answers for readiness: pure, from one round trip.
 
-use super::{DoctorFinding, DoctorSeverity};
+use super::finding::{DoctorFinding, DoctorSeverity};
 use crate::model::{UntrustedText, Value};
 use crate::plan::{HostRefusal, ObservedHost};
 use crate::probe::{

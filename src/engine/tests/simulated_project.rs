@@ -1,8 +1,9 @@
 //! A project on simulated hosts: written to a folder, planned and applied by the engine itself.
 
+use super::super::simulated_host::SimulatedConnector;
 use super::super::{
-    CancelSignal, Event, RunOptions, RunReport, StepResult, apply, attribute_changes, detect_drift, observe_for_change,
-    observe_for_drift, plan,
+    CancelSignal, Event, HostConnector, RunOptions, RunReport, StepResult, apply, attribute_changes, detect_drift,
+    observe_for_change, observe_for_drift, plan,
 };
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
 use crate::config::{self, LoadOptions, Project, StepFilter};
@@ -264,6 +265,7 @@ impl SimulatedProject {
             ssh_variables: Default::default(),
             sandboxes: self.path().join("sandbox"),
             depot: Arc::new(ArtifactFetcher::new(ArtifactCache::new(self.path().join("artifacts")), false)),
+            connector: HostConnector::new(SimulatedConnector),
             replay: Default::default(),
         }
     }

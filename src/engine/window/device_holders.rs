@@ -1,12 +1,14 @@
 //! Foreign work: detects processes that hold the host's devices, waits for them, and evicts them if the user permits
 //! it.
 
-use super::{WindowRefusal, window_scripts};
+use super::own_script::run_own_script;
+use super::window_refusal::WindowRefusal;
+use super::window_scripts;
+use super::window_turn::await_window_turn;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
-use crate::engine::host_run::HostRun;
 use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
-use crate::engine::read_only_session::ObservationSession;
+use crate::engine::host_work::HostWork;
 use crate::facts::Facts;
 use crate::model::{UntrustedText, Value};
 use crate::plan::{self, HostWindow};
@@ -28,107 +30,102 @@ struct DeviceHolderProcess {
     told: UntrustedText,
 }
 
-impl HostRun<'_> {
-    /// Returns when only units that the window stops hold the host's devices. A reboot also stops the host's declared
-    /// services: these are not foreign work. With `pods_leave`, pods are not foreign work either.
+/// The check for foreign work before a window opens or a host reboots.
+pub(super) struct DeviceHolderCheck<'w> {
+    pub window: &'w HostWindow,
+    /// Whether the host reboots, which also stops the host's declared services: these are not foreign work.
+    pub reboots: bool,
+    /// Whether pods leave when the node is drained: then they are not foreign work either.
+    pub pods_leave: bool,
+    /// Whether the host is still in service. Then it lets other hosts go first while forge waits.
+    pub in_service: bool,
+}
+
+impl DeviceHolderCheck<'_> {
+    /// Returns when only units that the window stops hold the host's devices.
     ///
     /// # Errors
     /// Another process holds devices, or the holders could not be determined.
-    pub(super) async fn await_free_devices(
-        &mut self,
-        window: &HostWindow,
-        reboots: bool,
-        pods_leave: bool,
-    ) -> Result<(), WindowRefusal> {
+    pub async fn await_free_devices(&self, work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
+        let run = work.run;
         let mut told = Vec::new();
-        let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
+        let until = Instant::now() + Duration::from_secs(run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
-            let foreign = self.find_foreign_holders(window, reboots, pods_leave).await?;
+            let foreign = self.find_foreign_holders(work).await?;
             if foreign.is_empty() {
                 return Ok(());
             }
             let holders: Vec<UntrustedText> = foreign.iter().map(|holder| holder.told.clone()).collect();
-            if let Some(why) = self.run.options.evict_busy.clone() {
-                self.evict_holders(&foreign, holders, why).await?;
-                return check_all_gone(&self.find_foreign_holders(window, reboots, pods_leave).await?);
+            if let Some(why) = run.options.evict_busy.clone() {
+                evict_holders(work, &foreign, holders, why).await?;
+                return check_all_gone(&self.find_foreign_holders(work).await?);
             }
             if Instant::now() >= until {
                 return Err(WindowRefusal::Busy(join_holders(&holders)));
             }
             if told != holders {
-                self.run.emit_event(Event::Busy { host: self.host().clone(), holders: holders.clone() });
+                run.emit_event(Event::Busy { host: work.host().clone(), holders: holders.clone() });
                 told = holders;
             }
-            self.pause_for_holders(until).await?;
+            self.pause_for_holders(work, until).await?;
         }
     }
 
     /// Waits for one interval. A host that is still in service lets other hosts go first meanwhile.
-    async fn pause_for_holders(&mut self, until: Instant) -> Result<(), WindowRefusal> {
-        let aside = !self.passage.open && !self.drained && !self.cordoned;
-        if aside {
-            self.run.board.defer_window(self.host());
-            self.run.times.pause(self.host());
+    async fn pause_for_holders(&self, work: &HostWork<'_>, until: Instant) -> Result<(), WindowRefusal> {
+        let (run, host) = (work.run, work.host());
+        if self.in_service {
+            run.board.defer_window(host);
+            run.times.pause(host);
         }
         let pause = HOLDER_POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()));
         let stopped = tokio::select! {
             () = tokio::time::sleep(pause) => false,
-            () = self.run.cancel.wait_for_level(StopLevel::Finish) => true,
+            () = run.cancel.wait_for_level(StopLevel::Finish) => true,
         };
-        self.run.times.resume(self.host());
-        match (stopped, aside) {
+        run.times.resume(host);
+        match (stopped, self.in_service) {
             (true, _) => Err(WindowRefusal::Stopped),
-            (false, true) => self.await_window_turn().await,
+            (false, true) => await_window_turn(run, host).await,
             (false, false) => Ok(()),
         }
     }
 
     /// Returns the holders of devices that are not units stopped by the window.
-    async fn find_foreign_holders(
-        &mut self,
-        window: &HostWindow,
-        reboots: bool,
-        pods_leave: bool,
-    ) -> Result<Vec<DeviceHolderProcess>, WindowRefusal> {
-        let shared = self.run.board.shared_values();
+    async fn find_foreign_holders(&self, work: &mut HostWork<'_>) -> Result<Vec<DeviceHolderProcess>, WindowRefusal> {
+        let shared = work.run.board.shared_values();
         let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
-        let observation = match self.link.observe(&probes, &shared.secrets).await {
-            Ok(observation) => observation,
-            Err(error) => {
-                self.lost = Some(error);
-                return Err(WindowRefusal::Stopped);
-            }
-        };
-        let declared = if reboots { self.list_declared_units() } else { BTreeSet::new() };
-        let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
+        let observation = work.link.observe(&probes, &shared.secrets).await?;
+        let declared = if self.reboots { list_declared_units(work) } else { BTreeSet::new() };
+        let stops = |unit: &str| declared.contains(unit) || self.window.stops.iter().any(|stop| stop.name == unit);
         let holders = parse_holders(&observation).map_err(|why| unknown_holders(&why))?;
         let leaves =
-            |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(stops) || pods_leave && holder.pod;
+            |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(stops) || self.pods_leave && holder.pod;
         let counts = |holder: &DeviceHolderProcess| !leaves(holder);
         Ok(holders.into_iter().filter(counts).collect())
     }
+}
 
-    /// Returns the units that are declared to run on this host.
-    fn list_declared_units(&self) -> BTreeSet<String> {
-        let shared = self.run.board.shared_values();
-        let case = self.run.host_context(&shared, self.host(), &self.seen);
-        case.iter()
-            .flat_map(|case| case.expand_local_steps())
-            .filter_map(|turn| plan::declared_running_unit(&turn))
-            .collect()
-    }
+/// Returns the units that are declared to run on this host.
+fn list_declared_units(work: &HostWork<'_>) -> BTreeSet<String> {
+    let shared = work.run.board.shared_values();
+    let case = work.view.context(&shared);
+    case.iter()
+        .flat_map(|case| case.expand_local_steps())
+        .filter_map(|turn| plan::declared_running_unit(&turn))
+        .collect()
+}
 
-    async fn evict_holders(
-        &mut self,
-        foreign: &[DeviceHolderProcess],
-        holders: Vec<UntrustedText>,
-        why: String,
-    ) -> Result<(), WindowRefusal> {
-        let pids: Vec<u32> = foreign.iter().map(|holder| holder.pid).collect();
-        self.run_own_script(window_scripts::build_evict_script(&pids), SHORT_SCRIPT_LIMIT).await?;
-        self.run.emit_event(Event::Evicted { host: self.host().clone(), holders, why });
-        Ok(())
-    }
+async fn evict_holders(
+    work: &mut HostWork<'_>,
+    foreign: &[DeviceHolderProcess],
+    holders: Vec<UntrustedText>,
+    why: String,
+) -> Result<(), WindowRefusal> {
+    let pids: Vec<u32> = foreign.iter().map(|holder| holder.pid).collect();
+    run_own_script(work, window_scripts::build_evict_script(&pids), SHORT_SCRIPT_LIMIT).await?;
+    work.run.emit_event(Event::Evicted { host: work.host().clone(), holders, why });
+    Ok(())
 }
 
 fn check_all_gone(left: &[DeviceHolderProcess]) -> Result<(), WindowRefusal> {

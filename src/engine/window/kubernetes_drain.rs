@@ -1,57 +1,56 @@
 //! The host as a Kubernetes node: cordoned, drained, and uncordoned only if forge cordoned it.
 
-use super::WindowRefusal;
-use super::slurm_drain::NODE_POLL_INTERVAL;
-use crate::config::NodeDrain;
-use crate::engine::cancel::StopLevel;
-use crate::engine::cluster_nodes;
-use crate::engine::event::{DrainedNode, Event, NodeDrainEvent};
-use crate::engine::host_run::HostRun;
-use crate::kube::{
-    ClusterApi, CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod, PodDrainAction,
+use super::node_readiness::await_node_ready;
+use super::window_node::{
+    FIRST_POLL_PAUSE, MAX_API_FAILURES, NodeEvents, PATCH_ATTEMPTS, WindowDrainError, WindowNode, failed_node,
+    find_window_node, join_first, pair_with_claim, pause_with_backoff, unknown_node,
 };
-use crate::model::UntrustedText;
-use crate::object::ClusterNode;
-use crate::plan::{HostWindow, ObservedNode};
+use super::window_refusal::WindowRefusal;
+use crate::config::NodeDrain;
+use crate::engine::event::{DrainedNode, NodeDrainEvent};
+use crate::engine::run_context::ApplyContext;
+use crate::kube::{
+    CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod, PodDrainAction,
+};
+use crate::model::{HostName, UntrustedText};
+use crate::plan::HostWindow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Number of attempts of an update that conflicts with another writer: a node's own controllers update it all the time.
-pub(super) const PATCH_ATTEMPTS: usize = 10;
-/// Number of consecutive API failures that a drain tolerates.
-pub(super) const MAX_API_FAILURES: u32 = 3;
-/// Initial wait: most pods end at once.
-pub(super) const FIRST_POLL_PAUSE: Duration = Duration::from_millis(500);
-/// Number of pods listed by name.
-const MAX_NAMED_PODS: usize = 5;
-
-/// The node of a window.
-pub(super) struct WindowNode<'r> {
-    pub cluster: ClusterApi,
-    pub rule: &'r NodeDrain,
-    pub node: String,
+/// The drain of a host's Kubernetes node.
+pub(super) struct KubernetesDrain<'r> {
+    run: &'r ApplyContext<'r>,
+    host: &'r HostName,
+    /// Whether forge cordoned the node.
+    cordoned: bool,
+    events: NodeEvents<'r>,
 }
 
-/// Why a node is not empty.
-pub(super) enum WindowDrainError {
-    /// Pods that did not leave in time, with the reasons.
-    Pods(Vec<String>),
-    Api(KubeError),
-    Stopped,
-}
+impl<'r> KubernetesDrain<'r> {
+    pub fn new(run: &'r ApplyContext<'r>, host: &'r HostName) -> Self {
+        Self { run, host, cordoned: false, events: NodeEvents::new(run, host) }
+    }
 
-impl<'r> HostRun<'r> {
+    pub fn is_cordoned(&self) -> bool {
+        self.cordoned
+    }
+
+    /// Returns this run's changes to the node, for the report.
+    pub fn take_summary(&mut self) -> Option<DrainedNode> {
+        self.events.take_summary()
+    }
+
     /// Cordons the node and evicts its pods. Checks for data that would be lost permanently before any change.
     ///
     /// # Errors
     /// Pods did not leave, or the API did not answer. Then the node is uncordoned, unless an earlier run left it out of
     /// service.
-    pub(super) async fn drain_kubernetes_node(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+    pub async fn drain_node(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         if window.kubernetes.is_none() {
             return Ok(());
         }
-        let Some(drain) = self.find_kubernetes_node(window).await? else {
-            self.emit_node_event("", NodeDrainEvent::Absent);
+        let Some(drain) = find_window_node(self.run, self.host, window).await? else {
+            self.events.emit_event("", NodeDrainEvent::Absent);
             return Ok(());
         };
         let pods = drain.cluster.list_node_pods(&drain.node).await.map_err(unknown_node)?;
@@ -66,19 +65,28 @@ impl<'r> HostRun<'r> {
         };
         match done {
             Ok(pods) => {
-                self.emit_node_event(&drain.node, NodeDrainEvent::Drained { pods, cordoned: claim.cordoned });
+                self.events.emit_event(&drain.node, NodeDrainEvent::Drained { pods, cordoned: claim.cordoned });
                 Ok(())
             }
             Err(stuck) => Err(drain.to_refusal(stuck)),
         }
     }
 
+    /// Waits until the node offers everything declared; `boot` is the host's boot id.
+    ///
+    /// # Errors
+    /// The node was not complete in time: it stays cordoned by forge, and the next run continues from here.
+    pub async fn await_ready(&mut self, window: &HostWindow, boot: Option<&str>) -> Result<(), WindowRefusal> {
+        let Some(drain) = find_window_node(self.run, self.host, window).await? else { return Ok(()) };
+        await_node_ready(&drain, self.run.cancel, &mut self.events, boot).await
+    }
+
     /// Uncordons the node if forge claimed it, unless another user had cordoned it before.
     ///
     /// # Errors
     /// The API did not answer: the node may still be cordoned.
-    pub(super) async fn release_kubernetes_node(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        let Some(drain) = self.find_kubernetes_node(window).await? else { return Ok(()) };
+    pub async fn release_node(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
+        let Some(drain) = find_window_node(self.run, self.host, window).await? else { return Ok(()) };
         for _ in 0..PATCH_ATTEMPTS {
             let node = drain.cluster.find_node(&drain.node).await.map_err(failed_node)?;
             let Some((node, claim)) = node.and_then(pair_with_claim) else { return self.clear_cordon() };
@@ -87,7 +95,7 @@ impl<'r> HostRun<'r> {
                 NodePatchOutcome::Gone => return self.clear_cordon(),
                 NodePatchOutcome::Done => {
                     let cordoned = node.unschedulable && !claim.cordoned;
-                    self.emit_node_event(&drain.node, NodeDrainEvent::Returned { cordoned });
+                    self.events.emit_event(&drain.node, NodeDrainEvent::Returned { cordoned });
                     return self.clear_cordon();
                 }
             }
@@ -99,37 +107,6 @@ impl<'r> HostRun<'r> {
     fn clear_cordon(&mut self) -> Result<(), WindowRefusal> {
         self.cordoned = false;
         Ok(())
-    }
-
-    /// Returns the host's current node, if it has one: usually still the one named in the plan.
-    pub(super) async fn find_kubernetes_node(
-        &self,
-        window: &HostWindow,
-    ) -> Result<Option<WindowNode<'r>>, WindowRefusal> {
-        let (project, options) = (self.run.project, self.run.options);
-        let Some((rule, seen)) = project.rollout.kubernetes.as_ref().zip(window.kubernetes.as_ref()) else {
-            return Ok(None);
-        };
-        if let ObservedNode::Node { name, .. } = seen
-            && let Ok(cluster) = self.run.api.get_cluster(project, options).await
-            && let Ok(Some(node)) = cluster.find_node(name.raw()).await
-            && let Ok(Some(_)) = cluster_nodes::find_declared_node(project, self.host(), std::slice::from_ref(&node))
-        {
-            return Ok(Some(WindowNode { cluster, rule, node: node.name }));
-        }
-        let (cluster, nodes) = self.run.api.list_nodes(project, options).await.map_err(unknown_node)?;
-        match cluster_nodes::find_declared_node(project, self.host(), &nodes) {
-            Ok(found) => Ok(found.map(|node| WindowNode { cluster, rule, node: node.name.clone() })),
-            Err(why) => {
-                Err(WindowRefusal::Unknown(format!("the host's Kubernetes node could not be determined: {why}")))
-            }
-        }
-    }
-
-    pub(super) fn emit_node_event(&mut self, node: &str, news: NodeDrainEvent) {
-        let drained = self.passage.node.take();
-        self.passage.node = DrainedNode::after_event(drained, node.into(), &news);
-        self.run.emit_event(Event::Node { host: self.host().clone(), node: node.into(), news });
     }
 
     async fn cordon_node(&self, drain: &WindowNode<'_>) -> Result<CordonRecord, WindowRefusal> {
@@ -171,7 +148,7 @@ impl<'r> HostRun<'r> {
                 }
                 Err(stuck) => return Err(stuck),
             }
-            self.pause_with_backoff(&mut pause, until).await?;
+            pause_with_backoff(self.run.cancel, &mut pause, until).await?;
         }
     }
 
@@ -185,23 +162,8 @@ impl<'r> HostRun<'r> {
         let blocked: Vec<UntrustedText> =
             left.values().filter(|why| why.contains(BUDGET_WORDS)).map(|why| why.as_str().into()).collect();
         if !blocked.is_empty() && *told != blocked {
-            self.emit_node_event(&drain.node, NodeDrainEvent::Waits { pods: blocked.clone() });
+            self.events.emit_event(&drain.node, NodeDrainEvent::Waits { pods: blocked.clone() });
             *told = blocked;
-        }
-    }
-
-    /// Waits for an interval that grows with each call.
-    pub(super) async fn pause_with_backoff(
-        &self,
-        pause: &mut Duration,
-        until: Instant,
-    ) -> Result<(), WindowDrainError> {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(50));
-        let now = (*pause).min(left);
-        *pause = (*pause * 2).min(NODE_POLL_INTERVAL);
-        tokio::select! {
-            () = tokio::time::sleep(now) => Ok(()),
-            () = self.run.cancel.wait_for_level(StopLevel::Finish) => Err(WindowDrainError::Stopped),
         }
     }
 
@@ -221,7 +183,7 @@ impl<'r> HostRun<'r> {
                 let why = |pod: &Pod| format!("pod {} of the GPU operator is still running", pod.qualified_name());
                 return Err(WindowDrainError::Pods(left.iter().map(why).collect()));
             }
-            self.pause_with_backoff(&mut pause, until).await?;
+            pause_with_backoff(self.run.cancel, &mut pause, until).await?;
         }
     }
 }
@@ -302,10 +264,6 @@ impl WindowNode<'_> {
         Err(WindowDrainError::Api(KubeError { message: self.describe_conflict(), hint: None, said: None }))
     }
 
-    pub(super) fn describe_conflict(&self) -> String {
-        format!("Kubernetes node {} was changed concurrently by another client", self.node)
-    }
-
     fn refuse_as_busy(&self, pods: &[String]) -> WindowRefusal {
         WindowRefusal::Busy(format!("Kubernetes node {} cannot be drained: {}", self.node, join_first(pods)))
     }
@@ -326,11 +284,6 @@ impl WindowNode<'_> {
     }
 }
 
-pub(super) fn pair_with_claim(node: ClusterNode) -> Option<(ClusterNode, CordonRecord)> {
-    let claim = CordonRecord::from_node(&node)?;
-    Some((node, claim))
-}
-
 /// The term for budgets in messages.
 const BUDGET_WORDS: &str = "disruption budget";
 
@@ -349,21 +302,4 @@ fn describe_irreplaceable_pod(pod: &Pod, rule: &NodeDrain) -> Option<String> {
         Some(_) => "has data in an `emptyDir`",
     };
     Some(format!("pod {} {what} (set `{key}: true` to evict it)", pod.qualified_name()))
-}
-
-/// Names the first of many.
-pub(super) fn join_first(all: &[String]) -> String {
-    let named = all[..all.len().min(MAX_NAMED_PODS)].join("; ");
-    match all.len().saturating_sub(MAX_NAMED_PODS) {
-        0 => named,
-        more => format!("{named}; and {more} more"),
-    }
-}
-
-fn unknown_node(error: KubeError) -> WindowRefusal {
-    WindowRefusal::Unknown(format!("Kubernetes node: {}", error.message))
-}
-
-pub(super) fn failed_node(error: KubeError) -> WindowRefusal {
-    WindowRefusal::Failed(format!("Kubernetes node: {}", error.message))
 }

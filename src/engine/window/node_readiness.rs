@@ -1,80 +1,87 @@
 //! A node returns to service only with its declared state: ready, in the host's current boot, and with its devices
 //! allocatable.
 
-use super::WindowRefusal;
-use super::kubernetes_drain::{
-    FIRST_POLL_PAUSE, MAX_API_FAILURES, WindowDrainError, WindowNode, failed_node, join_first, pair_with_claim,
+use super::window_node::{
+    FIRST_POLL_PAUSE, MAX_API_FAILURES, NodeEvents, PATCH_ATTEMPTS, WindowDrainError, WindowNode, failed_node,
+    join_first, pair_with_claim, pause_with_backoff,
 };
+use super::window_refusal::WindowRefusal;
 use crate::config::{NodeReturnCondition, ResourceOffer};
+use crate::engine::cancel::CancelSignal;
 use crate::engine::event::NodeDrainEvent;
-use crate::engine::host_run::HostRun;
 use crate::facts;
 use crate::kube::NodePatchOutcome;
 use crate::model::UntrustedText;
 use crate::object::ClusterNode;
-use crate::plan::HostWindow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-impl HostRun<'_> {
-    /// Waits until the node offers everything declared. Meanwhile only the GPU operator's pods return.
-    ///
-    /// # Errors
-    /// The node was not complete in time: it stays cordoned by forge, and the next run continues from here.
-    pub(super) async fn await_node_ready(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
-        let Some(drain) = self.find_kubernetes_node(window).await? else { return Ok(()) };
-        let Some(returns) = &drain.rule.returns else { return Ok(()) };
-        self.restore_operator_pods(&drain).await?;
-        let until = Instant::now() + Duration::from_secs(returns.within_s);
-        let (mut told, mut pause, mut failures) = (Vec::new(), FIRST_POLL_PAUSE, 0);
-        loop {
-            match drain.cluster.find_node(&drain.node).await {
-                Ok(node) => {
-                    // A node that forge no longer claims is not uncordoned.
-                    let Some((node, _)) = node.and_then(pair_with_claim) else { return Ok(()) };
-                    let lacks = list_missing_offers(&node, returns, self.known_boot_id().as_deref());
-                    if lacks.is_empty() {
-                        return Ok(());
-                    }
-                    if Instant::now() >= until {
-                        return Err(WindowRefusal::Failed(drain.describe_missing(returns, &lacks)));
-                    }
-                    failures = 0;
-                    self.report_missing_offers(&drain, &lacks, &mut told);
+/// Waits until the node offers everything declared. Meanwhile only the GPU operator's pods return.
+///
+/// # Errors
+/// The node was not complete in time: it stays cordoned by forge, and the next run continues from here.
+pub(super) async fn await_node_ready(
+    drain: &WindowNode<'_>,
+    cancel: &CancelSignal,
+    events: &mut NodeEvents<'_>,
+    boot: Option<&str>,
+) -> Result<(), WindowRefusal> {
+    let Some(returns) = &drain.rule.returns else { return Ok(()) };
+    restore_operator_pods(drain).await?;
+    let until = Instant::now() + Duration::from_secs(returns.within_s);
+    let (mut told, mut pause, mut failures) = (Vec::new(), FIRST_POLL_PAUSE, 0);
+    loop {
+        match drain.cluster.find_node(&drain.node).await {
+            Ok(node) => {
+                // A node that forge no longer claims is not uncordoned.
+                let Some((node, _)) = node.and_then(pair_with_claim) else { return Ok(()) };
+                let lacks = list_missing_offers(&node, returns, boot);
+                if lacks.is_empty() {
+                    return Ok(());
                 }
-                Err(error) if failures < MAX_API_FAILURES => {
-                    failures += 1;
-                    tracing::debug!(error = error.message, "the API did not answer");
+                if Instant::now() >= until {
+                    return Err(WindowRefusal::Failed(drain.describe_missing(returns, &lacks)));
                 }
-                Err(error) => return Err(failed_node(error)),
+                failures = 0;
+                report_missing_offers(events, drain, &lacks, &mut told);
             }
-            if let Err(WindowDrainError::Stopped) = self.pause_with_backoff(&mut pause, until).await {
-                return Err(WindowRefusal::Stopped);
+            Err(error) if failures < MAX_API_FAILURES => {
+                failures += 1;
+                tracing::debug!(error = error.message, "the API did not answer");
             }
+            Err(error) => return Err(failed_node(error)),
+        }
+        if let Err(WindowDrainError::Stopped) = pause_with_backoff(cancel, &mut pause, until).await {
+            return Err(WindowRefusal::Stopped);
         }
     }
+}
 
-    /// Reports the missing resources, each time they change.
-    fn report_missing_offers(&mut self, drain: &WindowNode<'_>, lacks: &[String], told: &mut Vec<String>) {
-        if *told != *lacks {
-            lacks.clone_into(told);
-            let what = lacks.iter().map(|lack| UntrustedText::from(lack.as_str())).collect();
-            self.emit_node_event(&drain.node, NodeDrainEvent::Lacks { what });
-        }
+/// Reports the missing resources, each time they change.
+fn report_missing_offers(
+    events: &mut NodeEvents<'_>,
+    drain: &WindowNode<'_>,
+    lacks: &[String],
+    told: &mut Vec<String>,
+) {
+    if *told != *lacks {
+        lacks.clone_into(told);
+        let what = lacks.iter().map(|lack| UntrustedText::from(lack.as_str())).collect();
+        events.emit_event(&drain.node, NodeDrainEvent::Lacks { what });
     }
+}
 
-    async fn restore_operator_pods(&self, drain: &WindowNode<'_>) -> Result<(), WindowRefusal> {
-        for _ in 0..super::kubernetes_drain::PATCH_ATTEMPTS {
-            let node = drain.cluster.find_node(&drain.node).await.map_err(failed_node)?;
-            let Some((node, claim)) = node.and_then(pair_with_claim) else { return Ok(()) };
-            let Some(patch) = claim.restore_operands_patch(&node) else { return Ok(()) };
-            match drain.cluster.patch_node(&node, patch).await.map_err(failed_node)? {
-                NodePatchOutcome::Moved => {}
-                NodePatchOutcome::Gone | NodePatchOutcome::Done => return Ok(()),
-            }
+async fn restore_operator_pods(drain: &WindowNode<'_>) -> Result<(), WindowRefusal> {
+    for _ in 0..PATCH_ATTEMPTS {
+        let node = drain.cluster.find_node(&drain.node).await.map_err(failed_node)?;
+        let Some((node, claim)) = node.and_then(pair_with_claim) else { return Ok(()) };
+        let Some(patch) = claim.restore_operands_patch(&node) else { return Ok(()) };
+        match drain.cluster.patch_node(&node, patch).await.map_err(failed_node)? {
+            NodePatchOutcome::Moved => {}
+            NodePatchOutcome::Gone | NodePatchOutcome::Done => return Ok(()),
         }
-        Err(WindowRefusal::Failed(drain.describe_conflict()))
     }
+    Err(WindowRefusal::Failed(drain.describe_conflict()))
 }
 
 impl WindowNode<'_> {

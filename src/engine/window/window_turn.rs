@@ -1,50 +1,48 @@
 //! Waits until a host may be taken out of service: its wave, the budget, the permitted hours.
 
-use super::WindowRefusal;
+use super::window_refusal::WindowRefusal;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
-use crate::engine::host_run::HostRun;
 use crate::engine::host_start::{check_failure_budget, stop_new_windows};
 use crate::engine::run_context::ApplyContext;
+use crate::model::HostName;
 use jiff::tz::TimeZone;
 
-impl HostRun<'_> {
-    /// Returns when the host may be taken out of service. From then on it counts as unavailable.
-    ///
-    /// # Errors
-    /// The host does not get its turn in this run.
-    pub(super) async fn await_window_turn(&mut self) -> Result<(), WindowRefusal> {
-        check_window_hours(self.run)?;
-        let (board, host) = (self.run.board, self.host());
-        let wave = self.run.rollout.find_wave(host).unwrap_or_default();
-        if !board.can_enter_window(host, wave) {
-            self.run.emit_event(Event::AwaitingWindow { host: host.clone(), wave });
-        }
-        // A waiting host gives up its place among the active hosts; otherwise hosts of earlier waves might never start.
-        self.run.times.pause(host);
-        self.run.window.add_permits(1);
-        let entered = tokio::select! {
-            biased;
-            () = self.run.cancel.wait_for_level(StopLevel::Finish) => Err(WindowRefusal::Stopped),
-            entered = board.enter_window(host, wave) => entered.map_err(WindowRefusal::Never),
-        };
-        if let Ok(permit) = self.run.window.acquire().await {
-            permit.forget();
-        }
-        self.run.times.resume(host);
-        if let Err(WindowRefusal::Never(why)) = &entered {
-            stop_new_windows(self.run, why);
-        }
-        entered?;
-        let allowed = match check_failure_budget(self.run) {
-            Some(why) => Err(WindowRefusal::Never(why)),
-            None => check_window_hours(self.run),
-        };
-        if allowed.is_err() {
-            board.leave_window(host);
-        }
-        allowed
+/// Returns when the host may be taken out of service. From then on it counts as unavailable.
+///
+/// # Errors
+/// The host does not get its turn in this run.
+pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
+    check_window_hours(run)?;
+    let board = run.board;
+    let wave = run.rollout.find_wave(host).unwrap_or_default();
+    if !board.can_enter_window(host, wave) {
+        run.emit_event(Event::AwaitingWindow { host: host.clone(), wave });
     }
+    // A waiting host gives up its place among the active hosts; otherwise hosts of earlier waves might never start.
+    run.times.pause(host);
+    run.window.add_permits(1);
+    let entered = tokio::select! {
+        biased;
+        () = run.cancel.wait_for_level(StopLevel::Finish) => Err(WindowRefusal::Stopped),
+        entered = board.enter_window(host, wave) => entered.map_err(WindowRefusal::Never),
+    };
+    if let Ok(permit) = run.window.acquire().await {
+        permit.forget();
+    }
+    run.times.resume(host);
+    if let Err(WindowRefusal::Never(why)) = &entered {
+        stop_new_windows(run, why);
+    }
+    entered?;
+    let allowed = match check_failure_budget(run) {
+        Some(why) => Err(WindowRefusal::Never(why)),
+        None => check_window_hours(run),
+    };
+    if allowed.is_err() {
+        board.leave_window(host);
+    }
+    allowed
 }
 
 /// Checks the hours in which windows may open.

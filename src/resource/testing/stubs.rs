@@ -7,9 +7,9 @@ mod boot;
 mod files;
 mod rpm;
 
-use crate::model::{DisruptionClass, SecretStore, StepVerdict, Value};
+use crate::model::{SecretStore, StepVerdict, Value};
 use crate::resource::testing::recorded_cases::{RUN, build_observation, checked_fields};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, Resource, RestartInput, find_kind};
+use crate::resource::{Assessment, AssessmentContext, Resource, RestartInput, find_kind};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;

@@ -8,11 +8,11 @@ mod hardware;
 mod sandbox_file;
 mod sandbox_files;
 
-use crate::model::{HardwareBoard, HostName};
-
+use super::carrier::{CarrierFuture, HostCarrier};
 use super::channel::CommandChannel;
 use super::process_mark::read_start_time;
-use super::{TransportError, TransportErrorKind};
+use super::{ConnectionTarget, TransportError, TransportErrorKind};
+use crate::model::{HardwareBoard, HostName};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
 
@@ -75,13 +75,6 @@ impl SandboxProcess {
         }
     }
 
-    /// Starts `command` with the sandbox's `sh`.
-    pub(super) fn open_channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
-        let mut start = self.command_inside();
-        start.args(["sh", "-c", command]);
-        CommandChannel::spawn_process(start, "nsenter", None)
-    }
-
     /// Returns a command that runs the appended arguments in the sandbox, as its root, or fails.
     ///
     /// `--root` is required in a chroot: entering the mount namespace alone sets the root to that of the machine around it.
@@ -95,6 +88,24 @@ impl SandboxProcess {
         start.args(["env", "-i", PATH, "HOME=/root", "USER=root", "LOGNAME=root"]);
         start.args(["sh", "-c", GUARD, "sh", &self.id]);
         start
+    }
+}
+
+impl HostCarrier for SandboxProcess {
+    /// Starts `command` with the sandbox's `sh`.
+    fn open_channel<'c>(
+        &'c self,
+        _: &'c HostName,
+        _: &'c ConnectionTarget,
+        command: &'c str,
+    ) -> CarrierFuture<'c, Result<CommandChannel, TransportError>> {
+        let mut start = self.command_inside();
+        start.args(["sh", "-c", command]);
+        Box::pin(async move { CommandChannel::spawn_process(start, "nsenter", None) })
+    }
+
+    fn describe_missing_shell(&self, _: &ConnectionTarget) -> (String, &'static str) {
+        ("cannot enter the sandbox".to_owned(), "run `forge sandbox reset`; the next run creates it again")
     }
 }
 

@@ -1,11 +1,12 @@
-//! Waits for the cluster to converge: its verification is evaluated once hosts are done, and repeated until it passes.
+//! The verification of recipes during a run: evaluated after a recipe's last step, and repeated until it passes where
+//! it may take a while.
 
 use super::cancel::StopLevel;
 use super::event::Event;
-use super::final_proof::UnsettledRecipes;
-use super::host_run::HostRun;
-use super::read_only_session::ObservationSession;
+use super::host_work::HostWork;
 use super::run_context::ApplyContext;
+use super::run_state::RunStateData;
+use super::unsettled_recipes::UnsettledRecipes;
 use crate::model::{StepVerdict, UntrustedText};
 use crate::plan::{self, HostPlan};
 use crate::probe::Probe;
@@ -40,33 +41,66 @@ pub(super) fn can_verdict_change(run: &ApplyContext<'_>, plan: &HostPlan) -> boo
     })
 }
 
-impl HostRun<'_> {
-    /// Waits until every host of the run is done, if the cluster's verification depends on them.
-    pub(super) async fn await_all_hosts(&self) {
-        let verified = self.run.project.instances.get(self.host()).into_iter().flatten();
-        if !self.host().is_cluster() || verified.flat_map(|own| &own.recipe.verify).next().is_none() {
+/// The verification of one host's recipes.
+pub(super) struct RecipeVerification<'h, 'r> {
+    work: &'h mut HostWork<'r>,
+}
+
+impl<'h, 'r> RecipeVerification<'h, 'r> {
+    pub fn new(work: &'h mut HostWork<'r>) -> Self {
+        Self { work }
+    }
+
+    /// Evaluates the verification of a recipe after its last step, if steps of other recipes wait for it.
+    pub async fn publish_result(&mut self, recipe: &str) {
+        let run = self.work.run;
+        if self.work.link.is_lost() || !run.proofs.contains(recipe) {
             return;
         }
-        let hosts: Vec<_> = self.run.spans.members.iter().filter(|host| !host.is_cluster()).collect();
-        let done = |standing: &super::run_state::RunStateData| {
-            hosts.iter().all(|host| standing.is_finished(host)).then_some(())
-        };
-        self.run.board.wait_until(done).await;
+        let why = self.find_failure(recipe).await;
+        if !self.work.link.is_lost() {
+            run.board.record_verification(run.list_recipe_steps(recipe), self.work.host(), why.as_deref());
+        }
+    }
+
+    /// Evaluates the verification of a recipe and returns why it fails, if it does. A connection lost meanwhile is
+    /// noted and gives no result.
+    pub async fn find_failure(&mut self, recipe: &str) -> Option<String> {
+        let shared = self.work.run.board.shared_values();
+        let probes = plan::collect_verify_probes(&self.work.view.context(&shared)?, recipe);
+        if !probes.is_empty() {
+            self.work.observe(&probes, &shared.secrets).await.ok()?;
+        }
+        self.await_passed(Some(recipe)).await;
+        let case = self.work.view.context(&shared)?;
+        let instance = case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent)?;
+        plan::find_failed_verification(&case, instance)
+    }
+
+    /// Waits until every host of the run is done, if the cluster's verification depends on them.
+    pub async fn await_all_hosts(&self) {
+        let verified = self.work.run.project.instances.get(self.work.host()).into_iter().flatten();
+        if !self.work.host().is_cluster() || verified.flat_map(|own| &own.recipe.verify).next().is_none() {
+            return;
+        }
+        let hosts: Vec<_> = self.work.run.spans.members.iter().filter(|host| !host.is_cluster()).collect();
+        let done = |standing: &RunStateData| hosts.iter().all(|host| standing.is_finished(host)).then_some(());
+        self.work.run.board.wait_until(done).await;
     }
 
     /// Repeats verifications that may take a while, of one recipe or of all, until they pass or their time limit ends.
-    pub(super) async fn await_verification(&mut self, recipe: Option<&str>) {
+    pub async fn await_passed(&mut self, recipe: Option<&str>) {
         let (began, mut pause) = (Instant::now(), FIRST_RETRY_PAUSE);
         let mut told: BTreeMap<String, String> = BTreeMap::new();
         loop {
             let left = |open: &UnmetVerification| open.within.saturating_sub(began.elapsed());
             let open: Vec<UnmetVerification> =
                 self.list_unmet_verifications(recipe).into_iter().filter(|open| !left(open).is_zero()).collect();
-            let Some(longest) = open.iter().map(left).max().filter(|_| self.lost.is_none()) else { return };
+            let Some(longest) = open.iter().map(left).max().filter(|_| !self.work.link.is_lost()) else { return };
             open.iter().for_each(|open| self.report_unmet_verification(open, &mut told));
             tokio::select! {
                 () = tokio::time::sleep(pause.min(longest)) => {}
-                () = self.run.cancel.wait_for_level(StopLevel::Finish) => return,
+                () = self.work.run.cancel.wait_for_level(StopLevel::Finish) => return,
             }
             pause = (pause * 2).min(MAX_RETRY_PAUSE);
             self.observe_verifications(&open).await;
@@ -75,13 +109,13 @@ impl HostRun<'_> {
 
     /// Returns the verifications that have not passed yet. Those of recipes with failed steps are excluded.
     fn list_unmet_verifications(&self, only: Option<&str>) -> Vec<UnmetVerification> {
-        let shared = self.run.board.shared_values();
-        let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return Vec::new() };
-        let unsettled = UnsettledRecipes::from_reports(&self.steps);
+        let shared = self.work.run.board.shared_values();
+        let Some(case) = self.work.view.context(&shared) else { return Vec::new() };
+        let unsettled = UnsettledRecipes::from_reports(self.work.results.reports());
         let mut open = Vec::new();
         for instance in case.instances().iter().filter(|i| !i.absent && only.is_none_or(|only| only == i.recipe.name)) {
             let recipe = &instance.recipe.name;
-            if unsettled.has_stopped(recipe) || !self.run.options.filter.admits_recipe(recipe) {
+            if unsettled.has_stopped(recipe) || !self.work.run.options.filter.admits_recipe(recipe) {
                 continue;
             }
             for verify in &instance.recipe.verify {
@@ -99,23 +133,21 @@ impl HostRun<'_> {
 
     /// Reports the pending verifications, each time their reason changes.
     fn report_unmet_verification(&self, open: &UnmetVerification, told: &mut BTreeMap<String, String>) {
-        let why = self.run.board.shared_values().secrets.scrub_secrets(&open.why);
+        let why = self.work.run.board.shared_values().secrets.scrub_secrets(&open.why);
         if told.insert(format!("{}: {}", open.recipe, open.name), why.clone()).as_ref() != Some(&why) {
-            let (recipe, name, host) = (open.recipe.clone(), open.name.clone(), self.host().clone());
-            self.run.emit_event(Event::AwaitingVerification { host, recipe, name, why: UntrustedText::from(why) });
+            let (recipe, name, host) = (open.recipe.clone(), open.name.clone(), self.work.host().clone());
+            self.work.run.emit_event(Event::AwaitingVerification { host, recipe, name, why: UntrustedText::from(why) });
         }
     }
 
     async fn observe_verifications(&mut self, open: &[UnmetVerification]) {
-        let shared = self.run.board.shared_values();
+        let shared = self.work.run.board.shared_values();
         let probes: BTreeSet<Probe> = {
-            let Some(case) = self.run.host_context(&shared, self.host(), &self.seen) else { return };
+            let Some(case) = self.work.view.context(&shared) else { return };
             let recipes: BTreeSet<&str> = open.iter().map(|open| open.recipe.as_str()).collect();
             recipes.into_iter().flat_map(|recipe| plan::collect_verify_probes(&case, recipe)).collect()
         };
-        match self.link.observe(&probes, &shared.secrets).await {
-            Ok(observation) => self.seen.merge_observation(observation),
-            Err(error) => self.lost = Some(error),
-        }
+        // A connection lost meanwhile is noted.
+        let _ = self.work.observe(&probes, &shared.secrets).await;
     }
 }

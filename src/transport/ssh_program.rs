@@ -1,4 +1,4 @@
-//! Starts programs of OpenSSH.
+//! Programs of OpenSSH on this machine.
 
 use super::ConnectionTarget;
 use tokio::process::Command;

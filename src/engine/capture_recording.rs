@@ -1,0 +1,65 @@
+//! Makes a recording of what was observed, without secrets.
+
+use super::observe::ObservedHosts;
+use super::recording::{HostRecording, RECORDING_VERSION, Recording};
+use crate::config::Project;
+use crate::model::{SecretStore, UntrustedText};
+use crate::plan::{HostReachability, ObservedHost, UnreachableReason};
+use crate::probe::Probe;
+use std::collections::BTreeSet;
+
+impl Recording {
+    /// Collects the stored answers of an observation.
+    pub fn from_observed(project: &Project, observed: &ObservedHosts) -> Self {
+        let secret = SecretExports::from_project(project);
+        let hosts = observed.seen.iter().map(|seen| record_host(seen, &secret, &observed.secrets)).collect();
+        let forge = env!("CARGO_PKG_VERSION").to_owned();
+        let is_simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.is_hardware_simulated();
+        let origin = if observed.seen.iter().any(is_simulated) { "simulated" } else { "field" };
+        Self { version: RECORDING_VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
+    }
+}
+
+fn record_host(seen: &ObservedHost, secret: &SecretExports, secrets: &SecretStore) -> HostRecording {
+    let scrub = |text: &str| secrets.scrub_secrets(text);
+    let mut answers = seen.observation.exchanges().to_vec();
+    for exchange in &mut answers {
+        match exchange.probes.iter().any(|probe| secret.contains_probe(probe)) {
+            true => exchange.withhold_answer("is a secret, and recordings contain no secrets"),
+            false => exchange.remove_secrets(&scrub),
+        }
+    }
+    let reach = match &seen.reach {
+        HostReachability::Observed => HostReachability::Observed,
+        HostReachability::Unreachable(why) => HostReachability::Unreachable(UnreachableReason {
+            why: UntrustedText::from(scrub(why.why.raw())),
+            ..why.clone()
+        }),
+    };
+    HostRecording { host: seen.host.clone(), reach, answers, node: seen.node.clone() }
+}
+
+/// Names of exported secret values, with the steps that export them.
+struct SecretExports(BTreeSet<String>);
+
+impl SecretExports {
+    fn from_project(project: &Project) -> Self {
+        let mut names = BTreeSet::new();
+        for recipe in project.recipes.values() {
+            for step in &recipe.steps {
+                for export in step.exports.values().filter(|export| export.secret) {
+                    names.insert(format!("export {} of {}/{}", export.name, recipe.name, step.name));
+                }
+            }
+        }
+        Self(names)
+    }
+
+    /// Reports whether a probe reads a secret export. Such probes are named after the export, with the turn's key in
+    /// brackets.
+    fn contains_probe(&self, probe: &Probe) -> bool {
+        let Probe::Check { id, .. } = probe else { return false };
+        let whole = id.split_once('[').map_or(id.as_str(), |(whole, _)| whole);
+        self.0.contains(id) || self.0.contains(whole)
+    }
+}

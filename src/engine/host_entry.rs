@@ -1,0 +1,146 @@
+//! The start of work on a host: connects, takes the writer lock, and prepares the host for records.
+
+use super::cancel::StopLevel;
+use super::event::Event;
+use super::host_report::{empty_report, report_unreachable};
+use super::host_session::{
+    HostLockAttempt, HostSession, LeftoverWork, SHORT_SCRIPT_LIMIT, host_side_error, summarize_stderr,
+};
+use super::host_work::HostWork;
+use super::report::HostReport;
+use super::run_context::ApplyContext;
+use super::session_connector::OpenSession;
+use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
+use crate::plan::HostPlan;
+use crate::transport::{LockOwner, ProcessMark, TransportError, TransportErrorKind, UnitName};
+use std::time::Duration;
+
+/// Returns the session over which the host was observed, or a new one.
+///
+/// # Errors
+/// The host is not reached: its report.
+pub(super) async fn connect_host(
+    run: &ApplyContext<'_>,
+    plan: &HostPlan,
+    link: Option<Box<dyn HostSession>>,
+) -> Result<Box<dyn HostSession>, Box<HostReport>> {
+    if let Some(link) = link {
+        return Ok(link);
+    }
+    let shared = run.board.shared_values();
+    let opened = <dyn HostSession>::open(run.session_request(&plan.host, &shared.secrets)).await;
+    opened.map_err(|error| Box::new(report_unreachable(&plan.host, &error)))
+}
+
+/// Takes the writer lock, after any job of an earlier run has finished.
+pub(super) async fn lock_host(
+    run: &ApplyContext<'_>,
+    plan: &HostPlan,
+    mut link: Box<dyn HostSession>,
+) -> Result<Box<dyn HostSession>, Box<HostReport>> {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let host = &plan.host;
+    let owner = build_lock_owner(run);
+    let mut told = None;
+    let refused = loop {
+        match link.take_lock(&owner).await {
+            Ok(HostLockAttempt::Ours) => {
+                for object in link.cluster_writer().map(crate::kube::ClusterWriter::moved_records).unwrap_or_default() {
+                    run.emit_event(Event::RecordsMoved { host: host.clone(), object: object.as_str().into() });
+                }
+                return Ok(link);
+            }
+            Ok(HostLockAttempt::Held(owner)) => {
+                break report_locked(host, &owner);
+            }
+            Ok(HostLockAttempt::Busy(busy)) => {
+                if told.as_ref() != Some(&busy) {
+                    let (step, what) = describe_leftover_work(plan, &busy);
+                    run.emit_event(Event::Reattached { host: host.clone(), step, what: what.into() });
+                }
+                told = Some(busy);
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    () = run.cancel.wait_for_level(StopLevel::Finish) => {
+                        let reason = "the run was stopped while a job of an earlier run was still active here";
+                        break empty_report(host, HostOutcome::Cancelled, reason.into());
+                    }
+                }
+            }
+            Err(error) => break report_lock_error(host, &error),
+        }
+    };
+    link.close().await;
+    Err(Box::new(refused))
+}
+
+/// Creates forge's folders and key on the host.
+pub(super) async fn prepare_state_folder(work: &mut HostWork<'_>) {
+    if let Some(writer) = work.link.cluster_writer() {
+        match writer.ensure_digest_key().await {
+            Ok(key) => work.view.set_digest_key(key),
+            Err(error) => {
+                let why = format!("the cluster could not be prepared: {}", error.message);
+                work.link.mark_lost(host_side_error(why));
+            }
+        }
+        return;
+    }
+    let shared = work.run.board.shared_values();
+    let script = crate::state::build_prepare_script();
+    let Ok(done) = work.link.run_acting_script(script, SHORT_SCRIPT_LIMIT, &shared.secrets).await else { return };
+    match done.finished {
+        done if done.status == 0 => work.view.set_digest_key(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+        done => {
+            let why = format!("`/var/lib/forge` could not be prepared: {}", summarize_stderr(&done.stderr));
+            work.link.mark_lost(host_side_error(why));
+        }
+    }
+}
+
+fn report_locked(host: &HostName, owner: &UntrustedText) -> HostReport {
+    let what = if host.is_cluster() { "the cluster" } else { "this host" };
+    let reason = format!("{what} is locked by another run: {}", LockOwner::describe_owner(owner).raw());
+    let mut report = empty_report(host, HostOutcome::Locked, reason.into());
+    report.hint =
+        Some("run again when it has finished; the lock of a dead controller expires within two minutes".into());
+    report
+}
+
+/// Reports that the lock could not be taken because of an error.
+fn report_lock_error(host: &HostName, error: &TransportError) -> HostReport {
+    let mut report = report_unreachable(host, error);
+    if matches!(error.kind, TransportErrorKind::NotRoot | TransportErrorKind::LockForeign) {
+        report.outcome = HostOutcome::Blocked;
+    }
+    report
+}
+
+/// Returns the active job of an earlier run: its step, if that is part of the plan, and its display name.
+fn describe_leftover_work(plan: &HostPlan, busy: &LeftoverWork) -> (Option<StepId>, String) {
+    let unit = match busy {
+        LeftoverWork::Script(owner) => {
+            return (None, format!("a script of {}", LockOwner::describe_owner(owner).raw()));
+        }
+        LeftoverWork::Unit(unit) => unit.raw(),
+    };
+    let name = UnitName::parse(unit);
+    let found = plan.steps.iter().find_map(|step| Some((&step.id, name.as_ref()?.run_name_for(&step.id)?)));
+    match found {
+        Some((step, run)) => (Some(step.clone()), format!("`{step}` of run {run}")),
+        None => (None, format!("`{unit}`")),
+    }
+}
+
+/// Returns this run's description of itself for other runs.
+pub(super) fn build_lock_owner(run: &ApplyContext<'_>) -> LockOwner {
+    LockOwner {
+        run: run.options.run.clone(),
+        user: run.options.user.clone(),
+        controller: run.options.controller.clone(),
+        pid: std::process::id(),
+        process: ProcessMark::current_process(),
+        since: (run.options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        what: format!("forge apply {}", run.project.inventory),
+    }
+}

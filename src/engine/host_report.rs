@@ -1,0 +1,160 @@
+//! Builds the reports of hosts and steps: of what was planned, and of a completed host.
+
+use super::event::{StepFailure, StepResult, VerifyResult};
+use super::host_session::describe_transport_error;
+use super::report::{HostReport, StepReport, VerifyReport};
+use super::run_state::ReachedPhase;
+use crate::config::Project;
+use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
+use crate::plan::{StepPlan, VerifyPlan};
+use crate::transport::TransportError;
+
+/// Returns the report of a host without results.
+pub(super) fn empty_report(host: &HostName, outcome: HostOutcome, reason: UntrustedText) -> HostReport {
+    HostReport {
+        host: host.clone(),
+        outcome,
+        reason,
+        hint: None,
+        steps: Vec::new(),
+        verify: Vec::new(),
+        reboots: Vec::new(),
+        node: None,
+        undeclared: Vec::new(),
+        took: Default::default(),
+    }
+}
+
+/// Reports a host that could not be reached, or not prepared.
+pub(super) fn report_unreachable(host: &HostName, error: &TransportError) -> HostReport {
+    let mut report = empty_report(host, HostOutcome::Unreachable, describe_transport_error(error));
+    report.hint = error.hint.as_deref().map(UntrustedText::from);
+    report
+}
+
+/// Returns why a host has no results: no recipe declares anything for it.
+pub(super) fn describe_empty_host(project: &Project, host: &HostName) -> UntrustedText {
+    match project.instances.get(host).is_none_or(Vec::is_empty) {
+        true => "no recipe is applied to it".into(),
+        false => UntrustedText::default(),
+    }
+}
+
+/// Returns the report of a step that was not run.
+pub(super) fn report_as_planned(step: &StepPlan) -> StepReport {
+    let reason = step.reason.clone();
+    let result = match (&step.waits_for, step.verdict) {
+        (Some(other), _) => StepResult::Skipped { reason: describe_dependency(other).into() },
+        (None, StepVerdict::Change) if step.held.is_some() => {
+            StepResult::Held { reason: step.held.as_deref().unwrap_or_default().into() }
+        }
+        (None, StepVerdict::Ok) => StepResult::AlreadyOk { reason },
+        (None, StepVerdict::Change) => StepResult::Cancelled,
+        (None, StepVerdict::Pending) => StepResult::Pending { reason },
+        (None, StepVerdict::Blocked(class)) => StepResult::Blocked { class, reason },
+        (None, StepVerdict::Unknown) => StepResult::Unknown { reason },
+        (None, StepVerdict::NotApplicable) => StepResult::NotApplicable { reason },
+    };
+    StepReport {
+        id: step.id.clone(),
+        title: step.title.clone(),
+        result,
+        hint: step.hint.clone(),
+        changes: Vec::new(),
+        took: Default::default(),
+        place: step.place.to_string(),
+    }
+}
+
+/// Returns `needs `first/try` on 3 hosts, got 2` for the plan's `first/try (on 3 hosts, got 2)`.
+fn describe_dependency(other: &str) -> String {
+    match other.strip_suffix(')').and_then(|rest| rest.split_once(" (")) {
+        Some((step, why)) if why.starts_with("on ") => format!("needs `{step}` {why}"),
+        Some((step, why)) => format!("needs `{step}`: {why}"),
+        None => format!("needs `{other}`"),
+    }
+}
+
+/// Returns the phase that a step reached without being run.
+pub(super) fn planned_phase(step: &StepPlan) -> ReachedPhase {
+    match step.waits_for {
+        Some(_) => ReachedPhase::Nothing,
+        None => phase_from_verdict(step.verdict),
+    }
+}
+
+/// Returns the phase of a step with that verdict.
+pub(super) fn phase_from_verdict(verdict: StepVerdict) -> ReachedPhase {
+    match verdict {
+        StepVerdict::Ok | StepVerdict::NotApplicable => ReachedPhase::Effective,
+        StepVerdict::Pending => ReachedPhase::Configured,
+        StepVerdict::Change | StepVerdict::Blocked(_) | StepVerdict::Unknown => ReachedPhase::Nothing,
+    }
+}
+
+/// Returns the result that the plan's own observation proves.
+pub(super) fn report_planned_verification(verify: &VerifyPlan) -> VerifyReport {
+    VerifyReport {
+        recipe: verify.recipe.clone(),
+        name: verify.name.clone(),
+        result: to_verify_result((verify.verdict, verify.reason.raw().to_owned())),
+        check: verify.check.clone(),
+        of_step: false,
+        place: verify.place.clone(),
+    }
+}
+
+/// Returns the result of a verification with that verdict.
+pub(super) fn to_verify_result((verdict, reason): (StepVerdict, String)) -> VerifyResult {
+    let reason: UntrustedText = reason.into();
+    match verdict {
+        StepVerdict::Ok => VerifyResult::Held,
+        StepVerdict::NotApplicable => VerifyResult::NotApplicable { reason },
+        StepVerdict::Unknown => VerifyResult::Unknown { reason },
+        StepVerdict::Pending => VerifyResult::Skipped { reason },
+        StepVerdict::Change | StepVerdict::Blocked(_) => VerifyResult::Failed { reason },
+    }
+}
+
+/// Completes a report by the results of steps and verifications.
+pub(super) fn complete_report(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
+    report.outcome = HostReport::compute_outcome(&steps, &verify);
+    if report.reason.is_empty() {
+        report.reason = find_failure_reason(&steps, &verify);
+    }
+    report.steps = steps;
+    report.verify = verify;
+    report
+}
+
+/// Returns the first failure, in one line.
+fn find_failure_reason(steps: &[StepReport], verify: &[VerifyReport]) -> UntrustedText {
+    let of_step = |step: &StepReport| match &step.result {
+        StepResult::Failed { failure: StepFailure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
+        StepResult::Blocked { class, reason } => {
+            Some(format!("`{}` is blocked ({}): {}", step.id, class.name(), reason.raw()))
+        }
+        StepResult::Stale { reason } => Some(format!("`{}` is stale: {}", step.id, reason.raw())),
+        StepResult::Unknown { reason } => Some(format!("`{}` is unknown: {}", step.id, reason.raw())),
+        _ => None,
+    };
+    let of_verify = |verify: &VerifyReport| match &verify.result {
+        VerifyResult::Failed { reason } => {
+            Some(format!("verification `{}` of `{}` failed: {}", verify.name, verify.recipe, reason.raw()))
+        }
+        _ => None,
+    };
+    let found = steps.iter().find_map(of_step).or_else(|| verify.iter().find_map(of_verify));
+    found.or_else(|| describe_stop(steps)).unwrap_or_default().into()
+}
+
+/// Returns the position of a host when the user stopped the run.
+fn describe_stop(steps: &[StepReport]) -> Option<String> {
+    let mut cancelled = steps.iter().filter(|step| step.result == StepResult::Cancelled);
+    let first = cancelled.next()?;
+    Some(match cancelled.count() {
+        0 => format!("the run was stopped before `{}`", first.id),
+        1 => format!("the run was stopped before `{}` and 1 more step", first.id),
+        more => format!("the run was stopped before `{}` and {more} more steps", first.id),
+    })
+}

@@ -1,0 +1,89 @@
+//! The state of one host as its run has observed it so far.
+
+use super::run_context::ApplyContext;
+use super::run_state::SharedValues;
+use crate::facts::Facts;
+use crate::graph::StepIndex;
+use crate::model::{HostName, StepId, StepVerdict, UntrustedText};
+use crate::plan::{self, HostContext, ObservedHost, StepInstance, StepPredictions};
+use crate::probe::{Observation, Probe};
+use std::collections::BTreeSet;
+
+/// The observed state of a host. Every evaluation of its steps reads from here.
+pub(super) struct HostView<'r> {
+    run: &'r ApplyContext<'r>,
+    host: &'r HostName,
+    seen: ObservedHost,
+}
+
+/// The evaluation of one step on the observed state.
+pub(super) struct StepFinding {
+    pub index: StepIndex,
+    pub id: StepId,
+    pub verdict: StepVerdict,
+    pub reason: UntrustedText,
+}
+
+impl<'r> HostView<'r> {
+    pub fn new(run: &'r ApplyContext<'r>, host: &'r HostName, seen: ObservedHost) -> Self {
+        Self { run, host, seen }
+    }
+
+    pub fn seen(&self) -> &ObservedHost {
+        &self.seen
+    }
+
+    /// Returns the context in which the host's steps are evaluated.
+    pub fn context<'s>(&'s self, shared: &'s SharedValues) -> Option<HostContext<'s>> {
+        self.run.host_context(shared, self.host, &self.seen)
+    }
+
+    /// Adds later answers; they replace earlier ones.
+    pub fn merge_observation(&mut self, observation: Observation) {
+        self.seen.merge_observation(observation);
+    }
+
+    /// Sets the host's key for digests.
+    pub fn set_digest_key(&mut self, key: String) {
+        self.seen.key = Some(key);
+    }
+
+    /// Returns the boot id that was observed last.
+    pub fn boot_id(&self) -> Option<String> {
+        read_boot_id(&self.seen.facts)
+    }
+
+    /// Returns the probes that `steps` of this host are evaluated by.
+    pub fn list_step_probes(
+        &self,
+        shared: &SharedValues,
+        is_wanted: impl Fn(&StepInstance<'_>) -> bool,
+    ) -> BTreeSet<Probe> {
+        let Some(case) = self.context(shared) else { return BTreeSet::new() };
+        let turns = case.expand_local_steps();
+        let own = turns.iter().filter(|turn| is_wanted(turn));
+        own.flat_map(|turn| plan::list_step_probes(&case, turn, &turns)).collect()
+    }
+
+    /// Evaluates steps of this host.
+    pub fn assess_steps(&self, is_wanted: impl Fn(&StepId) -> bool) -> Vec<StepFinding> {
+        let shared = self.run.board.shared_values();
+        let Some(case) = self.context(&shared) else { return Vec::new() };
+        let turns = case.expand_local_steps();
+        let own = turns.iter().filter(|turn| is_wanted(&turn.expanded.id));
+        own.map(|turn| {
+            let judgement = plan::assess_step(&case, turn, &turns, &StepPredictions::default()).judgement;
+            let (verdict, reason) = (judgement.verdict, judgement.reason);
+            StepFinding { index: turn.index, id: turn.expanded.id.clone(), verdict, reason }
+        })
+        .collect()
+    }
+}
+
+/// Returns the boot id among a host's facts.
+pub(super) fn read_boot_id(facts: &Facts) -> Option<String> {
+    match facts.0.get("boot") {
+        Some(Ok(boot)) => boot.get("id")?.as_str().map(str::to_owned),
+        _ => None,
+    }
+}

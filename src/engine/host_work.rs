@@ -1,0 +1,70 @@
+//! What the stages of one host's run work with: the connection, the observed state, results and records.
+
+use super::host_link::{HostLink, LinkLost};
+use super::host_session::HostSession;
+use super::host_view::HostView;
+use super::planned_steps::PlannedSteps;
+use super::run_context::ApplyContext;
+use super::step_records::RecordQueue;
+use super::step_results::StepResults;
+use crate::graph::Graph;
+use crate::model::{HostName, SecretStore};
+use crate::plan::{HostPlan, ObservedHost};
+use crate::probe::Probe;
+use std::collections::BTreeSet;
+
+/// The parts that stages share. Each part owns its state; a stage uses it only through its methods.
+pub(super) struct HostWork<'r> {
+    pub run: &'r ApplyContext<'r>,
+    pub plan: &'r HostPlan,
+    pub planned: PlannedSteps<'r>,
+    pub link: HostLink,
+    pub view: HostView<'r>,
+    pub results: StepResults<'r>,
+    pub records: RecordQueue<'r>,
+}
+
+impl<'r> HostWork<'r> {
+    /// Builds the state before the first stage.
+    pub fn new(
+        run: &'r ApplyContext<'r>,
+        plan: &'r HostPlan,
+        seen: ObservedHost,
+        session: Box<dyn HostSession>,
+    ) -> Self {
+        let host = &plan.host;
+        Self {
+            run,
+            plan,
+            planned: PlannedSteps::new(run, plan),
+            link: HostLink::new(session),
+            view: HostView::new(run, host, seen),
+            results: StepResults::new(run, host),
+            records: RecordQueue::new(run),
+        }
+    }
+
+    pub fn host(&self) -> &'r HostName {
+        &self.plan.host
+    }
+
+    /// Returns the graph of steps in this host's order.
+    pub fn graph(&self) -> &'r Graph {
+        self.run.project.graph_for_host(self.host())
+    }
+
+    /// Sends `probes` to the host and adds the answers to the observed state.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn observe(&mut self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<(), LinkLost> {
+        let observation = self.link.observe(probes, secrets).await?;
+        self.view.merge_observation(observation);
+        Ok(())
+    }
+
+    /// Writes the queued records.
+    pub async fn flush_records(&mut self) {
+        self.records.flush(&mut self.link).await;
+    }
+}

@@ -1,0 +1,94 @@
+//! The user's options for a run, and how it connects to hosts.
+
+use super::host_session::HostSession;
+use super::read_only_session::{ReadOnlySession, SessionFuture};
+use super::recording::Recording;
+use crate::config::{Project, StepFilter};
+use crate::model::{HostName, SecretStore};
+use crate::plan::PlanPolicy;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The user's options for a run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The number of hosts worked on in parallel.
+    pub parallel: usize,
+    /// The default for checks and steps without a timeout of their own.
+    pub timeout: Option<Duration>,
+    /// Whether recipes' checks run in a read-only sandbox.
+    pub confined: bool,
+    pub filter: StepFilter,
+    pub policy: PlanPolicy,
+    /// The user's reason for evicting processes that hold a host's devices, if the user allows it.
+    pub evict_busy: Option<String>,
+    /// The run's name: time and random text, `20261121T093015-4f2a`.
+    pub run: String,
+    /// The boot id of the machine that forge runs on, if it has one. That machine is never rebooted.
+    pub boot_id: Option<String>,
+    /// `user@controller`, for records and locks.
+    pub controller: String,
+    pub user: String,
+    /// Returns the current time, for records and the lock's owner.
+    pub clock: fn() -> jiff::Timestamp,
+    /// The folder for control sockets: see [`crate::transport::control_dir`].
+    pub control_dir: camino::Utf8PathBuf,
+    /// Environment variables passed to ssh in addition to the defaults: see [`crate::transport::SSH_VARIABLES`].
+    pub ssh_variables: Arc<[String]>,
+    /// The folder in which the cluster's sandboxes are registered: see [`crate::transport::list_sandboxes`].
+    pub sandboxes: camino::Utf8PathBuf,
+    /// Opens sessions on hosts.
+    pub connector: HostConnector,
+    pub replay: ReplayOptions,
+    /// The store that artifacts are taken from.
+    pub depot: Arc<crate::artifact::ArtifactFetcher>,
+}
+
+/// Whether hosts are probed, and whether their raw answers are stored.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayOptions {
+    /// Stores raw answers and probes all facts.
+    pub record: bool,
+    /// Stores raw answers and probes only the facts that are needed.
+    pub keep: bool,
+    /// Answers are read from here; no session is opened.
+    pub observed: Option<Arc<Recording>>,
+}
+
+/// What a session is opened for.
+#[derive(Clone, Copy)]
+pub(super) struct SessionRequest<'s> {
+    pub project: &'s Project,
+    pub options: &'s RunOptions,
+    pub host: &'s HostName,
+    pub secrets: &'s SecretStore,
+}
+
+/// Opens sessions on hosts. Tests have their own.
+pub(super) trait SessionConnector: Send + Sync {
+    /// Opens a session that may take the host's lock.
+    fn open_session<'s>(&'s self, request: SessionRequest<'s>) -> SessionFuture<'s, Box<dyn HostSession>>;
+
+    /// Opens a session that takes probes only.
+    fn open_read_only<'s>(&'s self, request: SessionRequest<'s>) -> SessionFuture<'s, Box<dyn ReadOnlySession>>;
+}
+
+/// How a run connects to its hosts.
+#[derive(Clone)]
+pub struct HostConnector(Arc<dyn SessionConnector>);
+
+impl HostConnector {
+    pub(super) fn new(connector: impl SessionConnector + 'static) -> Self {
+        Self(Arc::new(connector))
+    }
+
+    pub(super) fn get(&self) -> &dyn SessionConnector {
+        &*self.0
+    }
+}
+
+impl std::fmt::Debug for HostConnector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HostConnector")
+    }
+}

@@ -1,0 +1,88 @@
+//! Reports hosts on which this run changes nothing: the plan's observation is their result.
+
+use super::event::StepResult;
+use super::host_report::{complete_report, describe_empty_host, empty_report, planned_phase};
+use super::host_report::{report_as_planned, report_planned_verification};
+use super::host_start::HostStartRefusal;
+use super::report::{HostReport, StepReport};
+use super::run_context::ApplyContext;
+use crate::model::HostOutcome;
+use crate::plan::{HostPlan, ObservedHost};
+use std::collections::BTreeSet;
+
+/// Reports a host that did not get its turn. A host without changes keeps its observed result.
+pub(super) fn report_not_started(run: &ApplyContext<'_>, plan: &HostPlan, halt: &HostStartRefusal) -> HostReport {
+    let reason = match halt {
+        _ if !plan.has_changes() => return report_unchanged(run, plan),
+        HostStartRefusal::Stopped => "the run was stopped before this host started",
+        HostStartRefusal::Budget(reason) => reason,
+    };
+    let mut report = empty_report(&plan.host, HostOutcome::Cancelled, reason.into());
+    report.steps = plan.steps.iter().map(report_as_planned).collect();
+    report
+}
+
+/// Reports a host on which forge may change nothing: no action is tried there, not even taking the lock.
+pub(super) fn report_refused(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
+    let Some(refused) = plan.refused.as_ref().filter(|_| plan.has_changes()) else {
+        return report_unchanged(run, plan);
+    };
+    let mut report = empty_report(&plan.host, HostOutcome::Blocked, refused.why.clone());
+    report.hint = Some(refused.hint.clone());
+    report.steps = plan.steps.iter().map(report_as_planned).collect();
+    for step in report.steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
+        step.result = StepResult::Skipped { reason: refused.why.clone() };
+    }
+    report
+}
+
+/// Reports a host whose state differs from the saved plan's: no action is tried there.
+pub(super) fn report_stale(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> HostReport {
+    let Some(stale) = &seen.stale else { return report_unchanged(run, plan) };
+    let mut report = empty_report(&plan.host, HostOutcome::Stale, stale.why.clone());
+    report.hint = Some(stale.hint.clone());
+    report.steps = plan.steps.iter().map(report_as_planned).collect();
+    for step in &mut report.steps {
+        let moved = stale.steps.iter().find(|(id, _)| *id == step.id);
+        step.result = match moved {
+            Some((_, why)) => StepResult::Stale { reason: why.clone() },
+            None if step.result == StepResult::Cancelled => {
+                StepResult::Skipped { reason: "the plan is stale on this host".into() }
+            }
+            None => continue,
+        };
+    }
+    report
+}
+
+/// Reports a host with nothing to do: the plan's observation is its proof.
+pub(super) fn report_unchanged(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
+    let steps: Vec<StepReport> = plan.steps.iter().map(report_as_planned).collect();
+    record_planned_phases(run, plan);
+    record_planned_verifications(run, plan);
+    let verify = plan.verify.iter().map(report_planned_verification).collect::<Vec<_>>();
+    complete_report(
+        empty_report(&plan.host, HostOutcome::Ok, describe_empty_host(run.project, &plan.host)),
+        steps,
+        verify,
+    )
+}
+
+/// Publishes the phases that steps have reached according to the plan.
+pub(super) fn record_planned_phases(run: &ApplyContext<'_>, plan: &HostPlan) {
+    for step in &plan.steps {
+        if let Some(index) = run.project.graph.find_step(&step.id.recipe, &step.id.step) {
+            run.board.record_phase(index, &plan.host, planned_phase(step));
+        }
+    }
+}
+
+/// Publishes the verification results of the plan's observation to the steps that wait for them.
+fn record_planned_verifications(run: &ApplyContext<'_>, plan: &HostPlan) {
+    let recipes: BTreeSet<&str> = plan.steps.iter().map(|step| &*step.id.recipe).collect();
+    for recipe in recipes.into_iter().filter(|recipe| run.proofs.contains(*recipe)) {
+        let open = plan.verify.iter().find(|v| v.recipe == recipe && !v.verdict.is_settled());
+        let why = open.map(|verify| format!("verification `{}`: {}", verify.name, verify.reason.raw()));
+        run.board.record_verification(run.list_recipe_steps(recipe), &plan.host, why.as_deref());
+    }
+}
