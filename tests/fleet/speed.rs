@@ -66,3 +66,27 @@ fn plan_of_20_hosts_takes_at_most_twice_the_ssh_floor() {
     println!("floor {floor:.2?}, plan {plan:.2?}, ratio {ratio:.2}");
     assert!(ratio <= 2.0, "plan {plan:.2?} is {ratio:.2} × the floor {floor:.2?}");
 }
+
+/// Counts the processes that are started on a host: what a login costs, a plan with nothing to do, a first apply.
+#[test]
+fn host_starts_few_processes() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let recipe = include_str!("recipes/twenty.yaml");
+    let project = Project::new(&nodes).recipe("twenty", recipe).inventory("apply:\n  - { recipe: twenty, on: all }\n");
+    node.settled();
+    // The last number that the kernel gave to a process of the node; reading it takes processes itself.
+    let last = || node.must("cut -d' ' -f5 /proc/loadavg").parse::<u64>().expect("a number");
+    let reading = (0..5).map(|_| last()).collect::<Vec<_>>().windows(2).map(|two| two[1] - two[0]).min().unwrap_or(0);
+    let count = |act: &dyn Fn()| {
+        let before = last();
+        act();
+        (last() - before).saturating_sub(reading)
+    };
+    let first = count(&|| assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0));
+    let fewest = |act: &dyn Fn()| (0..5).map(|_| count(act)).min().unwrap_or(0);
+    let plan = fewest(&|| assert_eq!(project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0));
+    let Some(fleet) = Fleet::require() else { return };
+    let login = fewest(&|| drop(floor(fleet, std::slice::from_ref(&node.name))));
+    println!("processes on a host: login {login}, plan {plan}, first apply {first}");
+}

@@ -164,7 +164,7 @@ impl AttributionContext<'_> {
             (Some(lack), _) => {
                 ChangeSource::without_evidence(&format!("the journal {}", lack.trim_start_matches("the journal ")))
             }
-            (None, Some(begins)) if begins > clock::add_seconds(from, 1) => {
+            (None, Some(begins)) if begins > from => {
                 ChangeSource::without_evidence(&format!("the journal only starts at {}", clock::format_time(begins)))
             }
             _ => ChangeSource::without_match(why),
