@@ -212,11 +212,14 @@ impl SimulatedHost {
     async fn run_script(&self, script: &ShellScript, secrets: &SecretStore) -> ScriptOutput {
         let state = self.root.join(if self.has_fault("full") { "full" } else { "state" });
         let text = script.render_text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
-        // Paths kept until the next boot belong to the simulated host too.
-        let run = |text: String, name: &str| text.replace(name, &format!("{}{name}", self.root));
+        // Paths kept until the next boot belong to the simulated host too, except in the text of records.
+        let run = |text: String, name: &str| {
+            let quoted = format!("\"{name}");
+            text.replace(&quoted, "\0").replace(name, &format!("{}{name}", self.root)).replace('\0', &quoted)
+        };
         let text = run(run(text, "/run/forge/"), "/run/forge-applied");
         let root = if self.has_fault("plain") { "false" } else { "true" };
-        let text = text.replace("[ \"$(id -u)\" = 0 ]", root).replace("$(id -un 2>/dev/null)", "plain");
+        let text = text.replace("[ \"${me:=$(id -u)}\" = 0 ]", root).replace("$(id -un 2>/dev/null)", "plain");
         // Simulated hosts share one machine: their identities differ only where a test sets them.
         let own = |file: &str| self.root.join(".sim").join(file).into_string();
         let text =

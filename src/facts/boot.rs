@@ -19,7 +19,7 @@ pub(super) const FACT: Fact = Fact {
     snippet: FactSnippet {
         name: "boot",
         snippet: "read -r i </proc/sys/kernel/random/boot_id || exit; printf 'id\\t%s\\n' \"$i\"\n\
-                  grep '^btime ' /proc/stat",
+                  exec grep '^btime ' /proc/stat",
         timeout_s: 5,
         device: false,
         quick: true,

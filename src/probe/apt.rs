@@ -18,21 +18,21 @@ use std::collections::{BTreeMap, BTreeSet};
 const SNIPPET: &str = r#"
 T='	' N='
 '
-R=$N$R
+L=$N$R
 forge_has() {
-case $R in
+case $L in
 *"$N$1$T"*"$N$1$T"*) return 1 ;;
 *"$N$1${T}installed$T$2${2:+$T}"*) return 0 ;;
 esac
 return 1
 }
-forge_policy() {
+forge_policy() (
 need apt-cache
 [ -w /var/cache/apt ] || exec apt-cache policy -- "$@"
 setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search \
   apt-cache policy -- "$@" 2>/dev/null && exit 0
 exec apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
-}
+)
 forge_offers() {
 a=
 while [ "$#" -gt 1 ]; do
@@ -40,7 +40,7 @@ forge_has "$1" "$2" || a="$a $1"
 shift 2
 done
 printf '%s\n' "$a"
-case $a in '') exit 0 ;; *:*) need dpkg; dpkg --print-architecture || exit ;; *) echo ;; esac
+case $a in '') return ;; *:*) need dpkg; dpkg --print-architecture || return ;; *) echo ;; esac
 forge_policy $a
 }
 forge_offers"#;
@@ -53,6 +53,7 @@ pub(crate) fn build_section(probes: Vec<Probe>, listing: &ShellFragment) -> Opti
     section.before = listing.clone();
     section.cap = 65_536 * section.probes.len() as u64;
     section.timeout_s = 30;
+    section.plain = true;
     section.body = section.body.code(SNIPPET);
     let needs: Vec<(&str, &str)> = section.probes.iter().filter_map(offer_request).collect();
     section.body = needs.iter().fold(section.body, |body, (name, version)| body.word(*name).word(*version));

@@ -14,8 +14,8 @@ pub(crate) const CHECK_OUTPUT_CAP: u64 = 262_144;
 pub(crate) const SCRIPT_CAP: usize = 98_304;
 
 /// `forge_env KEY VALUE` …, then `forge_check USER CWD SCRIPT`. Text and values reach the check through its
-/// environment, never through an argument. The marks on descriptor 5 show that the check's own code was started, and
-/// that it ended by itself; the code gets neither the descriptor nor the token. `setpriv` instead of `runuser`: a login
+/// environment, never through an argument. The mark on descriptor 5 shows that the check's own code was started; the
+/// code gets neither the descriptor nor the token. `setpriv` instead of `runuser`: a login
 /// session would be written to the host's logs.
 const SNIPPET: &str = r#"forge_env() {
 case $1 in ''|[0-9]*|*[!A-Za-z0-9_]*) return ;; esac
@@ -39,10 +39,7 @@ fi
 command -v unshare >/dev/null 2>&1 || { printf 'forge-unconfined `unshare` is missing\n' >&2; exit 1; }
 set -- unshare --mount --propagation private sh -c "$forge_confine" sh "$@"
 }
-"$@"
-r=$?
-printf :done: >&5
-exit "$r"
+exec "$@"
 }
 "#;
 

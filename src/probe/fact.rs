@@ -39,7 +39,7 @@ fn build_shared_section(facts: Vec<(Probe, &FactSnippet)>) -> Option<ProbeSectio
         body = body.code("\nforge_fact").word(fact.name).nested_word(ShellFragment::new().code(fact.snippet));
     }
     let probes = facts.into_iter().map(|(probe, _)| probe).collect();
-    let mut section = ProbeSection { timeout_s, ..ProbeSection::new("the snippet", probes, read_shared) };
+    let mut section = ProbeSection { timeout_s, plain: true, ..ProbeSection::new("the snippet", probes, read_shared) };
     section.body = section.body.append_fragment(body);
     Some(section)
 }

@@ -111,8 +111,9 @@ impl OutputFrames {
         for line in
             complete_lines(out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none)
         {
-            let taken =
-                line.ok_or_else(|| "text between frames".to_owned()).and_then(|f| frames.read_frame(&f, sections));
+            let taken = line
+                .ok_or_else(|| "text between frames".to_owned())
+                .and_then(|f| frames.read_frame(&f, sections, token));
             frames.wrong = taken.err();
             if frames.wrong.is_some() || frames.end.is_some() {
                 break;
@@ -121,7 +122,7 @@ impl OutputFrames {
         frames
     }
 
-    fn read_frame(&mut self, frame: &str, sections: &[ProbeSection]) -> Result<(), String> {
+    fn read_frame(&mut self, frame: &str, sections: &[ProbeSection], token: &str) -> Result<(), String> {
         if let Some(count) = frame.strip_prefix("end ") {
             self.end = Some(count.trim_end().parse().map_err(|_| "end frame without a number".to_owned())?);
             return Ok(());
@@ -138,7 +139,8 @@ impl OutputFrames {
         if length.parse() != Ok(payload.len()) {
             return Err(format!("section {number} has {} bytes but declares `{length}`", payload.len()));
         }
-        let raw = decode_payload(payload, section).ok_or_else(|| format!("section {number} cannot be decoded"))?;
+        let raw =
+            decode_payload(payload, section, token).ok_or_else(|| format!("section {number} cannot be decoded"))?;
         match self.raws.insert(number, raw) {
             Some(_) => Err(format!("duplicate section {number}")),
             None => Ok(()),
@@ -191,7 +193,7 @@ fn complete_lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
-fn decode_payload(payload: &str, section: &ProbeSection) -> Option<SectionOutput> {
+fn decode_payload(payload: &str, section: &ProbeSection, token: &str) -> Option<SectionOutput> {
     let engine = base64::engine::general_purpose::STANDARD;
     let (stdout, stderr) = payload.split_once('!')?;
     let (mut encoded, mut status) = (String::new(), None);
@@ -212,13 +214,28 @@ fn decode_payload(payload: &str, section: &ProbeSection) -> Option<SectionOutput
     if over {
         encoded.truncate(encoded.len() / 4 * 4);
     }
-    let status: i32 = status?;
     let mut stdout = engine.decode(encoded).ok()?;
     let mut stderr = engine.decode(stderr).ok()?;
-    let truncated = truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, STDERR_CAP) | over | late;
+    let status: i32 = match status {
+        Some(status) => status,
+        None => split_trailer(&mut stdout, &mut stderr, token)?,
+    };
+    let stderr_cap = STDERR_CAP * section.parts.len().max(1) as u64;
+    let truncated = truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, stderr_cap) | over | late;
     // `timeout` exits with 124 and 137; recipes' code may do so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { SectionEnd::TimedOut } else { SectionEnd::Exited(status) };
     Some(SectionOutput { end, began, stdout, stderr, truncated })
+}
+
+/// Splits off the line with the token and the status, and the stderr after it. Returns the status.
+fn split_trailer(stdout: &mut Vec<u8>, stderr: &mut Vec<u8>, token: &str) -> Option<i32> {
+    let mark = format!("\n{token} !");
+    let at = stdout.windows(mark.len()).rposition(|at| at == mark.as_bytes())?;
+    let rest = stdout.split_off(at);
+    let rest = &rest[mark.len()..];
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    *stderr = rest[end + 1..].to_vec();
+    super::section::parse_utf8(&rest[..end])?.parse().ok()
 }
 
 #[cfg(test)]

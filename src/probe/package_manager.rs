@@ -31,7 +31,8 @@ printf 'packages\0'"#;
 pub(crate) fn build_section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
     let mut section = ProbeSection::new("`dpkg-query`", probes, read_answers);
     section.before = listing.clone();
-    section.body = section.body.code(SNIPPET).code(DPKG_ROWS).code("printf '\\0'");
+    section.body = section.body.code(SNIPPET).code(DPKG_ROWS).code(" && printf '\\0'");
+    section.plain = true;
     (!section.probes.is_empty()).then_some(section)
 }
 

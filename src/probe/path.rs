@@ -201,7 +201,7 @@ fn build_section(probes: Vec<Probe>) -> ProbeSection {
     }
     let cap = (paths.len() + leads.len()) as u64 * 10_000
         + list_wanted_digests(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
-    let mut section = ProbeSection { cap, ..ProbeSection::new("`stat`", Vec::new(), read_answers) };
+    let mut section = ProbeSection { cap, plain: true, ..ProbeSection::new("`stat`", Vec::new(), read_answers) };
     section.body = section.body.append_fragment(body);
     section.probes = probes;
     section

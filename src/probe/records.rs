@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 /// one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
 /// unit, so without such a file there is nothing to query.
 const SNIPPET: &str = r#"D=/var/lib/forge
-a=
-[ "$(id -u)" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
+a= me=
+while read -r k v me v; do [ "$k" != Uid: ] || break; me=; done </proc/self/status
+[ "${me:=$(id -u)}" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
 printf 'account\0%s\0' "$a"
 forge_fail() { printf '%s: Permission denied\n' "$1" >&2; exit 1; }
 for d in $D $D/applied; do
@@ -34,20 +35,21 @@ u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp
 fi
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
-cd $D/applied 2>/dev/null || { printf 'lines\0'; exit 0; }
 set --
+if cd $D/applied 2>/dev/null; then
 for f in *.json; do
 if [ -f "$f" ] && [ ! -L "$f" ]; then printf 'record\0%s\0' "$f"; set -- "$@" "./$f"; fi
 done
+fi
 printf 'lines\0'
-[ "$#" = 0 ] || { need grep; grep -aHZ '' -- "$@"; r=$?; [ "$r" -le 1 ] || exit "$r"; }
-exit 0
+[ "$#" = 0 ] || { need grep; grep -aHZ '' -- "$@" || [ "$?" -le 1 ] || exit 2; }
 "#;
 
 pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let mut section = ProbeSection::new("the records", probes, read_answers);
     section.body = section.body.code(SNIPPET);
     section.cap = 32 << 20;
+    section.plain = true;
     (!section.probes.is_empty()).then_some(section)
 }
 

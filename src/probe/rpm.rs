@@ -33,7 +33,6 @@ printf '%s\n' "$l"
 
 /// `/proc/locks` lists the holder of rpm's lock; dnf 4 writes its pid to its own files.
 const SNIPPET: &str = r#"
-[ ! -s /var/lib/dpkg/status ] && command -v rpm >/dev/null 2>&1 || exit 0
 forge_rpm_holder() {
 for f in /var/lib/dnf/*_lock.pid /var/cache/dnf/*_lock.pid; do
 [ -s "$f" ] && read -r pid <"$f" && [ -r "/proc/$pid/cmdline" ] || continue
@@ -54,11 +53,12 @@ done </proc/locks
 printf '\0\0'
 }
 forge_rpm() {
+[ ! -s /var/lib/dpkg/status ] && command -v rpm >/dev/null 2>&1 || return 0
 printf 'rpm\0'
 forge_rpm_holder
 [ "$#" -gt 0 ] || return 0
 printf '%s\0' "$(forge_rpm_rows "$@")"
-l=$(forge_rpm_locks) || exit
+l=$(forge_rpm_locks) || return
 printf '%s\0' "$l"
 }
 forge_rpm"#;
@@ -69,6 +69,7 @@ pub(crate) fn build_section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option
     let body = section.body.code(RPM_ROWS).code(RPM_LOCKS).code(SNIPPET);
     let names = section.probes.iter().filter_map(super::package::probe_package);
     section.body = names.fold(body, |body, name| body.word(name));
+    section.plain = true;
     (!section.probes.is_empty()).then_some(section)
 }
 

@@ -22,6 +22,12 @@ pub(crate) struct ProbeSection {
     /// Whether the code is a recipe's: output beyond the cap is read and dropped, so that the exit status stays true,
     /// and a process that it leaves behind cannot block the script.
     pub foreign: bool,
+    /// Whether the code runs in the shell of its process, not in a subshell of its own: it replaces no function of other
+    /// sections and keeps what `before` has set. It may exit, but rarely: a new shell then continues with the others.
+    pub plain: bool,
+    /// Whether the code has its own shell with its own time limit, even in a shared process: it may wait for another
+    /// program.
+    pub waits: bool,
     /// Code that runs before all sections that share a process with this one, for what they have in common.
     pub before: ShellFragment,
     /// The probes that this section answers.
@@ -45,6 +51,8 @@ impl ProbeSection {
             timeout_s: 20,
             cap: 1 << 20,
             foreign: false,
+            plain: false,
+            waits: false,
             before: ShellFragment::new(),
             probes,
             read,

@@ -79,6 +79,8 @@ fn merge_probes(
     let listing = package::build_listing(&packages);
     quick.extend(package::build_section(packages.clone(), &listing));
     quick.extend(package_manager::build_section(of(|p| matches!(p, Probe::PackageManager)), &listing));
+    // Has its own time limit.
+    quick.extend(unit::build_section(of(|p| matches!(p, Probe::Unit { .. }))));
     quick.extend(sysctl::build_section(of(|p| matches!(p, Probe::Sysctl { .. }))));
     quick.extend(kernel_module::build_section(of(|p| matches!(p, Probe::Module { .. }))));
     quick.extend(cmdline::build_section(of(|p| matches!(p, Probe::Cmdline))));
@@ -94,7 +96,6 @@ fn merge_probes(
     quick.extend(rpm::build_section(packages, of(|p| matches!(p, Probe::PackageManager))));
     quick.extend(key_file::build_section(of(|p| matches!(p, Probe::Key { .. }))));
     quick.extend(package_file::build_section(of(|p| matches!(p, Probe::PackageFile { .. }))));
-    sorted.quick.extend(unit::build_section(of(|p| matches!(p, Probe::Unit { .. }))));
     sorted.quick.extend(initramfs::build_section(of(|p| matches!(p, Probe::Initramfs { .. }))));
     sorted.quick.extend(alone);
     sorted.device.extend(device);

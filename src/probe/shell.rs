@@ -18,15 +18,17 @@ const SLACK_S: u64 = 15;
 /// payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is not a base64 character, so the position
 /// does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own stdout and stderr.
 ///
-/// Processes dominate the cost of an observation, about a millisecond each, so there are as few as possible. Output of
-/// forge's own code beyond the cap is cut off after it has ended, and empty stderr is not encoded. The shell itself
-/// prints the lines: the first lane's at once, those of the others when the previous lane is done, which closes the
-/// pipe between them. Lines go to descriptor 3; no code gets it, because a leftover process would hold it open.
+/// Processes dominate the cost of an observation, about a millisecond each, so there are as few as possible. Status and
+/// stderr of forge's own code are encoded together with its stdout, after a line with the token; output beyond the cap
+/// is cut off after the code has ended. The shell itself prints the lines: the first lane's at once, those of the
+/// others when the previous lane is done, which closes the pipe between them. Lines go to descriptor 3; no code gets
+/// it, because a leftover process would hold it open.
 ///
 /// Output of recipes' code is read up to its cap and one byte, and then to its end, so that the exit status is its own
-/// and not SIGPIPE's; NUL bytes in stderr are dropped. The readers have a limit too, since a process that left the
-/// group keeps the pipes open after the kill. The limit ends the readers; the encoder and printer continue, and
-/// `:late:` marks the output as incomplete.
+/// and not SIGPIPE's; NUL bytes in stderr are dropped. An `x` after stderr preserves the line breaks before it. Code
+/// that itself ends with a status of `timeout` before its limit is marked as done. The readers have a limit too, since
+/// a process that left the group keeps the pipes open after the kill. The limit ends the readers; the encoder and
+/// printer continue, and `:late:` marks the output as incomplete.
 ///
 /// A section's text is passed in the environment, which only its own account can read: all users of the host can see
 /// arguments, and a check may contain a secret.
@@ -37,31 +39,30 @@ if [ "$FORGE_L" = 0 ]; then printf '%s\n' "$1" >&3; else FORGE_O="$FORGE_O$1
 }
 forge_rest() { read -r p; printf %s "$FORGE_O" >&3; }
 forge_own() {
-p=$(exec 5>&1 3>&-
-e=$( { { FORGE_T=$FORGE_T FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
-[ -z "$e" ] || e=$(printf %s "$e" | base64 -w0)
-printf '!%s' "$e")
+p=$(exec 3>&-
+{ e=$(FORGE_T=$FORGE_T FORGE_N=0 FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null 2>&1 >&6 6>&-)
+printf '\n%s !%s\n%s' "$FORGE_T" "$?" "$e"; } 6>&1 | base64 -w0)
+p=$p!
 [ "${#p}" -le "$3" ] || p=$(printf ":0::over:%.$3s!" "${p%!*}")
 forge_line "$1"
 }
 forge_foreign() {
-p=$(export FORGE_S="$4"; exec timeout "$(($2 + 4))" sh -c 'trap : TERM
+p=$(FORGE_S=$4 timeout "$(($2 + 4))" sh -c 'trap : TERM
 exec 5>&1
-drain() { trap - TERM; exec cat >/dev/null; }
-take() {
+now() { read -r up up_rest </proc/uptime && up=$((${up%.*} * 100 + 1${up#*.} - 100)); }
+code() {
 trap : TERM
-b=$(head -c "$1" | { trap "" TERM; exec base64 -w0; })
-printf %s "$b"
-[ "${#b}" -lt "$(($1 / 3 * 4))" ] || drain
+now || up=; began=$up
+timeout -k 2 "$1" sh -c "s=\$FORGE_S; unset FORGE_S; eval \"\$s\"" </dev/null
+s=$?
+case $s in 124|137) [ -z "$began" ] || ! now || [ "$((up - began))" -ge "$(($1 * 100))" ] || s=$s::done ;; esac
+printf ":%s:" "$s" >&5
 }
-words() {
-trap : TERM
-b=$(head -c 16385; s=$?; printf x; exit "$s"); s=$?
-[ "$b" = x ] || printf %s "${b%x}" | ( trap "" TERM; exec base64 -w0 )
-[ "${#b}" -lt 16386 ] || drain
-[ "$s" != 0 ] || ! read -r b || drain
-}
-e=$( { { timeout -k 2 "$1" sh -c "s=\$FORGE_S; unset FORGE_S; eval \"\$s\"" </dev/null; printf ":%s:" "$?" >&5; } | take "$2" >&5; } 2>&1 | words )
+e=$(trap : TERM
+{ trap : TERM
+code "$1" | { head -c "$2" && exec cat >/dev/null; } | { trap "" TERM; exec base64 -w0 >&5; }
+printf x; } 2>&1 | { head -c 16386 && exec cat >/dev/null; })
+case $e in x|"") e= ;; *) e=$(trap "" TERM; printf %s "${e%x}" | base64 -w0) ;; esac
 printf "!%s" "$e"' sh "$2" "$3" </dev/null 2>/dev/null 3>&-)
 [ "$?" != 124 ] || p=":124::late:$p"
 forge_line "$1"
@@ -74,7 +75,7 @@ done
 
 /// Builds the script that runs `sections`.
 pub(crate) fn build_script(sections: &[ProbeSection], token: ScriptToken) -> ShellScript {
-    const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus one") };
+    const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus two") };
     let lanes = LANES.min(sections.len());
     let mut body = ShellFragment::new().code(RUNNER).code("{ :\n");
     for lane in 0..lanes {
@@ -98,8 +99,11 @@ fn append_section(body: ShellFragment, number: usize, section: &ProbeSection) ->
         .code("\n")
 }
 
-/// Sections of a lane run one after the other; the slowest lane determines the limit.
+/// Sections of a lane run one after the other; the slowest lane determines the limit. Parts with a time limit of their
+/// own are not stopped with their section.
 fn script_limit(sections: &[ProbeSection], lanes: usize) -> Duration {
-    let lane = |lane: usize| -> u64 { sections.iter().skip(lane).step_by(lanes).map(|s| s.timeout_s + GRACE_S).sum() };
+    let waits = |s: &ProbeSection| s.parts.iter().filter(|part| part.waits).map(|part| part.timeout_s).sum::<u64>();
+    let one = |s: &ProbeSection| s.timeout_s + waits(s) + GRACE_S;
+    let lane = |lane: usize| -> u64 { sections.iter().skip(lane).step_by(lanes).map(one).sum() };
     Duration::from_secs((0..lanes).map(lane).max().unwrap_or(0) + SLACK_S)
 }

@@ -53,6 +53,7 @@ pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     section.body =
         section.probes.iter().filter_map(probe_unit).fold(body, |body, name| body.word(full_unit_name(name)));
     section.cap = 16_384 * (section.probes.len() as u64 + 4);
+    section.waits = true;
     (!section.probes.is_empty()).then_some(section)
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let body = section.body.code(SNIPPET);
     section.body = section.probes.iter().filter_map(probe_user).fold(body, |body, name| body.word(name));
     section.cap = 65_536 * section.probes.len() as u64;
+    section.plain = true;
     (!section.probes.is_empty()).then_some(section)
 }
 

@@ -1,7 +1,7 @@
-//! Resource kinds: one file each. A kind lists the probes that it needs, evaluates an observation, and renders
-//! the commands of a change.
+//! Resource kinds, in groups. A kind lists the probes that it needs, compares an observation with its declaration into
+//! its own `Diff`, and renders the action of a `Diff`.
 //!
-//! Architecture Invariant: resources do no I/O. The same `judge` serves plan, the check right before a change,
+//! Architecture Invariant: resources do no I/O. The same `diff` serves plan, the check right before a change,
 //! verification after it, and drift.
 
 mod accounts;

@@ -4,8 +4,8 @@
 //! the name then acts on the link's target. So an action first *enters* the directory of its path: the kernel keeps a
 //! working directory whatever happens to its name. Links are followed only if root, or the account that forge acts as,
 //! placed them. A new body is written and gets its owner in a *box*: a directory next to the path that only this
-//! account can enter. `mount` and `umount` take names, not entered directories, so they only get names that no other
-//! user can replace.
+//! account can enter. A file of root that does not exist yet needs none where only root can place entries. `mount` and
+//! `umount` take names, not entered directories, so they only get names that no other user can replace.
 
 /// Requires `fail`. `enter DIRECTORY` makes it the working directory and sets
 /// - `me`: the user id of the account that this runs as;

@@ -106,6 +106,17 @@ fn nul_byte_is_rejected_at_any_depth() {
     assert!(render_script(ShellFragment::new().code("printf %s").data(vec![0])).is_ok(), "data is encoded");
 }
 
+#[test]
+fn printed_bytes_arrive_unchanged() {
+    let bodies: [&[u8]; 6] = [b"", b"plain 'text'\n\n", b"", b"-n %s \\n", b"\0\xff\n", "\u{e9}\r\n".as_bytes()];
+    for body in bodies {
+        let text = render_script(ShellFragment::new().print_bytes(body)).expect("no NUL");
+        for shell in SHELLS {
+            assert_eq!(run_shell(shell, text.as_bytes()), body, "{shell}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

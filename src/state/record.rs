@@ -92,38 +92,43 @@ pub fn build_prepare_script() -> ShellFragment {
     ShellFragment::new().code(
         r#"
 umask 077
-mkdir -p /var/lib/forge/applied /var/lib/forge/backups /var/lib/forge/log || exit 1
-chmod 0700 /var/lib/forge /var/lib/forge/applied /var/lib/forge/backups /var/lib/forge/log || exit 1
+set -- /var/lib/forge /var/lib/forge/applied /var/lib/forge/applied/.new /var/lib/forge/backups /var/lib/forge/log
+for d; do [ -d "$d" ] || { mkdir -p "$@" || exit 1; break; }; done
+chmod 0700 "$@" || exit 1
+forge_key() {
+  k=
+  for w in $(od -An -v -tx1 "$1"); do k=$k$w; done
+}
 if [ ! -s /var/lib/forge/key ]; then
   head -c 32 /dev/urandom > /var/lib/forge/.key.new || exit 1
-  [ "$(wc -c < /var/lib/forge/.key.new)" -eq 32 ] || exit 1
+  forge_key /var/lib/forge/.key.new
+  [ "${#k}" -eq 64 ] || exit 1
   sync /var/lib/forge/.key.new && mv -f /var/lib/forge/.key.new /var/lib/forge/key || exit 1
+else
+  forge_key /var/lib/forge/key
 fi
-od -An -v -tx1 /var/lib/forge/key | tr -d ' \n'
+printf %s "$k"
 "#,
     )
 }
 
-/// Returns the script that writes `records`, each atomically. It removes a record's old file without the cluster's name
-/// once the new one exists.
+/// Returns the script that writes `records`, each atomically: into a folder beside them, and from there to their places
+/// after one sync of all. It removes a record's old file without the cluster's name once the new one exists.
 pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
-    let helper = ShellFragment::new().code(
-        r#"
-forge_record() {
-  t="/var/lib/forge/applied/.new.$1"
-  printf %s "$2" | base64 -d > "$t" && sync "$t" && mv -f "$t" "/var/lib/forge/applied/$1" &&
-  rm -f "/var/lib/forge/applied/$3"
-}
-"#,
-    );
-    records.iter().fold(helper, |script, (id, record)| {
-        script
-            .code("forge_record")
-            .word(id.record_name(record.cluster.as_deref().unwrap_or_default()))
-            .data(record.to_value().to_string().into_bytes())
-            .word(id.old_record_name())
-            .code(" || exit 1\n")
-    })
+    let new = |(id, record): &(StepId, StepRecord)| {
+        format!("{APPLIED_DIR}/.new/{}", id.record_name(record.cluster.as_deref().unwrap_or_default()))
+    };
+    let start = ShellFragment::new().code("[ -d").word(format!("{APPLIED_DIR}/.new")).code(" ] || mkdir");
+    let start = start.word(format!("{APPLIED_DIR}/.new")).code(" || exit 1\n");
+    let written = records.iter().fold(start, |script, entry| {
+        let body = entry.1.to_value().to_string().into_bytes();
+        script.print_bytes(&body).code(" >").word(new(entry)).code(" || exit 1\n")
+    });
+    let moved = records.iter().fold(written.code("set --"), |script, entry| script.word(new(entry)));
+    let moved = moved.code("\nsync \"$@\" && mv -f \"$@\"").word(APPLIED_DIR).code(" || exit 1\nset --");
+    let old = |(id, _): &(StepId, StepRecord)| format!("{APPLIED_DIR}/{}", id.old_record_name());
+    let old = records.iter().fold(moved, |script, entry| script.word(old(entry)));
+    old.code("\nfor f; do [ ! -e \"$f\" ] || rm -f \"$f\" || exit 1; done\n")
 }
 
 #[cfg(test)]
@@ -149,7 +154,8 @@ mod tests {
         let text = script.expose_secret().replace("/var/lib/forge/applied", dir.path().to_str().unwrap());
         let status = std::process::Command::new("sh").arg("-c").arg(text).status().unwrap();
         assert!(status.success());
-        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
+        let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = entries.filter(|path| path.is_file()).collect();
         assert_eq!(files.len(), 1, "the old file is removed: {files:?}");
         let read: StepRecord = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
         assert_eq!(read, record);

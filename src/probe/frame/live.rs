@@ -170,7 +170,10 @@ fn part(user: &str, code: &'static str) -> ProbeSection {
 }
 
 fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
-    let parts: Vec<ProbeSection> = parts.iter().map(|(user, code)| part(user, code)).collect();
+    ask_sections(shell, parts.iter().map(|(user, code)| part(user, code)).collect())
+}
+
+fn ask_sections(shell: &str, parts: Vec<ProbeSection>) -> Vec<String> {
     let users: Vec<Probe> = parts.iter().flat_map(|part| part.probes.clone()).collect();
     let sections = super::super::section_group::group_sections(parts, TOKEN);
     let script = shell::build_script(&sections, ScriptToken::new(TOKEN));
@@ -197,6 +200,35 @@ fn sections_in_a_shared_process_fail_independently() {
         assert_eq!(asked_together(shell, &parts), ["a\0", failed[0], failed[1], failed[2], "e"]);
         assert_eq!(asked_together(shell, &hang), ["a\n", "timed out after 2 s", "timed out after 2 s"]);
         assert_eq!(asked_together(shell, &flood), ["a\n", failed[2], failed[2]]);
+    }
+}
+
+#[test]
+fn plain_section_that_exits_does_not_affect_others() {
+    let plain = |user: &str, code: &'static str| ProbeSection { plain: true, ..part(user, code) };
+    let sections = || {
+        vec![
+            plain("a", "cd /usr; set -f; IFS=x; echo a; echo said >&2"),
+            plain("b", "need not-a-tool; echo b"),
+            plain("c", "printf c; exit 7"),
+            part("d", "need not-one-either; echo d"),
+            plain("e", "x='1 2'; printf '<%s>' $x; pwd"),
+        ]
+    };
+    for shell in SHELLS {
+        let answers = ask_sections(shell, sections());
+        let failed = ["`not-a-tool` is missing", "the part failed with status 7", "`not-one-either` is missing"];
+        assert_eq!(answers, ["a\n", failed[0], failed[1], failed[2], "<1><2>/\n"], "{shell}");
+    }
+}
+
+#[test]
+fn hanging_section_with_its_own_limit_delays_only_itself() {
+    for shell in SHELLS {
+        let waits = ProbeSection { waits: true, timeout_s: 1, ..part("b", "need sh; echo b; sleep 20") };
+        let quick = ProbeSection { waits: true, ..part("c", "need sh; echo \"${FORGE_S-c} ${FORGE_N-c}\"") };
+        let answers = ask_sections(shell, vec![part("a", "echo a"), waits, quick, part("d", "echo d")]);
+        assert_eq!(answers, ["a\n", "timed out after 1 s", "c c\n", "d\n"], "{shell}");
     }
 }
 

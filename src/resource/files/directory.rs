@@ -293,6 +293,10 @@ const CHANGE_OWNER_HINT: &str = "check its contents, then run `chown` on the hos
 /// renamed into place. Otherwise it is private until it has them.
 const MAKE: &str = r#"
 if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
+  if [ -z "$shared" ] && [ "$me" = 0 ]; then
+    install -d -o "${own%%:*}" -g "${own#*:}" -m "$mode" -- "./$name" || fail "cannot make $path with owner $own and mode $mode"
+    exit 0
+  fi
   if [ -n "$shared" ]; then sweep; stage; fi
   mkdir -m 0700 -- "./$name" || fail "cannot make $path"
   chown -- "$own" "./$name" || fail "cannot give $path to $own"

@@ -68,10 +68,9 @@ pub(in crate::resource) struct FileWriteSpec<'a> {
 
 /// Returns the action that replaces a file atomically: readers see either the old file or the new one.
 pub(in crate::resource) fn write_file(write: &FileWriteSpec<'_>) -> ShellFragment {
-    let action = enter_target_directory(open_write_action(write))
-        .code("stage\n")
-        .append_fragment(write_candidate(write.body))
-        .code(SET_CANDIDATE_OWNERSHIP);
+    let entered = enter_target_directory(open_write_action(write)).append_fragment(define_body(write.body));
+    let entered = if write.validate.is_empty() { entered.code(CREATE_FILE) } else { entered };
+    let action = entered.code("stage\n").code(WRITE_BODY).code(SET_CANDIDATE_OWNERSHIP);
     close_action(action.append_fragment(install_candidate(write.validate)))
 }
 
@@ -82,7 +81,8 @@ pub(in crate::resource) fn render_ownership_change(write: &FileWriteSpec<'_>) ->
     let action = enter_target_directory(open_write_action(write)).code(SET_OWNERSHIP).code("stage\n");
     close_action(
         action
-            .append_fragment(write_candidate(write.body))
+            .append_fragment(define_body(write.body))
+            .code(WRITE_BODY)
             .code(SET_CANDIDATE_OWNERSHIP)
             .append_fragment(install_candidate(write.validate)),
     )
@@ -107,17 +107,34 @@ const SET_OWNERSHIP: &str = r#"if [ -z "$shared" ]; then
 fi
 "#;
 
-/// Writes a body into the staging directory, as `./$name`.
-fn write_candidate(body: &[u8]) -> ShellFragment {
-    ShellFragment::new()
-        // `set -C` opens with O_EXCL, so the file is always new.
-        .code("set -C\nprintf %s")
-        .data(body)
-        .code(" | base64 -d > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
+/// Defines `print_body`.
+fn define_body(body: &[u8]) -> ShellFragment {
+    ShellFragment::new().code("print_body() { ").print_bytes(body).code("; }\n")
 }
+
+/// Writes the body into the staging directory, as `./$name`. `set -C` opens with O_EXCL, so the file is always new.
+const WRITE_BODY: &str = r#"set -C
+print_body > "./$name" || fail "cannot write $dir/$box/$name"
+set +C
+"#;
 
 const SET_CANDIDATE_OWNERSHIP: &str = r#"chown -- "$own" "./$name" || fail "cannot give $path to $own"
 chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+"#;
+
+/// Creates a file that does not exist in a directory where no other user can place entries: without a box, under a name
+/// that programs ignore which read a whole directory. It has its owner and mode before its body.
+const CREATE_FILE: &str = r#"if [ -z "$shared" ] && [ "$me:${own%%:*}" = 0:root ] && [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
+  new=.$name.forge-$run.new
+  trap '[ ! -e "./$new" ] || rm -f -- "./$new"' EXIT
+  trap 'exit 143' HUP INT TERM
+  install -T -o "${own%%:*}" -g "${own#*:}" -m "$mode" -- /dev/null "./$new" || fail "cannot give $path to $own with mode $mode"
+  print_body > "./$new" || fail "cannot write $dir/$new"
+  sync -- "./$new" || fail "cannot sync $dir/$new"
+  mv -fT -- "./$new" "./$name" || fail "cannot rename $dir/$new to $path"
+  sync -- . || fail "cannot sync $dir"
+  exit 0
+fi
 "#;
 
 /// Installs the candidate at the path if `validate` accepts it.
@@ -211,7 +228,8 @@ pub(in crate::resource) fn rewrite_file(write: &FileRewriteSpec<'_>) -> ShellFra
             .code("stage\n")
             .code(OLD_FILE)
             .code(CHECK_UNCHANGED)
-            .append_fragment(write_candidate(write.body))
+            .append_fragment(define_body(write.body))
+            .code(WRITE_BODY)
             .code(INHERIT_ATTRIBUTES)
             .append_fragment(install_candidate(write.validate)),
     )
