@@ -17,7 +17,7 @@ use super::window::MaintenanceWindow;
 use crate::graph::StepIndex;
 use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText};
 use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessment, StepInstance, StepPredictions};
-use crate::resource::Assessment;
+use crate::resource::{Assessment, kind_traits};
 use crate::transport::{TransportError, UnitName};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -405,7 +405,7 @@ fn describe_exit(turn: &DueStep, status: i32, after: Option<&Assessment>) -> Str
         Some(meaning) => format!("exit status {status}: {meaning}"),
         None => format_exit_status(status),
     };
-    let half_done = turn.resource.as_ref().is_some_and(|resource| resource.traits().fails_halfway);
+    let half_done = turn.resource.as_ref().is_some_and(|resource| kind_traits(resource.kind()).fails_halfway);
     match after.filter(|_| half_done) {
         Some(after) => format!("{text}; afterwards {}", after.reason.raw()),
         None => text,

@@ -44,7 +44,7 @@ impl HttpUrl {
     pub fn is_loopback(&self) -> bool {
         let (_, host, _) = self.origin();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        host == "localhost" || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Returns scheme, host and port. The port is always explicit.

@@ -39,7 +39,7 @@ impl PackageChanges {
         let replaced = || resource.restart_input_paths().iter().any(|path| is_package_path(path));
         let brought = || !resource.restart_input_paths().iter().all(|path| path.starts_with(LOCAL_UNIT_DIRECTORY));
         let absent = turn.expanded.absent;
-        let exposed = || match resource.traits().exposure {
+        let exposed = || match kind_traits(resource.kind()).exposure {
             PackageExposure::Removal => true,
             PackageExposure::Files => replaced() || absent && brought(),
             // A newly installed service starts; an upgraded one, or one whose libraries are upgraded, restarts.
@@ -52,7 +52,7 @@ impl PackageChanges {
 
 /// Returns whether a change that is needed now is needed unchanged after an earlier package or command.
 pub fn is_change_certain(resource: &dyn Resource, seen: &Observation) -> bool {
-    match resource.traits().exposure {
+    match kind_traits(resource.kind()).exposure {
         PackageExposure::Files | PackageExposure::Removal => {
             resource.restart_input_paths().iter().all(|path| !is_package_path(path) && is_path_settled(path, seen))
         }

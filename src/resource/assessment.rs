@@ -7,10 +7,9 @@ use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::resource::ProvidedItem;
+use super::earlier_effects::EarlierStepEffects;
 
 /// One attribute that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -318,29 +317,6 @@ pub struct AssessmentContext<'a> {
     pub key: Option<&'a str>,
     /// Reveals placeholders for digests of secret content.
     pub secrets: Option<&'a crate::model::SecretStore>,
-}
-
-/// Predicted effects of earlier steps of the plan.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EarlierStepEffects {
-    /// Things that will exist.
-    pub will_exist: BTreeSet<ProvidedItem>,
-    /// Paths that earlier steps will remove.
-    pub will_go: BTreeSet<String>,
-    /// Whether an earlier step may remove things that cannot be predicted: a package, a command.
-    pub takes_more: bool,
-    /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
-    /// may then have another result.
-    pub after: Option<String>,
-    /// Recipes, on any host, with a step that will change and exports values.
-    pub exporters: BTreeSet<String>,
-}
-
-impl EarlierStepEffects {
-    /// Reports whether a step of `recipe` will produce its exports.
-    pub fn will_export(&self, recipe: &str) -> bool {
-        self.exporters.contains(recipe)
-    }
 }
 
 /// One input that the running state of a service depends on.

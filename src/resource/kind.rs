@@ -1,6 +1,7 @@
 //! What a kind is: the declaration, the comparison with a host, and the action that follows from the differences.
 
 use super::assessment::{Action, ArtifactDelivery, Assessment, AssessmentContext, ErasedDiff, ResourceDiff};
+use super::earlier_effects::ProvidedItem;
 use super::field::{FieldSpec, FieldValues};
 use crate::diag::Diag;
 use crate::model::Value;
@@ -11,11 +12,6 @@ use crate::resource::traits::KindTraits;
 pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     /// Returns the kind's name as spelled in recipes: `file`, `package` …
     fn kind(&self) -> &'static str;
-
-    /// Returns what holds for every step of the kind.
-    fn traits(&self) -> &'static KindTraits {
-        crate::resource::kind_traits(self.kind())
-    }
 
     /// Returns the subject of the resource, for output and for conflict checks: `/etc/motd`, `nginx`.
     fn title(&self) -> String;
@@ -148,19 +144,6 @@ impl<T: TypedResource> Resource for T {
     fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
         self.deliver(judgement.diff.as_ref().and_then(ErasedDiff::downcast)?)
     }
-}
-
-/// Something that exists once a step is applied.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProvidedItem {
-    Path(String),
-    Unit(String),
-    User(String),
-    Package(String),
-    /// An object of the cluster's API, as named in records: `core/Namespace//web`.
-    Object(String),
-    /// A kind that the cluster's API starts to serve: `nvidia.com/ClusterPolicy`.
-    Served(String),
 }
 
 /// A registered kind: its name, fields and constructor.

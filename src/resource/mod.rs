@@ -7,12 +7,14 @@
 mod accounts;
 mod assessment;
 mod cluster;
+mod earlier_effects;
 pub mod field;
 mod files;
 mod generic;
 mod kind;
 mod packages;
 pub mod reference;
+mod registry;
 pub mod schema;
 mod shared;
 mod system;
@@ -21,62 +23,13 @@ mod testing;
 mod traits;
 
 pub use assessment::{
-    Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects,
-    PackageChanges, ResourceDiff, RestartInput, ValueChange,
+    Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, PackageChanges,
+    ResourceDiff, RestartInput, ValueChange,
 };
+pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
-pub use kind::{DeclaredResource, ProvidedItem, Resource, ResourceBuildResult, ResourceKind, TypedResource};
+pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind, TypedResource};
+pub use registry::{all_kinds, find_kind, kind_traits};
 pub use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
 pub use traits::{EffectReach, KindTraits, PackageExposure, PackageListing};
-
-/// Returns every kind, in the order of the reference.
-pub fn all_kinds() -> &'static [ResourceKind] {
-    static KINDS: &[ResourceKind] = &[
-        files::file::KIND,
-        files::directory::KIND,
-        files::link::KIND,
-        files::absent::KIND,
-        files::line::KIND,
-        files::block::KIND,
-        files::archive::KIND,
-        files::artifact::KIND,
-        packages::package::KIND,
-        packages::package_file::KIND,
-        packages::apt_repository::KIND,
-        system::service::KIND,
-        system::unit::KIND,
-        accounts::user::KIND,
-        accounts::ssh_authorized_key::KIND,
-        accounts::group::KIND,
-        generic::command::KIND,
-        packages::installer::KIND,
-        generic::wait_for::KIND,
-        system::sysctl::KIND,
-        system::module::KIND,
-        system::kernel_cmdline::KIND,
-        system::initramfs::KIND,
-        system::mount::KIND,
-        system::nftables::KIND,
-        system::cron::KIND,
-        system::timer::KIND,
-        system::reboot::KIND,
-        cluster::namespace::KIND,
-        cluster::node::KIND,
-        cluster::secret::KIND,
-        cluster::manifest::KIND,
-        cluster::job::KIND,
-        cluster::helm_release::KIND,
-    ];
-    KINDS
-}
-
-/// Returns the kind with that name.
-pub fn find_kind(name: &str) -> Option<&'static ResourceKind> {
-    all_kinds().iter().find(|kind| kind.name == name)
-}
-
-/// Returns the traits of the kind with that name; those of an unknown kind are the default.
-pub fn kind_traits(name: &str) -> &'static KindTraits {
-    find_kind(name).map_or(&KindTraits::DEFAULT, |kind| &kind.traits)
-}

@@ -88,7 +88,7 @@ fn measure(hosts: usize, kind: Kind) {
 fn in_its_own_process(hosts: usize, kind: Kind) {
     let own = std::env::current_exe().unwrap();
     let mut measured = std::process::Command::new(own);
-    measured.args(["--ignored", "--nocapture", "--exact", "speed::plans_of_many_hosts"]);
+    measured.args(["--ignored", "--nocapture", "--exact", "speed::measure_plans_of_many_hosts"]);
     let output =
         measured.env("FORGE_HOSTS", hosts.to_string()).env("FORGE_CASE", format!("{kind:?}")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -127,10 +127,11 @@ fn allocations_per_step(kind: Kind) -> f64 {
 }
 
 /// The limits are close to the real values, because a distant limit detects nothing. If planning gets cheaper, lower
-/// them.
+/// them. A change costs more than a step in its desired state: it holds its typed difference, and the texts rendered
+/// from it.
 #[test]
 fn allocations_per_step_stay_within_limits() {
-    let most = [(Kind::Same, 70), (Kind::Bare, 82), (Kind::Barrier, 86)];
+    let most = [(Kind::Same, 66), (Kind::Bare, 88), (Kind::Barrier, 92)];
     let found = most.map(|(kind, most)| (kind, most, allocations_per_step(kind)));
     let near = |(_, most, found): &(Kind, i32, f64)| (f64::from(*most) * 0.8..=f64::from(*most)).contains(found);
     assert!(

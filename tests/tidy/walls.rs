@@ -18,32 +18,11 @@ struct AllowedImport {
     reason: &'static str,
 }
 
-const ALLOWED_IMPORTS: &[AllowedImport] = &[
-    AllowedImport {
-        from: "config",
-        to: "artifact/lock_file",
-        reason: "loading a project reads the lock file next to the inventory, as it reads the inventory itself",
-    },
-    AllowedImport { from: "config", to: "kube/access", reason: "how to reach the cluster is a plain value" },
-    AllowedImport { from: "config", to: "kube/records", reason: "the default name of a namespace is a plain value" },
-    AllowedImport { from: "config", to: "kube/pod", reason: "what a drain may lose is a plain value" },
-    AllowedImport { from: "config", to: "kube/node", reason: "templates read observed nodes by a pure view of them" },
-    AllowedImport { from: "plan", to: "kube/node_marks", reason: "labels and taints of a node are plain values" },
-    AllowedImport {
-        from: "resource",
-        to: "kube/cluster_call",
-        reason: "the action of a step in the cluster is a plain value that `kube` carries out",
-    },
-    AllowedImport { from: "resource", to: "kube/cordon", reason: "the name of a label is a plain value" },
-    AllowedImport {
-        from: "resource",
-        to: "kube/helm",
-        reason: "charts that ship with forge, and the action of a release",
-    },
-    AllowedImport { from: "resource", to: "kube/images", reason: "finds the images of a manifest without I/O" },
-    AllowedImport { from: "resource", to: "kube/job", reason: "the action of a job, and when it has ended" },
-    AllowedImport { from: "resource", to: "kube/node_marks", reason: "labels and taints of a node are plain values" },
-];
+const ALLOWED_IMPORTS: &[AllowedImport] = &[AllowedImport {
+    from: "config",
+    to: "artifact/lock_file",
+    reason: "loading a project reads the lock file next to the inventory, as it reads the inventory itself",
+}];
 
 impl AllowedImport {
     fn covers(&self, import: &FileImport) -> bool {

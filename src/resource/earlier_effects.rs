@@ -1,0 +1,39 @@
+//! What earlier steps of a plan will have changed when a step runs.
+
+use std::collections::BTreeSet;
+
+/// Something that exists once a step is applied.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProvidedItem {
+    Path(String),
+    Unit(String),
+    User(String),
+    Package(String),
+    /// An object of the cluster's API, as named in records: `core/Namespace//web`.
+    Object(String),
+    /// A kind that the cluster's API starts to serve: `nvidia.com/ClusterPolicy`.
+    Served(String),
+}
+
+/// Predicted effects of earlier steps of the plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EarlierStepEffects {
+    /// Things that will exist.
+    pub will_exist: BTreeSet<ProvidedItem>,
+    /// Paths that earlier steps will remove.
+    pub will_go: BTreeSet<String>,
+    /// Whether an earlier step may remove things that cannot be predicted: a package, a command.
+    pub takes_more: bool,
+    /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
+    /// may then have another result.
+    pub after: Option<String>,
+    /// Recipes, on any host, with a step that will change and exports values.
+    pub exporters: BTreeSet<String>,
+}
+
+impl EarlierStepEffects {
+    /// Reports whether a step of `recipe` will produce its exports.
+    pub fn will_export(&self, recipe: &str) -> bool {
+        self.exporters.contains(recipe)
+    }
+}
