@@ -73,8 +73,8 @@ fn closed_terminal_interrupts_a_run_cleanly() {
     const SLOW: &str = "recipe: r
 summary: two steps
 steps:
-  - { name: first, command: { check: test -e /srv/one, apply: 'touch /srv/begun; until test -e /srv/go; do sleep 0.1; done; touch /srv/one' } }
-  - { name: second, command: { check: test -e /srv/two, apply: touch /srv/two } }
+  - { name: first, command: { check: test -e /srv/t/one, apply: 'mkdir /srv/t; touch /srv/t/begun; until test -e /srv/t/go; do sleep 0.1; done; touch /srv/t/one' } }
+  - { name: second, command: { check: test -e /srv/t/two, apply: touch /srv/t/two } }
 ";
     let files = [("inventory.yaml", ONE), ("recipes/r.yaml", SLOW)];
     let lab = match Lab::new(Who::all()[0], &files) {
@@ -85,15 +85,15 @@ steps:
     // shell ignores it and outlives the leader.
     let apply = "./forge apply inventory.yaml --yes --on a --json-into report.json";
     let mut terminal = lab.on_a_terminal(&format!("sh -c 'trap : HUP; {apply}; echo $? >code'; true"));
-    while !lab.inside("inventory.yaml", "a", "ls /srv").contains("begun") {
+    while !lab.inside("inventory.yaml", "a", "ls /srv/t").contains("begun") {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     terminal.kill().unwrap();
     terminal.wait().unwrap();
-    lab.inside("inventory.yaml", "a", "touch /srv/go");
+    lab.inside("inventory.yaml", "a", "touch /srv/t/go");
     assert_eq!(lab.comes("code"), "130\n");
     assert!(lab.comes("report.json").contains("\"interrupted\": true"));
-    assert_eq!(lab.inside("inventory.yaml", "a", "ls /srv"), "begun\ngo\none\n");
+    assert_eq!(lab.inside("inventory.yaml", "a", "ls /srv/t"), "begun\ngo\none\n");
     lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
     lab.nothing_is_left();
 }

@@ -87,7 +87,7 @@ impl ClusterReader {
                 let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
                 ProbeReading::Object(self.observe_object(id, want.as_ref(), served, secrets).await?)
             }
-            Probe::Proof { id } => ProbeReading::Proof(self.read_proof(id, served).await?),
+            Probe::Proof { id } => ProbeReading::Proof(Box::new(self.read_proof(id, served).await?)),
             Probe::Objects(asked) => ProbeReading::Objects(self.cluster.query_objects(asked, served, secrets).await?),
             Probe::ClusterFact { name } => ProbeReading::ClusterFact(self.cluster.read_fact(name).await?),
             Probe::Contents { namespace } => {
@@ -98,7 +98,7 @@ impl ClusterReader {
                 // Errors of helm or of a chart affect this probe only.
                 Err(error) => return Err(ApiRequestError::Local(error.message)),
             },
-            Probe::Records => ProbeReading::Records(records::read_records(&self.cluster, &self.name).await?),
+            Probe::Records => ProbeReading::Records(Box::new(records::read_records(&self.cluster, &self.name).await?)),
             Probe::Account => ProbeReading::Account(ScriptAccount::Root),
             _ => return Err(ApiRequestError::Local("is a probe for a host".to_owned())),
         })

@@ -199,14 +199,17 @@ mod tests {
 
     #[test]
     fn absent_resources_are_recognized_from_readings() {
-        let unit = |load: &str| ProbeReading::Unit(UnitState { load: load.into(), ..UnitState::default() });
+        let unit = |load: &str| ProbeReading::Unit(Box::new(UnitState { load: load.into(), ..UnitState::default() }));
         assert!(
             is_reading_absent(&unit("not-found"))
                 && !is_reading_absent(&unit("loaded"))
                 && !is_reading_absent(&unit(""))
         );
         let package = |version: Option<&str>| {
-            ProbeReading::Package(PackageState { version: version.map(Into::into), ..PackageState::default() })
+            ProbeReading::Package(Box::new(PackageState {
+                version: version.map(Into::into),
+                ..PackageState::default()
+            }))
         };
         assert!(is_reading_absent(&package(None)) && !is_reading_absent(&package(Some("1"))));
         assert!(

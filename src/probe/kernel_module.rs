@@ -65,7 +65,9 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let seen = if raw.is_complete(&[0]) { parse_modules(&raw.stdout) } else { None };
     for probe in &section.probes {
         let state = seen.as_ref().zip(probe_module(probe)).and_then(|(seen, name)| seen.get(name));
-        let answer = state.map(|state| ProbeReading::Module(state.clone())).ok_or_else(|| raw.explain_missing(section));
+        let answer = state
+            .map(|state| ProbeReading::Module(Box::new(state.clone())))
+            .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
     }
 }
@@ -172,7 +174,7 @@ mod tests {
         let probe = Probe::Module { name: name.to_owned() };
         let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
-            Ok(ProbeReading::Module(state)) => Ok(state.clone()),
+            Ok(ProbeReading::Module(state)) => Ok(ModuleState::clone(state)),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }

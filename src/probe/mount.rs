@@ -162,7 +162,7 @@ impl MountOutput {
     fn answer_probe(&self, path: &str, source: &str) -> Result<ProbeReading, UnansweredReason> {
         match self.bars.get(&(path.to_owned(), source.to_owned())) {
             None => Err(UnansweredReason::new(format!("the directories above `{path}` did not answer within 10 s"))),
-            Some(why) if why.is_empty() => Ok(ProbeReading::Mount(self.mount_state(path, source))),
+            Some(why) if why.is_empty() => Ok(ProbeReading::Mount(Box::new(self.mount_state(path, source)))),
             Some(why) => Err(UnansweredReason { barred: true, ..UnansweredReason::new(why.as_str()) }),
         }
     }
@@ -269,7 +269,7 @@ mod tests {
         let probe = Probe::Mount { path: path.to_owned(), source: source.to_owned() };
         let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
-            Ok(ProbeReading::Mount(state)) => Ok(state.clone()),
+            Ok(ProbeReading::Mount(state)) => Ok(MountState::clone(state)),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }

@@ -126,7 +126,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     for probe in &section.probes {
         let Some(name) = probe_package(probe) else { continue };
         let state = find_row(&rows, name, native).map_or_else(not_installed_state, DpkgRow::to_package_state);
-        out.insert(probe.clone(), Ok(ProbeReading::Package(state)));
+        out.insert(probe.clone(), Ok(ProbeReading::Package(Box::new(state))));
     }
 }
 
@@ -151,10 +151,9 @@ fn not_installed_state() -> PackageState {
 /// Applies `add` to the answer of each package.
 pub(crate) fn amend_answers(section: &ProbeSection, out: &mut Observation, add: impl Fn(&str, &mut PackageState)) {
     for probe in &section.probes {
-        let (Some(name), Ok(ProbeReading::Package(state))) = (probe_package(probe), out.get(probe).cloned()) else {
+        let (Some(name), Ok(ProbeReading::Package(mut state))) = (probe_package(probe), out.get(probe).cloned()) else {
             continue;
         };
-        let mut state = state;
         add(name, &mut state);
         out.insert(probe.clone(), Ok::<_, UnansweredReason>(ProbeReading::Package(state)));
     }

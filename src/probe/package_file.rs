@@ -50,7 +50,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
         let answer =
             read_file_answer(&mut fields).filter(|(name, _)| package_path(probe).map(str::as_bytes) == Some(*name));
         let state = answer.map(|(_, state)| state).unwrap_or_else(|| Err(raw.explain_missing(section)));
-        out.insert(probe.clone(), state.map(ProbeReading::PackageFile));
+        out.insert(probe.clone(), state.map(|state| ProbeReading::PackageFile(Box::new(state))));
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let probe = Probe::PackageFile { path: path.to_owned() };
         let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), &printed(stdout));
         seen.get(&probe).map(|reading| match reading {
-            ProbeReading::PackageFile(state) => state.clone(),
+            ProbeReading::PackageFile(state) => PackageFileState::clone(state),
             other => panic!("{other:?}"),
         })
     }

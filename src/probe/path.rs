@@ -332,7 +332,7 @@ impl<'a> PathOutput<'a> {
             let differs = !matches!(probe, Probe::Path { want, .. } if *want == info.sha256);
             info.body = number.and_then(|n| self.bodies.get(&n)).filter(|_| differs).cloned();
         }
-        Some(Ok(ProbeReading::Path(PathState::Present(info))))
+        Some(Ok(ProbeReading::Path(PathState::Present(Box::new(info)))))
     }
 }
 

@@ -7,31 +7,31 @@ use crate::object::{NamespaceContents, ObjectState, ProofState, ReleaseState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The answer to one probe.
+/// The answer to one probe. Ten thousand hosts have half a million of them: large ones are boxed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeReading {
     Path(PathState),
-    Package(PackageState),
+    Package(Box<PackageState>),
     PackageManager(PackageManagerState),
-    Unit(UnitState),
+    Unit(Box<UnitState>),
     User(UserState),
     Account(ScriptAccount),
     AuthorizedKeys(AuthorizedKeysState),
     Group(GroupState),
-    PackageFile(PackageFileState),
+    PackageFile(Box<PackageFileState>),
     AptSources(Vec<AptEntry>),
     Key(KeyFileState),
-    Records(RecordsState),
+    Records(Box<RecordsState>),
     Sysctl(SysctlState),
-    Module(ModuleState),
-    Mount(MountState),
+    Module(Box<ModuleState>),
+    Mount(Box<MountState>),
     Cmdline(Box<CmdlineState>),
     Initramfs(Box<InitramfsState>),
     Evidence(Box<EvidenceState>),
     Object(ObjectState),
     Contents(NamespaceContents),
-    Proof(ProofState),
+    Proof(Box<ProofState>),
     /// The current objects; `None` if the API does not serve the kind.
     Objects(Option<Vec<serde_json::Value>>),
     /// A cluster API's raw answer for a fact.
@@ -46,7 +46,7 @@ pub enum ProbeReading {
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
     Absent,
-    Present(PathInfo),
+    Present(Box<PathInfo>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,7 +218,7 @@ fn is_zero(value: &f64) -> bool {
 #[serde(rename_all = "snake_case")]
 pub enum UserState {
     Absent,
-    Present(UserInfo),
+    Present(Box<UserInfo>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -429,4 +429,14 @@ pub struct FstabLine {
     pub line: u64,
     /// The line's original text.
     pub text: UntrustedText,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_small() {
+        assert!(size_of::<ProbeReading>() <= 72, "{} bytes", size_of::<ProbeReading>());
+    }
 }

@@ -65,7 +65,7 @@ fn find_similar_answer(recorded: &Observation, probe: &Probe) -> Result<ProbeRea
             Ok(ProbeReading::Path(adapt_path_state(state.clone(), want.as_deref())))
         }
         (Probe::Package { offers, .. }, Ok(ProbeReading::Package(state))) => {
-            Ok(ProbeReading::Package(adapt_package_state(state.clone(), offers)))
+            Ok(ProbeReading::Package(Box::new(adapt_package_state(PackageState::clone(state), offers))))
         }
         _ => Err(not_recorded_reason()),
     }
@@ -88,7 +88,7 @@ fn adapt_path_state(state: PathState, want: Option<&str>) -> PathState {
     match state {
         PathState::Present(info) => {
             let body = info.body.clone().filter(|_| want.is_some() && want != info.sha256.as_deref());
-            PathState::Present(PathInfo { body, ..info })
+            PathState::Present(Box::new(PathInfo { body, ..*info }))
         }
         PathState::Absent => PathState::Absent,
     }
@@ -145,10 +145,10 @@ mod tests {
     fn path_answer_is_reused_for_another_wanted_digest() {
         let mut recorded = Observation::default();
         let asked = Probe::Path { path: "/x".into(), want: Some("new".into()) };
-        recorded.insert(asked, Ok(ProbeReading::Path(PathState::Present(info(Some("body"))))));
+        recorded.insert(asked, Ok(ProbeReading::Path(PathState::Present(Box::new(info(Some("body")))))));
         // Another step requested it without a wanted state.
         let bare = Probe::Path { path: "/x".into(), want: None };
-        recorded.insert(bare, Ok(ProbeReading::Path(PathState::Present(info(None)))));
+        recorded.insert(bare, Ok(ProbeReading::Path(PathState::Present(Box::new(info(None))))));
         let of = |want: Option<&str>| match of(
             &recorded,
             Probe::Path { path: "/x".into(), want: want.map(str::to_owned) },
@@ -208,7 +208,7 @@ mod tests {
         let name = || "x".to_owned();
         recorded.insert(
             Probe::Package { name: name(), offers: AptOfferPolicy::UnlessInstalled },
-            Ok(ProbeReading::Package(state)),
+            Ok(ProbeReading::Package(Box::new(state))),
         );
         let of = |offers| match of(&recorded, Probe::Package { name: name(), offers }) {
             Ok(ProbeReading::Package(state)) => state.offers_unknown.unwrap(),

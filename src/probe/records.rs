@@ -59,7 +59,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
         let reading = match probe {
             // It comes first, even if the rest is not readable.
             Probe::Account => parse_account(&raw.stdout).map(ProbeReading::Account),
-            _ => state.clone().map(ProbeReading::Records),
+            _ => state.clone().map(|state| ProbeReading::Records(Box::new(state))),
         };
         out.insert(probe.clone(), reading.ok_or_else(|| raw.explain_missing(section)));
     }

@@ -105,7 +105,7 @@ fn read_package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) ->
     };
     let cannot_hold = locks.is_empty().then(|| "dnf's plugin `versionlock` is not installed".to_owned());
     let state = parse_package_state(name, wanted, rows)?;
-    Some(ProbeReading::Package(PackageState { held: is_locked(locks, name), cannot_hold, ..state }))
+    Some(ProbeReading::Package(Box::new(PackageState { held: is_locked(locks, name), cannot_hold, ..state })))
 }
 
 /// Returns the state of `name`; `None` if rpm reported neither that it is installed nor that it is not. Among several

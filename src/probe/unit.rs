@@ -84,7 +84,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
         let unit = units.iter().find(|unit| has_unit_name(unit, &name)).filter(|_| whole);
         let answer = unit
             .and_then(|unit| build_unit_state(unit, maps))
-            .map(ProbeReading::Unit)
+            .map(|unit| ProbeReading::Unit(Box::new(unit)))
             .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
     }

@@ -104,7 +104,7 @@ impl<'a> UserOutput<'a> {
         let (primary, others) = groups.split_first()?;
         let mut others: Vec<String> = others.iter().map(|group| (*group).to_owned()).collect();
         others.sort();
-        Some(UserState::Present(UserInfo {
+        Some(UserState::Present(Box::new(UserInfo {
             uid: uid.parse().ok()?,
             gid: gid.parse().ok()?,
             group: (*primary).to_owned(),
@@ -113,7 +113,7 @@ impl<'a> UserOutput<'a> {
             shell: (*shell).to_owned(),
             groups: others,
             locked: shadow.and_then(|line| line.split(':').nth(1)).map(|hash| hash.starts_with(['!', '*'])),
-        }))
+        })))
     }
 }
 

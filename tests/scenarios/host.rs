@@ -35,7 +35,7 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<ObservedHost> {
             _ => {
                 let all = merged(&answers["all"], own);
                 let mut observation = Observation::default();
-                observation.insert(Probe::Records, Ok(ProbeReading::Records(records(&all))));
+                observation.insert(Probe::Records, Ok(ProbeReading::Records(Box::new(records(&all)))));
                 observation.insert(Probe::Account, Ok(ProbeReading::Account(account(&all))));
                 let mut seen = ObservedHost::from_observation(host, observation, 1);
                 seen.facts = facts(&all);

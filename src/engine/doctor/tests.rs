@@ -22,7 +22,7 @@ fn healthy_observation(text: &str) -> Observation {
         let answer = match &probe {
             Probe::Account => Ok(ProbeReading::Account(ScriptAccount::Root)),
             Probe::PackageManager => Ok(ProbeReading::PackageManager(PackageManagerState::default())),
-            Probe::Records => Ok(ProbeReading::Records(RecordsState::default())),
+            Probe::Records => Ok(ProbeReading::Records(Box::default())),
             Probe::Check { .. } => {
                 Ok(ProbeReading::Output(ProbeOutput { stdout: text.into(), ..ProbeOutput::default() }))
             }
@@ -175,7 +175,10 @@ fn account_package_and_leftover_problems_are_reported() {
     };
     seen.insert(Probe::PackageManager, Ok(ProbeReading::PackageManager(state)));
     let running = vec![("forge-x".to_owned(), "09:30".into())];
-    seen.insert(Probe::Records, Ok(ProbeReading::Records(RecordsState { running, ..RecordsState::default() })));
+    seen.insert(
+        Probe::Records,
+        Ok(ProbeReading::Records(Box::new(RecordsState { running, ..RecordsState::default() }))),
+    );
     assert_eq!(
         list_problems(seen),
         [

@@ -140,7 +140,7 @@ async fn run_workload(call: &ClusterCall, play: SimulatedWorkload, stopped: bool
     let probe = Probe::Proof { id: id() };
     let answers = looker.observe_probes(&[probe].into(), &secrets).await.unwrap();
     let Ok(ProbeReading::Proof(proof)) = answers.into_iter().next().unwrap().1 else { panic!("no proof") };
-    JobRunResult { said, left, proof }
+    JobRunResult { said, left, proof: *proof }
 }
 
 fn state(phase: &str) -> Value {

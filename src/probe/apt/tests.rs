@@ -14,12 +14,12 @@ fn read_for(names: &[&str], raw: &SectionOutput) -> Vec<PackageState> {
         .collect();
     let mut seen = Observation::default();
     for probe in &probes {
-        seen.insert(probe.clone(), Ok(ProbeReading::Package(PackageState::default())));
+        seen.insert(probe.clone(), Ok(ProbeReading::Package(Box::default())));
     }
     let section = build_section(probes.clone(), &ShellFragment::new()).expect("a section");
     (section.read)(&section, raw, &mut seen);
     let state = |probe| match seen.get(probe) {
-        Ok(ProbeReading::Package(state)) => state.clone(),
+        Ok(ProbeReading::Package(state)) => PackageState::clone(state),
         other => panic!("{other:?}"),
     };
     probes.iter().map(state).collect()

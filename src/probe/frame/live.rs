@@ -55,7 +55,7 @@ fn output(seen: &Observation, probe: &Probe) -> ProbeOutput {
 
 fn info(seen: &Observation, probe: &Probe) -> PathInfo {
     match seen.get(probe) {
-        Ok(ProbeReading::Path(PathState::Present(info))) => info.clone(),
+        Ok(ProbeReading::Path(PathState::Present(info))) => PathInfo::clone(info),
         other => panic!("nothing there but {other:?}"),
     }
 }

@@ -17,7 +17,7 @@ fn one(name: &str, raw: &SectionOutput) -> Result<PackageState, UnansweredReason
     let probes = probes(&[name]);
     let seen = answers(&build_section(probes.clone(), &ShellFragment::new()).expect("a section"), raw);
     seen.get(&probes[0]).map(|reading| match reading {
-        ProbeReading::Package(state) => state.clone(),
+        ProbeReading::Package(state) => PackageState::clone(state),
         other => panic!("{other:?}"),
     })
 }

@@ -19,7 +19,7 @@ fn all(probes: &[(&str, Option<&str>)], raw: &SectionOutput) -> Vec<Result<Probe
 
 fn one(path: &str, raw: &SectionOutput) -> Result<PathInfo, UnansweredReason> {
     match all(&[(path, None)], raw).remove(0)? {
-        ProbeReading::Path(PathState::Present(info)) => Ok(info),
+        ProbeReading::Path(PathState::Present(info)) => Ok(*info),
         other => panic!("{other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use crate::probe::section::testing::{answers, printed, recorded};
 fn one(raw: &SectionOutput) -> Result<RecordsState, UnansweredReason> {
     let seen = answers(&build_section(vec![Probe::Records]).expect("a section"), raw);
     seen.get(&Probe::Records).map(|reading| match reading {
-        ProbeReading::Records(state) => state.clone(),
+        ProbeReading::Records(state) => RecordsState::clone(state),
         other => panic!("{other:?}"),
     })
 }

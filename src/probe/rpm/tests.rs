@@ -8,7 +8,7 @@ fn ask(name: &str, offers: AptOfferPolicy, stdout: &str) -> Result<PackageState,
     let probe = Probe::Package { name: name.to_owned(), offers };
     let seen = answers(&build_section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(stdout));
     seen.get(&probe).map(|reading| match reading {
-        ProbeReading::Package(state) => state.clone(),
+        ProbeReading::Package(state) => PackageState::clone(state),
         other => panic!("{other:?}"),
     })
 }

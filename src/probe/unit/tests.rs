@@ -13,7 +13,7 @@ fn one(name: &str, raw: &SectionOutput) -> Result<UnitState, UnansweredReason> {
     let probe = Probe::Unit { name: name.to_owned() };
     let seen = answers(&build_section(vec![probe.clone()]).expect("a section"), raw);
     seen.get(&probe).map(|reading| match reading {
-        ProbeReading::Unit(state) => state.clone(),
+        ProbeReading::Unit(state) => UnitState::clone(state),
         other => panic!("{other:?}"),
     })
 }

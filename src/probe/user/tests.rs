@@ -27,7 +27,7 @@ fn accounts_are_parsed_with_groups_and_lock_state() {
         groups: vec!["adm".into(), "ops".into()],
         locked: Some(true),
     };
-    assert_eq!(one("alice", &raw), Ok(UserState::Present(alice)));
+    assert_eq!(one("alice", &raw), Ok(UserState::Present(Box::new(alice))));
     assert_eq!(one("not-here", &raw), Ok(UserState::Absent));
     let Ok(UserState::Present(nobody)) = one("nobody", &raw) else { panic!() };
     assert_eq!((nobody.group.as_str(), nobody.groups.len()), ("nogroup", 0));

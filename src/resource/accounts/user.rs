@@ -139,7 +139,7 @@ impl UserResource {
             UserState::Present(info) => {
                 let home =
                     if self.remove_home { format!("; its home `{}` is removed too", info.home) } else { String::new() };
-                let diff = UserDiff::Remove { name: self.name.clone(), before: info.clone() };
+                let diff = UserDiff::Remove { name: self.name.clone(), before: UserInfo::clone(info) };
                 let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
                 Assessment::differs(format!("the account exists{home}"), diff, DisruptionClass::D0, basis)
             }

@@ -126,7 +126,9 @@ impl AbsentResource {
         for path in &self.paths {
             match path_state(seen, &path_probe(path)) {
                 Ok(PathState::Absent) => {}
-                Ok(PathState::Present(info)) => left.push(ExistingPath { path: path.clone(), info: info.clone() }),
+                Ok(PathState::Present(info)) => {
+                    left.push(ExistingPath { path: path.clone(), info: PathInfo::clone(info) })
+                }
                 Err(unknown) => return Err(UnansweredReason { why: format!("`{path}`: {}", unknown.why), ..unknown }),
             }
         }

@@ -165,7 +165,7 @@ impl DirectoryResource {
     fn find_parent_info(&self, seen: &Observation) -> Option<PathInfo> {
         let above = path_probe(crate::resource::shared::support::parent_path(&self.path)?);
         match path_state(seen, &above) {
-            Ok(PathState::Present(info)) => Some(info.clone()),
+            Ok(PathState::Present(info)) => Some(PathInfo::clone(info)),
             _ => None,
         }
     }
@@ -422,7 +422,7 @@ mod tests {
         let own = PathInfo { kind: PathType::Directory, mode: 0o755, ..PathInfo::root_file() };
         let mut seen = Observation::default();
         for (path, info) in [(path.as_str(), own), (parent, above)] {
-            seen.insert(path_probe(path), Ok(ProbeReading::Path(PathState::Present(info))));
+            seen.insert(path_probe(path), Ok(ProbeReading::Path(PathState::Present(Box::new(info)))));
         }
         build(&fields, false).unwrap().assess(&seen, &AssessmentContext::default())
     }

@@ -183,7 +183,7 @@ impl LinkResource {
                 Assessment::ok(reason, json!({ "type": "absent" }))
             }
             PathState::Present(info) if info.kind == PathType::Symlink => {
-                let diff = LinkDiff::Remove { before: info.clone() };
+                let diff = LinkDiff::Remove { before: PathInfo::clone(info) };
                 Assessment::differs(format!("`{}` exists", self.path), diff, DisruptionClass::D0, type_basis(info))
             }
             PathState::Present(info) => {

@@ -273,7 +273,7 @@ impl EditedFile {
     ) -> Assessment<EditedFileDiff> {
         let edit = FileEdit {
             before: info.cloned(),
-            becomes: ProbeReading::Path(PathState::Present(self.predicted_path_info(info, &text))),
+            becomes: ProbeReading::Path(PathState::Present(Box::new(self.predicted_path_info(info, &text)))),
             probe: self.probe(),
             body: text,
         };
@@ -354,7 +354,7 @@ mod tests {
     fn diff_knows_the_file_before_and_after() {
         let file = make_file();
         let before = PathInfo { mode: 0o600, body: Some("a\n".into()), ..PathInfo::root_file() };
-        let judgement = assess_append(&file, PathState::Present(before.clone()), false);
+        let judgement = assess_append(&file, PathState::Present(Box::new(before.clone())), false);
         let diff = judgement.diff.as_ref().unwrap().downcast().unwrap();
         let EditedFileDiff::Rewrite { edit, .. } = diff else { panic!("{diff:?}") };
         assert_eq!(edit.before.as_ref(), Some(&before));

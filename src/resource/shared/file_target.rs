@@ -457,7 +457,9 @@ pub(in crate::resource) fn check_parent(
     let Some(parent) = parent_path(path) else { return Ok(ParentState::There) };
     match path_state(seen, &path_probe(parent))? {
         // The target of a link is not checked here: the action fails with a clear message if it is not a directory.
-        PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(ParentState::There),
+        PathState::Present(info) if matches!(info.kind, PathType::Directory | PathType::Symlink) => {
+            Ok(ParentState::There)
+        }
         PathState::Present(info) => Ok(ParentState::Blocks(ParentBlock {
             reason: format!("`{parent}` is a {}, not a directory", describe_type(info)),
             basis: json!({ "type": "absent", "parent": info.kind }),

@@ -174,7 +174,7 @@ impl SshAuthorizedKeyResource {
             new_folder: info.folder == PathState::Absent,
             folder,
             file: file_access,
-            edit: Box::new(self.build_edit(info, file, lines.to_text())),
+            edit: Box::new(self.build_edit(info, file.map(|file| &**file), lines.to_text())),
         };
         Ok(Assessment::differs(describe_differences(&diff, &path), diff, DisruptionClass::D0, basis))
     }
@@ -217,7 +217,7 @@ impl SshAuthorizedKeyResource {
             PathInfo { owner: self.user.as_str().into(), mode: at.mode & !FOREIGN_WRITE, ..at }
         };
         let folder = match &info.folder {
-            PathState::Present(folder) => Some(folder),
+            PathState::Present(folder) => Some(&**folder),
             PathState::Absent => None,
         };
         let file_then = PathInfo {
@@ -227,8 +227,8 @@ impl SshAuthorizedKeyResource {
             ..given(file, PathType::File, 0o600)
         };
         let then = AuthorizedKeysInfo {
-            folder: PathState::Present(given(folder, PathType::Directory, 0o700)),
-            file: PathState::Present(file_then),
+            folder: PathState::Present(Box::new(given(folder, PathType::Directory, 0o700))),
+            file: PathState::Present(Box::new(file_then)),
             ..info.clone()
         };
         FileEdit {

@@ -3,7 +3,7 @@
 use super::diff::{ArchiveDiff, EntryNames, UnpackDiff};
 use super::{ArchiveResource, ArchiveSource};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
-use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
+use crate::probe::{Observation, PathState, PathType, UnansweredReason};
 use crate::resource::shared::file_target::{
     ParentState, check_parent, describe_differences, describe_type, path_probe, type_basis,
 };
@@ -101,12 +101,10 @@ impl ArchiveResource {
                 let blocked = Assessment::blocked(BlockClass::Host, reason, basis);
                 Ok(Err(Box::new(blocked.hint("add a step that provides it before this one"))))
             }
-            PathState::Present(PathInfo { kind: PathType::File, sha256: Some(digest), .. }) => {
-                Ok(self.check_pinned_digest(path, digest))
-            }
-            PathState::Present(info) if info.kind == PathType::File => {
-                Err(UnansweredReason::new(format!("`{path}` could not be read")))
-            }
+            PathState::Present(info) if info.kind == PathType::File => match &info.sha256 {
+                Some(digest) => Ok(self.check_pinned_digest(path, digest)),
+                None => Err(UnansweredReason::new(format!("`{path}` could not be read"))),
+            },
             PathState::Present(info) => {
                 let reason = format!("`{path}` is a {}, not an archive", describe_type(info));
                 Ok(Err(Box::new(Assessment::blocked(BlockClass::Host, reason, type_basis(info)))))

@@ -97,5 +97,5 @@ fn parse_path_state(output: &ProbeOutput) -> Option<PathState> {
         body: None,
         target: below.and_then(|line| line.strip_prefix("target ")).map(UntrustedText::from),
     };
-    Some(PathState::Present(info))
+    Some(PathState::Present(Box::new(info)))
 }

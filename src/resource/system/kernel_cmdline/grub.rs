@@ -13,7 +13,7 @@ pub(super) fn render_settings(wanted: &DeclaredArguments) -> String {
     patterns.extend(wanted.absent.iter().map(|text| argument_pattern(&KernelArgument::parse(text))));
     let added = if wanted.args.is_empty() { String::new() } else { format!(" {}", wanted.args.join(" ")) };
     format!(
-        "# Kept by forge.\n\
+        "# Managed by forge.\n\
          forge_words() (\n  set -f\n  out=\n  for word in $1; do\n    case $word in\n      {}) ;;\n      \
          *) out=\"$out $word\" ;;\n    esac\n  done\n  printf '%s' \"${{out# }}\"\n)\n\
          GRUB_CMDLINE_LINUX=\"$(forge_words \"$GRUB_CMDLINE_LINUX\"){added}\"\n\
