@@ -9,6 +9,7 @@ mod cache;
 mod error;
 mod fetcher;
 mod http;
+mod http_client;
 mod local_file;
 mod lock_file;
 #[cfg(test)]
@@ -21,5 +22,6 @@ pub use crate::model::{Artifact, ArtifactCredentials, ArtifactSource, HttpUrl, S
 pub use cache::{ArtifactCache, VerifiedFile};
 pub use error::FetchError;
 pub use fetcher::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
-pub use http::{ArtifactHttpClient, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
+pub use http::ArtifactHttpClient;
+pub use http_client::{HttpFailure, TLS_TRUST_HINT, build_http_client, load_system_roots};
 pub use lock_file::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};

@@ -34,6 +34,8 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Number of bytes of the body after which the server closes the connection.
     pub cut: Option<usize>,
+    /// Whether the connection stays open after the body, for longer than any test runs.
+    pub hold: bool,
 }
 
 impl Reply {
@@ -161,4 +163,7 @@ fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
     let _ = stream.write_all(format!("{head}\r\n").as_bytes());
     let _ = stream.write_all(&reply.body[..end]);
     let _ = stream.flush();
+    if reply.hold {
+        std::thread::sleep(std::time::Duration::from_secs(120));
+    }
 }
