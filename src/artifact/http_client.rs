@@ -101,7 +101,7 @@ pub fn explain_tls_error(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 /// Returns an error and its causes, the innermost last.
-fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| next_cause(*error))
 }
 

@@ -16,6 +16,9 @@ mod lock_file;
 #[path = "../../tests/common/server.rs"]
 pub(crate) mod server;
 #[cfg(test)]
+#[path = "../../tests/common/smtp_server.rs"]
+pub(crate) mod smtp_server;
+#[cfg(test)]
 mod tests;
 
 pub use crate::model::{Artifact, ArtifactCredentials, ArtifactSource, HttpUrl, Sha256Digest};
@@ -23,5 +26,7 @@ pub use cache::{ArtifactCache, VerifiedFile};
 pub use error::FetchError;
 pub use fetcher::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
 pub use http::ArtifactHttpClient;
-pub use http_client::{HttpFailure, TLS_TRUST_HINT, build_http_client, load_system_roots};
+pub use http_client::{
+    HttpFailure, TLS_TRUST_HINT, build_http_client, error_chain, explain_tls_error, load_system_roots,
+};
 pub use lock_file::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};

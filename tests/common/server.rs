@@ -79,6 +79,11 @@ impl Server {
 
     /// Starts a server with TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
     pub fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_on("127.0.0.1:0", Self::tls_wrap(), answer)
+    }
+
+    /// Wraps a socket in TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
+    pub fn tls_wrap() -> Wrap {
         use rustls::pki_types::pem::PemObject;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
         let chain = vec![CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).unwrap()];
@@ -87,11 +92,10 @@ impl Server {
         let config =
             rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
-        let wrap: Wrap = Arc::new(move |socket| {
+        Arc::new(move |socket| {
             let connection = rustls::ServerConnection::new(config.clone()).unwrap();
             Box::new(rustls::StreamOwned::new(connection, socket))
-        });
-        Self::start_on("127.0.0.1:0", wrap, answer)
+        })
     }
 
     pub fn start_on(address: &str, wrap: Wrap, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
