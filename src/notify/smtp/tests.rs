@@ -128,7 +128,7 @@ fn date_and_message_id_are_added_to_a_mail() {
     let (head, rest) = mail.split_at(mail.find("To:").unwrap());
     assert_eq!(rest, "To: a@b.c\n\ntext\n");
     let lines: Vec<&str> = head.lines().collect();
-    assert_eq!(lines[0], "Date: Wed, 25 Dec 2019 08:23:56 +0000");
+    assert_eq!(lines[0], "Date: Wed, 25 Dec 2019 08:23:56 -0000");
     assert!(lines[1].starts_with("Message-ID: <") && lines[1].ends_with("@example.com>"), "{head}");
     assert_eq!(mail, complete_mail_headers("To: a@b.c\n\ntext\n", "forge@example.com", now));
 }
