@@ -321,7 +321,7 @@ fn service_property(key: &str) -> Value {
         ),
         "smtp" => with_description(
             "Mail server to use instead of `sendmail`. Requires `from`.",
-            object_schema(&notify::SMTP_KEYS, smtp_property, &["host"]),
+            object_schema(&smtp::KEYS, smtp_property, &["host"]),
         ),
         _ => json!({}),
     }

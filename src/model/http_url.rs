@@ -99,7 +99,7 @@ impl HttpUrl {
 
 /// Reports whether a host name or IP address is this machine.
 pub fn is_loopback_host(host: &str) -> bool {
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost" || host.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl fmt::Display for HttpUrl {

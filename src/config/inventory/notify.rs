@@ -17,7 +17,6 @@ pub(in crate::config) const WEBHOOK_KEYS: [&str; 2] = ["url", "token"];
 pub(in crate::config) const CHAT_KEYS: [&str; 1] = ["url"];
 pub(in crate::config) const SIGNED_KEYS: [&str; 2] = ["url", "secret"];
 pub(in crate::config) const EMAIL_KEYS: [&str; 4] = ["to", "from", "sendmail", "smtp"];
-pub(in crate::config) const SMTP_KEYS: [&str; 5] = ["host", "port", "user", "password", "tls"];
 
 pub(super) fn read_recipients(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -> Vec<NotifyRecipient> {
     let mut recipients: Vec<NotifyRecipient> = Vec::new();

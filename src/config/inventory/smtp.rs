@@ -1,6 +1,5 @@
 //! Parses `smtp`: the mail server of a recipient.
 
-use super::notify::SMTP_KEYS;
 use crate::config::load_context::LoadContext;
 use crate::config::notify::{SmtpLogin, SmtpServer};
 use crate::config::scalar;
@@ -9,12 +8,14 @@ use crate::config::{DeferredSecret, YamlNode};
 use crate::diag::{Diag, DiagCode};
 use crate::model::SmtpEncryption;
 
+/// Keys of `smtp`.
+pub(in crate::config) const KEYS: [&str; 5] = ["host", "port", "user", "password", "tls"];
 /// Values of `tls`.
 pub(in crate::config) const TLS_MODES: [SmtpEncryption; 3] =
     [SmtpEncryption::StartTls, SmtpEncryption::Implicit, SmtpEncryption::None];
 
 pub(super) fn read_smtp_server(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SmtpServer> {
-    let table = YamlTable::open(node, "`smtp`", &SMTP_KEYS, &mut cx.diags)?;
+    let table = YamlTable::open(node, "`smtp`", &KEYS, &mut cx.diags)?;
     let host = table.require_value("host", &mut cx.diags).and_then(|node| read_host(node, cx));
     let port = table.get("port").map(|node| read_port(node, cx));
     let tls = table.get("tls").map(|node| read_tls(node, cx));
@@ -36,7 +37,7 @@ pub(super) fn read_smtp_server(node: &YamlNode, cx: &mut LoadContext<'_>) -> Opt
 
 fn read_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let text = yaml_table::expect_text(node, "host", &mut cx.diags)?;
-    let address = text.parse::<std::net::IpAddr>().is_ok();
+    let address = text.parse::<core::net::IpAddr>().is_ok();
     let name = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !address && !name {
         let message = format!("`host` must be a name or an IP address, found `{}`", scalar::shorten_text(&text));
