@@ -44,6 +44,8 @@ mod recordings;
 mod saved;
 #[path = "common/server.rs"]
 mod server;
+#[path = "common/smtp_server.rs"]
+mod smtp_server;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/surroundings.rs"]

@@ -81,7 +81,7 @@ const BANS: &[Ban] = &[
         reason: "one file calls the YAML parser for files written by people, and one for output of programs",
     },
     Ban {
-        words: &["ureq", "rustls", "rustls_native_certs"],
+        words: &["reqwest", "hyper", "lettre", "rustls", "rustls_native_certs"],
         within: &[],
         but: &["artifact/", "notify/", "kube/error"],
         reason: "only `artifact` fetches files, and only `notify` sends notifications; errors of TLS have hints",

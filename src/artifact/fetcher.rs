@@ -2,12 +2,14 @@
 
 use super::cache::PartialDownload;
 use super::error::describe_io_error;
+use super::http::{self, RangeResponse};
 use super::{ArtifactCache, ArtifactHttpClient, FetchError, HttpUrl, VerifiedFile, local_file};
 use crate::model::{Artifact, ArtifactSource, SecretStore, Sha256Digest};
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::sync::{Arc, OnceLock};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Mutex, OnceCell};
 
 /// Receives the number of received bytes, and the total if it is known.
@@ -17,8 +19,6 @@ pub type DownloadProgressFn = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
 const MAX_STALLED_TRIES: u32 = 5;
 /// The pause after the first attempt; each later pause is twice as long.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Size of one write in bytes.
-const WRITE_CHUNK_BYTES: usize = 128 * 1024;
 
 /// Artifacts that are available or being fetched, by source and digest.
 type FetchOnceMap = BTreeMap<(ArtifactSource, Sha256Digest), Arc<OnceCell<VerifiedFile>>>;
@@ -29,7 +29,7 @@ pub struct ArtifactFetcher {
     cache: ArtifactCache,
     offline: bool,
     pause: Duration,
-    client: OnceLock<ArtifactHttpClient>,
+    client: OnceCell<ArtifactHttpClient>,
     /// The artifacts of this run so far, by source and digest.
     had: Mutex<FetchOnceMap>,
 }
@@ -53,13 +53,13 @@ pub struct FetchedDigest {
 impl ArtifactFetcher {
     /// Returns a depot with this cache. With `offline`, an artifact that is not cached is an error.
     pub fn new(cache: ArtifactCache, offline: bool) -> Self {
-        Self { cache, offline, pause: FIRST_RETRY_PAUSE, client: OnceLock::new(), had: Mutex::default() }
+        Self { cache, offline, pause: FIRST_RETRY_PAUSE, client: OnceCell::new(), had: Mutex::default() }
     }
 
     /// Uses `client` instead of the default one, and waits `pause` between attempts.
     #[cfg(test)]
     pub(super) fn with_client(mut self, client: ArtifactHttpClient, pause: Duration) -> Self {
-        self.client = OnceLock::from(client);
+        self.client = OnceCell::from(client);
         self.pause = pause;
         self
     }
@@ -200,8 +200,7 @@ impl ArtifactFetcher {
         }
         let mut left = part.len().map_err(|error| failed(&error))? > 0;
         loop {
-            let (came, source_url) = self.download_with_retries(source, part, secrets, told).await?;
-            part = came;
+            let source_url = self.download_with_retries(source, &mut part, secrets, told).await?;
             let (found, whole) = run_blocking(source, move || Ok((part.compute_digest(), part))).await?;
             part = whole;
             let found = found.map_err(|error| failed(&error))?;
@@ -232,28 +231,17 @@ impl ArtifactFetcher {
     async fn download_with_retries(
         &self,
         source: &ArtifactSource,
-        mut part: PartialDownload,
+        part: &mut PartialDownload,
         secrets: &SecretStore,
         told: &DownloadProgressFn,
-    ) -> Result<(PartialDownload, HttpUrl), FetchError> {
+    ) -> Result<HttpUrl, FetchError> {
+        let started = self.client.get_or_try_init(|| std::future::ready(ArtifactHttpClient::new())).await;
+        let client = started.map_err(|why| FetchError::new(source, why))?;
         let mut tries = 0;
         loop {
             let before = part.len().unwrap_or(0);
-            let job = (
-                self.client.get_or_init(ArtifactHttpClient::new).clone(),
-                source.clone(),
-                secrets.clone(),
-                told.clone(),
-            );
-            let attempt = move || {
-                let (client, source, secrets, told) = job;
-                let result = download_rest(&client, &source, &secrets, &mut part, &told);
-                Ok((part, result))
-            };
-            let (own, result) = run_blocking(source, attempt).await?;
-            part = own;
-            let error = match result {
-                Ok(source_url) => return Ok((part, source_url)),
+            let error = match download_rest(client, source, secrets, part, told).await {
+                Ok(source_url) => return Ok(source_url),
                 Err(error) => error,
             };
             tries = if part.len().unwrap_or(0) > before { 1 } else { tries + 1 };
@@ -283,7 +271,7 @@ fn derive_partial_key(source: &ArtifactSource) -> String {
 }
 
 /// Fetches the missing rest of a partial download, in one attempt. Returns the final address.
-fn download_rest(
+async fn download_rest(
     client: &ArtifactHttpClient,
     source: &ArtifactSource,
     secrets: &SecretStore,
@@ -292,30 +280,43 @@ fn download_rest(
 ) -> Result<HttpUrl, FetchError> {
     let here = |error: io::Error| FetchError::new(source, describe_io_error(&error));
     let from = part.len().map_err(here)?;
-    let mut answer = client.get_range(source, secrets, from)?;
+    let mut answer = client.get_range(source, secrets, from).await?;
     if answer.from < from {
         part.clear().map_err(here)?;
         if answer.total.is_none() && from > 0 {
-            answer = client.get_range(source, secrets, 0)?;
+            answer = client.get_range(source, secrets, 0).await?;
         }
     }
-    let mut done = answer.from;
-    let mut buffer = vec![0; WRITE_CHUNK_BYTES];
-    loop {
-        told(done, answer.total);
-        let count = match answer.body.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) => return Err(connection_broken_error(source, done, answer.total, &error.to_string())),
-        };
-        part.file.write_all(&buffer[..count]).map_err(here)?;
-        done += count as u64;
-    }
-    match answer.total {
-        Some(total) if total != done => {
+    let mut file = tokio::fs::File::from_std(part.file.try_clone().map_err(here)?);
+    let received = append_body(source, &mut answer, &mut file, told).await;
+    // Writes happen in the background: the next attempt resumes after what is in the file.
+    file.flush().await.map_err(here)?;
+    match (received?, answer.total) {
+        (done, Some(total)) if total != done => {
             Err(connection_broken_error(source, done, answer.total, "the server closed it"))
         }
         _ => Ok(answer.address),
+    }
+}
+
+/// Appends a response body to a file. Returns the number of bytes of the file that were received by then.
+async fn append_body(
+    source: &ArtifactSource,
+    answer: &mut RangeResponse,
+    file: &mut tokio::fs::File,
+    told: &DownloadProgressFn,
+) -> Result<u64, FetchError> {
+    let mut done = answer.from;
+    told(done, answer.total);
+    let Some(body) = &mut answer.body else { return Ok(done) };
+    loop {
+        let chunk = body.chunk().await;
+        let broken = |error| connection_broken_error(source, done, answer.total, &http::explain_broken_body(&error));
+        let Some(chunk) = chunk.map_err(broken)? else { return Ok(done) };
+        let written = file.write_all(&chunk).await;
+        written.map_err(|error| FetchError::new(source, describe_io_error(&error)))?;
+        done += chunk.len() as u64;
+        told(done, answer.total);
     }
 }
 

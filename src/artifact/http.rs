@@ -1,16 +1,14 @@
 //! One GET of a part of a file: redirects by forge's own rules, and status codes as errors with hints.
 
+use super::http_client::{HttpFailure, TLS_TRUST_HINT, build_http_client, load_system_roots};
 use super::{FetchError, HttpUrl};
 use crate::model::{ArtifactCredentials, ArtifactSource, SecretStore};
 use base64::Engine as _;
+use reqwest::Response;
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderValue, LOCATION, RANGE};
+use rustls::pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
-use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
-use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, LOCATION, RANGE};
-use ureq::http::{HeaderValue, Response};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body};
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 10;
@@ -18,10 +16,10 @@ const MAX_REDIRECTS: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An HTTP client. Cheap to clone.
-#[derive(Clone, Debug)]
+/// An HTTP client.
+#[derive(Debug)]
 pub struct ArtifactHttpClient {
-    agent: Agent,
+    client: reqwest::Client,
 }
 
 /// A response body that starts at byte `from` of the file.
@@ -31,40 +29,33 @@ pub(super) struct RangeResponse {
     pub from: u64,
     /// The size of the whole file in bytes, if the server reports it.
     pub total: Option<u64>,
-    pub body: Box<dyn Read + Send>,
+    /// `None` if it is empty.
+    pub body: Option<Response>,
 }
 
 impl ArtifactHttpClient {
-    /// Trusts the certificate authorities of this machine: its certificate store, or `SSL_CERT_FILE`.
-    pub fn new() -> Self {
-        Self::with_tls_config(load_system_tls())
+    /// Trusts the certificate authorities of this machine.
+    ///
+    /// # Errors
+    /// TLS cannot be set up: the reason.
+    pub fn new() -> Result<Self, String> {
+        Self::with_root_certificates(load_system_roots())
     }
 
-    /// Trusts only these certificates.
-    pub fn with_root_certificates(roots: Vec<Certificate<'static>>) -> Self {
-        Self::with_tls_config(build_tls_config(roots))
-    }
-
-    fn with_tls_config(tls: TlsConfig) -> Self {
-        let config = Agent::config_builder()
-            .tls_config(tls)
-            .http_status_as_error(false)
-            // Redirects are followed in `get`: the library would follow one from https to http.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(RESPONSE_TIMEOUT))
-            .timeout_per_read(Some(RESPONSE_TIMEOUT))
-            .build();
-        Self { agent: config.into() }
+    /// Trusts only these certificate authorities.
+    ///
+    /// # Errors
+    /// TLS cannot be set up: the reason.
+    pub fn with_root_certificates(roots: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+        let client = build_http_client(roots, |it| it.connect_timeout(CONNECT_TIMEOUT).read_timeout(RESPONSE_TIMEOUT))?;
+        Ok(Self { client })
     }
 
     /// Requests a file from byte `from` on. The response may start earlier: see its own `from`.
     ///
     /// # Errors
     /// There is no response with a body.
-    pub(super) fn get_range(
+    pub(super) async fn get_range(
         &self,
         source: &ArtifactSource,
         secrets: &SecretStore,
@@ -77,8 +68,7 @@ impl ArtifactHttpClient {
         let mut address = first.clone();
         for _ in 0..=MAX_REDIRECTS {
             let known = credentials.as_ref().filter(|_| address.has_same_origin(first));
-            let response =
-                self.send_request(&address, known, from).map_err(|error| connection_error(source, &error))?;
+            let response = self.send_request(source, &address, known, from).await?;
             match find_redirect_location(&response) {
                 Some(next) => address = address.resolve_redirect(&next).map_err(|why| FetchError::new(source, why))?,
                 None => return read_range_response(source, response, from, address.without_query()),
@@ -87,41 +77,25 @@ impl ArtifactHttpClient {
         Err(FetchError::new(source, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn send_request(
+    async fn send_request(
         &self,
+        source: &ArtifactSource,
         address: &HttpUrl,
         credentials: Option<&SecretString>,
         from: u64,
-    ) -> Result<Response<Body>, ureq::Error> {
-        let mut request = self.agent.get(address.to_string()).header("accept-encoding", "identity");
+    ) -> Result<Response, FetchError> {
+        let mut request = self.client.get(address.to_string()).header(ACCEPT_ENCODING, "identity");
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
         if let Some(credentials) = credentials {
-            let mut value = HeaderValue::from_str(credentials.expose_secret()).map_err(ureq::http::Error::from)?;
+            let value = HeaderValue::from_str(credentials.expose_secret());
+            let mut value =
+                value.map_err(|_| FetchError::new(source, "its credentials are not a valid HTTP header"))?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
-        request.call()
-    }
-}
-
-/// Trusts the certificate authorities of this machine: its certificate store, or `SSL_CERT_FILE`.
-pub fn load_system_tls() -> TlsConfig {
-    let found = rustls_native_certs::load_native_certs();
-    build_tls_config(found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
-}
-
-fn build_tls_config(roots: Vec<Certificate<'static>>) -> TlsConfig {
-    TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(roots)))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build()
-}
-
-impl Default for ArtifactHttpClient {
-    fn default() -> Self {
-        Self::new()
+        request.send().await.map_err(|error| connection_error(source, HttpFailure::classify(&error)))
     }
 }
 
@@ -140,7 +114,7 @@ fn build_authorization(login: &ArtifactCredentials, secrets: &SecretStore) -> Op
 }
 
 /// Returns the target of a redirect; `None` for any other response.
-fn find_redirect_location(response: &Response<Body>) -> Option<String> {
+fn find_redirect_location(response: &Response) -> Option<String> {
     let redirects = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let value = redirects.then(|| response.headers().get(LOCATION))??;
     Some(value.to_str().unwrap_or_default().to_owned())
@@ -148,23 +122,22 @@ fn find_redirect_location(response: &Response<Body>) -> Option<String> {
 
 fn read_range_response(
     source: &ArtifactSource,
-    response: Response<Body>,
+    response: Response,
     from: u64,
     address: HttpUrl,
 ) -> Result<RangeResponse, FetchError> {
     let status = response.status().as_u16();
-    let length = response.body().content_length();
+    let length = response.content_length();
     let range =
         response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).and_then(parse_content_range);
-    let body = |response: Response<Body>| Box::new(response.into_body().into_reader());
     match (status, range) {
-        (200, _) => Ok(RangeResponse { address, from: 0, total: length, body: body(response) }),
+        (200, _) => Ok(RangeResponse { address, from: 0, total: length, body: Some(response) }),
         (206, Some((begins, total))) if begins == from => {
-            Ok(RangeResponse { address, from, total, body: body(response) })
+            Ok(RangeResponse { address, from, total, body: Some(response) })
         }
         (206, _) => Err(FetchError::new(source, "the server sent another range than requested")),
         // The local part is as long as the file, or longer: start again.
-        (416, _) if from > 0 => Ok(RangeResponse { address, from: 0, total: None, body: Box::new(std::io::empty()) }),
+        (416, _) if from > 0 => Ok(RangeResponse { address, from: 0, total: None, body: None }),
         _ => Err(http_status_error(source, status)),
     }
 }
@@ -198,40 +171,33 @@ fn explain_http_status(status: u16) -> &'static str {
     }
 }
 
-/// Converts an error without a response: of the network, or TLS.
-pub(super) fn connection_error(source: &ArtifactSource, error: &ureq::Error) -> FetchError {
-    use ureq::Error;
+/// Converts a failure without a response: of the network, or TLS.
+fn connection_error(source: &ArtifactSource, failure: HttpFailure) -> FetchError {
     let failed = |why: String| FetchError::new(source, why);
-    if let Some(why) = explain_tls_error(error) {
-        return failed(why).hint(TLS_TRUST_HINT);
-    }
-    match error {
-        Error::HostNotFound => failed("could not resolve the server's name".to_owned()).mark_retryable(),
-        Error::Timeout(_) => failed("timed out".to_owned()).mark_retryable(),
-        Error::ConnectionFailed => failed("could not connect to the server".to_owned()).mark_retryable(),
-        Error::Io(error) => failed(error.to_string()).mark_retryable(),
-        Error::Protocol(why) => failed(format!("the response is not valid HTTP: {why}")).mark_retryable(),
-        other => failed(other.to_string()),
+    match failure {
+        HttpFailure::Untrusted(why) => failed(why).hint(TLS_TRUST_HINT),
+        HttpFailure::UnknownHost => failed("could not resolve the server's name".to_owned()).mark_retryable(),
+        HttpFailure::Timeout => failed("timed out".to_owned()).mark_retryable(),
+        HttpFailure::Connect(why) => failed(format!("could not connect to the server: {why}")).mark_retryable(),
+        HttpFailure::Io(why) => failed(why).mark_retryable(),
+        HttpFailure::Closed => failed("the server closed the connection".to_owned()).mark_retryable(),
+        HttpFailure::InvalidResponse(why) => failed(format!("the response is not valid HTTP: {why}")).mark_retryable(),
+        HttpFailure::InvalidRequest(why) => failed(why),
     }
 }
 
-/// The hint for an untrusted certificate.
-pub const TLS_TRUST_HINT: &str = "the server's certificate must be signed by an authority that this machine trusts \
-                         (`ca-certificates`, or the file of `SSL_CERT_FILE`)";
-
-/// Returns the TLS error, if it is one. An untrusted certificate arrives as an I/O error.
-pub fn explain_tls_error(error: &ureq::Error) -> Option<String> {
-    let why = match error {
-        ureq::Error::Tls(why) => (*why).to_owned(),
-        ureq::Error::Rustls(why) => why.to_string(),
-        ureq::Error::Io(error) => {
-            let text = error.to_string();
-            let at = text.find("invalid peer certificate").or_else(|| text.find("no root certificates"))?;
-            text[at..].to_owned()
-        }
-        _ => return None,
-    };
-    Some(format!("TLS: {why}"))
+/// Explains why the rest of a response did not arrive.
+pub(super) fn explain_broken_body(error: &reqwest::Error) -> String {
+    match HttpFailure::classify(error) {
+        HttpFailure::Timeout => "timed out".to_owned(),
+        HttpFailure::Closed => "the server closed it".to_owned(),
+        HttpFailure::UnknownHost => "could not resolve the server's name".to_owned(),
+        HttpFailure::Untrusted(why)
+        | HttpFailure::Io(why)
+        | HttpFailure::Connect(why)
+        | HttpFailure::InvalidResponse(why)
+        | HttpFailure::InvalidRequest(why) => why,
+    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,15 @@ mod cache;
 mod error;
 mod fetcher;
 mod http;
+mod http_client;
 mod local_file;
 mod lock_file;
 #[cfg(test)]
 #[path = "../../tests/common/server.rs"]
 pub(crate) mod server;
+#[cfg(test)]
+#[path = "../../tests/common/smtp_server.rs"]
+pub(crate) mod smtp_server;
 #[cfg(test)]
 mod tests;
 
@@ -21,5 +25,8 @@ pub use crate::model::{Artifact, ArtifactCredentials, ArtifactSource, HttpUrl, S
 pub use cache::{ArtifactCache, VerifiedFile};
 pub use error::FetchError;
 pub use fetcher::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
-pub use http::{ArtifactHttpClient, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
+pub use http::ArtifactHttpClient;
+pub use http_client::{
+    HttpFailure, TLS_TRUST_HINT, build_http_client, error_chain, explain_tls_error, load_system_roots,
+};
 pub use lock_file::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};

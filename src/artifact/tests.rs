@@ -4,11 +4,12 @@ use super::server::{Reply, Request, Server};
 use super::*;
 use crate::model::SecretStore;
 use camino::Utf8Path;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use sha2::Digest;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use ureq::tls::Certificate;
 
 /// Larger than one write, without repeated parts.
 fn body() -> Vec<u8> {
@@ -26,8 +27,8 @@ fn artifact(url: &str, login: ArtifactCredentials, bytes: &[u8]) -> Artifact {
     Artifact { source, sha256: sha256(bytes), by_host: false }
 }
 
-fn authority() -> Certificate<'static> {
-    Certificate::from_pem(include_bytes!("../../tests/common/tls/authority.pem")).unwrap()
+fn authority() -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(include_bytes!("../../tests/common/tls/authority.pem")).unwrap()
 }
 
 struct TestCacheDir {
@@ -44,7 +45,7 @@ impl TestCacheDir {
     }
 
     fn build_fetcher(&self, offline: bool) -> ArtifactFetcher {
-        let client = ArtifactHttpClient::with_root_certificates(vec![authority()]);
+        let client = ArtifactHttpClient::with_root_certificates(vec![authority()]).unwrap();
         ArtifactFetcher::new(ArtifactCache::new(self.path()), offline).with_client(client, Duration::from_millis(1))
     }
 
@@ -290,11 +291,73 @@ async fn untrusted_certificate_is_rejected() {
     let place = TestCacheDir::new();
     let url = server.secure_url("/x");
     let depot = ArtifactFetcher::new(ArtifactCache::new(place.path()), false)
-        .with_client(ArtifactHttpClient::new(), Duration::from_millis(1));
+        .with_client(ArtifactHttpClient::new().unwrap(), Duration::from_millis(1));
     let error = fetch_with(&depot, &artifact(&url, ArtifactCredentials::None, &body())).await.unwrap_err();
     assert!(error.message.contains("cannot be fetched: TLS: invalid peer certificate: UnknownIssuer"), "{error:?}");
     assert!(error.hint.unwrap().starts_with("the server's certificate must be signed by an authority"));
     assert_eq!(server.asked(), []);
+}
+
+/// Starts a server that sends `reply` to each connection, or only closes it. Returns its URL.
+fn start_raw_server(reply: &'static [u8]) -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let _ = socket.read(&mut [0; 4096]);
+            let _ = socket.write_all(reply);
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn network_errors_are_plain_and_retryable() {
+    let place = TestCacheDir::new();
+    let depot = place.build_fetcher(false);
+    for (url, why) in [
+        ("http://127.0.0.1:1/x".to_owned(), "Connection refused (os error 111)"),
+        ("http://a..b/x".to_owned(), "could not resolve the server's name"),
+        (start_raw_server(b""), "the server closed the connection"),
+        (start_raw_server(b"SSH-2.0-x\r\n\r\n"), "the response is not valid HTTP: invalid HTTP version parsed"),
+    ] {
+        let error = fetch_with(&depot, &artifact(&url, ArtifactCredentials::None, b"")).await.unwrap_err();
+        assert_eq!(error.message, format!("`{url}` cannot be fetched: {why}"));
+        assert!(error.passing, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn compressed_response_is_stored_as_sent() {
+    let server = Server::start(|request| {
+        let encoded = ("Content-Encoding".to_owned(), "gzip".to_owned());
+        Reply { headers: vec![encoded], ..Reply::file(b"not decompressed", request) }
+    });
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x.gz"), ArtifactCredentials::None, b"not decompressed");
+    assert!(fetch_with(&place.build_fetcher(false), &wanted).await.is_ok());
+}
+
+#[tokio::test]
+async fn cancelled_download_keeps_what_was_received() {
+    let server = Server::start(|request| match request.from {
+        Some(_) => Reply::file(&body(), request),
+        // Promises more than it sends for a while: the client waits.
+        None => {
+            let mut reply = Reply::file(&body(), request).cut(1_000_000);
+            reply.hold = true;
+            reply
+        }
+    });
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
+    let depot = place.build_fetcher(false);
+    let stopped = tokio::time::timeout(Duration::from_millis(500), fetch_with(&depot, &wanted)).await;
+    assert!(stopped.is_err(), "{stopped:?}");
+    let held = fetch_with(&place.build_fetcher(false), &wanted).await.unwrap();
+    assert_eq!(std::fs::read(held.path).unwrap(), body());
+    assert_eq!(requested_offsets(&server), [None, Some(1_000_000)]);
 }
 
 #[tokio::test]

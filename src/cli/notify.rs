@@ -3,7 +3,7 @@
 use super::backend::Backend;
 use super::error::CliError;
 use super::verb_context::VerbContext;
-use crate::config::{DeferredSecret, NotifyRecipient, NotifyService};
+use crate::config::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, SmtpServer};
 use crate::drift::{DriftNotification, DriftReport, NotificationState};
 use crate::engine::{QueuedNotice, build_delivery};
 use crate::model::SecretStore;
@@ -166,7 +166,12 @@ fn format_address(service: &NotifyService) -> String {
         NotifyService::Feishu { url, secret } | NotifyService::DingTalk { url, secret } => {
             format!("to {}{}", masked(url), with("signed with", secret))
         }
-        NotifyService::Email { sendmail, .. } => format!("by {sendmail}"),
+        NotifyService::Email { transport: MailTransport::Sendmail(program), .. } => format!("by {program}"),
+        NotifyService::Email { transport: MailTransport::Smtp(server), .. } => {
+            let SmtpServer { host, port, tls, login } = server;
+            let login = login.as_ref().map(|it| format!(", as {}, password {}", it.user, masked(&it.password)));
+            format!("by {host}:{port} (tls: {}){}", tls.as_str(), login.unwrap_or_default())
+        }
     };
     escape::escape_line(&text).into_owned()
 }

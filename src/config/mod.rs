@@ -71,7 +71,7 @@ use instances::RecipeLibrary;
 pub use load::{load_project, load_to_learn_digests};
 pub use load_options::LoadOptions;
 pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
-pub use notify::{DeferredSecret, NotifyRecipient, NotifyService};
+pub use notify::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, SmtpLogin, SmtpServer};
 pub use project::*;
 pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};

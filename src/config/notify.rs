@@ -1,5 +1,6 @@
 //! The `drift.notify` settings: recipients of drift notifications and the services that reach them.
 
+use crate::model::SmtpEncryption;
 use camino::Utf8PathBuf;
 
 /// Default program that sends mail.
@@ -21,7 +22,33 @@ pub enum NotifyService {
     Feishu { url: DeferredSecret, secret: Option<DeferredSecret> },
     DingTalk { url: DeferredSecret, secret: Option<DeferredSecret> },
     WeCom { url: DeferredSecret },
-    Email { to: Vec<String>, from: Option<String>, sendmail: Utf8PathBuf },
+    Email { to: Vec<String>, from: Option<String>, transport: MailTransport },
+}
+
+/// The way of a mail.
+#[derive(Clone, Debug)]
+pub enum MailTransport {
+    /// A program on this machine.
+    Sendmail(Utf8PathBuf),
+    /// A mail server.
+    Smtp(SmtpServer),
+}
+
+/// A mail server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmtpServer {
+    /// A name or an IP address.
+    pub host: String,
+    pub port: u16,
+    pub tls: SmtpEncryption,
+    pub login: Option<SmtpLogin>,
+}
+
+/// Credentials for a mail server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmtpLogin {
+    pub user: String,
+    pub password: DeferredSecret,
 }
 
 /// A secret that is needed only to send notifications. If it is missing, everything else still works.

@@ -2,11 +2,11 @@
 
 use super::inventory::{
     CONNECT_KEYS, DRAIN_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, NODE_KEYS,
-    ROLLOUT_KEYS, notify,
+    ROLLOUT_KEYS, notify, smtp,
 };
 use super::recipe::{KEY_TYPES, PARAM_TYPES, RECIPE_KEYS, STEP_KEYS};
 use super::rollout::RebootPolicy;
-use crate::model::{BOARDS, DURATION_PATTERN, StepPhase, StepScope, Value};
+use crate::model::{BOARDS, DURATION_PATTERN, SmtpEncryption, StepPhase, StepScope, Value};
 use crate::resource::{all_kinds, schema::kind_schema};
 use serde_json::{Map, json};
 
@@ -295,7 +295,7 @@ fn recipient_property(key: &str) -> Value {
         }
         "wecom" => with_description("WeCom group bot.", object_schema(&notify::CHAT_KEYS, service_property, &["url"])),
         "email" => with_description(
-            "Email, sent with `sendmail -t`.",
+            "Email, sent with `sendmail -t` or to a mail server.",
             object_schema(&notify::EMAIL_KEYS, service_property, &["to"]),
         ),
         _ => json!({}),
@@ -318,6 +318,27 @@ fn service_property(key: &str) -> Value {
         "sendmail" => with_description(
             "Program to use instead of `/usr/sbin/sendmail`. Requires `--trust`.",
             json!({ "type": "string", "pattern": "^/" }),
+        ),
+        "smtp" => with_description(
+            "Mail server to use instead of `sendmail`. Requires `from`.",
+            object_schema(&smtp::KEYS, smtp_property, &["host"]),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn smtp_property(key: &str) -> Value {
+    match key {
+        "host" => with_description("Name or IP address of the server.", text_schema()),
+        "port" => with_description(
+            "Default: 587 with `starttls`, 465 with `implicit`, 25 with `none`.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 65_535 }),
+        ),
+        "user" => with_description("User name; requires `password`.", text_schema()),
+        "password" => with_description("Password of the user.", secret_schema()),
+        "tls" => with_description(
+            "`starttls` (default), `implicit` (default with port 465), or `none`, with a password only to this machine.",
+            json!({ "enum": smtp::TLS_MODES.map(SmtpEncryption::as_str) }),
         ),
         _ => json!({}),
     }

@@ -1,9 +1,9 @@
 //! Determines the notifications after a drift run: from the history, relative to each recipient's last notification.
 
-use crate::config::{DeferredSecret, NotifyRecipient, NotifyService, Project};
+use crate::config::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, Project, SmtpServer};
 use crate::drift::{self, DriftHistoryEntry, DriftNotice, DriftReport, NoticeDecision};
 use crate::model::SecretStore;
-use crate::notify::{self, HttpMessage, MailMessage, NotifyDelivery, ResponseFormat};
+use crate::notify::{self, HttpMessage, MailMessage, NotifyDelivery, ResponseFormat, SmtpMessage};
 use crate::state::{DriftLog, NotifyLock, StoreError};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -143,8 +143,17 @@ pub fn build_delivery(
         open: false,
     };
     Ok(NotifyDelivery::Post(match service {
-        NotifyService::Email { sendmail, .. } => {
-            return Ok(NotifyDelivery::Mail(MailMessage { program: sendmail.clone(), text: body }));
+        NotifyService::Email { transport: MailTransport::Sendmail(program), .. } => {
+            return Ok(NotifyDelivery::Mail(MailMessage { program: program.clone(), text: body }));
+        }
+        NotifyService::Email { to, from, transport: MailTransport::Smtp(server) } => {
+            let from = from.clone().ok_or("`from` is not set")?;
+            let login = server.login.as_ref();
+            let login =
+                login.map(|login| Ok::<_, String>((login.user.clone(), reveal(&login.password)?))).transpose()?;
+            let SmtpServer { host, port, tls, .. } = server.clone();
+            let text = notify::complete_mail_headers(&body, &from, now);
+            return Ok(NotifyDelivery::Smtp(SmtpMessage { host, port, tls, login, from, to: to.clone(), text }));
         }
         NotifyService::Webhook { url, token } => {
             let token = optional(token)?;

@@ -43,8 +43,7 @@ impl HttpUrl {
     /// Reports whether it is this machine, whose traffic is not visible on the network.
     pub fn is_loopback(&self) -> bool {
         let (_, host, _) = self.origin();
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        is_loopback_host(host.trim_start_matches('[').trim_end_matches(']'))
     }
 
     /// Returns scheme, host and port. The port is always explicit.
@@ -96,6 +95,11 @@ impl HttpUrl {
             _ => Self::parse(&format!("{scheme}://{}{folder}{location}", self.authority)),
         }
     }
+}
+
+/// Reports whether a host name or IP address is this machine.
+pub fn is_loopback_host(host: &str) -> bool {
+    host == "localhost" || host.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl fmt::Display for HttpUrl {

@@ -12,6 +12,7 @@ mod name;
 mod phase;
 mod record_identity;
 mod secret;
+mod smtp_encryption;
 mod untrusted;
 mod verdict;
 
@@ -27,6 +28,7 @@ pub use name::{HostName, StepId, findings_file_name};
 pub use phase::{StepPhase, StepScope, VerifyLevel};
 pub use record_identity::{FormerIdentity, RecordIdentity, RecordedStart};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};
+pub use smtp_encryption::SmtpEncryption;
 pub use untrusted::UntrustedText;
 pub use verdict::{BlockClass, HostOutcome, StepVerdict};
 

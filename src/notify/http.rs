@@ -2,16 +2,15 @@
 
 use super::attempt::{DeliveryAttemptError, RetryAdvice};
 use super::response::{ResponseFormat, excerpt_body};
-use crate::artifact::{TLS_TRUST_HINT, explain_tls_error, load_system_tls};
+use crate::artifact::{HttpFailure, TLS_TRUST_HINT, build_http_client, load_system_roots};
 use crate::model::HttpUrl;
+use reqwest::Response;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
-use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use ureq::http::{HeaderValue, Response};
-use ureq::{Agent, Body};
 
 /// Maximum size of a response body that is read. Bytes.
-const MAX_ANSWER_BYTES: u64 = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Parts of an address with at least this length are treated as secrets.
 const MIN_SECRET_CHARS: usize = 8;
 
@@ -30,11 +29,29 @@ pub struct HttpMessage {
 impl HttpMessage {
     pub(super) async fn try_deliver(&self, limit: Duration) -> Result<(), DeliveryAttemptError> {
         self.check_address().map_err(DeliveryAttemptError::permanent)?;
-        let (url, token, body) = (self.url.clone(), self.token.clone(), self.body.clone());
-        let asked = tokio::task::spawn_blocking(move || send_request(&url, token.as_ref(), body, limit)).await;
-        let answered = asked.unwrap_or_else(|_| Err(DeliveryAttemptError::permanent("the request was aborted")));
+        let answered = self.send_request(limit).await;
         let (status, text) = answered.map_err(|failed| self.mask_address(failed))?;
         check_response(status, &text, self.manner).map_err(|failed| self.mask_address(failed))
+    }
+
+    async fn send_request(&self, limit: Duration) -> Result<HttpAnswer, DeliveryAttemptError> {
+        // A message is only sent to its configured address: the client follows no redirect.
+        let client = build_http_client(load_system_roots(), |it| it.timeout(limit));
+        let client = client.map_err(DeliveryAttemptError::permanent)?;
+        let mut request = client
+            .post(self.url.expose_secret().trim())
+            .header(CONTENT_TYPE, "application/json; charset=utf-8")
+            .body(self.body.clone());
+        if let Some(token) = &self.token {
+            let value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()));
+            let mut value =
+                value.map_err(|_| DeliveryAttemptError::permanent("its token is not a valid HTTP header value"))?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        let response = request.send().await.map_err(|error| describe_transport_error(HttpFailure::classify(&error)))?;
+        let status = (response.status().as_u16(), parse_retry_after(&response));
+        Ok((status, read_body(response).await))
     }
 
     /// Checks that secrets may be sent to the address.
@@ -61,42 +78,19 @@ impl HttpMessage {
 /// The status of a response, its `Retry-After` and its body.
 type HttpAnswer = ((u16, Option<Duration>), String);
 
-fn send_request(
-    url: &SecretString,
-    token: Option<&SecretString>,
-    body: String,
-    limit: Duration,
-) -> Result<HttpAnswer, DeliveryAttemptError> {
-    let mut request =
-        build_agent(limit).post(url.expose_secret().trim()).header(CONTENT_TYPE, "application/json; charset=utf-8");
-    if let Some(token) = token {
-        let value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()));
-        let mut value =
-            value.map_err(|_| DeliveryAttemptError::permanent("its token is not a valid HTTP header value"))?;
-        value.set_sensitive(true);
-        request = request.header(AUTHORIZATION, value);
+/// Reads a response body. A truncated or too long response is evaluated by its status and without the body.
+async fn read_body(mut response: Response) -> String {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return String::from_utf8_lossy(&body).into_owned(),
+            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => body.extend_from_slice(&chunk),
+            Ok(Some(_)) | Err(_) => return String::new(),
+        }
     }
-    let mut response = request.send(body).map_err(|error| describe_transport_error(&error))?;
-    let status = (response.status().as_u16(), parse_retry_after(&response));
-    let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
-    // A truncated or too long response is evaluated by its status and without the body.
-    Ok((status, text.unwrap_or_default()))
 }
 
-fn build_agent(limit: Duration) -> Agent {
-    let config = Agent::config_builder()
-        .tls_config(load_system_tls())
-        .http_status_as_error(false)
-        // A message is only sent to its configured address.
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
-        .timeout_global(Some(limit))
-        .build();
-    config.into()
-}
-
-fn parse_retry_after(response: &Response<Body>) -> Option<Duration> {
+fn parse_retry_after(response: &Response) -> Option<Duration> {
     response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
@@ -123,18 +117,15 @@ fn check_response(
     }
 }
 
-/// Converts a library error. Does not use its text, which may contain the address.
-fn describe_transport_error(error: &ureq::Error) -> DeliveryAttemptError {
-    use ureq::Error;
-    if let Some(why) = explain_tls_error(error) {
-        return DeliveryAttemptError::permanent(format!("{why}: {TLS_TRUST_HINT}"));
-    }
-    match error {
-        Error::HostNotFound => DeliveryAttemptError::retryable("server name not found"),
-        Error::Timeout(_) => DeliveryAttemptError::retryable("the request timed out"),
-        Error::ConnectionFailed => DeliveryAttemptError::retryable("connection to the server failed"),
-        Error::Io(error) => DeliveryAttemptError::retryable(format!("no response: {error}")),
-        Error::Protocol(_) => DeliveryAttemptError::retryable("invalid HTTP response"),
-        _ => DeliveryAttemptError::permanent("invalid request"),
+fn describe_transport_error(failure: HttpFailure) -> DeliveryAttemptError {
+    match failure {
+        HttpFailure::Untrusted(why) => DeliveryAttemptError::permanent(format!("{why}: {TLS_TRUST_HINT}")),
+        HttpFailure::UnknownHost => DeliveryAttemptError::retryable("server name not found"),
+        HttpFailure::Timeout => DeliveryAttemptError::retryable("the request timed out"),
+        HttpFailure::Connect(_) => DeliveryAttemptError::retryable("connection to the server failed"),
+        HttpFailure::Io(why) => DeliveryAttemptError::retryable(format!("no response: {why}")),
+        HttpFailure::Closed => DeliveryAttemptError::retryable("no response: the server closed the connection"),
+        HttpFailure::InvalidResponse(_) => DeliveryAttemptError::retryable("invalid HTTP response"),
+        HttpFailure::InvalidRequest(_) => DeliveryAttemptError::permanent("invalid request"),
     }
 }

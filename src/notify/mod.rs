@@ -1,4 +1,4 @@
-//! Delivers messages to notification services by HTTP POST or by a local mail program. Independent of their content.
+//! Delivers messages to notification services: HTTP POST, a local mail program, SMTP. Independent of their content.
 //!
 //! Architecture Invariants: addresses and request contents are secrets and never appear in program arguments or error
 //! messages. Redirects are not followed. Attempts are limited in number and time.
@@ -8,6 +8,7 @@ mod http;
 mod mail;
 mod response;
 mod signature;
+mod smtp;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ pub use http::HttpMessage;
 pub use mail::MailMessage;
 pub use response::ResponseFormat;
 pub use signature::{sign_dingtalk_url, sign_feishu_body};
+pub use smtp::{SmtpMessage, complete_mail_headers};
 
 use attempt::{DeliveryAttemptError, RetryAdvice};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -24,6 +26,7 @@ use std::time::Duration;
 pub enum NotifyDelivery {
     Post(HttpMessage),
     Mail(MailMessage),
+    Smtp(SmtpMessage),
 }
 
 /// The retry policy of a message.
@@ -83,5 +86,6 @@ async fn try_deliver(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) 
     match delivery {
         NotifyDelivery::Post(post) => post.try_deliver(patience.limit).await,
         NotifyDelivery::Mail(mail) => mail.try_deliver(patience.limit).await,
+        NotifyDelivery::Smtp(mail) => mail.try_deliver(patience.limit).await,
     }
 }

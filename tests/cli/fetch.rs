@@ -40,6 +40,26 @@ fn fetch_fills_the_cache_and_offline_reads_it() {
 }
 
 #[test]
+fn proxies_of_the_environment_are_used() {
+    let proxy = Server::start(|request| match request.path.as_str() {
+        "http://mirror.invalid/driver.run" => Reply::file(BODY, request),
+        _ => Reply::status(407),
+    });
+    let artifact = |url: &str| place(&format!("{{ path: /opt/driver.run, url: \"{url}\", sha256: {DIGEST} }}"));
+    let address = proxy.url("");
+    let told = artifact("http://mirror.invalid/driver.run").env("HTTP_PROXY", &address).forge(&["fetch"]);
+    assert!(told.starts_with("exit 0\n"), "{told}");
+    let told = artifact("https://mirror.invalid/driver.run").env("HTTPS_PROXY", &address).forge(&["fetch"]);
+    assert!(told.starts_with("exit 69\n") && told.contains("could not connect to the server: "), "{told}");
+    let asked: Vec<String> = proxy.asked().into_iter().map(|request| request.path).collect();
+    assert_eq!(asked.first().map(String::as_str), Some("http://mirror.invalid/driver.run"));
+    assert!(asked[1..].iter().all(|path| path == "mirror.invalid:443"), "{asked:?}");
+    let server = serve();
+    let direct = artifact(&server.url("/driver.run")).env("HTTP_PROXY", &address).env("NO_PROXY", "127.0.0.1");
+    assert!(direct.forge(&["fetch"]).starts_with("exit 0\n"));
+}
+
+#[test]
 fn failed_fetch_exits_69() {
     let server = serve();
     let url = server.url("/gone.run");

@@ -1,6 +1,7 @@
 //! Notifications of drift, sent by the real binary to a real server: once, never lost, and without secrets.
 
 use super::server::{Reply, Request, Server};
+use super::smtp_server::SmtpServer;
 use super::support::Place;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
@@ -230,6 +231,35 @@ fn email_runs_the_sendmail_program_only_with_trust() {
     assert!(mail.starts_with("To: ops@example.com\nSubject: forge drift: lab: 1 new; 1 open\n"), "{mail}");
 }
 
+/// The password is sent over TLS only, and the server gets the whole mail.
+#[test]
+fn email_is_sent_to_a_mail_server_over_tls() {
+    let server = SmtpServer::start_on(Server::tls_wrap(), |_| None);
+    let port = server.address.port();
+    let mut scene = Scene::new(&format!(
+        "email: {{ to: [ops@example.com], from: forge@example.com, \
+         smtp: {{ host: 127.0.0.1, port: {port}, tls: implicit, user: forge, password: {{ env: KEY }} }} }}"
+    ));
+    let refused = scene.drift(&[]);
+    assert!(
+        refused.contains("cannot notify `email` (email): TLS: invalid peer certificate: UnknownIssuer"),
+        "{refused}"
+    );
+    assert_eq!(server.commands(), [""; 0]);
+    let shown = scene.drift(&["--notify-dry-run"]);
+    let address = format!("(email) by 127.0.0.1:{port} (tls: implicit), as forge, password (secret env KEY)");
+    assert!(shown.contains(&address), "{shown}");
+    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/tls/authority.pem");
+    scene.place = scene.place.env("SSL_CERT_FILE", authority);
+    let told = scene.drift(&[]);
+    assert!(told.contains("notified `email` (email): 1 finding"), "{told}");
+    let mails = server.mails();
+    let (head, _) = mails[0].split_once("\r\n\r\n").unwrap();
+    let headers: Vec<&str> = head.lines().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(headers[..5], ["Date", "Message-ID", "To", "From", "Subject"], "{head}");
+    scene.keeps_no_secret();
+}
+
 #[test]
 fn invalid_notify_settings_are_rejected() {
     for (entry, message) in [
@@ -254,6 +284,23 @@ fn invalid_notify_settings_are_rejected() {
         ),
         ("email: { to: [\"a@b.c\\nBcc: x@y.z\"] }", "`to` must be an email address, found "),
         ("email: { to: [] }", "`to` is empty"),
+        (
+            "email: { to: [a@b.c], from: f@b.c, sendmail: /usr/sbin/sendmail, smtp: { host: m } }",
+            "`sendmail` and `smtp` exclude each other\n --> c.yaml:7:",
+        ),
+        ("email: { to: [a@b.c], smtp: { host: m } }", "`smtp` needs the `from` of the mail\n --> c.yaml:7:"),
+        ("email: { to: [a@b.c], from: f@b.c, smtp: {} }", "`smtp` needs `host`"),
+        ("email: { to: [a@b.c], from: f@b.c, smtp: { host: 'm:25' } }", "`host` must be a name or an IP address"),
+        ("email: { to: [a@b.c], from: f@b.c, smtp: { host: m, tls: start } }", "invalid value `start` for `tls`"),
+        ("email: { to: [a@b.c], from: f@b.c, smtp: { host: m, user: u } }", "`user` of `smtp` needs `password`"),
+        (
+            "email: { to: [a@b.c], from: f@b.c, smtp: { host: m, user: u, password: canary } }",
+            "`password` is a secret and must not be in plain text\n --> c.yaml:7:",
+        ),
+        (
+            "email: { to: [a@b.c], from: f@b.c, smtp: { host: m, user: u, password: { env: KEY }, tls: none } }",
+            "`password` would be sent to `m` without encryption\n --> c.yaml:7:",
+        ),
         ("slack: { url: { file: ../secret } }", "leaves the inventory's tree"),
     ] {
         let said = Scene::new(entry).place.forge(&["validate", "c.yaml"]);

@@ -34,6 +34,8 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Number of bytes of the body after which the server closes the connection.
     pub cut: Option<usize>,
+    /// Whether the connection stays open after the body, for longer than any test runs.
+    pub hold: bool,
 }
 
 impl Reply {
@@ -77,6 +79,11 @@ impl Server {
 
     /// Starts a server with TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
     pub fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_on("127.0.0.1:0", Self::tls_wrap(), answer)
+    }
+
+    /// Wraps a socket in TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
+    pub fn tls_wrap() -> Wrap {
         use rustls::pki_types::pem::PemObject;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
         let chain = vec![CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).unwrap()];
@@ -85,11 +92,10 @@ impl Server {
         let config =
             rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
-        let wrap: Wrap = Arc::new(move |socket| {
+        Arc::new(move |socket| {
             let connection = rustls::ServerConnection::new(config.clone()).unwrap();
             Box::new(rustls::StreamOwned::new(connection, socket))
-        });
-        Self::start_on("127.0.0.1:0", wrap, answer)
+        })
     }
 
     pub fn start_on(address: &str, wrap: Wrap, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
@@ -161,4 +167,7 @@ fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
     let _ = stream.write_all(format!("{head}\r\n").as_bytes());
     let _ = stream.write_all(&reply.body[..end]);
     let _ = stream.flush();
+    if reply.hold {
+        std::thread::sleep(std::time::Duration::from_secs(120));
+    }
 }

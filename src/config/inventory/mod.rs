@@ -11,6 +11,7 @@ pub(crate) mod range;
 mod resolve;
 mod rollout;
 pub(crate) mod selector;
+pub(super) mod smtp;
 mod vars;
 
 pub(super) use apply::ApplyEntry;

@@ -1,8 +1,9 @@
 //! Parses `drift.notify`: a list of entries with exactly one service each.
 
+use super::smtp;
 use crate::config::YamlNode;
 use crate::config::load_context::LoadContext;
-use crate::config::notify::{DeferredSecret, NotifyRecipient, NotifyService, SENDMAIL};
+use crate::config::notify::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, SENDMAIL};
 use crate::config::scalar;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::diag::{Diag, DiagCode};
@@ -15,7 +16,7 @@ pub(in crate::config) const KEYS: [&str; 7] = ["name", "webhook", "slack", "feis
 pub(in crate::config) const WEBHOOK_KEYS: [&str; 2] = ["url", "token"];
 pub(in crate::config) const CHAT_KEYS: [&str; 1] = ["url"];
 pub(in crate::config) const SIGNED_KEYS: [&str; 2] = ["url", "secret"];
-pub(in crate::config) const EMAIL_KEYS: [&str; 3] = ["to", "from", "sendmail"];
+pub(in crate::config) const EMAIL_KEYS: [&str; 4] = ["to", "from", "sendmail", "smtp"];
 
 pub(super) fn read_recipients(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -> Vec<NotifyRecipient> {
     let mut recipients: Vec<NotifyRecipient> = Vec::new();
@@ -118,7 +119,7 @@ fn read_email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService
     let to: Vec<Option<String>> =
         table.get_items("to", &mut cx.diags).into_iter().map(|node| read_mail_address(node, "to", cx)).collect();
     let from = table.get("from").map(|node| read_mail_address(node, "from", cx));
-    let sendmail = read_sendmail_path(&table, cx);
+    let transport = read_mail_transport(&table, cx);
     let to: Vec<String> = to.into_iter().collect::<Option<_>>()?;
     if to.is_empty() {
         cx.push_diag(
@@ -128,7 +129,22 @@ fn read_email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService
         );
         return None;
     }
-    Some(NotifyService::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, sendmail: sendmail? })
+    Some(NotifyService::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, transport: transport? })
+}
+
+fn read_mail_transport(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<MailTransport> {
+    let Some(node) = table.get("smtp") else { return read_sendmail_path(table, cx).map(MailTransport::Sendmail) };
+    if table.get("sendmail").is_some() {
+        let diag = Diag::error(DiagCode::Exclusive, "`sendmail` and `smtp` exclude each other").with_span(node.span);
+        cx.push_diag(diag.hint("remove `smtp` to send by the program, or `sendmail` to send to the server"));
+        return None;
+    }
+    if table.get("from").is_none() {
+        let diag = Diag::error(DiagCode::MissingKey, "`smtp` needs the `from` of the mail").with_span(node.span);
+        cx.push_diag(diag.hint("write `from: forge@example.com`, an address that the server accepts as the sender"));
+        return None;
+    }
+    smtp::read_smtp_server(node, cx).map(MailTransport::Smtp)
 }
 
 /// Parses an email address. It is written verbatim into a message header, so characters that end or split a header are

@@ -1,7 +1,7 @@
 //! The exact message to each service, its size limits, and the escaping of host text.
 
 use super::*;
-use crate::config::DeferredSecret;
+use crate::config::{DeferredSecret, MailTransport};
 use crate::drift::{DriftCause, DriftNoticeItem, FindingSeverity, KnownFinding};
 use crate::model::HostName;
 use crate::view::drift::empty_fields::{assert_no_gaps, optional_text};
@@ -22,7 +22,11 @@ fn all_services() -> [NotifyService; 6] {
         NotifyService::Feishu { url: url.clone(), secret: None },
         NotifyService::DingTalk { url: url.clone(), secret: None },
         NotifyService::WeCom { url },
-        NotifyService::Email { to, from: Some("forge@example.com".into()), sendmail: "/usr/sbin/sendmail".into() },
+        NotifyService::Email {
+            to,
+            from: Some("forge@example.com".into()),
+            transport: MailTransport::Sendmail("/usr/sbin/sendmail".into()),
+        },
     ]
 }
 
