@@ -10,7 +10,6 @@ mod error;
 mod fetcher;
 mod http;
 mod local_file;
-mod lock_file;
 #[cfg(test)]
 #[path = "../../tests/common/server.rs"]
 pub(crate) mod server;
@@ -22,4 +21,3 @@ pub use cache::{ArtifactCache, VerifiedFile};
 pub use error::FetchError;
 pub use fetcher::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
 pub use http::{ArtifactHttpClient, TLS_TRUST_HINT, explain_tls_error, load_system_tls};
-pub use lock_file::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};
