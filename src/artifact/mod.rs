@@ -11,7 +11,6 @@ mod fetcher;
 mod http;
 mod http_client;
 mod local_file;
-mod lock_file;
 #[cfg(test)]
 #[path = "../../tests/common/server.rs"]
 pub(crate) mod server;
@@ -29,4 +28,3 @@ pub use http::ArtifactHttpClient;
 pub use http_client::{
     HttpFailure, TLS_TRUST_HINT, build_http_client, error_chain, explain_tls_error, load_system_roots,
 };
-pub use lock_file::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_file_path};

@@ -90,6 +90,7 @@ pub(super) fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::StorageFull => "no space left on this machine".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Project;
 use super::builtin_data::BUILTIN_PATH;
+use super::lock_file::lock_file_path;
 use crate::model::Value;
 use base64::Engine as _;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
@@ -35,7 +36,7 @@ impl Project {
             files.insert(path.strip_prefix(self.inventory_root()).unwrap_or(&path).to_string(), hash_content(&content));
         }
         files.extend(self.digests.to_lock_text().map(|text| {
-            let name = crate::artifact::lock_file_path(self.inventory.file_name().unwrap_or_default().into());
+            let name = lock_file_path(self.inventory.file_name().unwrap_or_default().into());
             (name.into_string(), hash_sha256(text.as_bytes()))
         }));
         files.into_iter().map(|(path, sha256)| InputFile { path, sha256 }).collect()

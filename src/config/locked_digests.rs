@@ -1,6 +1,6 @@
 //! Reads digests from the lock file next to the inventory, for steps that declare none.
 
-use crate::artifact::{ArtifactLockFile, lock_file_path};
+use super::lock_file::{ArtifactLockFile, lock_file_path};
 use crate::diag::{Diag, DiagCode, DiagList};
 use crate::model::{HttpUrl, Sha256Digest, Value};
 use crate::resource::FieldValues;

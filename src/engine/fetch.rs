@@ -7,11 +7,11 @@ use super::observe::ObservedHosts;
 use super::run_options::RunOptions;
 use super::transfer_throttle::TransferThrottle;
 use crate::artifact::{
-    Artifact, ArtifactLockFile, ArtifactSource, DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest,
-    Sha256Digest, lock_file_path,
+    Artifact, ArtifactSource, DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest, Sha256Digest,
 };
 use crate::config::{
-    ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, StepExpander, WrittenValues,
+    ArtifactLockFile, ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, StepExpander,
+    WrittenValues, lock_file_path,
 };
 use crate::model::{HostName, SecretStore, StepId, UntrustedText};
 use crate::object::ChartQuery;

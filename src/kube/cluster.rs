@@ -1,7 +1,8 @@
 //! A connection to the cluster's API.
 
 use super::KubeError;
-use super::helm::{ApiDiscovery, HelmOptions, HelmProgram, HelmTarget};
+use super::helm::{HelmOptions, HelmProgram, HelmTarget};
+use super::served_kinds::ApiDiscovery;
 use crate::model::SecretStore;
 use crate::object::ClusterAccess;
 use crate::script::{ShellFragment, ShellScript};
@@ -29,14 +30,14 @@ pub struct ClusterApi {
     /// How the `helm` program reaches the same API.
     login: HelmTarget,
     options: HelmOptions,
-    found: Arc<ClusterApiCache>,
+    pub(super) found: Arc<ClusterApiCache>,
 }
 
 /// Results that are determined once and cached.
 #[derive(Default)]
-struct ClusterApiCache {
+pub(super) struct ClusterApiCache {
     helm: OnceCell<HelmProgram>,
-    served: Mutex<Option<Arc<ApiDiscovery>>>,
+    pub(super) served: Mutex<Option<Arc<ApiDiscovery>>>,
 }
 
 /// A permission that the user has or lacks.
@@ -118,20 +119,6 @@ impl ClusterApi {
     /// Returns the `helm` of this machine, configured for this cluster.
     pub(super) async fn open_helm(&self) -> Result<&HelmProgram, KubeError> {
         self.found.helm.get_or_try_init(|| HelmProgram::open(&self.options.program, self.login.clone())).await
-    }
-
-    /// Returns the kinds that the API serves, cached until [`clear_discovery`](Self::clear_discovery).
-    pub(super) async fn discover_api(&self) -> Result<Arc<ApiDiscovery>, KubeError> {
-        let mut served = self.found.served.lock().await;
-        match &*served {
-            Some(served) => Ok(served.clone()),
-            None => Ok(served.insert(Arc::new(ApiDiscovery::query_cluster(self).await?)).clone()),
-        }
-    }
-
-    /// Drops the cached kinds: the API may serve other ones from now on.
-    pub(super) async fn clear_discovery(&self) {
-        *self.found.served.lock().await = None;
     }
 
     /// Closes the session that the connection goes through.

@@ -1,8 +1,10 @@
 //! Changes to a cluster: calls, one after the other, each by the holder of the cluster's lock.
 
-use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
+use super::callbacks::{ClusterProgressFn, JobStopFn};
 use super::custom_kinds::ESTABLISHED;
-use super::{ClusterWriter, JobStopFn, KubeError};
+use super::request_error::{ApiRequestError, local_request_error};
+use super::served_kinds::{ApiCollection, ApiKindCache};
+use super::{ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::object::ClusterCall;
 use crate::object::ObjectId;
@@ -13,9 +15,6 @@ use tokio::time::Instant;
 
 /// Interval between polls.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Receives progress messages of a call.
-pub type ClusterProgressFn<'s> = &'s (dyn Fn(&str) + Send + Sync);
 
 impl ClusterWriter {
     /// Executes one call, within `limit`. Returns a description of the outcome.
@@ -130,9 +129,4 @@ impl ClusterWriter {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
-}
-
-/// Builds a refusal that comes from forge itself.
-pub(super) fn local_request_error(message: &str) -> ApiRequestError {
-    ApiRequestError::Local(message.to_owned())
 }

@@ -1,6 +1,8 @@
 //! Read-only access to a cluster: live objects, and the results of dry runs.
 
-use super::api::{ApiCollection, ApiKindCache, ApiRequestError, FIELD_MANAGER};
+use super::api::FIELD_MANAGER;
+use super::request_error::{ApiRequestError, parse_conflict_manager};
+use super::served_kinds::{ApiCollection, ApiKindCache};
 use super::{ClusterApi, KubeError, records};
 use crate::model::{SecretStore, Value};
 use crate::object::{
@@ -191,11 +193,6 @@ impl ClusterReader {
         }
         Ok(())
     }
-}
-
-/// Returns the manager in a conflict message of the API: `conflict with "kubectl-edit" using apps/v1`.
-pub(super) fn parse_conflict_manager(message: &str) -> &str {
-    message.split('"').nth(1).unwrap_or(message)
 }
 
 fn parse_conflict(field: &str, message: &str, info: &ObjectInfo) -> ObjectFieldConflict {

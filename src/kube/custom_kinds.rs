@@ -2,7 +2,8 @@
 //! established.
 
 use super::ClusterApi;
-use super::api::{ApiKindCache, ApiRequestError};
+use super::request_error::ApiRequestError;
+use super::served_kinds::ApiKindCache;
 use crate::model::Value;
 use crate::object::is_condition_true;
 

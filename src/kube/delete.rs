@@ -1,7 +1,8 @@
 //! Deletes an object by its uid, waits until it is gone, and reports what blocks the deletion.
 
-use super::api::{ApiKindCache, ApiRequestError};
 use super::cluster_call::POLL_INTERVAL;
+use super::request_error::ApiRequestError;
+use super::served_kinds::ApiKindCache;
 use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::Value;
 use crate::object::ObjectId;

@@ -40,8 +40,8 @@ impl ClusterApi {
     /// # Errors
     /// The API does not answer in time, refuses the request, or does not support evictions.
     pub async fn find_eviction_api(&self) -> Result<EvictionApiVersion, KubeError> {
-        let core = self.send_request(self.client.list_core_api_resources("v1")).await?;
-        let found = core.resources.into_iter().find(|resource| resource.name == "pods/eviction");
+        let core = self.send_request(self.query_kinds("v1")).await?;
+        let found = core.into_iter().find(|resource| resource.name == "pods/eviction");
         let version = found.and_then(|resource| resource.version).filter(|version| !version.is_empty());
         let known = version.ok_or_else(|| KubeError::new(format!("`{}` does not support evictions", self.server())))?;
         Ok(EvictionApiVersion(known))

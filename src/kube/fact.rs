@@ -1,7 +1,8 @@
 //! Reads cluster facts from the API: one request each, without unused fields.
 
 use super::ClusterApi;
-use super::api::{ApiCollection, ApiRequestError};
+use super::request_error::ApiRequestError;
+use super::served_kinds::ApiCollection;
 use crate::model::Value;
 use serde_json::json;
 

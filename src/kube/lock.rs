@@ -2,8 +2,9 @@
 //!
 //! Only the API's own clock decides whether a lease is stale: the clocks of the machines that run forge may differ.
 
-use super::api::{ApiCollection, ApiRequestError};
 use super::records::{ensure_namespace, own_object_name};
+use super::request_error::ApiRequestError;
+use super::served_kinds::ApiCollection;
 use super::{ClusterReader, KubeError};
 use crate::model::{UntrustedText, Value};
 use crate::object::ObjectId;

@@ -7,12 +7,14 @@
 
 mod access;
 mod api;
+mod callbacks;
 mod cluster;
 mod cluster_call;
 mod cluster_reader;
 mod cordon;
 mod custom_kinds;
 mod delete;
+mod discovery;
 mod error;
 mod error_status;
 mod evict;
@@ -26,17 +28,19 @@ mod node_marks;
 mod objects;
 mod pod;
 mod records;
+mod request_error;
+mod served_kinds;
 #[cfg(test)]
 mod tests;
+mod write_records;
 
+pub use callbacks::{ClusterProgressFn, JobStopFn};
 pub use cluster::{ApiPermission, ClusterApi};
-pub use cluster_call::ClusterProgressFn;
 pub use cluster_reader::{AnsweredProbe, ClusterReader};
 pub use cordon::CordonRecord;
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
-pub use job::JobStopFn;
 pub use lock::{ClusterLockError, ClusterWriter};
 pub use node::NodePatchOutcome;
 pub use pod::{Pod, PodBudget, PodDrainAction};

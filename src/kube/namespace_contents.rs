@@ -1,7 +1,8 @@
 //! Objects in a namespace, which are deleted with it.
 
 use super::ClusterApi;
-use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
+use super::request_error::ApiRequestError;
+use super::served_kinds::{ApiCollection, ApiKindCache};
 use crate::model::Value;
 use crate::object::NamespaceContents;
 use std::collections::BTreeSet;

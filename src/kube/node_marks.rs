@@ -1,8 +1,9 @@
 //! Changes the labels, annotations and taints of a node. A missing node is never created.
 
 use super::ClusterApi;
-use super::api::{ApiCollection, ApiRequestError};
-use super::cluster_call::local_request_error;
+use super::request_error::ApiRequestError;
+use super::request_error::local_request_error;
+use super::served_kinds::ApiCollection;
 use crate::object::NodeMarkChanges;
 
 /// Kubelets write to their node all the time: a change that conflicts with such a write is retried.

@@ -1,7 +1,8 @@
 //! Live objects with their status, for verification, without secrets.
 
 use super::ClusterApi;
-use super::api::{ApiKindCache, ApiRequestError};
+use super::request_error::ApiRequestError;
+use super::served_kinds::ApiKindCache;
 use crate::model::{SecretStore, Value};
 use crate::object::ObjectId;
 use crate::object::redact_object;

@@ -1,6 +1,5 @@
 //! All JSON Schemas that forge publishes, of its input and output formats.
 
-use crate::artifact::ArtifactLockFile;
 use crate::drift::{DriftHistory, DriftHistoryEntry, DriftNotice, DriftReport};
 use crate::engine::{Event, Recording, RunReport, SavedPlan};
 use crate::model::Value;
@@ -51,7 +50,7 @@ pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
         ("record", "the record of an applied step on a host", || schemars::schema_for!(StepRecord).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
         ("lock", "digests of an inventory's artifacts: of `fetch --lock`", || {
-            schemars::schema_for!(ArtifactLockFile).into()
+            schemars::schema_for!(config::ArtifactLockFile).into()
         }),
         ("recording", "raw answers of hosts, written by `facts --record`", || schemars::schema_for!(Recording).into()),
     ];

@@ -1,35 +1,17 @@
-//! Objects of a manifest in the cluster's API: their paths, live state, and the results of an apply.
+//! Objects of a manifest in the cluster's API: their live state, and the results of an apply.
 
-use super::super::cluster_reader::parse_conflict_manager;
+use super::super::request_error::parse_conflict_manager;
+use super::super::served_kinds::{ApiCollection, ApiDiscovery};
 use super::super::{ClusterApi, KubeError};
 use crate::model::Value;
 use crate::object::ManifestObject;
 use ::kube::core::Request;
 use ::kube::core::params::{ListParams, Patch, PatchParams, PostParams};
-use futures_util::future;
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use std::sync::Arc;
 
 /// Maximum number of warnings that a failure reports.
 const MAX_WARNINGS: usize = 3;
-
-/// The kinds that the API serves.
-#[derive(Debug, Default)]
-pub(in crate::kube) struct ApiDiscovery {
-    kinds: Vec<ServedKind>,
-    /// API versions whose own server does not answer: their kinds are unknown.
-    silent: Vec<String>,
-}
-
-#[derive(Debug)]
-struct ServedKind {
-    /// `v1`, `apps/v1`.
-    version: String,
-    kind: String,
-    plural: String,
-    namespaced: bool,
-}
 
 /// The options of an apply.
 #[derive(Clone, Copy, Debug)]
@@ -46,70 +28,6 @@ pub(super) enum HelmApplyResult {
     Conflict(Vec<(String, String)>),
 }
 
-impl ApiDiscovery {
-    /// Queries the kinds that the API serves.
-    pub async fn query_cluster(cluster: &ClusterApi) -> Result<Self, KubeError> {
-        let client = cluster.client();
-        let (core, groups) = tokio::try_join!(
-            cluster.send_request(client.list_core_api_versions()),
-            cluster.send_request(client.list_api_groups())
-        )?;
-        let core = core.versions.iter().map(|version| cluster.send_request(client.list_core_api_resources(version)));
-        let core = future::try_join_all(core).await?;
-        let versions = groups.groups.iter().flat_map(|group| &group.versions).map(|version| &version.group_version);
-        let asked = versions.map(|version| async move {
-            let served = cluster.send_request(client.list_api_group_resources(version)).await;
-            served.map_err(|_| version.clone())
-        });
-        // A group whose own server is down affects only charts that need it.
-        let mut found = Self::default();
-        for answer in future::join_all(asked).await {
-            match answer {
-                Ok(list) => found.kinds.extend(parse_served_kinds(list)),
-                Err(version) => found.silent.push(version),
-            }
-        }
-        found.kinds.extend(core.into_iter().flat_map(parse_served_kinds));
-        Ok(found)
-    }
-
-    /// Returns the API versions for charts: `apps/v1`, `apps/v1/Deployment`, sorted.
-    pub fn list_api_versions(&self) -> Vec<String> {
-        let both = |served: &ServedKind| [served.version.clone(), format!("{}/{}", served.version, served.kind)];
-        let mut apis: Vec<String> = self.kinds.iter().flat_map(both).collect();
-        apis.sort();
-        apis.dedup();
-        apis
-    }
-
-    fn find_kind(&self, object: &ManifestObject) -> Option<&ServedKind> {
-        self.kinds.iter().find(|served| served.version == object.api_version() && served.kind == object.kind())
-    }
-
-    /// Returns the path of the object's kind; `None` if the API does not serve it.
-    fn collection_path(&self, object: &ManifestObject, home: &str) -> Option<String> {
-        let served = self.find_kind(object)?;
-        let root = if served.version.contains('/') { "/apis" } else { "/api" };
-        let namespace = match served.namespaced {
-            true => format!("/namespaces/{}", object.namespace().unwrap_or(home)),
-            false => String::new(),
-        };
-        Some(format!("{root}/{}{namespace}/{}", served.version, served.plural))
-    }
-}
-
-fn parse_served_kinds(list: APIResourceList) -> Vec<ServedKind> {
-    let version = list.group_version;
-    let own = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    own.map(|resource| ServedKind {
-        version: version.clone(),
-        kind: resource.kind,
-        plural: resource.name,
-        namespaced: resource.namespaced,
-    })
-    .collect()
-}
-
 /// Objects of one release at the API.
 pub(super) struct HelmObjectClient<'c> {
     pub cluster: &'c ClusterApi,
@@ -121,19 +39,24 @@ pub(super) struct HelmObjectClient<'c> {
 impl HelmObjectClient<'_> {
     /// Reports whether the API serves the object's kind.
     pub fn knows_kind(&self, object: &ManifestObject) -> bool {
-        self.served.find_kind(object).is_some()
+        self.find_collection(object).is_some()
+    }
+
+    fn find_collection(&self, object: &ManifestObject) -> Option<ApiCollection> {
+        self.served.find_collection(object.api_version(), object.kind())
     }
 
     fn build_request(&self, object: &ManifestObject) -> Result<Request, KubeError> {
-        let path = self.served.collection_path(object, self.home);
-        path.map(Request::new).ok_or_else(|| {
+        let namespace = object.namespace().unwrap_or(self.home);
+        let request = self.find_collection(object).map(|place| place.collection_request(Some(namespace)));
+        request.ok_or_else(|| {
             KubeError::new(format!("the API serves no `{}` of `{}`", object.kind(), object.api_version()))
         })
     }
 
     /// Returns the live object; `None` if it does not exist.
     pub async fn get_live(&self, object: &ManifestObject) -> Result<Option<Value>, KubeError> {
-        if self.served.silent.iter().any(|version| version == object.api_version()) {
+        if self.served.is_silent(object.api_version()) {
             return Err(KubeError::new(format!("the API of `{}` does not respond", object.api_version())));
         }
         if !self.knows_kind(object) {

@@ -16,7 +16,6 @@ mod release_call;
 mod tests;
 mod version;
 
-pub(super) use api::ApiDiscovery;
 pub use chart::{FetchedChart, HelmOptions};
 pub use program::helm_variables;
 pub(super) use program::{HelmProgram, HelmTarget};

@@ -1,7 +1,7 @@
 //! Logs of pods: required patterns, forbidden patterns, and the last lines for people.
 
 use crate::kube::ClusterApi;
-use crate::kube::api::ApiRequestError;
+use crate::kube::request_error::ApiRequestError;
 use crate::model::Value;
 use crate::object::{JobCall, JobLogRules};
 use regex::Regex;

@@ -7,5 +7,3 @@ mod run;
 mod run_object;
 #[cfg(test)]
 mod tests;
-
-pub use run::JobStopFn;

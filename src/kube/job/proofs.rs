@@ -2,8 +2,9 @@
 
 use super::run_object::{JOB_LABEL, RUN_LABEL, job_label_value};
 use crate::kube::ClusterReader;
-use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::kube::records::{own_object_name, record_map_key};
+use crate::kube::request_error::ApiRequestError;
+use crate::kube::served_kinds::{ApiCollection, ApiKindCache};
 use crate::model::Value;
 use crate::object::{LeftoverObject, ObjectId, ProofState, ProvenRun};
 use serde_json::{Map, json};

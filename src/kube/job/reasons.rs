@@ -2,7 +2,8 @@
 
 use super::proofs::pod_collection;
 use crate::kube::ClusterApi;
-use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
+use crate::kube::request_error::ApiRequestError;
+use crate::kube::served_kinds::{ApiCollection, ApiKindCache};
 use crate::model::Value;
 use crate::object::ObjectId;
 

@@ -4,9 +4,10 @@ use super::logs;
 use super::proofs::pod_collection;
 use super::reasons::WorkloadSnapshot;
 use super::run_object::{RUN_LABEL, build_run_object, job_label_value};
-use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
-use crate::kube::cluster_call::local_request_error;
-use crate::kube::{ClusterProgressFn, ClusterWriter, KubeError};
+use crate::kube::callbacks::{ClusterProgressFn, JobStopFn};
+use crate::kube::request_error::{ApiRequestError, local_request_error};
+use crate::kube::served_kinds::{ApiCollection, ApiKindCache};
+use crate::kube::{ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::object::reveal_object;
 use crate::object::{JobCall, JobGoal};
@@ -20,9 +21,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_FAILED_POLLS: usize = 10;
 /// Time limit for its pods to terminate.
 const POD_EXIT_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Reports whether the user wants to stop.
-pub type JobStopFn<'s> = &'s (dyn Fn() -> bool + Send + Sync);
 
 /// A workload that this run created.
 struct CreatedWorkload<'c> {

@@ -2,13 +2,14 @@
 
 mod action_script;
 mod assessment;
+mod declaration;
 mod diff;
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
-use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
+use crate::probe::{Observation, PackageManagerKind, Probe};
 use crate::resource::packages::package::{check_package_name, file_list_paths, version};
-use crate::resource::shared::file_target::{FileBody, path_probe};
+use crate::resource::shared::file_target::FileBody;
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
@@ -16,6 +17,7 @@ use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, TypedResource,
 };
+use declaration::{PackageFileResource, PackageFileSource};
 use diff::PackageFileDiff;
 use serde_json::json;
 
@@ -61,26 +63,6 @@ const FIELDS: &[FieldSpec] = &[
     ),
     package_lock::LOCK_TIMEOUT_FIELD,
 ];
-
-#[derive(Debug)]
-struct PackageFileResource {
-    from: PackageFileSource,
-    manager: PackageManagerKind,
-    name: Option<String>,
-    version: Option<String>,
-    sha256: Option<String>,
-    allow_downgrade: bool,
-    lock_timeout: u64,
-    absent: bool,
-}
-
-#[derive(Debug)]
-enum PackageFileSource {
-    Source(FileBody),
-    Path(String),
-    /// Removal by name, without a file.
-    Nothing,
-}
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = fields.get_text("name").map(str::to_owned);
@@ -152,27 +134,6 @@ fn check_digest(body: &FileBody, wanted: &str) -> Result<(), Diag> {
         true => Ok(()),
         false => Err(bad_value(format!("`source` has the sha256 {found}, declared is {wanted}"))
             .hint("fix the file or `sha256`")),
-    }
-}
-
-impl PackageFileResource {
-    fn host_path(&self) -> Option<&str> {
-        match &self.from {
-            PackageFileSource::Path(path) => Some(path),
-            _ => None,
-        }
-    }
-
-    fn file_probe(&self) -> Option<Probe> {
-        self.host_path().map(|path| Probe::PackageFile { path: path.to_owned() })
-    }
-
-    fn digest_probe(&self) -> Option<Probe> {
-        self.host_path().filter(|_| self.sha256.is_some() && !self.absent).map(path_probe)
-    }
-
-    fn package_probe(&self) -> Option<Probe> {
-        self.name.as_ref().map(|name| Probe::Package { name: name.clone(), offers: AptOfferPolicy::Unneeded })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Evaluates a Helm release.
 
-use super::HelmReleaseResource;
+use super::declaration::HelmReleaseResource;
 use super::release_changes::{self, HookTrigger};
 use super::release_diff::{InstallDiff, ReleaseDiff, UpgradeDiff};
 use crate::model::{BlockClass, DisruptionClass, Value};

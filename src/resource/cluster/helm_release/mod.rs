@@ -1,6 +1,7 @@
 //! `helm_release`: a Helm chart installed in a cluster.
 
 mod assessment;
+mod declaration;
 mod release_changes;
 mod release_diff;
 
@@ -16,6 +17,7 @@ use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, TypedResource,
 };
+use declaration::HelmReleaseResource;
 use release_diff::ReleaseDiff;
 use serde_json::json;
 
@@ -127,19 +129,6 @@ const STALE_S: u64 = 900;
 /// Seconds that a step may take in addition to Helm's timeout: observation, a rollback first, and repairs.
 const EXTRA_TIME_S: u64 = 300;
 
-#[derive(Debug)]
-struct HelmReleaseResource {
-    asked: ReleaseQuery,
-    wait: bool,
-    hooks: bool,
-    timeout_s: u64,
-    stale_s: u64,
-    adopt: bool,
-    beside: bool,
-    majors: Option<i64>,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let [name, namespace] = ["name", "namespace"].map(|key| fields.get_text(key).unwrap_or_default().to_owned());
     check_name("name", &name, 53)?;
@@ -229,10 +218,6 @@ fn parse_repository(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
 }
 
 impl HelmReleaseResource {
-    fn probe(&self) -> Probe {
-        Probe::Release(Box::new(self.asked.clone()))
-    }
-
     fn try_assess(&self, seen: &Observation) -> Result<Assessment<ReleaseDiff>, UnansweredReason> {
         let state = release_state(seen, &self.probe())?;
         Ok(match self.absent {
@@ -250,11 +235,6 @@ impl HelmReleaseResource {
             hooks: self.hooks,
             stale_s: self.stale_s,
         }))
-    }
-
-    /// Returns `NAMESPACE/NAME`, such as `gpu-operator/gpu-operator`.
-    fn qualified_name(&self) -> String {
-        format!("{}/{}", self.asked.namespace, self.asked.name)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Evaluates a workload: whether its current declaration is proven, and whether runs left objects behind.
 
-use super::JobResource;
+use super::declaration::JobResource;
 use crate::model::{DisruptionClass, StepVerdict, Value};
 use crate::object::{ClusterCall, LeftoverObject, ObjectId, ObjectState, ProofState, ProvenRun, collect_images};
 use crate::probe::Observation;

@@ -2,21 +2,23 @@
 
 mod assessment;
 mod bounds;
+mod declaration;
 
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::object::ObjectId;
-use crate::object::{JobCall, JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
+use crate::object::{JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
 use crate::probe::{Observation, Probe};
 use crate::resource::cluster::manifest::check_workload;
 use crate::resource::cluster::object::{DeclaredObject, object_claim};
-use crate::resource::shared::support::{bad_value, required_text, sha256_hex};
+use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, TypedResource,
 };
 use assessment::JobDiff;
+use declaration::JobResource;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
@@ -117,16 +119,6 @@ const FIELDS: &[FieldSpec] = &[
     ),
 ];
 
-#[derive(Debug)]
-struct JobResource {
-    declared: DeclaredObject,
-    aim: JobGoal,
-    logs: JobLogRules,
-    /// Value of `for`.
-    about: Value,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let namespace = required_text(fields, "namespace")?;
     let mut object = fields.0.get("object").cloned().unwrap_or_default();
@@ -215,27 +207,6 @@ fn parse_logs(fields: &FieldValues) -> Result<JobLogRules, Diag> {
     match logs.expect.iter().chain(&logs.deny).find(|text| regex::Regex::new(text).is_err()) {
         Some(text) => Err(bad_value(format!("invalid regular expression `{text}`"))),
         None => Ok(logs),
-    }
-}
-
-impl JobResource {
-    fn probe(&self) -> Probe {
-        Probe::Proof { id: self.declared.id.clone() }
-    }
-
-    /// Returns the digest of everything that a success proves.
-    fn proof_digest(&self) -> String {
-        format!("sha256:{}", sha256_hex(self.desired_value().to_string().as_bytes()))
-    }
-
-    fn job_call(&self) -> JobCall {
-        JobCall {
-            id: self.declared.id.clone(),
-            object: self.declared.object.clone(),
-            digest: self.proof_digest(),
-            aim: self.aim.clone(),
-            logs: self.logs.clone(),
-        }
     }
 }
 

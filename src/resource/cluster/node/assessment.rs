@@ -1,12 +1,12 @@
 //! Evaluates the labels, annotations and taints of a node: which ones to set, and which ones to remove.
 
-use super::{NodeResource, node_probe};
+use super::declaration::{NodeResource, node_probe};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::object::{ClusterCall, FieldManager, FieldPath, NodeMark, NodeMarkChanges, ObjectInfo, ObjectState};
 use crate::probe::{Observation, UnansweredReason};
 use crate::resource::cluster::object::recorded_claims;
 use crate::resource::shared::support::{join_words, object_state};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, ResourceDiff, ValueChange};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, DeclaredResource, ResourceDiff, ValueChange};
 use serde::Serialize;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ fn try_assess_node(
 
 /// Returns the entries that the record names and the step no longer declares.
 pub(super) fn obsolete_marks(own: &NodeResource, record: &Value) -> Vec<(String, NodeMark)> {
-    let claims = recorded_claims(record, super::KIND.name);
+    let claims = recorded_claims(record, own.kind());
     let marks = claims.iter().filter_map(|claim| NodeMark::from_record_key(claim));
     marks.filter(|(node, mark)| !own.is_declared(node, mark)).collect()
 }

@@ -1,6 +1,7 @@
 //! `node`: labels, annotations and taints of a node of the cluster.
 
 mod assessment;
+mod declaration;
 mod validation;
 
 use crate::diag::Diag;
@@ -14,6 +15,7 @@ use crate::resource::{
     ResourceKind, TypedResource,
 };
 use assessment::NodeDiff;
+use declaration::{NodeResource, node_probe};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,14 +66,6 @@ const FIELDS: &[FieldSpec] = &[
     ),
 ];
 
-#[derive(Debug)]
-struct NodeResource {
-    name: String,
-    /// The declared labels, annotations and taints with their values.
-    marks: BTreeMap<NodeMark, String>,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required_text(fields, "name")?.to_owned();
     validation::check_node_name(&name)?;
@@ -98,16 +92,6 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         );
     }
     Ok(Box::new(NodeResource { name, marks, absent }))
-}
-
-fn node_probe(node: &str) -> Probe {
-    NodeMarkChanges::node_id(node).to_probe()
-}
-
-impl NodeResource {
-    fn is_declared(&self, node: &str, mark: &NodeMark) -> bool {
-        node == self.name && self.marks.contains_key(mark)
-    }
 }
 
 impl DeclaredResource for NodeResource {

@@ -1,7 +1,7 @@
 //! Compares the unpacked members with the declared archive.
 
+use super::declaration::{ArchiveResource, ArchiveSource};
 use super::diff::{ArchiveDiff, EntryNames, UnpackDiff};
-use super::{ArchiveResource, ArchiveSource};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{Observation, PathState, PathType, UnansweredReason};
 use crate::resource::shared::file_target::{

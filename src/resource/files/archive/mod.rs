@@ -1,6 +1,7 @@
 //! `archive`: a tar archive, unpacked into a dedicated directory.
 
 mod assessment;
+mod declaration;
 mod diff;
 mod script;
 
@@ -15,6 +16,7 @@ use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use declaration::{ArchiveResource, ArchiveSource};
 use diff::ArchiveDiff;
 use serde_json::json;
 
@@ -66,27 +68,6 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("owner", FieldType::Name, "Owner of all members. Default `root`."),
     FieldSpec::optional("group", FieldType::Name, "Group of all members. Default `root`."),
 ];
-
-/// Origin of the archive.
-#[derive(Debug)]
-enum ArchiveSource {
-    /// Content and digest of a file in the inventory's tree.
-    Tree(FileBody, String),
-    /// Path on the host.
-    Host(String),
-}
-
-#[derive(Debug)]
-struct ArchiveResource {
-    from: ArchiveSource,
-    into: String,
-    /// Expected digest.
-    pinned: Option<String>,
-    strip: u64,
-    owner: String,
-    group: String,
-    absent: bool,
-}
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let into = required_text(fields, "into")?.to_owned();
@@ -150,37 +131,6 @@ fn check_archive_format(bytes: &[u8]) -> Result<(), Diag> {
     }
     let is_tar = bytes.get(257..262) == Some(b"ustar") || PACKED.iter().any(|magic| bytes.starts_with(magic));
     is_tar.then_some(()).ok_or_else(|| bad_value("`source` is not a tar archive"))
-}
-
-impl ArchiveResource {
-    /// Returns the path of the stamp file for `into`.
-    fn stamp_path(&self) -> String {
-        format!("/var/lib/forge/archives/{}", &sha256_hex(self.into.as_bytes())[..32])
-    }
-
-    fn stamp_options(&self) -> String {
-        format!("strip={} own={}:{}", self.strip, self.owner, self.group)
-    }
-
-    /// Returns the probe of the archive file on the host.
-    fn archive_probe(&self) -> Option<Probe> {
-        match &self.from {
-            ArchiveSource::Host(path) => Some(path_probe(path)),
-            ArchiveSource::Tree(..) => None,
-        }
-    }
-
-    /// Returns the probe of the unpacked members.
-    fn unpacked_probe(&self) -> Probe {
-        Probe::Check {
-            id: format!("members under `{}`", self.into),
-            script: format!("{}{}", script::LIST, script::STATE),
-            user: None,
-            cwd: None,
-            env: vec![("FORGE_INTO".to_owned(), self.into.clone()), ("FORGE_STAMP".to_owned(), self.stamp_path())],
-            timeout_s: Some(script::STATE_LIMIT),
-        }
-    }
 }
 
 impl DeclaredResource for ArchiveResource {

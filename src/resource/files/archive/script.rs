@@ -1,16 +1,17 @@
 //! Shell code of archives: the state probe, the check of the members, unpacking and removal.
 
-use super::{ArchiveResource, ArchiveSource};
+use super::declaration::{ArchiveResource, ArchiveSource};
+use crate::probe::Probe;
 use crate::resource::AssessmentContext;
 use crate::resource::shared::shell;
 use crate::script::{ShellFragment, safe_path};
 
 /// Time limit for reading the members, in seconds.
-pub(super) const STATE_LIMIT: u64 = 60;
+const STATE_LIMIT: u64 = 60;
 
 /// Defines `list DIRECTORY`, which prints a sorted record per entry, each terminated by NUL: type, mode, owner, size,
 /// time, name. Size and time of a directory change with its entries, so they are always printed as 0.
-pub(super) const LIST: &str = r#"LC_ALL=C
+const LIST: &str = r#"LC_ALL=C
 export LC_ALL
 list() {
   cd -- "$1" && find . -mindepth 1 \( -type d -printf 'd %m %U:%G 0 0 %P\0' -o -type l -printf 'l %m %U:%G %s %T@ %P -> %l\0' \
@@ -20,7 +21,7 @@ list() {
 
 /// Prints the stamp line, the number of members, and up to 400 differences. Reads `$FORGE_INTO` and `$FORGE_STAMP`.
 /// `comm` prints records that are only in the second list with a leading tab.
-pub(super) const STATE: &str = r#"
+const STATE: &str = r#"
 if [ -e /var/lib/forge ] && ! [ -x /var/lib/forge ]; then echo '/var/lib/forge: Permission denied' >&2; exit 3; fi
 noted= members=0
 if [ -f "$FORGE_STAMP" ]; then
@@ -192,6 +193,18 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 pub(super) const NO_ARCHIVE: &str = "absent";
 
 impl ArchiveResource {
+    /// Returns the probe of the unpacked members.
+    pub(super) fn unpacked_probe(&self) -> Probe {
+        Probe::Check {
+            id: format!("members under `{}`", self.into),
+            script: format!("{LIST}{STATE}"),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_INTO".to_owned(), self.into.clone()), ("FORGE_STAMP".to_owned(), self.stamp_path())],
+            timeout_s: Some(STATE_LIMIT),
+        }
+    }
+
     /// Returns the script that unpacks the archive with the SHA-256 `digest`. An archive on the host has `bytes` bytes.
     pub(super) fn render_unpack(&self, digest: &str, bytes: u64, cx: &AssessmentContext<'_>) -> ShellFragment {
         let path = match &self.from {

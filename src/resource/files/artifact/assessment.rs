@@ -1,7 +1,8 @@
 //! Compares the file at the path with the declared digest.
 
+use super::content;
+use super::declaration::ArtifactResource;
 use super::diff::{ArtifactContentDiff, ArtifactDiff, FoundContent};
-use super::{ArtifactResource, content};
 use crate::artifact::Artifact as Source;
 use crate::model::{BlockClass, DisruptionClass};
 use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};

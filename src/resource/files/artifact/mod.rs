@@ -2,6 +2,7 @@
 
 mod assessment;
 pub(in crate::resource) mod content;
+mod declaration;
 mod diff;
 mod script;
 
@@ -19,6 +20,7 @@ use crate::resource::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use declaration::ArtifactResource;
 use diff::ArtifactDiff;
 use serde_json::json;
 
@@ -81,17 +83,6 @@ const FIELDS: &[FieldSpec] = &[
     GROUP_FIELD,
     FieldSpec::optional("mode", FieldType::Mode, "Permission bits. Default `\"0644\"`."),
 ];
-
-/// The declared file.
-#[derive(Debug)]
-struct ArtifactResource {
-    path: String,
-    /// `None` if the file must be absent.
-    source: Option<Source>,
-    owner: String,
-    group: String,
-    mode: u32,
-}
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = require_file_path(fields)?;

@@ -1,6 +1,7 @@
 //! Shell code of artifacts: finding a partial transfer, receiving the file from the session, downloading it.
 
-use super::{ArtifactResource, content};
+use super::content;
+use super::declaration::ArtifactResource;
 use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From};
 use crate::resource::shared::{shell, support};
 use crate::script::{ShellFragment, safe_path};

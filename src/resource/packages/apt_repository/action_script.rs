@@ -1,7 +1,7 @@
 //! Renders the commands of a repository: the new source is tested separately, then installed.
 
-use super::AptRepositoryResource;
 use super::apt_lists;
+use super::declaration::AptRepositoryResource;
 use crate::resource::packages::package::action_script as apt;
 use crate::resource::shared::package_lock;
 use crate::resource::shared::shell;

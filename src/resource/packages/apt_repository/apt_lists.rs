@@ -1,6 +1,6 @@
 //! Paths at which apt stores the index of a suite.
 
-use super::AptSourceSpec;
+use super::declaration::AptSourceSpec;
 
 const LISTS_FOLDER: &str = "/var/lib/apt/lists/";
 

@@ -1,7 +1,9 @@
 //! Evaluates a repository: its files, key, index, and other files that declare the same source.
 
+use super::apt_lists;
+use super::declaration::AptRepositoryResource;
 use super::diff::{AptRepositoryDiff, RemovedFile, RepositoryFile, RepositoryPartsDiff, StaleIndex};
-use super::{AptRepositoryResource, apt_lists, check_pinned};
+use super::openpgp::check_pinned;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{AptEntry, KeyFileState, Observation, PathState, Probe, ProbeReading, UnansweredReason};
 use crate::resource::shared::file_target::{FileDiff, path_probe};

@@ -3,6 +3,7 @@
 mod action_script;
 mod apt_lists;
 mod assessment;
+mod declaration;
 mod diff;
 mod openpgp;
 
@@ -17,6 +18,7 @@ use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use declaration::{AptRepositoryResource, AptSourceSpec, root_file_target};
 use diff::AptRepositoryDiff;
 use serde_json::json;
 
@@ -94,31 +96,6 @@ const FIELDS: &[FieldSpec] = &[
     package_lock::LOCK_TIMEOUT_FIELD,
 ];
 
-#[derive(Debug)]
-struct AptRepositoryResource {
-    name: String,
-    what: AptSourceSpec,
-    sources: FileTarget,
-    /// The key that forge installs.
-    keyring: Option<FileTarget>,
-    /// The existing key on the host.
-    key_path: Option<String>,
-    fingerprints: Option<Vec<String>>,
-    lock_timeout: u64,
-    absent: bool,
-}
-
-/// Content of the source file, without its key.
-#[derive(Debug, Default)]
-struct AptSourceSpec {
-    uris: Vec<String>,
-    suites: Vec<String>,
-    components: Vec<String>,
-    architectures: Vec<String>,
-    types: Vec<String>,
-    trusted: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required_text(fields, "name")?.to_owned();
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
@@ -133,7 +110,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let fingerprints = fields.get_text("fingerprint").map(parse_fingerprints).transpose()?;
     if let (Some(key), Some(pinned)) = (&keyring, &fingerprints) {
-        check_pinned(key.body.bytes(), pinned)
+        openpgp::check_pinned(key.body.bytes(), pinned)
             .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
     }
     if fingerprints.is_some() && signed_by.is_none() && !absent {
@@ -151,10 +128,6 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
     }))
-}
-
-fn root_file_target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
-    FileTarget { path, body: FileBody::new(body), owner: "root".to_owned(), group: "root".to_owned(), mode: 0o644 }
 }
 
 fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
@@ -251,53 +224,6 @@ fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
     prints.sort();
     prints.dedup();
     Ok(prints)
-}
-
-/// Checks that a key file contains exactly the pinned keys; apt would trust additional keys, too.
-fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
-    let found = openpgp::read_fingerprints(key).map_err(|why| why.describe())?;
-    match found == pinned {
-        true => Ok(()),
-        false => Err(format!("found {}, expected {}", found.join(" and "), pinned.join(" and "))),
-    }
-}
-
-impl AptSourceSpec {
-    /// Renders the source file.
-    fn render_source(&self, signed_by: Option<&str>) -> String {
-        let mut text = "# Written by forge.\n".to_owned();
-        let mut line = |field: &str, words: &[String]| {
-            if !words.is_empty() {
-                text.push_str(&format!("{field}: {}\n", words.join(" ")));
-            }
-        };
-        line("Types", &self.types);
-        line("URIs", &self.uris);
-        line("Suites", &self.suites);
-        line("Components", &self.components);
-        line("Architectures", &self.architectures);
-        line("Signed-By", signed_by.map(str::to_owned).as_slice());
-        line("Trusted", self.trusted.then(|| "yes".to_owned()).as_slice());
-        text
-    }
-}
-
-impl AptRepositoryResource {
-    fn signed_by(&self) -> Option<&str> {
-        self.keyring.as_ref().map(|key| key.path.as_str()).or(self.key_path.as_deref())
-    }
-
-    /// Returns the files that a removal deletes; the key may have either extension.
-    fn removal_targets(&self) -> Vec<FileTarget> {
-        let keys = ["asc", "gpg"].map(|ends| root_file_target(format!("/etc/apt/keyrings/{}.{ends}", self.name), ""));
-        let mut all = vec![root_file_target(self.sources.path.clone(), "")];
-        all.extend(keys);
-        all
-    }
-
-    fn key_probe(&self) -> Option<Probe> {
-        self.key_path.as_ref().map(|path| Probe::Key { path: path.clone() })
-    }
 }
 
 impl DeclaredResource for AptRepositoryResource {

@@ -60,6 +60,15 @@ pub(super) fn read_fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyE
     if found.is_empty() { Err(OpenPgpKeyError::None) } else { Ok(found) }
 }
 
+/// Checks that a key file contains exactly the pinned keys; apt would trust additional keys, too.
+pub(super) fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
+    let found = read_fingerprints(key).map_err(|why| why.describe())?;
+    match found == pinned {
+        true => Ok(()),
+        false => Err(format!("found {}, expected {}", found.join(" and "), pinned.join(" and "))),
+    }
+}
+
 /// Decodes every armored block; base64 is between the headers and the checksum.
 fn decode_armor(text: &str) -> Result<Vec<u8>, OpenPgpKeyError> {
     let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
 //! Compares the installed version with the declared one.
 
-use super::InstallerResource;
+use super::declaration::InstallerResource;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, PathState, PathType, UnansweredReason};
 use crate::resource::files::artifact::content;

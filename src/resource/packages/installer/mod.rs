@@ -1,6 +1,7 @@
 //! `installer`: a program that runs once per version, and a probe that prints the installed version.
 
 mod assessment;
+mod declaration;
 mod script;
 
 use crate::artifact::Sha256Digest;
@@ -16,6 +17,7 @@ use crate::resource::{
     ResourceKind, TypedResource,
 };
 use assessment::InstallerDiff;
+use declaration::{InstallerProgram, InstallerResource};
 use regex::Regex;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -105,28 +107,6 @@ const FIELDS: &[FieldSpec] = &[
 /// Default exit codes of `probe` if nothing is installed: it reports that, or it is missing itself.
 const NOT_INSTALLED: [i64; 2] = [1, 127];
 
-#[derive(Debug)]
-struct InstallerResource {
-    program: InstallerProgram,
-    version: String,
-    probe: String,
-    pattern: Option<Regex>,
-    not_installed: Vec<i64>,
-    sha256: Option<Sha256Digest>,
-    exit_codes: BTreeMap<i32, String>,
-    also_ok: Vec<i64>,
-    log: String,
-    cwd: String,
-    env: Vec<(String, String)>,
-    absent: bool,
-}
-
-#[derive(Debug)]
-struct InstallerProgram {
-    path: String,
-    args: Vec<String>,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let own = InstallerProgram {
         path: required_text(fields, "path")?.to_owned(),
@@ -198,20 +178,6 @@ fn parse_log_pattern(fields: &FieldValues) -> Result<String, Diag> {
     match log.is_empty() || log.starts_with('/') {
         true => Ok(log.to_owned()),
         false => Err(bad_value("`log` must be an absolute path")),
-    }
-}
-
-impl InstallerResource {
-    /// Returns the probe of the installed version.
-    fn version_probe(&self) -> Probe {
-        Probe::Check {
-            id: format!("version for `{}`", self.title()),
-            script: self.probe.clone(),
-            user: None,
-            cwd: None,
-            env: Vec::new(),
-            timeout_s: None,
-        }
     }
 }
 

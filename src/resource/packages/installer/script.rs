@@ -1,6 +1,6 @@
 //! Shell code of installers: runs the program with its arguments and reports a failure.
 
-use super::InstallerResource;
+use super::declaration::InstallerResource;
 use crate::artifact::Sha256Digest;
 use crate::resource::shared::shell;
 use crate::script::{ShellFragment, safe_path};

@@ -1,6 +1,6 @@
 //! The commands of a package change: one script that can be killed at any point and run again.
 
-use super::PackageResource;
+use super::declaration::PackageResource;
 use super::diff::PackageDiff;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;

@@ -1,6 +1,6 @@
 //! Evaluates packages from the package manager's output.
 
-use super::PackageResource;
+use super::declaration::PackageResource;
 use super::diff::{InstallationChange, PackageDiff, PackageEntryDiff, VersionReplacement, describe_hold};
 use super::version::compare_versions;
 use crate::model::{BlockClass, DisruptionClass, Value};

@@ -1,7 +1,7 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
-use super::PackageResource;
 use super::action_script::WAITING;
+use super::declaration::PackageResource;
 use super::diff::PackageDiff;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;

@@ -2,6 +2,7 @@
 
 pub(in crate::resource) mod action_script;
 mod assessment;
+mod declaration;
 mod diff;
 pub(in crate::resource) mod dnf;
 pub(in crate::resource) mod version;
@@ -16,6 +17,7 @@ use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, TypedResource,
 };
+use declaration::PackageResource;
 use diff::PackageDiff;
 use serde_json::json;
 
@@ -94,17 +96,6 @@ const FIELDS: &[FieldSpec] = &[
     package_lock::LOCK_TIMEOUT_FIELD,
 ];
 
-#[derive(Debug)]
-struct PackageResource {
-    names: Vec<String>,
-    version: Option<String>,
-    hold: Option<bool>,
-    purge: bool,
-    update: bool,
-    lock_timeout: u64,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let version = fields.get_text("version").map(str::to_owned);
     if let Some(version) = &version {
@@ -152,18 +143,6 @@ pub(in crate::resource) fn check_package_name(name: &str) -> Result<(), Diag> {
     }
     Err(bad_value(format!("`{name}` is not a valid package name"))
         .hint("use letters, digits and `+-._`; set a version with `version`"))
-}
-
-impl PackageResource {
-    /// Probes the versions that apt offers only if the package has to be installed.
-    fn probe(&self, name: &str) -> Probe {
-        let offers = match &self.version {
-            _ if self.absent => AptOfferPolicy::Unneeded,
-            None => AptOfferPolicy::UnlessInstalled,
-            Some(version) => AptOfferPolicy::UnlessVersion(version.clone()),
-        };
-        Probe::Package { name: name.to_owned(), offers }
-    }
 }
 
 impl DeclaredResource for PackageResource {

@@ -1,7 +1,7 @@
 //! The commands of a package file: place it on the host, check it against the declaration, install it.
 
+use super::declaration::{PackageFileResource, PackageFileSource};
 use super::diff::PackageFileDiff;
-use super::{PackageFileResource, PackageFileSource};
 use crate::probe::PackageManagerKind;
 use crate::resource::packages::package::{action_script as apt, dnf};
 use crate::resource::shared::shell;

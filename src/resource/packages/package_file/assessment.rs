@@ -1,6 +1,6 @@
 //! Compares a package file with the installed package.
 
-use super::PackageFileResource;
+use super::declaration::PackageFileResource;
 use super::diff::PackageFileDiff;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{

@@ -1,7 +1,7 @@
 //! Evaluates images by their content, and whether the host booted with the current image.
 
-use super::InitramfsResource;
-use super::image_diff::{ImageMismatch, ImageRebuild, InitramfsDiff};
+use super::declaration::InitramfsResource;
+use super::image_diff::{ImageMismatch, ImageRebuild, InitramfsDiff, host_digest};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{EarlyImage, InitramfsMaker, InitramfsState, UnansweredReason};
 use crate::resource::shared::support::{join_quoted, join_words};
@@ -147,10 +147,6 @@ fn block_missing_file(
         Assessment::blocked(BlockClass::Host, reason, json!({ "missing": lost }))
             .hint("add a `file` or `kernel_module` step that writes it before this one"),
     )
-}
-
-pub(super) fn host_digest<'s>(state: &'s InitramfsState, path: &str) -> Option<&'s String> {
-    state.files.get(path).and_then(Option::as_ref)
 }
 
 /// Returns the files that an earlier step writes, and the contained modules that one may change. Their future content

@@ -1,7 +1,6 @@
 //! What differs in initramfs images: which are rebuilt, and how the content of each differs from the declared one.
 
-use super::InitramfsResource;
-use super::assessment::host_digest;
+use super::declaration::InitramfsResource;
 use crate::probe::{EarlyImage, InitramfsMaker, InitramfsState, ModuleInside};
 use crate::resource::shared::support::{join_quoted, join_words};
 use crate::resource::{AttributeChange, ResourceDiff};
@@ -99,4 +98,8 @@ fn is_outdated(module: &ModuleInside) -> bool {
         (Some(host), Some(inside)) => !host.is_empty() && !inside.is_empty() && host != inside,
         _ => false,
     }
+}
+
+pub(super) fn host_digest<'s>(state: &'s InitramfsState, path: &str) -> Option<&'s String> {
+    state.files.get(path).and_then(Option::as_ref)
 }

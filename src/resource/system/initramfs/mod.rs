@@ -2,8 +2,10 @@
 
 mod action_script;
 mod assessment;
+mod declaration;
 mod image_diff;
 
+use self::declaration::InitramfsResource;
 use self::image_diff::InitramfsDiff;
 use crate::diag::Diag;
 use crate::model::Value;
@@ -100,19 +102,6 @@ recorded cases.",
     traits: KindTraits::DEFAULT,
 };
 
-#[derive(Debug)]
-struct InitramfsResource {
-    files: Vec<String>,
-    lacks: Vec<String>,
-    modules: Vec<String>,
-    lacks_modules: Vec<String>,
-    current_modules: Vec<String>,
-    all: bool,
-    booted: bool,
-    image: Option<String>,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let names = |field: &str| -> Result<Vec<String>, Diag> {
         fields.get_text_list(field).unwrap_or_default().iter().map(|name| parse_module_name(name)).collect()
@@ -153,16 +142,6 @@ impl InitramfsResource {
             true => Err(bad_value("the step declares no content")
                 .hint("set `files`, `lacks`, `modules`, `lacks_modules` or `current_modules`")),
         }
-    }
-
-    fn probe(&self) -> Probe {
-        let files = self.files.iter().chain(&self.lacks).cloned().collect();
-        Probe::Initramfs { files, modules: self.declared_modules().cloned().collect(), all: self.all }
-    }
-
-    /// Returns the names of all declared modules.
-    fn declared_modules(&self) -> impl Iterator<Item = &String> {
-        self.modules.iter().chain(&self.lacks_modules).chain(&self.current_modules)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Compares a kernel command line: the step's own file, the arguments of the next boot and those of the running kernel.
 
-use super::KernelCmdlineResource;
 use super::cmdline_diff::{CmdlineDiff, NEXT_BOOT, NextBootDiff};
+use super::declaration::KernelCmdlineResource;
 use super::grub::{GrubOverride, find_override, is_set_elsewhere};
 use super::kernel_arguments::{ArgumentMismatch, DeclaredArguments, KernelArgument, join_arguments, split_cmdline};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};

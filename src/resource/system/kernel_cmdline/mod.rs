@@ -2,10 +2,12 @@
 
 mod assessment;
 mod cmdline_diff;
+mod declaration;
 mod grub;
 mod kernel_arguments;
 
 use self::cmdline_diff::{CmdlineDiff, NextBootDiff};
+use self::declaration::KernelCmdlineResource;
 use self::kernel_arguments::DeclaredArguments;
 use crate::diag::Diag;
 use crate::model::Value;
@@ -80,13 +82,6 @@ recorded cases. The test hosts' kernel command line is mounted over the machine'
     build,
     traits: KindTraits::DEFAULT,
 };
-
-#[derive(Debug)]
-struct KernelCmdlineResource {
-    wanted: DeclaredArguments,
-    target: FileTarget,
-    absent: bool,
-}
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     reject_secrets(KIND.name, fields, "the kernel command line cannot hold a secret")?;

@@ -1,7 +1,7 @@
 //! Evaluates a module: its files, overrides in other files, whether it is loaded, and its effective options.
 
-use super::KernelModuleResource;
 use super::config::{ModuleOption, find_loader_lines, is_in_force, list_options};
+use super::declaration::KernelModuleResource;
 use super::module_diff::{LoadedDiff, ModuleDiff, OverrideDiff};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{ModulePresence, ModuleState, Observation, UnansweredReason};

@@ -2,8 +2,10 @@
 
 mod assessment;
 mod config;
+mod declaration;
 mod module_diff;
 
+use self::declaration::KernelModuleResource;
 use self::module_diff::{LoadedDiff, MODPROBE, MODULES_LOAD, ModuleDiff};
 use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
@@ -81,20 +83,6 @@ options are covered by recorded cases, because the test hosts cannot load module
     traits: KindTraits { stops_during: true, ..KindTraits::DEFAULT },
 };
 
-#[derive(Debug)]
-struct KernelModuleResource {
-    /// With underscores.
-    name: String,
-    loaded: Option<bool>,
-    at_boot: Option<bool>,
-    blacklisted: bool,
-    options: BTreeMap<String, String>,
-    hidden: Vec<String>,
-    modprobe: FileTarget,
-    modules_load: FileTarget,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     reject_secrets(KIND.name, fields, "a module option cannot hold a secret")?;
     let name = parse_module_name(required_text(fields, "name")?)?;
@@ -151,25 +139,6 @@ fn conf_target(folder: &str, name: &str, body: String) -> FileTarget {
 }
 
 impl KernelModuleResource {
-    fn probe(&self) -> Probe {
-        Probe::Module { name: self.name.clone() }
-    }
-
-    fn needs_modprobe_conf(&self) -> bool {
-        !self.absent && (self.blacklisted || !self.options.is_empty())
-    }
-
-    fn needs_modules_load_conf(&self) -> bool {
-        !self.absent && self.at_boot == Some(true)
-    }
-
-    fn conf_files(&self) -> [(&'static str, &FileTarget, bool); 2] {
-        [
-            (MODPROBE, &self.modprobe, self.needs_modprobe_conf()),
-            (MODULES_LOAD, &self.modules_load, self.needs_modules_load_conf()),
-        ]
-    }
-
     fn assess_files(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> (PartAssessments, ModuleDiff) {
         let [mut modprobe, mut modules_load] =
             self.conf_files().map(|(folder, target, wanted)| assessment::assess_file(folder, target, wanted, seen, cx));

@@ -1,8 +1,9 @@
 //! The commands of a mount: the mount first, then fstab, so that fstab never gets an entry that does not work.
 
-use super::MountResource;
+use super::declaration::MountResource;
 use super::mount_diff::{CurrentMountDiff, FstabDiff, MountDiff};
 use crate::model::UntrustedText;
+use crate::probe::Probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::format_mode;
 use crate::resource::{AssessmentContext, ValueChange};
@@ -10,7 +11,7 @@ use crate::script::{ShellFragment, safe_path};
 
 /// Prints the processes that use the mount at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root directory,
 /// a program or an open file. It reads only the links, never their targets.
-pub(super) const HOLDERS: &str = r#"p=$(printf '%s\n' "$FORGE_PATH" | sed 's/[][*?\\]/\\&/g')
+const HOLDERS: &str = r#"p=$(printf '%s\n' "$FORGE_PATH" | sed 's/[][*?\\]/\\&/g')
 find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/exe /proc/[0-9]*/fd -maxdepth 1 -type l \
   '(' -lname "$p" -o -lname "$p/*" ')' 2>/dev/null | cut -d/ -f3 | sort -nu |
 while read -r pid; do
@@ -123,4 +124,18 @@ fn render_unmount(want: &MountResource) -> ShellFragment {
 fn render_fstab_edit(entry: &FstabDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
     let old: Vec<&str> = entry.old.iter().map(UntrustedText::raw).collect();
     shell::edit_file("/etc/fstab", cx.run, EDIT, [entry.new.clone().unwrap_or_default(), old.join("\n")])
+}
+
+impl MountResource {
+    /// Returns the probe that lists the users of the mount. It follows no link into the file system.
+    pub(super) fn holders_probe(&self) -> Probe {
+        Probe::Check {
+            id: format!("holders of `{}`", self.path),
+            script: HOLDERS.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
+            timeout_s: Some(20),
+        }
+    }
 }

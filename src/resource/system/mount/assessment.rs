@@ -1,8 +1,8 @@
 //! Compares the kernel's mount table with the declared mount.
 
+use super::declaration::{DesiredMountState, MountResource};
 use super::mount_diff::CurrentMountDiff;
 use super::options::{MountOptionMatch, match_option, undeclared_restrictions};
-use super::{DesiredMountState, MountResource};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{MountState, Observation, ObservedMount, UnansweredReason};
 use crate::resource::shared::support::{join_quoted, join_words, output};

@@ -1,6 +1,6 @@
 //! One line of fstab: its spelling, and its comparison with the current entry.
 
-use super::MountResource;
+use super::declaration::MountResource;
 use super::mount_diff::FstabDiff;
 use crate::model::{DisruptionClass, UntrustedText};
 use crate::probe::{FstabLine, MountState};

@@ -2,10 +2,12 @@
 
 mod action_script;
 mod assessment;
+mod declaration;
 mod fstab;
 mod mount_diff;
 mod options;
 
+use self::declaration::{DesiredMountState, MountResource};
 use self::mount_diff::MountDiff;
 use crate::diag::Diag;
 use crate::model::Value;
@@ -93,26 +95,6 @@ the options to keep it unmounted at boot. `state: fstab` does not compare the cu
     traits: KindTraits::DEFAULT,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum DesiredMountState {
-    Mounted,
-    Fstab,
-    Unmounted,
-}
-
-#[derive(Debug)]
-struct MountResource {
-    path: String,
-    source: String,
-    fstype: String,
-    options: Vec<String>,
-    dump: i64,
-    pass: i64,
-    state: DesiredMountState,
-    mode: u32,
-    absent: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     reject_secrets(
         KIND.name,
@@ -171,28 +153,6 @@ fn check_option(option: &str) -> Result<(), Diag> {
         true => Err(bad_value(format!("`{option}` is not a single option"))
             .hint("write options as a list: `[noatime, nofail]`")),
         false => Ok(()),
-    }
-}
-
-impl MountResource {
-    fn probe(&self) -> Probe {
-        Probe::Mount { path: self.path.clone(), source: self.source.clone() }
-    }
-
-    fn is_bind(&self) -> bool {
-        self.options.iter().any(|option| matches!(option.as_str(), "bind" | "rbind"))
-    }
-
-    /// Returns the probe that lists the users of the mount. It follows no link into the file system.
-    fn holders_probe(&self) -> Probe {
-        Probe::Check {
-            id: format!("holders of `{}`", self.path),
-            script: action_script::HOLDERS.to_owned(),
-            user: None,
-            cwd: None,
-            env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
-            timeout_s: Some(20),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The commands of a service change. They succeed only if the unit stays up.
 
-use super::ServiceResource;
+use super::declaration::ServiceResource;
 use super::diff::{ProcessChange, ServiceDiff};
 use super::renewal::content_digest;
 use crate::resource::AssessmentContext;

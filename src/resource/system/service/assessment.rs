@@ -1,6 +1,6 @@
 //! Evaluates a unit: existence, mask, enablement, activity, and inputs.
 
-use super::ServiceResource;
+use super::declaration::ServiceResource;
 use super::diff::{EnablementChange, ProcessChange, ServiceDiff};
 use super::renewal::ServiceRenewal;
 use crate::model::{BlockClass, DisruptionClass, Value};

@@ -1,8 +1,9 @@
 //! Recorded inputs of a verified start or reload, and detection of later changes.
 
 use crate::model::Value;
-use crate::probe::{Observation, PathState, UnansweredReason};
+use crate::probe::{Observation, PathState, Probe, UnansweredReason};
 use crate::resource::RestartInput;
+use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::path_state;
 use crate::resource::system::unit::is_unit_path;
 use serde::{Deserialize, Serialize};
@@ -102,8 +103,13 @@ pub(super) fn record_inputs<'i>(
     serde_json::to_string(&entries).map_err(|error| UnansweredReason::new(error.to_string()))
 }
 
+/// Returns the probe of an input's path, as added by the planner.
+pub(super) fn input_probe(path: &str) -> Probe {
+    path_probe(path)
+}
+
 fn path_ctime(seen: &Observation, path: &str) -> Result<Option<f64>, UnansweredReason> {
-    Ok(match path_state(seen, &super::input_probe(path))? {
+    Ok(match path_state(seen, &input_probe(path))? {
         PathState::Present(info) => Some(info.ctime),
         PathState::Absent => None,
     })

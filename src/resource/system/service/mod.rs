@@ -2,17 +2,17 @@
 
 mod action_script;
 mod assessment;
+mod declaration;
 mod diff;
 mod loaded_inputs;
 mod renewal;
 
+pub(in crate::resource) use self::declaration::ServiceResource;
 pub(in crate::resource) use self::diff::ServiceDiff;
-use self::renewal::{ReloadMark, RunningService};
 use crate::diag::Diag;
 use crate::model::Value;
-use crate::probe::{Observation, PathState, Probe, UnitState};
-use crate::resource::shared::file_target::path_probe;
-use crate::resource::shared::support::{path_state, required_text, unit_name, unit_state};
+use crate::probe::{Observation, Probe};
+use crate::resource::shared::support::{required_text, unit_name, unit_state};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
@@ -88,14 +88,6 @@ fn claim_probe(name: &str) -> Option<Probe> {
     Some(Probe::Unit { name: name.to_owned() })
 }
 
-#[derive(Debug)]
-pub(in crate::resource) struct ServiceResource {
-    unit: String,
-    running: bool,
-    enabled: Option<bool>,
-    reload: bool,
-}
-
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let unit = unit_name(required_text(fields, "name")?);
     if unit.contains("@.") {
@@ -111,11 +103,6 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 }
 
 impl ServiceResource {
-    /// Builds a service that runs and starts at boot, or neither.
-    pub fn for_unit(unit: &str, on: bool) -> Self {
-        Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
-    }
-
     /// Evaluates a unit whose files change in the same step.
     pub fn assess_pending_unit(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
         match unit_state(seen, &self.probe()) {
@@ -123,40 +110,6 @@ impl ServiceResource {
             Ok(_) => self.diff(seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
-    }
-
-    pub fn probe(&self) -> Probe {
-        Probe::Unit { name: self.unit.clone() }
-    }
-
-    /// Returns the path at which the action records the inputs of the last reload.
-    fn reload_mark_path(&self) -> String {
-        format!("/run/forge/reloaded/{}", self.unit)
-    }
-
-    /// Returns the probe of the mark. It wants the digest of an empty body, which never matches, so the result includes
-    /// the body.
-    fn reload_mark_probe(&self) -> Probe {
-        Probe::Path { path: self.reload_mark_path(), want: Some(crate::resource::shared::support::sha256_hex(b"")) }
-    }
-
-    /// Returns the mark of the last reload if reloads are used.
-    fn last_reload_mark<'a>(&self, seen: &'a Observation) -> Option<ReloadMark<'a>> {
-        match path_state(seen, &self.reload_mark_probe()) {
-            Ok(PathState::Present(info)) if self.reload => ReloadMark::parse(info.body.as_ref()?.raw()),
-            _ => None,
-        }
-    }
-
-    /// Returns the data that decide whether the process uses its current inputs.
-    fn running_service<'a>(
-        &self,
-        unit: &'a UnitState,
-        seen: &'a Observation,
-        cx: &AssessmentContext<'a>,
-    ) -> RunningService<'a> {
-        let (mark, may_reload) = (self.last_reload_mark(seen), self.reload);
-        RunningService { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
     }
 }
 
@@ -224,22 +177,6 @@ impl TypedResource for ServiceResource {
             explain: action_script::EXPLAIN,
         })
     }
-}
-
-/// Returns the probe of an input's path, as added by the planner.
-fn input_probe(path: &str) -> Probe {
-    path_probe(path)
-}
-
-/// Reports whether an input is a package, whose declared digest does not cover all of its content.
-fn is_package_input(input: &RestartInput) -> bool {
-    input.paths.iter().any(|path| crate::resource::packages::package::is_file_list(path))
-}
-
-/// Reports whether an input is content that a reload can apply: neither a package nor a unit, whose settings a process
-/// gets only when it starts.
-fn is_content_input(input: &RestartInput) -> bool {
-    !is_package_input(input) && !input.paths.iter().any(|path| crate::resource::system::unit::is_unit_path(path))
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Architecture Invariant: the decision is derived from observed and recorded state, never from the event of a change,
 //! so the next run completes a run that was killed between change and restart.
 
-use super::loaded_inputs::LoadedInput;
-use super::{input_probe, is_content_input};
+use super::loaded_inputs::{LoadedInput, input_probe};
 use crate::model::Value;
 use crate::probe::{Observation, PathState, UnansweredReason, UnitState};
 use crate::resource::RestartInput;
+use crate::resource::packages::package::is_file_list;
 use crate::resource::shared::support::{path_state, sha256_hex};
+use crate::resource::system::unit::is_unit_path;
 
 /// Reasons to restart or reload the running process.
 #[derive(Debug, Default, PartialEq)]
@@ -176,4 +177,15 @@ pub(super) fn content_digest(inputs: &[RestartInput]) -> String {
         inputs.iter().filter(|i| is_content_input(i)).map(|i| format!("{}={}\n", i.step, i.digest)).collect();
     declared.sort();
     sha256_hex(declared.concat().as_bytes())
+}
+
+/// Reports whether an input is a package, whose declared digest does not cover all of its content.
+fn is_package_input(input: &RestartInput) -> bool {
+    input.paths.iter().any(|path| is_file_list(path))
+}
+
+/// Reports whether an input is content that a reload can apply: neither a package nor a unit, whose settings a process
+/// gets only when it starts.
+fn is_content_input(input: &RestartInput) -> bool {
+    !is_package_input(input) && !input.paths.iter().any(|path| is_unit_path(path))
 }

@@ -1,5 +1,6 @@
 //! The lock file next to an inventory: digests of artifacts, by the name of their source.
 
+use super::file_access::describe_io_error;
 use crate::model::{ArtifactSource, Sha256Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use schemars::JsonSchema;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The version of the lock file format.
-pub const LOCK_VERSION: u32 = 1;
+const LOCK_VERSION: u32 = 1;
 
 /// The digests recorded by `forge fetch --lock`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +50,7 @@ impl ArtifactLockFile {
         let text = match fs_err::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(failed(super::error::describe_io_error(&error))),
+            Err(error) => return Err(failed(describe_io_error(&error))),
         };
         let lock: Self = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if lock.version != LOCK_VERSION {
@@ -79,7 +80,7 @@ impl ArtifactLockFile {
         let failed = |error: &std::io::Error| LockFileError {
             path: path.to_owned(),
             what: "written",
-            why: super::error::describe_io_error(error),
+            why: describe_io_error(error),
         };
         let folder = path.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(&error.into()))?;
@@ -89,5 +90,49 @@ impl ArtifactLockFile {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         file.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
         file.persist(path).map(drop).map_err(|error| failed(&error.error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ArtifactCredentials, HttpUrl};
+
+    fn temporary_folder() -> (tempfile::TempDir, Utf8PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn recorded_digests_are_read_back() {
+        let (_folder, root) = temporary_folder();
+        let path = root.join("cluster.yaml.lock");
+        let [one, two] = ["1", "2"].map(|digit| Sha256Digest::parse(&digit.repeat(64)).unwrap());
+        let url = HttpUrl::parse("https://h/x.run").unwrap();
+        let mut lock = ArtifactLockFile::read(&path).unwrap();
+        lock.record_digest(&ArtifactSource::Url { address: url, login: ArtifactCredentials::None }, &root, &one);
+        lock.record_digest(&ArtifactSource::File(root.join("files/y")), &root, &two);
+        lock.write(&path).unwrap();
+        let read = ArtifactLockFile::read(&path).unwrap();
+        assert_eq!(read.find_digest("https://h/x.run"), Some(one));
+        assert_eq!(read.find_digest("files/y"), Some(two));
+    }
+
+    #[test]
+    fn invalid_lock_file_is_an_error() {
+        let (_folder, root) = temporary_folder();
+        let path = root.join("x.lock");
+        let told = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            ArtifactLockFile::read(&path).unwrap_err().to_string()
+        };
+        let head = format!("the lock file `{path}` cannot be read: ");
+        assert!(told("{").starts_with(&head));
+        assert_eq!(told(r#"{"version": 9, "artifacts": {}}"#), format!("{head}version 9 is not supported, only 1"));
+        assert_eq!(
+            told(r#"{"version": 1, "artifacts": {"https://h/x": "12"}}"#),
+            format!("{head}invalid sha256 of `https://h/x`: expected 64 hexadecimal digits")
+        );
     }
 }

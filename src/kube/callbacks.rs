@@ -1,0 +1,7 @@
+//! The functions that the caller of a cluster call supplies.
+
+/// Receives progress messages of a call.
+pub type ClusterProgressFn<'s> = &'s (dyn Fn(&str) + Send + Sync);
+
+/// Reports whether the user wants to stop.
+pub type JobStopFn<'s> = &'s (dyn Fn() -> bool + Send + Sync);

@@ -1,0 +1,28 @@
+//! The declaration of a Helm release.
+
+use crate::object::ReleaseQuery;
+use crate::probe::Probe;
+
+#[derive(Debug)]
+pub(super) struct HelmReleaseResource {
+    pub(super) asked: ReleaseQuery,
+    pub(super) wait: bool,
+    pub(super) hooks: bool,
+    pub(super) timeout_s: u64,
+    pub(super) stale_s: u64,
+    pub(super) adopt: bool,
+    pub(super) beside: bool,
+    pub(super) majors: Option<i64>,
+    pub(super) absent: bool,
+}
+
+impl HelmReleaseResource {
+    pub(super) fn probe(&self) -> Probe {
+        Probe::Release(Box::new(self.asked.clone()))
+    }
+
+    /// Returns `NAMESPACE/NAME`, such as `gpu-operator/gpu-operator`.
+    pub(super) fn qualified_name(&self) -> String {
+        format!("{}/{}", self.asked.namespace, self.asked.name)
+    }
+}
