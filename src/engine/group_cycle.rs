@@ -11,12 +11,13 @@ use super::host_session::describe_transport_error;
 use super::host_work::HostWork;
 use super::report::StepReport;
 use super::run_actions::StepActions;
-use super::run_state::ReachedPhase;
+use super::run_state::{ReachedPhase, SharedValues};
 use super::step_groups::HostStepGroup;
 use super::window::MaintenanceWindow;
 use crate::graph::StepIndex;
 use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText};
 use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessment, StepInstance, StepPredictions};
+use crate::probe::Probe;
 use crate::resource::{Assessment, kind_traits};
 use crate::transport::{TransportError, UnitName};
 use std::collections::BTreeSet;
@@ -27,11 +28,18 @@ pub(super) struct GroupCycle<'h, 'r> {
     work: &'h mut HostWork<'r>,
     window: &'h MaintenanceWindow<'r>,
     group: &'h HostStepGroup,
+    /// The group that follows without anything between them that may act.
+    next: Option<&'h HostStepGroup>,
 }
 
 impl<'h, 'r> GroupCycle<'h, 'r> {
-    pub fn new(work: &'h mut HostWork<'r>, window: &'h MaintenanceWindow<'r>, group: &'h HostStepGroup) -> Self {
-        Self { work, window, group }
+    pub fn new(
+        work: &'h mut HostWork<'r>,
+        window: &'h MaintenanceWindow<'r>,
+        group: &'h HostStepGroup,
+        next: Option<&'h HostStepGroup>,
+    ) -> Self {
+        Self { work, window, group, next }
     }
 
     /// Runs the cycle.
@@ -52,8 +60,9 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let _places = run.restarts.acquire_permits(self.list_restarting_steps()).await;
         run.times.resume(host);
         let began = Instant::now();
+        self.work.forget_ahead();
         let acted = StepActions::new(self.work).execute_steps(&due).await;
-        if self.work.link.is_lost() || self.observe_group().await.is_err() {
+        if self.work.link.is_lost() || self.observe_result().await.is_err() {
             return self.report_lost_group(&due, &acted);
         }
         // Steps of one script are not timed separately.
@@ -106,14 +115,30 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         }
     }
 
-    /// Observes the state that the group is evaluated by, in one round trip.
+    /// Observes the state that the group is evaluated by, in one round trip; in none if it was observed ahead.
     async fn observe_group(&mut self) -> Result<(), LinkLost> {
         let shared = self.work.run.board.shared_values();
-        let probes = self.work.view.list_step_probes(&shared, |turn| self.group.steps.contains(&turn.index));
-        if probes.is_empty() {
+        let probes = self.list_probes(self.group, &shared);
+        if probes.is_empty() || self.work.is_observed(&probes) {
             return Ok(());
         }
         self.work.observe(&probes, &shared.secrets).await
+    }
+
+    /// Observes the group after its actions, and the next group ahead of its own.
+    async fn observe_result(&mut self) -> Result<(), LinkLost> {
+        let shared = self.work.run.board.shared_values();
+        let probes = self.list_probes(self.group, &shared);
+        let acts = |group: &&HostStepGroup| self.work.planned.list_group(group).any(|step| step.will_run());
+        let next = self.next.filter(acts).map(|next| self.list_probes(next, &shared)).unwrap_or_default();
+        if probes.is_empty() && next.is_empty() {
+            return Ok(());
+        }
+        self.work.observe_ahead(&probes, &next, &shared.secrets).await
+    }
+
+    fn list_probes(&self, group: &HostStepGroup, shared: &SharedValues) -> BTreeSet<Probe> {
+        self.work.view.list_step_probes(shared, |turn| group.steps.contains(&turn.index))
     }
 
     /// Evaluates every turn of the group again. Returns those that act and reports the others. A step that cannot run

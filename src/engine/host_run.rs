@@ -161,7 +161,8 @@ impl<'r> HostRun<'r> {
                 self.window.refuse_group(&mut self.work, &group);
                 continue;
             }
-            self.run_group(&group).await;
+            let next = list.front().filter(|next| self.work.planned.find_group_stage(next) == stage);
+            self.run_group(&group, next).await;
             self.work.results.note_finished();
             self.work.run.in_flight.remove_host(self.work.host());
             if !list.iter().any(|later| later.recipe == group.recipe) {
@@ -172,10 +173,10 @@ impl<'r> HostRun<'r> {
     }
 
     /// Runs a group once everything it waits for is decided.
-    async fn run_group(&mut self, group: &HostStepGroup) {
+    async fn run_group(&mut self, group: &HostStepGroup, next: Option<&HostStepGroup>) {
         let gate = DependencyGate::new(self.work.run, self.work.host());
         match gate.await_dependencies(group).await {
-            Ok(()) => GroupCycle::new(&mut self.work, &self.window, group).run().await,
+            Ok(()) => GroupCycle::new(&mut self.work, &self.window, group, next).run().await,
             Err(GateRefusal::Lacks(reason)) => self.work.results.skip_group(group, &self.work.planned, &reason),
             Err(GateRefusal::Stopped) => self.work.results.cancel_group(group, &self.work.planned),
         }

@@ -12,6 +12,7 @@ use crate::model::{HostName, SecretStore};
 use crate::plan::{HostPlan, ObservedHost};
 use crate::probe::Probe;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// The parts that stages share. Each part owns its state; a stage uses it only through its methods.
 pub(super) struct HostWork<'r> {
@@ -22,6 +23,16 @@ pub(super) struct HostWork<'r> {
     pub view: HostView<'r>,
     pub results: StepResults<'r>,
     pub records: RecordQueue<'r>,
+    ahead: Option<ObservedAhead>,
+}
+
+/// How long answers that were observed ahead count as observed right before an action.
+const AHEAD_LIMIT: Duration = Duration::from_secs(2);
+
+/// Probes whose answers are newer than the last action.
+struct ObservedAhead {
+    probes: BTreeSet<Probe>,
+    ended: Instant,
 }
 
 impl<'r> HostWork<'r> {
@@ -41,6 +52,7 @@ impl<'r> HostWork<'r> {
             view: HostView::new(run, host, seen),
             results: StepResults::new(run, host),
             records: RecordQueue::new(run),
+            ahead: None,
         }
     }
 
@@ -61,6 +73,32 @@ impl<'r> HostWork<'r> {
         let observation = self.link.observe(probes, secrets).await?;
         self.view.merge_observation(observation);
         Ok(())
+    }
+
+    /// Observes what the last action changed, and with it what the next group is evaluated by: its steps then need no
+    /// observation of their own.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn observe_ahead(
+        &mut self,
+        probes: &BTreeSet<Probe>,
+        next: &BTreeSet<Probe>,
+        secrets: &SecretStore,
+    ) -> Result<(), LinkLost> {
+        self.observe(&(probes | next), secrets).await?;
+        self.ahead = Some(ObservedAhead { probes: next.clone(), ended: Instant::now() });
+        Ok(())
+    }
+
+    /// Reports whether all `probes` were just observed and nothing acted since.
+    pub fn is_observed(&self, probes: &BTreeSet<Probe>) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.ended.elapsed() < AHEAD_LIMIT && probes.is_subset(&ahead.probes))
+    }
+
+    /// Forgets what was observed ahead: something is about to change the host.
+    pub fn forget_ahead(&mut self) {
+        self.ahead = None;
     }
 
     /// Writes the queued records.
