@@ -14,6 +14,7 @@ mod record_identity;
 mod secret;
 mod untrusted;
 mod verdict;
+mod yaml_text;
 
 pub use artifact::{Artifact, ArtifactCredentials, ArtifactSource};
 pub use digest::Sha256Digest;
@@ -29,6 +30,7 @@ pub use record_identity::{FormerIdentity, RecordIdentity, RecordedStart};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};
 pub use untrusted::UntrustedText;
 pub use verdict::{BlockClass, HostOutcome, StepVerdict};
+pub use yaml_text::{render_yaml_block, render_yaml_line};
 
 /// A value as written in files and read by templates. It contains secrets only as placeholders.
 pub use serde_json::Value;
