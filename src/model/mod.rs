@@ -15,6 +15,7 @@ mod secret;
 mod smtp_encryption;
 mod untrusted;
 mod verdict;
+mod yaml_text;
 
 pub use artifact::{Artifact, ArtifactCredentials, ArtifactSource};
 pub use digest::Sha256Digest;
@@ -31,6 +32,7 @@ pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretS
 pub use smtp_encryption::SmtpEncryption;
 pub use untrusted::UntrustedText;
 pub use verdict::{BlockClass, HostOutcome, StepVerdict};
+pub use yaml_text::{render_yaml_block, render_yaml_line};
 
 /// A value as written in files and read by templates. It contains secrets only as placeholders.
 pub use serde_json::Value;

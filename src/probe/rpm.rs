@@ -8,6 +8,7 @@ use super::query::{AptOfferPolicy, Probe};
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{Observation, PackageManagerKind, PackageManagerState, PackageState, ProbeReading};
 use crate::model::UntrustedText;
+use rpm_version::Evr;
 use std::cmp::Ordering;
 
 /// `forge_rpm_rows NAME…` prints a row for each installed package, and rpm's messages about the others.
@@ -154,66 +155,23 @@ fn parse_lock_entry(line: &str) -> Option<&str> {
 /// release of the other is equal.
 pub fn compare_rpm_versions(a: &str, b: &str) -> Ordering {
     let (a, b) = (split_version(a), split_version(b));
-    let release = match (a.2, b.2) {
-        (Some(a), Some(b)) => compare_segments(a, b),
-        _ => Ordering::Equal,
-    };
-    a.0.cmp(&b.0).then_with(|| compare_segments(a.1, b.1)).then(release)
+    let (a_release, b_release) = a.release.zip(b.release).unwrap_or_default();
+    Evr::new(a.epoch, a.version, a_release).cmp(&Evr::new(b.epoch, b.version, b_release))
 }
 
-fn split_version(version: &str) -> (u64, &str, Option<&str>) {
-    let (epoch, rest) = version.split_once(':').unwrap_or(("0", version));
-    let (version, release) = rest.rsplit_once('-').map_or((rest, None), |(version, release)| (version, Some(release)));
-    (epoch.parse().unwrap_or(0), version, release)
+struct VersionParts<'a> {
+    epoch: &'a str,
+    version: &'a str,
+    release: Option<&'a str>,
 }
 
-/// rpm's `rpmvercmp`: compares runs of digits by value and runs of letters by their bytes; digits sort above letters;
-/// `~` sorts below the end, `^` above it but below anything else; all other characters only separate.
-fn compare_segments(a: &str, b: &str) -> Ordering {
-    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
-    loop {
-        (a, b) = (skip_separators(a), skip_separators(b));
-        let (mark, other) = (a.first().copied(), b.first().copied());
-        match (mark, other) {
-            (Some(b'~'), Some(b'~')) | (Some(b'^'), Some(b'^')) => (a, b) = (&a[1..], &b[1..]),
-            (Some(b'~'), _) => return Ordering::Less,
-            (_, Some(b'~')) => return Ordering::Greater,
-            (Some(b'^'), other) => return if other.is_none() { Ordering::Greater } else { Ordering::Less },
-            (mark, Some(b'^')) => return if mark.is_none() { Ordering::Less } else { Ordering::Greater },
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => return Ordering::Less,
-            (Some(_), None) => return Ordering::Greater,
-            (Some(first), Some(second)) => {
-                let digits = first.is_ascii_digit();
-                if digits != second.is_ascii_digit() {
-                    return if digits { Ordering::Greater } else { Ordering::Less };
-                }
-                let (x, y);
-                ((x, a), (y, b)) = (split_run(a, digits), split_run(b, digits));
-                match if digits { compare_numbers(x, y) } else { x.cmp(y) } {
-                    Ordering::Equal => {}
-                    differs => return differs,
-                }
-            }
-        }
-    }
-}
-
-fn skip_separators(text: &[u8]) -> &[u8] {
-    let at = text.iter().position(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'~' | b'^'));
-    &text[at.unwrap_or(text.len())..]
-}
-
-fn split_run(text: &[u8], digits: bool) -> (&[u8], &[u8]) {
-    let fits = |byte: &u8| if digits { byte.is_ascii_digit() } else { byte.is_ascii_alphabetic() };
-    text.split_at(text.iter().position(|byte| !fits(byte)).unwrap_or(text.len()))
-}
-
-/// Compares numbers of any length: the one that is longer without leading zeros is higher.
-fn compare_numbers(a: &[u8], b: &[u8]) -> Ordering {
-    let bare = |n: &[u8]| n.iter().position(|digit| *digit != b'0').unwrap_or(n.len());
-    let (a, b) = (&a[bare(a)..], &b[bare(b)..]);
-    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+/// Splits a version like `parseEVR` of rpm (rpmio/rpmver.c): an epoch has only digits, and the release follows the last
+/// hyphen. `Evr::parse` splits at the first colon and the first hyphen.
+fn split_version(text: &str) -> VersionParts<'_> {
+    let epoch = text.split_once(':').filter(|(epoch, _)| epoch.bytes().all(|byte| byte.is_ascii_digit()));
+    let (epoch, rest) = epoch.unwrap_or(("", text));
+    let release = rest.rsplit_once('-');
+    VersionParts { epoch, version: release.map_or(rest, |(version, _)| version), release: release.map(|(_, r)| r) }
 }
 
 #[cfg(test)]

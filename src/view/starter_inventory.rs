@@ -1,10 +1,11 @@
 //! The YAML text of the initial inventory that `forge init` writes.
 //!
-//! The text parses to the original values: strings that look like a number, a boolean or another type are quoted.
+//! The comments and the layout are of this file, names and values are written by a library.
 
+use super::escape::{escape_line, is_hidden_char};
 use super::fold::fold_names;
 use crate::config::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
-use crate::model::Value;
+use crate::model::{Value, render_yaml_block};
 use indexmap::IndexMap;
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ pub const STARTER_RECIPE: &str = include_str!("starter_inventory/hello.yaml");
 /// Returns the text of an inventory. `from` is the file it is created from.
 pub fn render_inventory(starting: &StarterInventory, from: Option<&str>) -> String {
     let mut out = header_comment(from);
-    push_line(&mut out, 0, &format!("cluster: {}", yaml_scalar(&starting.cluster)));
+    push_entry(&mut out, 0, "cluster", &starting.cluster.as_str().into());
     out.push_str(CONNECT_EXAMPLE);
     out.push_str("\nhosts:\n");
     push_hosts(&mut out, &starting.hosts);
@@ -26,7 +27,7 @@ pub fn render_inventory(starting: &StarterInventory, from: Option<&str>) -> Stri
 fn header_comment(from: Option<&str>) -> String {
     match from {
         // A line break in a file name must not end the comment.
-        Some(from) => format!("# Created from {} by `forge init --from-ansible`.\n", yaml_scalar(from)),
+        Some(from) => format!("# Created from {} by `forge init --from-ansible`.\n", escape_line(from)),
         None => "# Created by `forge init`. `forge validate` checks it without contacting a host.\n".to_owned(),
     }
 }
@@ -79,12 +80,9 @@ fn push_hosts(out: &mut String, hosts: &IndexMap<String, StarterHost>) {
 }
 
 fn push_host(out: &mut String, pattern: &str, host: &StarterHost) {
-    if *host == StarterHost::default() {
-        return push_line(out, 2, &format!("{}: {{}}", block_key(pattern)));
-    }
-    push_line(out, 2, &format!("{}:", block_key(pattern)));
+    push_name(out, pattern, *host == StarterHost::default());
     if let Some(address) = &host.address {
-        push_line(out, 4, &format!("address: {}", yaml_scalar(address)));
+        push_entry(out, 4, "address", &address.as_str().into());
     }
     push_connect(out, &host.connect);
     push_vars(out, &host.vars);
@@ -97,13 +95,9 @@ fn push_groups(out: &mut String, groups: &IndexMap<String, StarterGroup>) {
     }
     out.push_str("\ngroups:\n");
     for (name, group) in groups {
-        if *group == StarterGroup::default() {
-            push_line(out, 2, &format!("{}: {{}}", block_key(name)));
-            continue;
-        }
-        push_line(out, 2, &format!("{}:", block_key(name)));
-        push_list(out, "hosts", &fold_patterns(&group.hosts));
-        push_list(out, "groups", &group.groups);
+        push_name(out, name, *group == StarterGroup::default());
+        push_list(out, "hosts", fold_patterns(&group.hosts));
+        push_list(out, "groups", group.groups.clone());
         push_connect(out, &group.connect);
         push_vars(out, &group.vars);
     }
@@ -114,99 +108,66 @@ fn fold_patterns(names: &[String]) -> Vec<String> {
     text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-fn push_list(out: &mut String, name: &str, items: &[String]) {
+fn push_list(out: &mut String, name: &str, items: Vec<String>) {
     if !items.is_empty() {
-        let items: Vec<String> = items.iter().map(|item| yaml_scalar(item)).collect();
-        push_line(out, 4, &format!("{name}: [{}]", items.join(", ")));
+        push_entry(out, 4, name, &items.into());
     }
 }
 
 fn push_connect(out: &mut String, settings: &StarterConnect) {
-    if settings.is_empty() {
-        return;
+    if !settings.is_empty() {
+        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        push_entry(out, 4, "connect", &Value::Object(settings.collect()));
     }
-    let settings: Vec<String> = settings.iter().map(|(key, value)| format!("{key}: {}", flow_value(value))).collect();
-    push_line(out, 4, &format!("connect: {{ {} }}", settings.join(", ")));
 }
 
 fn push_vars(out: &mut String, vars: &IndexMap<String, Value>) {
-    if vars.is_empty() {
-        return;
-    }
-    push_line(out, 4, "vars:");
-    vars.iter().for_each(|(name, value)| push_value(out, 6, &format!("{}:", block_key(name)), value));
-}
-
-/// Writes `lead` and a value after or below it.
-fn push_value(out: &mut String, indent: usize, lead: &str, value: &Value) {
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            push_line(out, indent, lead);
-            map.iter().for_each(|(name, value)| push_value(out, indent + 2, &format!("{}:", block_key(name)), value));
-        }
-        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-            push_line(out, indent, lead);
-            items.iter().for_each(|item| push_line(out, indent + 2, &format!("- {}", flow_value(item))));
-        }
-        value => push_line(out, indent, &format!("{lead} {}", flow_value(value))),
+    if !vars.is_empty() {
+        push_line(out, 4, "vars:");
+        vars.iter().for_each(|(name, value)| push_entry(out, 6, name, value));
     }
 }
 
-/// Returns a value as one line of YAML.
-fn flow_value(value: &Value) -> String {
-    match value {
-        Value::String(text) => yaml_scalar(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(flow_value).collect::<Vec<_>>().join(", ")),
-        Value::Object(map) if map.is_empty() => "{}".to_owned(),
-        Value::Object(map) => {
-            let entries: Vec<String> =
-                map.iter().map(|(name, value)| format!("{}: {}", yaml_scalar(name), flow_value(value))).collect();
-            format!("{{ {} }}", entries.join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// Returns a key of a block mapping. Ranges need no quotes there.
-fn block_key(text: &str) -> String {
+/// Writes the name of a host or group, whose settings follow unless it `is_empty`. The library quotes the brackets and
+/// the colon of a range, which need no quotes in a key of block style.
+fn push_name(out: &mut String, name: &str, is_empty: bool) {
     let range = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '[' | ']' | ':');
-    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    match starts && text.contains('[') && text.chars().all(range) && !text.ends_with(':') {
-        true => text.to_owned(),
-        false => yaml_scalar(text),
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let entry = match starts && name.contains('[') && name.chars().all(range) && !name.ends_with(':') {
+        true => format!("{name}: {{}}"),
+        false => render_entry(name, &Value::Object(serde_json::Map::new())),
+    };
+    let entry = entry.trim_end();
+    push_line(out, 2, if is_empty { entry } else { entry.strip_suffix(" {}").unwrap_or(entry) });
+}
+
+/// Writes `name: value`, in block style.
+fn push_entry(out: &mut String, indent: usize, name: &str, value: &Value) {
+    for line in render_entry(name, value).split_terminator('\n') {
+        push_line(out, if line.is_empty() { 0 } else { indent }, line);
     }
 }
 
-/// Returns text as a scalar, quoted unless every YAML reader parses it as the same string.
-fn yaml_scalar(text: &str) -> String {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '@' | '+' | ' ');
-    let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_')) || text.starts_with("~/");
-    let rest = text.strip_prefix('~').unwrap_or(text);
-    match first && rest.chars().all(inner) && !text.ends_with(' ') && !is_reserved_word(text) {
-        true => text.to_owned(),
-        false => quote_scalar(text),
+/// Returns `name: value`. Two kinds of text are quoted that the library leaves unquoted: with hidden characters, which
+/// it does not escape (U+202E), and ending in blank lines, to which blank lines of the inventory would add.
+fn render_entry(name: &str, value: &Value) -> String {
+    let entry = render_yaml_block(&Value::Object([(name.to_owned(), value.clone())].into_iter().collect()));
+    match entry.contains(is_hidden_char) || entry.ends_with("\n\n") {
+        true => format!("{}: {}\n", quote_json(&name.into()), quote_json(value)),
+        false => entry,
     }
 }
 
-/// Reports whether some YAML reader parses a word as a boolean or null.
-fn is_reserved_word(text: &str) -> bool {
-    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
-    WORDS.contains(&text.to_ascii_lowercase().as_str())
-}
-
-fn quote_scalar(text: &str) -> String {
-    let mut out = String::from('"');
-    for c in text.chars() {
+/// Returns a value as JSON, which is YAML too, with hidden characters escaped.
+fn quote_json(value: &Value) -> String {
+    let mut out = String::new();
+    for c in value.to_string().chars() {
         // Writing to a `String` cannot fail.
-        let _ = match c {
-            '"' | '\\' => write!(out, "\\{c}"),
-            '\n' => write!(out, "\\n"),
-            '\t' => write!(out, "\\t"),
-            c if super::escape::is_hidden_char(c) => write!(out, "\\U{:08x}", u32::from(c)),
-            c => write!(out, "{c}"),
+        let _ = match is_hidden_char(c) {
+            true => write!(out, "\\U{:08x}", u32::from(c)),
+            false => write!(out, "{c}"),
         };
     }
-    out.push('"');
     out
 }
 

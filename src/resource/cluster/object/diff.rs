@@ -2,8 +2,7 @@
 
 use super::DeclaredObject;
 use super::field_diff::{ObjectFieldChange, creation_change, qualify_field, render_fields};
-use super::yaml_text::format_scalar;
-use crate::model::Value;
+use crate::model::{Value, render_yaml_line};
 use crate::object::{ClusterCall, ObjectId};
 use crate::resource::{AttributeChange, ResourceDiff};
 use serde::Serialize;
@@ -64,7 +63,7 @@ impl UndeclaredField {
     fn render_removal(&self, of: &str) -> AttributeChange {
         let found = match (self.secret, &self.value) {
             (true, _) => None,
-            (false, Some(value)) => Some(format_scalar(value)),
+            (false, Some(value)) => Some(render_yaml_line(value)),
             (false, None) => Some("present".to_owned()),
         };
         let change = AttributeChange::new(&qualify_field(of, &self.field), found.as_deref(), None);

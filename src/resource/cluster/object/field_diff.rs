@@ -1,7 +1,6 @@
 //! Renders the differences between an object's current state and its state after an apply.
 
-use super::yaml_text::{format_scalar, render_yaml};
-use crate::model::{SecretStore, Value};
+use crate::model::{SecretStore, Value, render_yaml_block, render_yaml_line};
 use crate::object::{FieldDifference, Redactor, find_differences};
 use crate::resource::AttributeChange;
 use crate::resource::shared::diff;
@@ -50,7 +49,7 @@ pub(super) fn render_fields(of: &str, fields: &[ObjectFieldChange]) -> Vec<Attri
 
 /// Returns the text of an object for people, without secrets.
 pub(in crate::resource) fn render_object(object: &Value, secrets: Option<&SecretStore>) -> String {
-    render_yaml(&Redactor::for_object(object, secrets).mask_object(object))
+    render_yaml_block(&Redactor::for_object(object, secrets).mask_object(object))
 }
 
 /// Returns the change that creates an object with this text.
@@ -69,11 +68,11 @@ fn value_change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) 
     let large =
         |value: &Value| value.is_object() || value.is_array() || value.as_str().is_some_and(|text| text.contains('\n'));
     if !live.into_iter().chain(becomes).any(large) {
-        let text = |value: Option<&Value>| value.map(format_scalar);
+        let text = |value: Option<&Value>| value.map(render_yaml_line);
         return AttributeChange::new(attribute, text(live).as_deref(), text(becomes).as_deref());
     }
     let text = |value: Option<&Value>| {
-        value.map(|value| value.as_str().map_or_else(|| render_yaml(value), str::to_owned)).unwrap_or_default()
+        value.map(|value| value.as_str().map_or_else(|| render_yaml_block(value), str::to_owned)).unwrap_or_default()
     };
     let unified = diff::unified_diff(text(live).as_bytes(), text(becomes).as_bytes());
     AttributeChange {

@@ -5,7 +5,6 @@ mod assessment;
 mod diff;
 mod field_diff;
 mod obsolete;
-mod yaml_text;
 
 pub(in crate::resource) use assessment::{DesiredObjects, assess_objects};
 pub(in crate::resource) use diff::ObjectsDiff;
