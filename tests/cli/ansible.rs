@@ -323,16 +323,9 @@ fn agrees(bin: &Path, folder: &Path) {
 
 /// Returns the groups inside each group, as written in the file.
 fn children_of(written: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let mut children = BTreeMap::new();
-    let mut group = String::new();
-    for line in written.split("\ngroups:\n").nth(1).unwrap_or_default().lines() {
-        if let Some(list) = line.strip_prefix("    groups: [").and_then(|list| list.strip_suffix(']')) {
-            children.insert(group.clone(), list.split(", ").map(str::to_owned).collect());
-        } else if let Some(name) = line.strip_prefix("  ").filter(|name| !name.starts_with(' ')) {
-            group = name.trim_end_matches(" {}").trim_end_matches(':').to_owned();
-        }
-    }
-    children
+    let document: Value = serde_saphyr::from_str(written).unwrap();
+    let groups = document["groups"].as_object().into_iter().flatten();
+    groups.filter_map(|(name, group)| Some((name.clone(), texts(group.get("groups")?)))).collect()
 }
 
 /// Compares the members of groups. Ansible lists direct members, forge lists all: for Ansible, the members of the
