@@ -159,13 +159,14 @@ impl PathStep {
     }
 
     fn find_index(&self, items: &[Value]) -> Option<usize> {
+        let json = |value: &Value| value.to_string();
         match self {
             Self::Key(_) => None,
             Self::At(at) => Some(*at).filter(|at| *at < items.len()),
-            Self::Is(wanted) => items.iter().position(|item| item.to_string() == *wanted),
+            Self::Is(wanted) => items.iter().position(|item| json(item) == *wanted),
             Self::Item(wanted) => {
                 let has = |item: &Value, (key, value): &(String, String)| {
-                    item.get(key).is_some_and(|found| found.to_string() == *value)
+                    item.get(key).is_some_and(|found| json(found) == *value)
                 };
                 items.iter().position(|item| wanted.iter().all(|field| has(item, field)))
             }
