@@ -59,7 +59,7 @@ fn replace_with_mode(
         Ok(_) => fs_err::canonicalize(path).and_then(|path| write_atomically(&path, mode, write)),
         Err(_) => write_atomically(path.as_std_path(), mode, write),
     };
-    replaced.map_err(|error| unwritable_error(path, &error))
+    replaced.map_err(|error| unwritable_error(path, error))
 }
 
 /// Creates a file atomically. Returns false if the path exists; the existing file is unchanged.
@@ -75,8 +75,8 @@ pub fn create_file(path: &Utf8Path, text: &str) -> Result<bool, CliError> {
     match written {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(error)) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Ok(Err(error)) => Err(CliError::unexpected(format!("cannot write `{path}`: {}", error.error))),
-        Err(error) => Err(CliError::unexpected(format!("cannot write `{path}`: {error}"))),
+        Ok(Err(error)) => Err(write_error(path, error.error)),
+        Err(error) => Err(write_error(path, error)),
     }
 }
 
@@ -91,12 +91,15 @@ pub fn check_writable(path: &Utf8Path) -> Result<(), CliError> {
         Ok(_) => fs_err::canonicalize(path).and_then(|path| tempfile::tempfile_in(parent_folder(&path)).map(drop)),
         Err(_) => tempfile::tempfile_in(parent_folder(path.as_std_path())).map(drop),
     };
-    checked.map_err(|error| unwritable_error(path, &error))
+    checked.map_err(|error| unwritable_error(path, error))
 }
 
-fn unwritable_error(path: &Utf8Path, error: &io::Error) -> CliError {
-    CliError::unexpected(format!("cannot write `{path}`: {error}"))
-        .hint("choose a file in an existing, writable directory")
+fn unwritable_error(path: &Utf8Path, error: io::Error) -> CliError {
+    write_error(path, error).hint("choose a file in an existing, writable directory")
+}
+
+fn write_error(path: &Utf8Path, error: io::Error) -> CliError {
+    CliError::unexpected(anyhow::Error::new(error).context(format!("cannot write `{path}`")))
 }
 
 fn parent_folder(path: &std::path::Path) -> &std::path::Path {

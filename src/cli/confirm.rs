@@ -28,8 +28,8 @@ pub async fn ask_yes_no(stop: &mut InterruptSignals, console: &Console, question
             Ok(is_yes(&line))
         }
         Ok(Ok(line)) => Ok(is_yes(&line)),
-        Ok(Err(error)) => Err(CliError::unexpected(format!("cannot read the answer: {error}"))),
-        Err(error) => Err(CliError::unexpected(format!("cannot read the answer: {error}"))),
+        Ok(Err(error)) => Err(CliError::unexpected(anyhow::Error::new(error).context("cannot read the answer"))),
+        Err(error) => Err(CliError::unexpected(anyhow::Error::new(error).context("cannot read the answer"))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::backend::{Backend, ObservePurpose};
 use super::shared_args::{InventoryArg, OutputFormat};
+use anyhow::{Context as _, anyhow};
 
 use super::error::CliError;
 use super::history_start::HistoryStart;
@@ -162,7 +163,7 @@ fn warn_unstored_findings<B>(cx: &VerbContext<'_, B>, unkept: &[(HostName, Strin
 fn write_text<B: Backend>(cx: &VerbContext<'_, B>, text: &str) -> Result<(), CliError> {
     let mut out = if cx.settings.format == OutputFormat::Text { (cx.console.out)() } else { (cx.console.err)() };
     let written = write!(out, "{text}").and_then(|()| out.flush());
-    written.map_err(|error| CliError::unexpected(format!("cannot write the output: {error}")))
+    written.context("cannot write the output").map_err(CliError::unexpected)
 }
 
 fn show_history<B: Backend>(
@@ -172,7 +173,7 @@ fn show_history<B: Backend>(
     since: Option<HistoryStart>,
 ) -> VerbResult {
     let history = cx.backend.read_drift_history(project, since, cx.settings).map_err(|why| {
-        CliError::unexpected(format!("cannot read the drift history: {why}"))
+        CliError::unexpected(anyhow!("cannot read the drift history: {why}"))
             .hint("pass another state directory with `--state`")
     })?;
     match cx.settings.format {
@@ -208,11 +209,12 @@ fn build_timer_command<B>(
 ) -> Result<Vec<String>, CliError> {
     let absolute = |path: &Utf8Path| {
         let path = camino::absolute_utf8(path);
-        path.map(Utf8PathBuf::into_string).map_err(|error| CliError::unexpected(error.to_string()))
+        path.map(Utf8PathBuf::into_string).map_err(CliError::unexpected)
     };
-    let program = std::env::current_exe().map_err(|error| CliError::unexpected(error.to_string()))?;
+    let program = std::env::current_exe().map_err(CliError::unexpected)?;
     let program = program.into_os_string().into_string();
-    let program = program.map_err(|_| CliError::unexpected("the path of the forge executable is not valid UTF-8"))?;
+    let program =
+        program.map_err(|_| CliError::unexpected(anyhow!("the path of the forge executable is not valid UTF-8")))?;
     let mut words = vec![program, "drift".to_owned(), absolute(inventory)?, "--quiet".to_owned()];
     let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
     flag("--state", absolute(&cx.settings.state_folder(inventory))?);

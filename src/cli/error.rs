@@ -39,9 +39,10 @@ impl CliError {
         Self::new(ExitCode::Unknown, message)
     }
 
-    /// A bug, or a failure of the environment.
-    pub fn unexpected(message: impl Into<String>) -> Self {
-        Self::new(ExitCode::Unexpected, message)
+    /// A bug, or a failure of the environment, with its chain of causes. Every other error has a constructor of its own,
+    /// because it has an exit code of its own.
+    pub fn unexpected(error: impl Into<anyhow::Error>) -> Self {
+        Self::new(ExitCode::Unexpected, format!("{:#}", error.into()))
     }
 
     /// The requested action ran on the host and failed there.

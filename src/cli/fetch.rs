@@ -48,7 +48,7 @@ pub fn run_fetch<B: Backend>(cx: &VerbContext<'_, B>, args: &FetchArgs) -> VerbR
             cx.backend.fetch_artifacts(&project, &hosts, args.lock, cx.settings, events)
         });
         let report = tokio::select! {
-            report = work => report.map_err(CliError::unexpected)?,
+            report = work => report.map_err(anyhow::Error::msg).map_err(CliError::unexpected)?,
             () = stop.next_interrupt() => {
                 let error = CliError::interrupted("interrupted while fetching");
                 return Err(error.hint("run the command again to resume"));

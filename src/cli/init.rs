@@ -132,7 +132,7 @@ fn file_exists_error(path: &Utf8Path) -> CliError {
 /// Writes the inventory, and the example recipe unless a recipe of that name exists.
 fn write_starting_files(path: &Utf8Path, text: &str) -> Result<RecipeFile, CliError> {
     let recipes = parent_folder(path).join("recipes");
-    fs_err::create_dir_all(&recipes).map_err(|error| CliError::unexpected(error.to_string()))?;
+    fs_err::create_dir_all(&recipes).map_err(CliError::unexpected)?;
     let recipe = recipes.join("hello.yaml");
     let path_shown = recipe.strip_prefix("./").unwrap_or(&recipe).to_string();
     let is_new = atomic_file::create_file(&recipe, starter_inventory::STARTER_RECIPE)?;

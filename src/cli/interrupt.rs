@@ -1,6 +1,7 @@
 //! Interrupts: Ctrl-C, the termination signal of a service manager or pipeline, and a closed terminal.
 
 use super::error::CliError;
+use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Signals since creation: one that arrives between two waits is returned by the next wait.
@@ -17,7 +18,7 @@ impl InterruptSignals {
     /// # Errors
     /// Unexpected: the system refuses a signal handler.
     pub fn start_listening() -> Result<Self, CliError> {
-        let catch = |kind| signal(kind).map_err(|error| CliError::unexpected(format!("cannot catch signals: {error}")));
+        let catch = |kind| signal(kind).context("cannot catch signals").map_err(CliError::unexpected);
         let hangup = if ignores_hangup() { None } else { Some(catch(SignalKind::hangup())?) };
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())?, hangup })
     }

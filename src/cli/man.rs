@@ -5,8 +5,8 @@ use super::error::CliError;
 use super::output::VerbOutput;
 use super::verb_context::{VerbContext, VerbResult};
 use crate::model::ExitCode;
+use anyhow::Context as _;
 use camino::{Utf8Path, Utf8PathBuf};
-use std::io;
 
 /// Print the manual page, or write one page per verb to a directory
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub fn run_man<B>(cx: &VerbContext<'_, B>, args: &ManArgs, build_command: fn() -
 fn render_man_page(command: &clap::Command) -> Result<Vec<u8>, CliError> {
     let mut page = Vec::new();
     let made = clap_mangen::Man::new(command.clone()).render(&mut page);
-    made.map_err(|error: io::Error| CliError::unexpected(format!("cannot generate the page: {error}")))?;
+    made.context("cannot generate the page").map_err(CliError::unexpected)?;
     Ok(page)
 }
 

@@ -10,6 +10,7 @@ use crate::model::SecretStore;
 use crate::notify::{self, DeliveryRetryPolicy};
 use crate::view::notify::{NotifyPayload, render_notice, summarize_notice};
 use crate::view::{escape, format_count};
+use anyhow::anyhow;
 use futures_util::future::join_all;
 use std::io::Write;
 
@@ -137,7 +138,7 @@ pub fn preview_notifications<B: Backend>(
     drift: &DriftReport,
 ) -> Result<String, CliError> {
     let errands = cx.backend.plan_notifications(project, drift, cx.settings);
-    let errands = errands.map_err(|why| CliError::unexpected(format!("cannot prepare the notifications: {why}")))?;
+    let errands = errands.map_err(|why| CliError::unexpected(anyhow!("cannot prepare the notifications: {why}")))?;
     Ok(errands.list.iter().map(format_preview).collect())
 }
 

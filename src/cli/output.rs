@@ -202,7 +202,7 @@ fn ignore_closed_stream(written: io::Result<()>, device: bool) -> Result<(), Cli
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) if is_closed_terminal(&error, device) => Ok(()),
-        Err(error) => Err(CliError::unexpected(format!("cannot write the output: {error}"))),
+        Err(error) => Err(CliError::unexpected(anyhow::Error::new(error).context("cannot write the output"))),
         Ok(()) => Ok(()),
     }
 }

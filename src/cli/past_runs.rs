@@ -6,6 +6,7 @@ use crate::diag::did_you_mean;
 use crate::engine::{self, PastRun};
 use crate::state::{self, RunFolder};
 use crate::view::ListedRun;
+use anyhow::anyhow;
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Lists the runs of the state folder, newest first.
@@ -15,7 +16,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 pub fn list_run_folders<B>(cx: &VerbContext<'_, B>) -> Result<Vec<RunFolder>, CliError> {
     let state = state_folder(cx);
     state::list_runs(&state).map_err(|error| {
-        CliError::unexpected(format!("cannot read state directory `{state}`: {error}"))
+        CliError::unexpected(anyhow::Error::new(error).context(format!("cannot read state directory `{state}`")))
             .hint("pass another one with `--state`")
     })
 }
@@ -48,7 +49,7 @@ pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -
 
 pub fn read_run(folder: &RunFolder) -> Result<PastRun, CliError> {
     let read = engine::read_run(folder);
-    read.map_err(|why| CliError::unexpected(format!("cannot read run `{}`: {why}", folder.run)))
+    read.map_err(|why| CliError::unexpected(anyhow!("cannot read run `{}`: {why}", folder.run)))
 }
 
 fn find_run_folder<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f RunFolder, CliError> {

@@ -67,7 +67,10 @@ impl RecordingArgs {
         let Some(path) = &self.record else { return Ok(()) };
         let recording = match self.no_redact {
             true => backend.build_recording(project, seen),
-            false => backend.build_redacted_recording(project, seen).map_err(CliError::unexpected)?,
+            false => backend
+                .build_redacted_recording(project, seen)
+                .map_err(anyhow::Error::msg)
+                .map_err(CliError::unexpected)?,
         };
         atomic_file::replace_file(path, |out| {
             serde_json::to_writer_pretty(&mut *out, &recording)?;

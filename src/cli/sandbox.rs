@@ -7,6 +7,7 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::model::{ExitCode, HardwareBoard, HostName};
 use crate::transport::{self, Sandbox};
 use crate::view::SandboxList;
+use anyhow::anyhow;
 use camino::Utf8Path;
 
 /// List, enter or reset sandboxes: simulated hosts on this machine
@@ -81,7 +82,7 @@ fn enter_sandbox(
             Ok(status) => Err(CliError::failed(format!("`{}` exited with {status} in the sandbox", argv[0]))),
             Err(error) => {
                 let hint = error.hint.unwrap_or_default();
-                Err(CliError::unexpected(error.message).hint(hint))
+                Err(CliError::unexpected(anyhow!(error.message)).hint(hint))
             }
         }
     })
@@ -108,8 +109,9 @@ fn reset_sandboxes(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, 
 }
 
 fn sandbox_error(error: std::io::Error) -> CliError {
-    let failed = CliError::unexpected(error.to_string());
-    match error.kind() {
+    let kind = error.kind();
+    let failed = CliError::unexpected(error);
+    match kind {
         std::io::ErrorKind::PermissionDenied => {
             failed.hint("run this as the user who created the sandbox, or with sudo")
         }

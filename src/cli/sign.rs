@@ -8,6 +8,7 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::model::ExitCode;
 use crate::transport;
 use crate::view::progress::ProgressDetail;
+use anyhow::anyhow;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::Write;
 
@@ -41,7 +42,7 @@ pub fn run_sign<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
             signed = transport::sign_bytes(text.as_bytes(), &args.key) => signed,
             () = stop.next_interrupt() => return Err(CliError::interrupted("interrupted; nothing was signed")),
         };
-        let signature = signed.map_err(|error| CliError::unexpected(error.why).hint(error.hint))?;
+        let signature = signed.map_err(|error| CliError::unexpected(anyhow!(error.why)).hint(error.hint))?;
         atomic_file::replace_file(&place, |out| out.write_all(&signature))?;
         if cx.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.

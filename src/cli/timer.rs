@@ -111,7 +111,7 @@ pub fn install_units<B>(
     let is_root = rustix::process::geteuid().is_root();
     let folder = unit_folder(args, is_root, cx.environment.home.as_deref())?;
     let units = render_units(&TimerSpec { cluster, command, every: args.every });
-    fs_err::create_dir_all(&folder).map_err(|error| CliError::unexpected(error.to_string()))?;
+    fs_err::create_dir_all(&folder).map_err(CliError::unexpected)?;
     for (ending, text) in [("service", &units.service), ("timer", &units.timer)] {
         atomic_file::replace_file(&folder.join(format!("{}.{ending}", units.name)), |out| {
             out.write_all(text.as_bytes())

@@ -12,6 +12,7 @@ use super::shared_args::{GlobalArgs, InventoryArg};
 use crate::diag::{DiagList, SourceMap};
 use crate::model::{ExitCode, HostName};
 use crate::view::progress::{ProgressDetail, ProgressState, show_events};
+use anyhow::Context as _;
 use camino::Utf8Path;
 use std::future::Future;
 use std::io::Write;
@@ -153,7 +154,7 @@ impl<'a, B: Backend> VerbContext<'a, B> {
 /// Errors of `work`; unexpected if the system provides no threads or descriptors.
 pub fn block_on(work: impl Future<Output = VerbResult>) -> VerbResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::unexpected(format!("cannot start the runtime: {error}")))?;
+    let runtime = runtime.context("cannot start the runtime").map_err(CliError::unexpected)?;
     let ending = runtime.block_on(work);
     // An interrupted prompt still reads stdin on its thread; do not wait for it.
     runtime.shutdown_background();
