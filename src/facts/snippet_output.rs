@@ -123,7 +123,7 @@ pub(super) fn find_guarded_output<'a>(
     let Some(at) = parts.iter().position(|part| part.name() == name) else { return Ok(None) };
     let late = || UnansweredReason::new(format!("`{name}` timed out after {} s", parts[at].field_at(2)));
     match parts[at].field_at(1) {
-        "missing" => Err(UnansweredReason::new(format!("`{name}` is missing"))),
+        "missing" => Err(UnansweredReason::missing_tool(name)),
         "stuck" => Err(UnansweredReason::new(format!(
             "an earlier `{name}` (pid {}) hangs in the kernel, so it was not started again",
             parts[at].field_at(2)

@@ -166,9 +166,7 @@ impl OutputFrames {
         for (number, section) in sections.iter().enumerate() {
             match (self.raws.get(&number), &self.lacks) {
                 (Some(raw), _) => section.read_output(raw, seen),
-                (None, Some(tool)) => {
-                    section.mark_unanswered(&UnansweredReason::new(format!("`{tool}` is missing")), seen)
-                }
+                (None, Some(tool)) => section.mark_unanswered(&UnansweredReason::missing_tool(tool), seen),
                 (None, None) => {
                     section.mark_unanswered(
                         &UnansweredReason::new(format!("timed out after {} s", section.timeout_s)),

@@ -103,7 +103,7 @@ impl SectionOutput {
         let said = said.trim_end();
         match (self.end, missing) {
             (SectionEnd::TimedOut, _) => UnansweredReason::new(format!("timed out after {} s", section.timeout_s)),
-            (_, Some(tool)) => UnansweredReason::new(format!("`{tool}` is missing")),
+            (_, Some(tool)) => UnansweredReason::missing_tool(tool),
             _ if self.truncated => {
                 UnansweredReason::new(format!("{} printed more than {} bytes", section.name, section.cap))
             }

@@ -14,16 +14,24 @@ pub struct UnansweredReason {
     /// Whether forge skipped the read, since another user can redirect the path: a retry gives the same answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub barred: bool,
+    /// Whether a program is missing on the host: a retry gives the same answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_tool: bool,
 }
 
 impl UnansweredReason {
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), said: None, barred: false }
+        Self { why: why.into(), said: None, barred: false, lacks_tool: false }
     }
 
-    /// Reports whether a retry may have an answer: a missing tool stays missing.
+    /// Returns the reason for a program that the host does not have.
+    pub fn missing_tool(tool: &str) -> Self {
+        Self { lacks_tool: true, ..Self::new(format!("`{tool}` is missing")) }
+    }
+
+    /// Reports whether a retry may have an answer.
     pub fn is_retryable(&self) -> bool {
-        !self.barred && !self.why.ends_with("is missing")
+        !self.barred && !self.lacks_tool
     }
 
     pub fn with_message(mut self, text: impl Into<UntrustedText>) -> Self {

@@ -39,10 +39,7 @@ fn check_that_cannot_start_or_finish_is_unknown() {
     let unbegun =
         |stderr: &str| SectionOutput { end: SectionEnd::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
     assert_eq!(one(Some("eve"), &unbegun("forge-no-user\n")), Err(UnansweredReason::new("user `eve` does not exist")));
-    assert_eq!(
-        one(Some("eve"), &unbegun("forge-missing setpriv\n")),
-        Err(UnansweredReason::new("`setpriv` is missing"))
-    );
+    assert_eq!(one(Some("eve"), &unbegun("forge-missing setpriv\n")), Err(UnansweredReason::missing_tool("setpriv")));
     let said = UnansweredReason::new("the check could not be started").with_message("sh: cd: can't cd to /x");
     assert_eq!(one(None, &unbegun("sh: cd: can't cd to /x\n")), Err(said));
 }

@@ -68,7 +68,7 @@ fn missing_frame_tool_is_reported_for_every_probe() {
     let (compiled, _) = two();
     let out = format!("\n{T} lacks base64\n{T} end 0\n");
     let seen = parse_output(&compiled, out.as_bytes(), None).expect("well-formed");
-    assert_eq!(seen.get(&check("b")), Err(UnansweredReason::new("`base64` is missing")));
+    assert_eq!(seen.get(&check("b")), Err(UnansweredReason::missing_tool("base64")));
 }
 
 #[test]

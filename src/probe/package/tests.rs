@@ -75,7 +75,7 @@ fn missing_row_is_unknown_not_an_absent_package() {
     assert_eq!(one("bash", &raw), Err(UnansweredReason::new("timed out after 20 s")));
     raw.end = SectionEnd::Exited(127);
     raw.stderr = b"forge-missing dpkg-query\n".to_vec();
-    assert_eq!(one("bash", &raw), Err(UnansweredReason::new("`dpkg-query` is missing")));
+    assert_eq!(one("bash", &raw), Err(UnansweredReason::missing_tool("dpkg-query")));
 }
 
 #[test]
