@@ -271,8 +271,7 @@ fn systemctl_stubs(states: &str) -> CommandStubs {
   n=$(cat "${{0%/*}}/n" 2>/dev/null || echo 0); echo $((n + 1)) > "${{0%/*}}/n"
   set -- {states}
   if [ "$n" -lt $# ]; then shift "$n"; else shift $(($# - 1)); fi
-  echo "$1" ;;
-*SubState*) echo auto-restart ;;
+  printf 'ActiveState=%s\nSubState=auto-restart\nInvocationID=aa11\n' "$1" ;;
 *InvocationID*) echo aa11 ;;
 *Result*) echo exit-code ;;
 --version) echo 'systemd 252 (252.39)' ;;

@@ -19,28 +19,42 @@ report() {
 }
 # Before version 248 systemd tells its start times in whole seconds only.
 apart() {
-  version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
-  if [ "${version:-0}" -lt 248 ]; then sleep 1; fi
+  set -- $(systemctl --version)
+  case ${2-} in *[!0-9]*|"") ;; *) if [ "$2" -ge 248 ]; then return 0; fi ;; esac
+  sleep 1
 }
-nap() { sleep 0.2 2>/dev/null || sleep 1; }
+nap() { sleep "$1" 2>/dev/null || sleep 1; }
+# Sets `state`, `sub` and `now` (the current start) in one query.
+query() {
+  state= sub= now=
+  for line in $(systemctl show -p ActiveState -p SubState -p InvocationID -- "$unit"); do
+    case $line in
+      ActiveState=*) state=${line#*=} ;;
+      SubState=*) sub=${line#*=} ;;
+      InvocationID=*) now=${line#*=} ;;
+    esac
+  done
+}
 # The same start must stay active for a second. A unit that is still starting is waited for; systemd's own
 # start timeout ends that, and this loop after 300 s where there is none.
 settled() {
   born= up=0 turns=0
   while [ "$turns" -lt 1500 ]; do
     turns=$((turns + 1))
-    case $(show ActiveState) in
+    query
+    case $state in
       active|reloading|refreshing)
-        now=$(show InvocationID)
         if [ -n "$born" ] && [ "$now" != "$born" ]; then report "$unit starts and dies again and again"; fi
         born=$now up=$((up + 1))
-        if [ "$up" -gt 5 ]; then return 0; fi ;;
+        if [ "$up" -gt 2 ]; then return 0; fi
+        nap 0.5
+        continue ;;
       activating)
-        if [ "$up" -gt 0 ] || [ "$(show SubState)" = auto-restart ]; then report "$unit started and died"; fi ;;
+        if [ "$up" -gt 0 ] || [ "$sub" = auto-restart ]; then report "$unit started and died"; fi ;;
       deactivating) ;;
-      *) report "$unit did not stay up: it is $(show ActiveState) ($(show Result))" ;;
+      *) report "$unit did not stay up: it is $state ($(show Result))" ;;
     esac
-    nap
+    nap 0.2
   done
   report "$unit is still starting after 300 s"
 }
