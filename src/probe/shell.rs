@@ -76,7 +76,7 @@ done
 /// Builds the script that runs `sections`.
 pub(crate) fn build_script(sections: &[ProbeSection], token: ScriptToken) -> ShellScript {
     const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus two") };
-    let lanes = LANES.min(sections.len());
+    let lanes = lane_count(sections.len());
     let mut body = ShellFragment::new().code(RUNNER).code("{ :\n");
     for lane in 0..lanes {
         body = body.code(if lane == 0 { "{\nFORGE_L=0\n" } else { " | {\nFORGE_L=1 FORGE_O=\n" });
@@ -87,6 +87,11 @@ pub(crate) fn build_script(sections: &[ProbeSection], token: ScriptToken) -> She
     }
     body = body.code("\n} 3>&1\nprintf '%s end %s\\n' \"$FORGE_T\"").number(sections.len() as u64);
     ShellScript { body, token, limit: script_limit(sections, lanes) }
+}
+
+/// Each lane costs processes, and two sections that run one after the other are as quick as a lane takes to start.
+fn lane_count(sections: usize) -> usize {
+    if sections <= 2 { sections.min(1) } else { LANES.min(sections) }
 }
 
 fn append_section(body: ShellFragment, number: usize, section: &ProbeSection) -> ShellFragment {
