@@ -6,7 +6,7 @@ use super::run_context::ApplyContext;
 use super::step_groups::HostStepGroup;
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::{HostName, StepPhase};
-use crate::plan::{CrossHostWait, resolve_predecessor};
+use crate::plan::{CrossHostWait, UnmetDependency, resolve_predecessor};
 
 /// Why a group does not run.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,10 +89,10 @@ impl<'r> DependencyGate<'r> {
         match wait.describe_missing(there.len(), &out) {
             // For a stopped run the missing dependency is not the reason.
             Some(_) if self.run.cancel.level() > StopLevel::No => Err(GateRefusal::Stopped),
-            Some(why) if why.starts_with("on ") => {
-                Err(GateRefusal::Lacks(format!("needs `{}` {why}", self.format_step_name(wait.from))))
+            Some(shortfall) => {
+                let step = self.format_step_name(wait.from);
+                Err(GateRefusal::Lacks(UnmetDependency { step, shortfall: Some(shortfall) }.describe_need()))
             }
-            Some(why) => Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.format_step_name(wait.from)))),
             None => Ok(()),
         }
     }

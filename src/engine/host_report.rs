@@ -44,7 +44,7 @@ pub(super) fn describe_empty_host(project: &Project, host: &HostName) -> Untrust
 pub(super) fn report_as_planned(step: &StepPlan) -> StepReport {
     let reason = step.reason.clone();
     let result = match (&step.waits_for, step.verdict) {
-        (Some(other), _) => StepResult::Skipped { reason: describe_dependency(other).into() },
+        (Some(other), _) => StepResult::Skipped { reason: other.describe_need().into() },
         (None, StepVerdict::Change) if step.held.is_some() => {
             StepResult::Held { reason: step.held.as_deref().unwrap_or_default().into() }
         }
@@ -66,18 +66,9 @@ pub(super) fn report_as_planned(step: &StepPlan) -> StepReport {
     }
 }
 
-/// Returns `needs `first/try` on 3 hosts, got 2` for the plan's `first/try (on 3 hosts, got 2)`.
-fn describe_dependency(other: &str) -> String {
-    match other.strip_suffix(')').and_then(|rest| rest.split_once(" (")) {
-        Some((step, why)) if why.starts_with("on ") => format!("needs `{step}` {why}"),
-        Some((step, why)) => format!("needs `{step}`: {why}"),
-        None => format!("needs `{other}`"),
-    }
-}
-
 /// Returns the phase that a step reached without being run.
 pub(super) fn planned_phase(step: &StepPlan) -> ReachedPhase {
-    match step.waits_for {
+    match &step.waits_for {
         Some(_) => ReachedPhase::Nothing,
         None => phase_from_verdict(step.verdict),
     }

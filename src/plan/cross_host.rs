@@ -2,6 +2,7 @@
 //! and the recipes that export the values that it reads.
 
 use super::cross_host_edges::{CrossHostEdges, CrossHostWait};
+use super::unmet_dependency::DependencyShortfall;
 use crate::graph::{Graph, GraphEdge, StepIndex};
 use crate::model::{HostName, StepPhase};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -59,7 +60,7 @@ pub(super) struct CrossHostView<'a> {
     /// Whether this is the first pass: every reachable host is assumed to succeed.
     hopeful: bool,
     /// Cached results by edge and selection: thousands of hosts share them.
-    lacking: RwLock<HashMap<(usize, usize), Option<String>>>,
+    lacking: RwLock<HashMap<(usize, usize), Option<DependencyShortfall>>>,
 }
 
 impl<'a> CrossHostView<'a> {
@@ -107,7 +108,7 @@ impl<'a> CrossHostView<'a> {
     }
 
     /// Returns why the dependencies of a step of `host` on other hosts are not satisfied, if they are not.
-    pub fn find_unmet_wait(&self, host: &HostName, edge: &GraphEdge) -> Option<String> {
+    pub fn find_unmet_wait(&self, host: &HostName, edge: &GraphEdge) -> Option<DependencyShortfall> {
         if !self.spans.steps.crosses_hosts(edge) {
             return None;
         }
@@ -124,7 +125,7 @@ impl<'a> CrossHostView<'a> {
         found
     }
 
-    fn describe_shortfall(&self, wait: &CrossHostWait) -> Option<String> {
+    fn describe_shortfall(&self, wait: &CrossHostWait) -> Option<DependencyShortfall> {
         let needed = PlannedStepStatus::required_for(wait.phase);
         let (there, out): (Vec<_>, Vec<_>) =
             wait.hosts.iter().cloned().partition(|host| self.step_status(wait.from, host) <= needed);

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ChosenHosts;
+use super::unmet_dependency::DependencyShortfall;
 
 /// The hosts that one step waits for because of one edge.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,13 +25,13 @@ pub struct CrossHostWait {
 impl CrossHostWait {
     /// Returns why too few hosts reached the phase, if so: `on 3 hosts, got 2; missing: n2`, or `on n1` if a single
     /// host was expected. `out` are the hosts of this run that did not reach it.
-    pub fn describe_missing(&self, there: usize, out: &[HostName]) -> Option<String> {
+    pub fn describe_missing(&self, there: usize, out: &[HostName]) -> Option<DependencyShortfall> {
         let least = self.least.filter(|least| there < *least)?;
         if let ([one], 1, true) = (&*self.hosts, least, self.cut.is_empty()) {
-            return Some(format!("on {one}"));
+            return Some(DependencyShortfall::Hosts(format!("on {one}")));
         }
         if self.hosts.is_empty() && !self.cut.is_empty() && self.cut.iter().all(HostName::is_cluster) {
-            return Some("the cluster is not in this run".to_owned());
+            return Some(DependencyShortfall::ClusterNotSelected);
         }
         let mut text = format!("on {least} {}, got {there}", if least == 1 { "host" } else { "hosts" });
         if !out.is_empty() {
@@ -39,7 +40,7 @@ impl CrossHostWait {
         if !self.cut.is_empty() {
             text.push_str(&format!("; not in this run: {}", format_host_names(&self.cut)));
         }
-        Some(text)
+        Some(DependencyShortfall::Hosts(text))
     }
 }
 
@@ -238,11 +239,11 @@ mod tests {
             cut: vec![HostName::new("far")],
             least: Some(4),
         };
-        let text = wait.describe_missing(2, &hosts(1)).unwrap();
+        let text = wait.describe_missing(2, &hosts(1)).unwrap().to_string();
         assert_eq!(text, "on 4 hosts, got 2; missing: n0; not in this run: far");
         assert_eq!(wait.describe_missing(4, &[]), None);
         let one = CrossHostWait { hosts: hosts(1), cut: Vec::new(), least: Some(1), ..wait.clone() };
-        assert_eq!(one.describe_missing(0, &hosts(1)).unwrap(), "on n0");
+        assert_eq!(one.describe_missing(0, &hosts(1)).unwrap().to_string(), "on n0");
         assert_eq!(CrossHostWait { least: None, ..wait }.describe_missing(0, &hosts(1)), None, "an order only");
     }
 

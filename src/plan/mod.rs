@@ -26,6 +26,7 @@ mod step_names;
 mod step_planner;
 mod step_scope;
 mod undeclared;
+mod unmet_dependency;
 mod verify;
 mod window;
 
@@ -55,6 +56,7 @@ pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
 pub use step_planner::{assess_rules, list_provisions};
 pub use step_scope::{HostExports, choose_hosts, read_exported_values, read_step_exports, to_exported_value};
+pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
 pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,

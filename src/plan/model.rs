@@ -1,5 +1,6 @@
 //! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
+use super::unmet_dependency::UnmetDependency;
 use super::{HostReachability, HostRefusal, HostWindow, RolloutPlan, StepStage};
 use crate::model::{DisruptionClass, ExitCode, HostName, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel};
 use crate::resource::AttributeChange;
@@ -128,7 +129,7 @@ pub struct StepPlan {
     pub held: Option<String>,
     /// The step because of which this one will be skipped: it is needed, but blocked, unknown or pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits_for: Option<String>,
+    pub waits_for: Option<UnmetDependency>,
     /// `file:line:col` of the step in its recipe.
     #[schemars(with = "String")]
     pub place: CompactString,

@@ -7,6 +7,7 @@ use super::host_context::{HostContext, StepInstance};
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
 use super::preconditions;
 use super::step_names::{describe_resource, step_title};
+use super::unmet_dependency::{DependencyShortfall, UnmetDependency};
 use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
 use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
@@ -32,7 +33,7 @@ pub(super) struct StepPlanner<'w, 'a> {
     /// The status of each step: the worst of its instances.
     status: BTreeMap<StepIndex, PlannedStepStatus>,
     /// For steps that match but depend on a stopped step: the stopped step.
-    behind: BTreeMap<StepIndex, String>,
+    behind: BTreeMap<StepIndex, UnmetDependency>,
     /// Recipes that a rule, or the identity of the host, blocks here.
     ruled: BTreeMap<String, Assessment>,
     /// The known state of the host's window.
@@ -205,14 +206,14 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     }
 
     /// Returns the step that keeps `turn` from running.
-    fn find_blocker(&self, turn: &StepInstance<'_>) -> Option<String> {
+    fn find_blocker(&self, turn: &StepInstance<'_>) -> Option<UnmetDependency> {
         let graph = self.case.graph;
         graph
             .incoming_edges(turn.index)
             .find_map(|edge| self.find_local_blocker(edge).or_else(|| self.find_remote_blocker(edge)))
     }
 
-    fn find_local_blocker(&self, edge: &GraphEdge) -> Option<String> {
+    fn find_local_blocker(&self, edge: &GraphEdge) -> Option<UnmetDependency> {
         let graph = self.case.graph;
         let needed = match edge.why {
             DependencyKind::After | DependencyKind::Restart | DependencyKind::Export | DependencyKind::Barrier => {
@@ -224,16 +225,18 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let at = resolve_predecessor(graph, edge, |step| self.status.contains_key(&step))?;
         let from = graph.step_id(at);
         if *self.status.get(&at)? > needed {
-            return Some(self.behind.get(&at).cloned().unwrap_or_else(|| from.to_string()));
+            return Some(self.behind.get(&at).cloned().unwrap_or_else(|| UnmetDependency::on_step(from)));
         }
         let proof = edge.phase == StepPhase::Verified && from.recipe != graph.step_id(edge.to).recipe;
         let why = proof.then(|| self.find_failed_verification(&from.recipe)).flatten()?;
-        Some(format!("{from} ({why})"))
+        let shortfall = Some(DependencyShortfall::Verification(why));
+        Some(UnmetDependency { shortfall, ..UnmetDependency::on_step(from) })
     }
 
-    fn find_remote_blocker(&self, edge: &GraphEdge) -> Option<String> {
-        let why = self.outside.find_unmet_wait(&self.case.host.name, edge)?;
-        Some(format!("{} ({why})", self.case.ground.project.graph.step_id(edge.from)))
+    fn find_remote_blocker(&self, edge: &GraphEdge) -> Option<UnmetDependency> {
+        let shortfall = Some(self.outside.find_unmet_wait(&self.case.host.name, edge)?);
+        let from = self.case.ground.project.graph.step_id(edge.from);
+        Some(UnmetDependency { shortfall, ..UnmetDependency::on_step(from) })
     }
 
     /// Returns a verification of a recipe that does not pass here. If the recipe has changes, its verifications run
@@ -252,7 +255,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         &mut self,
         turn: &StepInstance<'_>,
         step: &StepPlan,
-        behind: Option<String>,
+        behind: Option<UnmetDependency>,
         packages: PackageChanges,
     ) {
         let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
@@ -399,7 +402,7 @@ fn build_step_plan(
     place: &str,
     turn: &StepInstance<'_>,
     ruling: StepAssessment,
-    waits_for: Option<String>,
+    waits_for: Option<UnmetDependency>,
 ) -> StepPlan {
     let title = step_title(turn);
     let judgement = ruling.judgement;

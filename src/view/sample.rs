@@ -169,7 +169,7 @@ fn odd_steps() -> Vec<StepPlan> {
     let blocked = |name, class, why| step(name, "command", name, StepVerdict::Blocked(class), why);
     vec![
         unchanged_step("hosts"),
-        StepPlan { waits_for: Some("base/repo".into()), ..nginx_step() },
+        StepPlan { waits_for: Some(crate::plan::UnmetDependency::on_step("base/repo")), ..nginx_step() },
         step("repo", "file", "/etc/apt/sources.list.d/x.list", StepVerdict::Unknown, "permission denied"),
         step("gsp", "file", "/etc/modprobe.d/gsp.conf", StepVerdict::Pending, "loaded with another value"),
         blocked("fabric", BlockClass::Hardware, "no NVSwitch found"),
@@ -207,7 +207,10 @@ pub fn hostile_plan(text: &str) -> Plan {
             hostile(StepVerdict::Blocked(BlockClass::Busy)),
         ],
     );
-    first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(StepVerdict::Change) });
+    first.steps.push(StepPlan {
+        waits_for: Some(crate::plan::UnmetDependency::on_step(text)),
+        ..hostile(StepVerdict::Change)
+    });
     let check = Some(CheckRun { command: text.into(), status: 1, output: text.into() });
     first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify_plan(text, StepVerdict::Change, text) }];
     first.undeclared = vec![left_behind(text, text, text, true)];

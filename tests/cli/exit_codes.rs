@@ -175,7 +175,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         images: Vec::new(),
         stage: Default::default(),
         held: None,
-        waits_for: waits_for.map(str::to_owned),
+        waits_for: waits_for.map(forge::plan::UnmetDependency::on_step),
         place: "".into(),
         long: false,
     };

@@ -66,7 +66,7 @@ fn resources_that_need_a_reboot_share_one_reboot() {
     assert_eq!((ran.plan.hosts[0].planned_disruption(), ran.report.hosts[0].reboots.len()), (DisruptionClass::D3, 1));
     assert_eq!(read_log(&stage), ["reboot", "driver"], "what needs it comes after");
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
-    assert_eq!((driver.stage, driver.waits_for.as_deref()), (When::Inside(1), None));
+    assert_eq!((driver.stage, &driver.waits_for), (When::Inside(1), &None));
     let again = stage.run_once();
     assert_eq!(
         (again.exit_code(), again.plan.count_steps().change, again.plan.hosts[0].window.is_none()),
@@ -115,7 +115,7 @@ fn reboot_never_leaves_the_step_pending_and_skips_dependents() {
     let stage = booted_project("reboot: never");
     let ran = stage.run_once();
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
-    assert_eq!(driver.waits_for.as_deref(), Some("early/arguments"));
+    assert_eq!(driver.waits_for, Some(crate::plan::UnmetDependency::on_step("early/arguments")));
     assert!(ran.plan.hosts[0].window.is_none());
     assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (10, HostOutcome::Skipped), "{:#?}", ran.report);
     let why = "pending: configured, not loaded: `iommu=pt` is missing; needs a reboot";

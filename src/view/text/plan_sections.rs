@@ -7,8 +7,8 @@ use super::shared_lines::format_hosts;
 use super::step;
 use crate::model::{BlockClass, HostName, StepVerdict};
 use crate::plan::{
-    HostPlan, HostReachability, HostWarning, Plan, PlanCounts, StepPlan, UndeclaredResource, UnreachableReason,
-    VerifyPlan,
+    HostPlan, HostReachability, HostWarning, Plan, PlanCounts, StepPlan, UndeclaredResource, UnmetDependency,
+    UnreachableReason, VerifyPlan,
 };
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{escape, format_count, formatting};
@@ -172,7 +172,7 @@ impl PlanSection {
             writeln!(out, "    {}", escape::escape_line(why))?;
         }
         if let Some(other) = first.waits_for.as_ref().filter(|_| verbose) {
-            writeln!(out, "    waits for {}", escape::escape_line(other))?;
+            writeln!(out, "    waits for {}", escape::escape_line(&other.to_string()))?;
         }
         step::write_location(first, verbose, out)?;
         writeln!(out, "    {}", paint(DIM, format_hosts(&group.hosts)))
@@ -209,18 +209,19 @@ fn group_waiting_steps(host: &HostPlan) -> IndexMap<String, Vec<String>> {
     // Dependencies name a step with `each` without the key of the instance.
     let names = |step: &StepPlan| [step.id.to_string(), format!("{}/{}", step.id.recipe, step.id.step)];
     let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_ref()?)));
-    let direct: HashMap<String, &String> = waits.flat_map(|(names, root)| names.map(|name| (name, root))).collect();
+    let direct: HashMap<String, &UnmetDependency> =
+        waits.flat_map(|(names, root)| names.map(|name| (name, root))).collect();
     let mut roots: IndexMap<String, Vec<String>> = IndexMap::new();
     for step in host.steps.iter().filter(|step| step.is_waiting()) {
-        let mut root = step.id.to_string();
+        let mut root = UnmetDependency::on_step(&step.id);
         // Bounded by the number of steps: a plan that was read from a file may contain a cycle.
         for _ in 0..direct.len() {
-            match direct.get(&root) {
+            match direct.get(&root.step).filter(|_| root.shortfall.is_none()) {
                 Some(next) => root = (*next).clone(),
                 None => break,
             }
         }
-        roots.entry(root).or_default().push(step.id.to_string());
+        roots.entry(root.to_string()).or_default().push(step.id.to_string());
     }
     roots
 }

@@ -68,7 +68,7 @@ fn steps_waiting_for_the_same_step_are_grouped() {
     let waits = |name: &str, key: Option<&str>, behind: &str| {
         let step = sample::step(name, "file", name, crate::model::StepVerdict::Change, "differs");
         let id = crate::model::StepId { key: key.map(Into::into), ..step.id };
-        crate::plan::StepPlan { id, waits_for: Some(behind.into()), ..step }
+        crate::plan::StepPlan { id, waits_for: Some(crate::plan::UnmetDependency::on_step(behind)), ..step }
     };
     let chain = vec![waits("b", None, "base/a"), waits("c", Some("1"), "base/b"), waits("d", None, "base/c")];
     let shown = render_plan(0, &sample::plan(vec![sample::observed_host("x", chain.clone())]));
