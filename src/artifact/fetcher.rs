@@ -3,8 +3,8 @@
 use super::cache::PartialDownload;
 use super::error::describe_io_error;
 use super::http::{self, RangeResponse};
-use super::{ArtifactCache, ArtifactHttpClient, FetchError, HttpUrl, VerifiedFile, local_file};
-use crate::model::{Artifact, ArtifactSource, SecretStore, Sha256Digest};
+use super::{ArtifactCache, ArtifactHttpClient, FetchError, VerifiedFile, local_file};
+use crate::model::{Artifact, ArtifactSource, HttpUrl, SecretStore, Sha256Digest};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;

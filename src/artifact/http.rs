@@ -1,8 +1,8 @@
 //! One GET of a part of a file: redirects by forge's own rules, and status codes as errors with hints.
 
+use super::FetchError;
 use super::http_client::{HttpFailure, TLS_TRUST_HINT, build_http_client, load_system_roots};
-use super::{FetchError, HttpUrl};
-use crate::model::{ArtifactCredentials, ArtifactSource, SecretStore};
+use crate::model::{ArtifactCredentials, ArtifactSource, HttpUrl, SecretStore};
 use base64::Engine as _;
 use reqwest::Response;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderValue, LOCATION, RANGE};

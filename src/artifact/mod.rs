@@ -20,7 +20,6 @@ pub(crate) mod smtp_server;
 #[cfg(test)]
 mod tests;
 
-pub use crate::model::{Artifact, ArtifactCredentials, ArtifactSource, HttpUrl, Sha256Digest};
 pub use cache::{ArtifactCache, VerifiedFile};
 pub use error::FetchError;
 pub use fetcher::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};

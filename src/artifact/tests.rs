@@ -2,7 +2,7 @@
 
 use super::server::{Reply, Request, Server};
 use super::*;
-use crate::model::SecretStore;
+use crate::model::{Artifact, ArtifactCredentials, ArtifactSource, HttpUrl, SecretStore, Sha256Digest};
 use camino::Utf8Path;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -6,14 +6,12 @@ use super::fetch_report::{ArtifactFetchState, ArtifactReport, ArtifactUsers, Com
 use super::observe::ObservedHosts;
 use super::run_options::RunOptions;
 use super::transfer_throttle::TransferThrottle;
-use crate::artifact::{
-    Artifact, ArtifactSource, DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest, Sha256Digest,
-};
+use crate::artifact::{DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest};
 use crate::config::{
     ArtifactLockFile, ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, StepExpander,
     WrittenValues, lock_file_path,
 };
-use crate::model::{HostName, SecretStore, StepId, UntrustedText};
+use crate::model::{Artifact, ArtifactSource, HostName, SecretStore, Sha256Digest, StepId, UntrustedText};
 use crate::object::ChartQuery;
 use crate::plan::{HostContext, Plan};
 use crate::resource::kind_traits;

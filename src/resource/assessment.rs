@@ -348,7 +348,7 @@ impl RestartInput {
 /// A file that the controller sends over the session.
 #[derive(Clone, Debug)]
 pub struct ArtifactDelivery {
-    pub artifact: crate::artifact::Artifact,
+    pub artifact: crate::model::Artifact,
     /// Prints size and SHA-256 of the partial file that an earlier attempt left on the host, `0 -` for none.
     pub part: ShellFragment,
     /// Reads the rest from descriptor 7, verifies the whole file and installs it. Reads `$FORGE_OFFSET` and

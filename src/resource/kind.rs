@@ -20,7 +20,7 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     fn probes(&self) -> Vec<Probe>;
 
     /// Returns the artifact that the resource installs on the host, if any.
-    fn artifact(&self) -> Option<&crate::artifact::Artifact> {
+    fn artifact(&self) -> Option<&crate::model::Artifact> {
         None
     }
 
@@ -65,7 +65,7 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
 
     /// Returns the data about a verified start that the applied record stores, so that the next evaluation can tell
     /// whether the running process has its inputs. Only services have one. `None` while it is not known.
-    fn started_record(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::state::RecordedStart> {
+    fn started_record(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::model::RecordedStart> {
         None
     }
 

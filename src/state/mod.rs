@@ -5,7 +5,6 @@ mod history;
 mod record;
 mod store;
 
-pub use crate::model::{FormerIdentity, RecordIdentity, RecordedStart};
 pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
 pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
 pub use record::{APPLIED_DIR, STATE_DIR, StepRecord, build_prepare_script, build_records_script};

@@ -35,6 +35,31 @@ fn pure_modules_import_no_module_with_io() {
     assert_none(&find_crossings(&code()).iter().map(render_import).collect::<Vec<_>>());
 }
 
+/// Returns the lines of pure modules that name a module with I/O, even if that only re-exports an item of a pure one.
+fn find_named_rooms(sources: &[Source]) -> Vec<String> {
+    let is_pure = |source: &&Source| source.path.split('/').next().is_some_and(|room| PURE_ROOMS.contains(&room));
+    let names_io = |line: &str| {
+        let after = line.split("crate::").skip(1);
+        after
+            .map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next())
+            .any(|room| IO_ROOMS.contains(&room.unwrap_or("")))
+    };
+    let lines =
+        sources.iter().filter(is_pure).flat_map(|source| source.code().map(move |(at, line)| (source, at, line)));
+    lines
+        .filter(|(.., line)| names_io(line))
+        .map(|(source, at, line)| format!("src/{}:{at}: {}", source.path, line.trim()))
+        .collect()
+}
+
+#[test]
+fn pure_modules_name_no_module_with_io() {
+    assert_none(&find_named_rooms(&code()));
+    let text = "//! X.\nuse crate::artifact::Digest;\nuse crate::model::Digest;\n";
+    let source = Source { path: "plan/mod.rs".to_owned(), text: text.to_owned() };
+    assert_eq!(find_named_rooms(&[source]), ["src/plan/mod.rs:2: use crate::artifact::Digest;"]);
+}
+
 #[test]
 fn an_import_through_a_reexport_crosses_only_to_the_declaring_file() {
     let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };

@@ -5,9 +5,8 @@ mod declaration;
 mod release_changes;
 mod release_diff;
 
-use crate::artifact::Sha256Digest;
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{Sha256Digest, Value};
 use crate::object::{ChartQuery, ChartQuerySource, ClusterCall, ReleaseQuery};
 use crate::object::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::probe::{Observation, Probe, UnansweredReason};

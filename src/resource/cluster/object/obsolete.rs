@@ -1,10 +1,9 @@
 //! Objects that a step declared before and no longer declares, found through its record and deleted.
 
 use super::DeclaredObject;
-use crate::model::Value;
+use crate::model::{FormerIdentity, RecordIdentity, Value};
 use crate::object::ObjectId;
 use crate::probe::Probe;
-use crate::state::{FormerIdentity, RecordIdentity};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

@@ -3,8 +3,7 @@
 use super::content;
 use super::declaration::ArtifactResource;
 use super::diff::{ArtifactContentDiff, ArtifactDiff, FoundContent};
-use crate::artifact::Artifact as Source;
-use crate::model::{BlockClass, DisruptionClass};
+use crate::model::{Artifact as Source, BlockClass, DisruptionClass};
 use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
 use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, type_basis,

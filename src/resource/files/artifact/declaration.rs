@@ -1,6 +1,6 @@
 //! The declaration of a large file.
 
-use crate::artifact::Artifact as Source;
+use crate::model::Artifact as Source;
 
 /// The declared file.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ mod declaration;
 mod diff;
 mod script;
 
-use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, Sha256Digest};
 use crate::diag::{Diag, DiagCode};
-use crate::model::{SecretStore, Value};
+use crate::model::{
+    Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, SecretStore, Sha256Digest, Value,
+};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target;
 use crate::resource::shared::file_target::path_probe;

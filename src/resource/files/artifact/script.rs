@@ -2,7 +2,7 @@
 
 use super::content;
 use super::declaration::ArtifactResource;
-use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From};
+use crate::model::{Artifact as Source, ArtifactCredentials, ArtifactSource as From};
 use crate::resource::shared::{shell, support};
 use crate::script::{ShellFragment, safe_path};
 

@@ -1,6 +1,6 @@
 //! The declaration of an installer.
 
-use crate::artifact::Sha256Digest;
+use crate::model::Sha256Digest;
 use crate::probe::Probe;
 use crate::resource::DeclaredResource;
 use regex::Regex;

@@ -4,9 +4,8 @@ mod assessment;
 mod declaration;
 mod script;
 
-use crate::artifact::Sha256Digest;
 use crate::diag::{Diag, DiagCode};
-use crate::model::{SecretStore, Value};
+use crate::model::{SecretStore, Sha256Digest, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::files::artifact::content;
 use crate::resource::shared::shell;

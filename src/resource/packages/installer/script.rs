@@ -1,7 +1,7 @@
 //! Shell code of installers: runs the program with its arguments and reports a failure.
 
 use super::declaration::InstallerResource;
-use crate::artifact::Sha256Digest;
+use crate::model::Sha256Digest;
 use crate::resource::shared::shell;
 use crate::script::{ShellFragment, safe_path};
 

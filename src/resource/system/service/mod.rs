@@ -10,7 +10,7 @@ mod renewal;
 pub(in crate::resource) use self::declaration::ServiceResource;
 pub(in crate::resource) use self::diff::ServiceDiff;
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{RecordedStart, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{required_text, unit_name, unit_state};
 use crate::resource::traits::{KindTraits, PackageExposure};
@@ -18,7 +18,6 @@ use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
     ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
 };
-use crate::state::RecordedStart;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
