@@ -25,6 +25,8 @@ mod many;
 mod props;
 #[path = "scenarios/recipes.rs"]
 mod recipes;
+#[path = "scenarios/roce_script.rs"]
+mod roce_script;
 #[path = "scenarios/speed.rs"]
 mod speed;
 #[path = "scenarios/tables.rs"]

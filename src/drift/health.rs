@@ -12,13 +12,16 @@ use crate::model::Value;
 const SPARE_ROWS: u64 = 512;
 
 /// Counters of a port whose every increase is a link error.
-const LINK_ERRORS: [&str; 6] = [
+const LINK_ERRORS: [&str; 8] = [
     "link_downed",
     "symbol_error",
     "link_error_recovery",
     "port_rcv_errors",
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
+    // Of Ethernet: frames that found no buffer, although the network is to pause instead, and links that went down.
+    "rx_discards_phy",
+    "link_down_events_phy",
 ];
 
 /// One fault of a part of a host.

@@ -196,6 +196,44 @@ fn roce_port_uses_settings_of_its_interface() {
     assert_eq!(rdma[0]["ports"][0]["gids"][1]["ipv4"], "10.0.14.31");
 }
 
+/// `mlx5_bond_0`: the second function of the bond has an interface and no RDMA device.
+#[test]
+fn every_function_of_a_bond_has_an_entry() {
+    let (one, two, other) = ("0000:1b:00.0", "0000:1b:00.1", "0000:1c:00.0");
+    let mut tree = SysfsTree::new();
+    for (bdf, name) in [(one, "ens9f0np0"), (two, "ens9f1np1"), (other, "ens10np0")] {
+        tree = tree
+            .with_pci_device(bdf, ETHERNET, Some("mlx5_core"), ALIVE)
+            .with_file(&format!("sys/bus/pci/devices/{bdf}/net/{name}/mtu"), "9000\n")
+            .with_file(&format!("sys/class/net/{name}/mtu"), "9000\n")
+            .with_file(&format!("sys/class/net/{name}/operstate"), "up\n")
+            .with_file(&format!("sys/class/net/{name}/speed"), "200000\n")
+            .with_link(&format!("sys/class/net/{name}/device"), &format!("../../../bus/pci/devices/{bdf}"));
+    }
+    tree = tree.with_file("sys/class/net/bond0/mtu", "9000\n");
+    for name in ["ens9f0np0", "ens9f1np1"] {
+        tree = tree
+            .with_link(&format!("sys/class/net/{name}/master"), "../bond0")
+            .with_link(&format!("sys/class/net/bond0/lower_{name}"), &format!("../{name}"));
+    }
+    let tree = tree
+        .with_rdma_device("mlx5_bond_0", one, "Ethernet", "200 Gb/sec (4X HDR)")
+        .with_rdma_device("mlx5_1", other, "Ethernet", "200 Gb/sec (4X HDR)")
+        .with_file(&format!("sys/bus/pci/devices/{one}/infiniband/mlx5_bond_0/x"), "")
+        .with_file(&format!("sys/bus/pci/devices/{other}/infiniband/mlx5_1/x"), "")
+        .with_file("sys/class/net/ens9f1np1/ecn/roce_np/cnp_dscp", "48\n");
+    let roce = tree.read_fact("roce");
+    let list = roce.as_array().expect("a list");
+    let of = |field: &str, device: &str| -> Vec<Value> {
+        list.iter().filter(|port| port["hca"] == device).map(|port| port[field].clone()).collect()
+    };
+    assert_eq!(of("bdf", "mlx5_bond_0"), [json!(one), json!(two)]);
+    assert_eq!(of("netdev", "mlx5_bond_0"), [json!("ens9f0np0"), json!("ens9f1np1")]);
+    assert_eq!(of("rate", "mlx5_bond_0"), [json!(200), json!(200)]);
+    assert_eq!(of("cnp_dscp", "mlx5_bond_0"), [Value::Null, json!(48)]);
+    assert_eq!(of("bdf", "mlx5_1"), [json!(other)]);
+}
+
 #[test]
 fn missing_sysfs_is_unknown_not_empty() {
     let facts = ["gpus", "nvswitch", "rdma", "rdma_netns", "gdr", "iommu", "governor"];

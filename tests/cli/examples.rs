@@ -24,8 +24,10 @@ fn demo_inventories_are_valid() {
     for demo in [
         "demo/inventory.yaml",
         "inventories/demo.yaml",
+        "inventories/b200.yaml",
         "inventories/h100-10node.yaml",
         "inventories/h100-sandbox.yaml",
+        "inventories/roce-h200.yaml",
     ] {
         let path = format!("{}/{demo}", env!("CARGO_MANIFEST_DIR"));
         let said = Place::new().forge(&["validate", &path]);

@@ -39,7 +39,8 @@ stay.
 the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete their contents.
 
 **Rejected before forge contacts the cluster** are images without tag or digest or with the tag `latest`, ConfigMap
-values that are not text, and values of keys that end in `.json` and are not strict JSON.
+values that are not text, and values of keys that end in `.json` and are not strict JSON. So are containers that request
+more than one token of `rdma/…` (a token is not an adapter), or one without the capability `IPC_LOCK`.
 
 **Secret text is masked** by the same rules as for a [Helm release](helm_release.md): values of a Secret, values of keys
 and environment variables with names such as `password` and `token`, and values that contain one of forge's secrets. A

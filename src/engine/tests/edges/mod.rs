@@ -296,7 +296,7 @@ fn rdma_stack_reload_restores_roce_settings() -> FollowUpScenario {
     FollowUpScenario {
         stage: || {
             let params = "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 }, \
-                          mtu: { type: int, default: 9000 }, cnp_dscp: { type: int, default: 48 }, cnp_priority: { type: int, default: 6 } }";
+                          mtu: { type: int, default: 9000 }, cnp_dscp: { type: int, default: 48 }, cnp_priority: { type: int, default: 6 }, tos: { type: int, default: 106 } }";
             let roce = format!("{params}\nneeds: [openibd]\nsteps:\n{}", read_shipped_step("roce", "in force"));
             rdma_project(&[("openibd", &reload_recipe()), ("roce", &roce)])
         },

@@ -37,6 +37,7 @@ pub(super) fn is_cluster_scoped(kind: &str) -> bool {
 /// Checks one object.
 pub(super) fn check_object(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     check_images(id, object)?;
+    visit_maps(object, &mut |map| check_rdma_tokens(id, map).and_then(|()| check_locked_memory(id, map)))?;
     match id.kind.as_str() {
         "ConfigMap" => check_config_map(id, object),
         _ => Ok(()),
@@ -82,7 +83,7 @@ pub(in crate::resource) fn check_workload(id: &ObjectId, object: &Value) -> Resu
         match path.filter(|path| DEVICE_FOLDERS.iter().any(|folder| is_below(path, folder))) {
             Some(path) => Err(bad_value(format!("{id} mounts the host's `{path}`, which bypasses the scheduler"))
                 .hint("request them as resources: `limits: { nvidia.com/gpu: 8, rdma/ib: 1 }`")),
-            None => check_rdma_tokens(id, map),
+            None => Ok(()),
         }
     })
 }
@@ -104,6 +105,33 @@ fn check_rdma_tokens(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Res
         }
     }
     Ok(())
+}
+
+/// Checks that containers with RDMA devices may lock memory: verbs register the memory that they send, and the limit of
+/// the container runtime differs between nodes.
+fn check_locked_memory(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Result<(), Diag> {
+    let lists = ["containers", "initContainers"].into_iter().filter_map(|key| map.get(key)?.as_array());
+    match lists.flatten().find(|container| uses_verbs(container) && !may_lock_memory(container)) {
+        None => Ok(()),
+        Some(container) => {
+            let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+            Err(bad_value(format!("container `{name}` of {id} has RDMA devices and lacks the capability `IPC_LOCK`"))
+                .hint("add `securityContext: { capabilities: { add: [IPC_LOCK] } }`: verbs lock the memory that they register"))
+        }
+    }
+}
+
+fn uses_verbs(container: &Value) -> bool {
+    let parts = ["/resources/limits", "/resources/requests"].into_iter();
+    let names = parts.filter_map(|at| container.pointer(at)?.as_object()).flat_map(serde_json::Map::keys);
+    names.into_iter().any(|name| name.starts_with("rdma/"))
+}
+
+fn may_lock_memory(container: &Value) -> bool {
+    let context = |at: &str| container.pointer(&format!("/securityContext/{at}"));
+    let added = context("capabilities/add").and_then(Value::as_array).into_iter().flatten();
+    let locks = |name: &Value| matches!(name.as_str(), Some("IPC_LOCK" | "CAP_IPC_LOCK" | "ALL"));
+    context("privileged").and_then(Value::as_bool) == Some(true) || added.into_iter().any(locks)
 }
 
 /// Calls `look` for every table of a value.
@@ -234,6 +262,38 @@ mod tests {
         );
         let bare = "image `registry.example:5000/a` of Pod a is not pinned: it has neither tag nor digest";
         assert_eq!(check_error(&make_pod("registry.example:5000/a")).unwrap(), bare);
+    }
+
+    fn make_rdma_pod(count: Value, context: Value) -> Value {
+        let container = json!({
+            "name": "verbs", "image": "a:1", "resources": { "limits": { "rdma/ib": count } }, "securityContext": context,
+        });
+        json!({ "kind": "Deployment", "spec": { "template": { "spec": { "containers": [container] } } } })
+    }
+
+    #[test]
+    fn more_than_one_rdma_token_is_rejected_in_any_object() {
+        let locks = json!({ "capabilities": { "add": ["IPC_LOCK"] } });
+        for one in [json!(1), json!("1")] {
+            assert_eq!(check_error(&make_rdma_pod(one, locks.clone())), None);
+        }
+        for (count, text) in [(json!(4), "4"), (json!("2048"), "2048")] {
+            assert_eq!(
+                check_error(&make_rdma_pod(count, locks.clone())).unwrap(),
+                format!("Deployment a requests {text} of `rdma/ib`, which counts tokens, not adapters")
+            );
+        }
+    }
+
+    #[test]
+    fn container_with_rdma_devices_needs_the_right_to_lock_memory() {
+        let said = "container `verbs` of Deployment a has RDMA devices and lacks the capability `IPC_LOCK`";
+        for context in [json!({}), Value::Null, json!({ "capabilities": { "add": ["NET_RAW"] } })] {
+            assert_eq!(check_error(&make_rdma_pod(json!(1), context)).unwrap(), said);
+        }
+        for context in [json!({ "privileged": true }), json!({ "capabilities": { "add": ["NET_RAW", "IPC_LOCK"] } })] {
+            assert_eq!(check_error(&make_rdma_pod(json!(1), context)), None);
+        }
     }
 
     #[test]
