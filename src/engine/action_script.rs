@@ -2,7 +2,7 @@
 
 use super::event::StepFailure;
 use crate::model::UntrustedText;
-use crate::resource::{Action, ActionScript};
+use crate::resource::{Action, ActionBatch, ActionScript};
 use crate::script::{ScriptToken, ShellFragment};
 
 /// The result of one action of a group.
@@ -20,22 +20,55 @@ pub struct ExecutedAction {
     pub cut: bool,
 }
 
-/// Returns one script for all actions. [`split_group_output`] separates its output by the same token. An action's stderr is part of
-/// its output, unless its stdout is exported as a value: then stderr stays separate.
-pub fn build_group_script<'a>(actions: impl IntoIterator<Item = (&'a ActionScript, bool)>) -> ShellFragment {
+/// One action of a group's script.
+#[derive(Clone, Copy)]
+pub struct GroupedAction<'a> {
+    pub script: &'a ActionScript,
+    /// What it can share with the actions next to it.
+    pub batch: Option<&'a ActionBatch>,
+    /// Whether its stdout is exported as a value: its stderr stays separate then, otherwise it is part of its output.
+    pub exports_stdout: bool,
+}
+
+impl<'a> GroupedAction<'a> {
+    /// Returns an action that shares nothing and exports nothing.
+    pub fn alone(script: &'a ActionScript) -> Self {
+        Self { script, batch: None, exports_stdout: false }
+    }
+
+    fn key(&self) -> Option<&'static str> {
+        self.batch.map(|batch| batch.key)
+    }
+}
+
+/// Returns one script for all actions. [`split_group_output`] separates its output by the same token.
+pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
     let mut script = ShellFragment::new();
-    for (number, (action, value)) in actions.into_iter().enumerate() {
-        script = script
+    if actions.iter().any(|action| action.batch.is_some()) {
+        script = script.code("forge_batch() { FORGE_ALSO=$1 FORGE_JOINED=$2; }\n");
+    }
+    for (number, action) in actions.iter().enumerate() {
+        script = append_batch(script, actions, number)
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code("\n(\n")
-            .append_fragment(action.body.clone())
-            .code(if value { "\n)\n" } else { "\n) 2>&1\n" })
+            .append_fragment(action.script.body.clone())
+            .code(if action.exports_stdout { "\n)\n" } else { "\n) 2>&1\n" })
             .code("forge_rc=$?\nprintf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
     }
     script
+}
+
+/// Announces to the action with that number what it may do for those after it, or that one before it may have done its
+/// part.
+fn append_batch(script: ShellFragment, actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
+    let Some(key) = actions[number].key() else { return script };
+    let joined = number > 0 && actions[number - 1].key() == Some(key);
+    let others = actions[number + 1..].iter().take_while(|other| !joined && other.key() == Some(key));
+    let words: Vec<&str> = others.flat_map(|other| other.batch).flat_map(|b| &b.words).map(String::as_str).collect();
+    script.code("forge_batch").word(words.join(" ")).word(if joined { "yes" } else { "" }).code("\n")
 }
 
 /// Parses the output of [`build_group_script`] into one result per action. `dropped` is the number of bytes missing at the
@@ -141,7 +174,7 @@ mod tests {
 
     fn run_test_actions(actions: &[ActionScript]) -> Vec<ExecutedAction> {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
-        let together = build_group_script(actions.iter().map(|action| (action, false)));
+        let together = build_group_script(&actions.iter().map(GroupedAction::alone).collect::<Vec<_>>());
         let script = ShellScript { body: together, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.render_text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
@@ -169,6 +202,28 @@ mod tests {
     }
 
     #[test]
+    fn first_action_of_a_batch_gets_the_words_of_the_others() {
+        let code = || action_with_code("echo \"also=$FORGE_ALSO joined=$FORGE_JOINED\"");
+        let batch =
+            |key, words: &[&str]| Some(ActionBatch { key, words: words.iter().map(ToString::to_string).collect() });
+        let (a, b, c) = (batch("apt", &["a"]), batch("apt", &["b=1", "c"]), batch("other", &["d"]));
+        let scripts = [code(), code(), code(), code()];
+        let batches = [&a, &b, &a, &c];
+        let grouped = scripts
+            .iter()
+            .zip(batches)
+            .map(|(script, batch)| GroupedAction { batch: batch.as_ref(), ..GroupedAction::alone(script) });
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
+        let body = build_group_script(&grouped.collect::<Vec<_>>());
+        let script = ShellScript { body, token: token.clone(), limit: Duration::from_secs(10) };
+        let text = script.render_text(&SecretStore::default()).unwrap();
+        let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
+        let said = split_group_output(&output.stdout, 0, &token, 4);
+        let said: Vec<&str> = said.iter().map(|one| one.output.raw()).collect();
+        assert_eq!(said, ["also=b=1 c a joined=", "also= joined=yes", "also= joined=yes", "also= joined="]);
+    }
+
+    #[test]
     fn exit_in_one_action_does_not_affect_later_actions() {
         let acted =
             run_test_actions(&[action_with_code("x=1; cd /; exit 0"), action_with_code("echo \"${x-unset} $(pwd)\"")]);
@@ -182,7 +237,7 @@ mod tests {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
         let action = action_with_code("echo a warning >&2; echo the value");
         let script = ShellScript {
-            body: build_group_script([(&action, true)]),
+            body: build_group_script(&[GroupedAction { exports_stdout: true, ..GroupedAction::alone(&action) }]),
             token: token.clone(),
             limit: Duration::from_secs(10),
         };

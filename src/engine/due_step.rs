@@ -5,7 +5,7 @@ use crate::config::ExpansionState;
 use crate::model::{StepId, UntrustedText};
 use crate::plan::{self, HostContext, StepAssessment, StepInstance, StepPredictions};
 use crate::resource::apply_trace::leave_trace;
-use crate::resource::{Action, ArtifactDelivery, Assessment, Resource};
+use crate::resource::{Action, ActionBatch, ArtifactDelivery, Assessment, Resource};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(super) struct DueStep {
     pub title: UntrustedText,
     pub place: String,
     pub action: Action,
+    /// The part of the action that it can share with others of its script.
+    pub batch: Option<ActionBatch>,
     /// The resource to change, if the step is expanded to one.
     pub resource: Option<Arc<dyn Resource>>,
     /// The content to send from the controller, instead of the action.
@@ -45,7 +47,7 @@ pub(super) fn build_due_step(
     let inputs = plan::collect_restart_inputs(case, turn, turns, &StepPredictions::default());
     let mut cx = plan::build_resource_context(case, turn, &inputs, None);
     cx.run = &options.run;
-    let (action, own, delivery) = match &turn.expanded.state {
+    let (action, batch, own, delivery) = match &turn.expanded.state {
         ExpansionState::Resource(resource) => {
             let delivery = choose_delivery(options, resource.as_ref(), &ruling.judgement);
             let mut action = resource.render_action(&ruling.judgement, &cx);
@@ -55,7 +57,7 @@ pub(super) fn build_due_step(
             {
                 script.body = leave_trace(&trace, std::mem::take(&mut script.body));
             }
-            (action, resource.time_limit_s(), delivery)
+            (action, resource.action_batch(&ruling.judgement), resource.time_limit_s(), delivery)
         }
         _ => Default::default(),
     };
@@ -69,6 +71,7 @@ pub(super) fn build_due_step(
             _ => None,
         },
         action,
+        batch,
         delivery,
         changes: ruling.judgement.changes,
         long,

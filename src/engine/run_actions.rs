@@ -1,6 +1,6 @@
 //! Acting: runs the commands of a turn once, in a script with others or as a unit of its own.
 
-use super::action_script::{self, ExecutedAction};
+use super::action_script::{self, ExecutedAction, GroupedAction};
 use super::api_calls::execute_api_calls;
 use super::due_step::DueStep;
 use super::event::Event;
@@ -92,15 +92,13 @@ impl<'h, 'r> StepActions<'h, 'r> {
 
     async fn execute_script(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let shared = self.work.run.board.shared_values();
-        let scripts = due.iter().filter_map(|turn| Some((turn.action.script()?, turn.exports_stdout)));
+        let scripts: Vec<GroupedAction<'_>> = due.iter().filter_map(group_action).collect();
         let limit: Duration = due.iter().map(|turn| turn.limit).sum();
         let riding = !self.work.records.is_empty();
         let script = match riding {
-            false => action_script::build_group_script(scripts.clone()),
+            false => action_script::build_group_script(&scripts),
             // The script also writes the records of steps that were proven before.
-            true => {
-                self.work.records.build_script().append_fragment(action_script::build_group_script(scripts.clone()))
-            }
+            true => self.work.records.build_script().append_fragment(action_script::build_group_script(&scripts)),
         };
         match self.work.link.run_acting_script(script, limit, &shared.secrets).await {
             // The records are written before the first action: if that did not begin, they may be missing.
@@ -169,6 +167,10 @@ fn format_commands(turn: &DueStep, secrets: &SecretStore) -> UntrustedText {
 
 fn has_script_begun(done: &HostScriptOutput) -> bool {
     action_script::has_group_begun(&done.finished.stdout, done.finished.dropped, &done.token)
+}
+
+fn group_action(due: &DueStep) -> Option<GroupedAction<'_>> {
+    Some(GroupedAction { script: due.action.script()?, batch: due.batch.as_ref(), exports_stdout: due.exports_stdout })
 }
 
 fn empty_outcomes(due: &[DueStep]) -> Vec<ExecutedAction> {

@@ -356,6 +356,17 @@ pub struct ArtifactDelivery {
     pub body: ShellFragment,
 }
 
+/// The part of an action that one command can do for several actions of a script: packages of one transaction. The
+/// first of them gets the words of those after it in `$FORGE_ALSO`, separated by blanks; those after it find
+/// `$FORGE_JOINED` set. An action stays complete without the others: it checks what is left to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionBatch {
+    /// Consecutive actions with the same key share the command.
+    pub key: &'static str,
+    /// What the command gets for this action: words without blanks.
+    pub words: Vec<String>,
+}
+
 /// What carries out a change.
 #[derive(Clone, Debug)]
 pub enum Action {

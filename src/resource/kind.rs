@@ -1,6 +1,8 @@
 //! What a kind is: the declaration, the comparison with a host, and the action that follows from the differences.
 
-use super::assessment::{Action, ArtifactDelivery, Assessment, AssessmentContext, ErasedDiff, ResourceDiff};
+use super::assessment::{
+    Action, ActionBatch, ArtifactDelivery, Assessment, AssessmentContext, ErasedDiff, ResourceDiff,
+};
 use super::earlier_effects::ProvidedItem;
 use super::field::{FieldSpec, FieldValues};
 use crate::diag::Diag;
@@ -104,6 +106,11 @@ pub trait Resource: DeclaredResource {
     /// Returns what carries out the differences that [`assess`](Self::assess) found. Pure.
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action;
 
+    /// Returns what one command can do for this action and for others of its script.
+    fn action_batch(&self, _judgement: &Assessment) -> Option<ActionBatch> {
+        None
+    }
+
     /// Returns how the controller sends the artifact if a change needs it.
     fn artifact_delivery(&self, _judgement: &Assessment) -> Option<ArtifactDelivery> {
         None
@@ -122,6 +129,11 @@ pub trait TypedResource: DeclaredResource {
     /// Returns what carries out the differences. Pure.
     fn act(&self, diff: &Self::Diff, cx: &AssessmentContext<'_>) -> Action;
 
+    /// Returns what one command can do for this action and for others of its script.
+    fn batch(&self, _diff: &Self::Diff) -> Option<ActionBatch> {
+        None
+    }
+
     /// Returns how the controller sends the artifact if the differences need it.
     fn deliver(&self, _diff: &Self::Diff) -> Option<ArtifactDelivery> {
         None
@@ -139,6 +151,10 @@ impl<T: TypedResource> Resource for T {
             Some(diff) => self.act(diff, cx),
             None => Action::fail("the differences are not known"),
         }
+    }
+
+    fn action_batch(&self, judgement: &Assessment) -> Option<ActionBatch> {
+        self.batch(judgement.diff.as_ref().and_then(ErasedDiff::downcast)?)
     }
 
     fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {

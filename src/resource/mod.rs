@@ -23,8 +23,8 @@ mod testing;
 mod traits;
 
 pub use assessment::{
-    Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, PackageChanges,
-    ResourceDiff, RestartInput, ValueChange,
+    Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange,
+    PackageChanges, ResourceDiff, RestartInput, ValueChange,
 };
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
