@@ -15,6 +15,8 @@
     reason = "tests may start programs, and a panic fails the test"
 )]
 
+#[path = "scenarios/card_scripts.rs"]
+mod card_scripts;
 #[path = "scenarios/dashboard.rs"]
 mod dashboard;
 #[path = "scenarios/host.rs"]

@@ -647,19 +647,18 @@ pub fn again(recipe: &str, written: &Value) -> Vec<String> {
     left.map(|step| format!("{}: {}", step.id, step.reason.raw())).collect()
 }
 
-/// Returns the content of the new file of a step, and the check of a command, as a case renders them.
-pub fn rendered(recipe: &str, written: &Value, file: &str, command: &str) -> (String, String) {
+/// Returns the lines that a step adds to its file, and its declared state, as a case renders them.
+pub fn rendered(recipe: &str, written: &Value, name: &str) -> (String, Value) {
     let (project, _) = load(recipe, written).unwrap();
     let made = Given::of(written).made();
     let seen = look(&project, &made, false);
-    let named = |id: &str, step: &str| id == format!("{recipe}/{step}");
+    let id = format!("{recipe}/{name}");
     let plan = plan_of(&project, &made, &seen);
-    let step = steps_of(&plan).find(|step| named(&step.id.to_string(), file)).unwrap();
+    let step = steps_of(&plan).find(|step| step.id.to_string() == id).unwrap_or_else(|| panic!("no step `{id}`"));
     let diff: String = step.changes.iter().filter_map(|change| change.diff.as_ref()).map(|diff| diff.raw()).collect();
     let added = diff.lines().filter_map(|line| line.strip_prefix('+')).collect::<Vec<_>>().join("\n");
-    let declared = declared(&project, &made, &seen);
-    let step = declared.iter().find(|step| named(&step.id, command)).unwrap();
-    (added, step.desired["check"]["check"].as_str().unwrap().to_owned())
+    let desired = declared(&project, &made, &seen).into_iter().find(|step| step.id == id).unwrap().desired;
+    (added, desired)
 }
 
 /// Returns the cases of a recipe's proof, merged over the common part `all`.

@@ -43,7 +43,9 @@ impl Tree {
             { "bdf": TWO, "vendor": "0x15b3", "device": "0x1021", "class": "0x020000", "driver": "mlx5_core" },
             { "bdf": THREE, "vendor": "0x15b3", "device": "0x1021", "class": "0x020000", "driver": "mlx5_core" },
         ] } });
-        let (program, check) = rendered("roce", &case, "program", "in force");
+        let (program, _) = rendered("roce", &case, "program");
+        let (_, command) = rendered("roce", &case, "in force");
+        let check = command["check"]["check"].as_str().unwrap().to_owned();
         let tree = Self { folder: tempfile::tempdir().unwrap(), program, check };
         for (name, text) in PROGRAMS {
             let path = tree.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{}\n", tree.moved(text)));

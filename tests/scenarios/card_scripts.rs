@@ -1,0 +1,198 @@
+//! The scripts of the recipes `nic-firmware` and `mig`, run over a file tree that replaces a host's `/sys`, with programs
+//! in place of the vendor's tools. Their output has the form of published recordings: `mstflint q` from the tests of
+//! openstack/ironic-python-agent and the source of Mellanox/mstflint (`FW Version(Running)` appears until the reset),
+//! `mstconfig query` from NVIDIA's documentation of mstconfig, `nvidia-smi -L` from an A100 with seven instances.
+
+use super::recipes::rendered;
+use serde_json::{Value, json};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A host with that tree.
+struct Host(tempfile::TempDir);
+
+impl Host {
+    fn new(programs: &[(&str, &str)]) -> Self {
+        let host = Self(tempfile::tempdir().unwrap());
+        for (name, text) in programs {
+            let path = host.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{}\n", host.moved(text)));
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        host
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path().join(path)).unwrap_or_default()
+    }
+
+    fn moved(&self, text: &str) -> String {
+        let root = self.path().to_str().unwrap();
+        let text = text
+            .replace("PATH=/usr/sbin:", &format!("PATH={root}/bin:/usr/sbin:"))
+            .replace("ROOT/", &format!("{root}/"));
+        ["/sys/class", "/sys/bus", "/sys/module", "/usr/local/src/"]
+            .iter()
+            .fold(text, |text, path| text.replace(path, &format!("{root}{path}")))
+    }
+
+    /// Runs a script; returns its exit status and what it printed to stderr.
+    fn run(&self, script: &str) -> (i32, String) {
+        let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.path().display());
+        let ran = Command::new("dash").arg("-c").arg(self.moved(script)).env("PATH", path).output().unwrap();
+        (ran.status.code().unwrap(), String::from_utf8(ran.stderr).unwrap())
+    }
+}
+
+fn script<'v>(command: &'v Value, part: &str) -> &'v str {
+    command.pointer(part).and_then(Value::as_str).unwrap_or_else(|| panic!("{command}"))
+}
+
+const MSTFLINT: &str = r#"case $1 in
+-i) printf 'Image type:            FS4\nFW Version:            28.43.1014\nPSID:                  %s\n' "$(cat ROOT/image-psid)" ;;
+-d)
+  case $3 in
+  q)
+    [ -e ROOT/flash ] || { echo "-E- Cannot open Device: $2. No such file or directory. MFE_CR_ERROR"; exit 1; }
+    printf 'Image type:            FS4\nFW Version:            %s\n' "$(cat ROOT/flash)"
+    [ "$(cat ROOT/flash)" = 28.39.1002 ] || printf 'FW Version(Running):   28.39.1002\n'
+    printf 'FW Release Date:       28.10.2022\nProduct Version:       28.43.1014\nPSID:                  MT_0000000838\n'
+    ;;
+  -i) [ "$5 $6" = '-y burn' ] || exit 2; echo "$2" >>ROOT/burned; echo 28.43.1014 >ROOT/flash ;;
+  esac ;;
+esac"#;
+
+const MSTCONFIG: &str = r#"last=; for last; do :; done
+case $last in
+query)
+  printf '\nDevice #1:\n----------\n\nDevice type:    ConnectX7\nPCI device:     %s\n\nConfigurations:                              Next Boot\n' "$2"
+  for port in 1 2; do printf '         LINK_TYPE_P%s                                %s\n' $port "$(cat ROOT/link-$port)"; done ;;
+*) shift 4; for value; do case $value in *=2) echo 'ETH(2)' ;; *) echo 'IB(1)' ;; esac >"ROOT/link-$(echo "$value" | cut -c12)"; done ;;
+esac"#;
+
+/// A card with two functions of one flash, whose image is there.
+fn card() -> Host {
+    let host = Host::new(&[("mstflint", MSTFLINT), ("mstconfig", MSTCONFIG)]);
+    for (device, bdf) in [("mlx5_0", "0000:40:00.0"), ("mlx5_1", "0000:40:00.1")] {
+        host.write(&format!("sys/class/infiniband/{device}/board_id"), "MT_0000000838\n");
+        host.write(&format!("sys/class/infiniband/{device}/fw_ver"), "28.39.1002\n");
+        host.write(&format!("sys/bus/pci/devices/{bdf}/class"), "0x020700\n");
+        let link = host.path().join(format!("sys/class/infiniband/{device}/device"));
+        symlink(host.path().join(format!("sys/bus/pci/devices/{bdf}")), link).unwrap();
+    }
+    host.write("flash", "28.39.1002\n");
+    host.write("image-psid", "MT_0000000838\n");
+    host
+}
+
+fn firmware_case() -> Value {
+    json!({ "host": "h100-bare", "with": {
+        "firmware": { "MT_0000000838": {
+            "version": "28.43.1014", "url": "https://mirror.example/fw.bin", "sha256": "a".repeat(64),
+        } },
+        "link_types": { "0000:40:00.0": "eth" },
+    } })
+}
+
+#[test]
+fn firmware_is_burned_once_per_card_and_judged_by_its_flash() {
+    let (_, command) = rendered("nic-firmware", &firmware_case(), "firmware[MT_0000000838]");
+    let (check, apply) = (script(&command, "/check/check"), script(&command, "/apply"));
+    let host = card();
+    assert_eq!(host.run(check), (1, String::new()), "the flash has another version");
+    assert_eq!(host.run(apply), (0, String::new()));
+    assert_eq!(host.read("burned"), "0000:40:00.0\n", "the second function has the same flash");
+    assert_eq!(
+        host.run(check),
+        (0, String::new()),
+        "until the reset the old version runs, and the flash has the new one"
+    );
+    assert_eq!(host.run(apply), (0, String::new()));
+    assert_eq!(host.read("burned"), "0000:40:00.0\n", "applied again");
+}
+
+#[test]
+fn image_of_another_product_is_not_burned() {
+    let (_, command) = rendered("nic-firmware", &firmware_case(), "firmware[MT_0000000838]");
+    let host = card();
+    host.write("image-psid", "MT_0000000228\n");
+    let said = "the image is of PSID MT_0000000228, not MT_0000000838\n".to_owned();
+    assert_eq!(host.run(script(&command, "/apply")), (1, said));
+    assert_eq!(host.read("burned"), "");
+}
+
+#[test]
+fn adapter_without_an_answer_is_unknown() {
+    let (_, command) = rendered("nic-firmware", &firmware_case(), "firmware[MT_0000000838]");
+    let host = card();
+    std::fs::remove_file(host.path().join("flash")).unwrap();
+    let (status, said) = host.run(script(&command, "/check/check"));
+    assert_eq!((status, said.contains("-E- Cannot open Device")), (2, true), "{said}");
+}
+
+#[test]
+fn link_type_of_every_port_of_a_card_is_set() {
+    let (_, command) = rendered("nic-firmware", &firmware_case(), "link type[0000:40:00.0]");
+    let (check, apply) = (script(&command, "/check/check"), script(&command, "/apply"));
+    let host = card();
+    host.write("link-1", "ETH(2)\n");
+    host.write("link-2", "IB(1)\n");
+    assert_eq!(host.run(check), (1, String::new()), "the second port is of InfiniBand");
+    assert_eq!(host.run(apply), (0, String::new()));
+    assert_eq!((host.read("link-1"), host.read("link-2")), ("ETH(2)\n".to_owned(), "ETH(2)\n".to_owned()));
+    assert_eq!(host.run(check), (0, String::new()));
+}
+
+const NVIDIA_SMI: &str = r#"gpus=$(cd ROOT/gpus && ls)
+case "$*" in
+-L)
+  for gpu in $gpus; do
+    echo "GPU $gpu: NVIDIA H100 80GB HBM3 (UUID: GPU-9434a402-0d94-4ef8-93d0-0528ee662e9$gpu)"
+    at=0
+    for name in $(cat "ROOT/gpus/$gpu"); do
+      printf '  MIG %-11s Device  %s: (UUID: MIG-e138a708-679d-5075-ab88-ba8e298ec5d%s)\n' "$name" "$at" "$at"
+      at=$((at + 1))
+    done
+  done ;;
+'mig -i '*' -dci') [ -s "ROOT/gpus/$3" ] || { echo 'No compute instances found: Not Found'; exit 6; } ;;
+'mig -i '*' -dgi') [ -s "ROOT/gpus/$3" ] || { echo 'No GPU instances found: Not Found'; exit 6; }; : >"ROOT/gpus/$3" ;;
+'mig -i '*' -cgi '*' -C') echo "$3" >>ROOT/created; echo "$5" | tr , ' ' >"ROOT/gpus/$3" ;;
+*) exit 2 ;;
+esac"#;
+
+#[test]
+fn instances_are_created_on_gpus_that_have_others() {
+    let case = json!({
+        "host": "h100-bare",
+        "with": { "layout": ["3g.40gb", "2g.20gb", "1g.10gb"] },
+        "beside": [{ "recipe": "nvidia-driver", "with": { "version": "580.105.08", "flavor": "open" } }],
+    });
+    let (program, _) = rendered("mig", &case, "program");
+    let (_, command) = rendered("mig", &case, "in force");
+    let check = script(&command, "/check/check");
+    let host = Host::new(&[("nvidia-smi", NVIDIA_SMI)]);
+    host.write("sys/module/nvidia/version", "580.105.08\n");
+    host.write("gpus/0", "1g.10gb 2g.20gb 3g.40gb\n");
+    host.write("gpus/1", "7g.80gb\n");
+    host.write("gpus/2", "");
+    assert_eq!(host.run(check).0, 1);
+    let (status, said) = host.run(&program);
+    assert_eq!(status, 0, "{said}");
+    assert_eq!(host.read("created"), "1\n2\n", "the order of instances does not count");
+    assert_eq!(host.run(check).0, 0);
+    assert_eq!(host.run(&program).0, 0);
+    assert_eq!(host.read("created"), "1\n2\n", "nothing is created again");
+    std::fs::remove_file(host.path().join("sys/module/nvidia/version")).unwrap();
+    assert_eq!(host.run(check), (2, "the driver is not loaded\n".to_owned()));
+}
