@@ -29,6 +29,7 @@ pub const BUILTIN_RECIPES: &[(&str, &str)] = files!("recipes":
     "doca-ofed",
     "gpu-kubernetes",
     "gpu-operator",
+    "gpu-topology",
     "h100-node",
     "host-tuning",
     "ib-ports",
