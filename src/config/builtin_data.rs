@@ -64,6 +64,7 @@ pub const BUILTIN_RECIPES: &[(&str, &str)] = files!("recipes":
     "spare-nodes",
     "ssh-mesh",
     "subnet-manager",
+    "time-sync",
     "trainer",
     "training-operator",
     "volcano",
