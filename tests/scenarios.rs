@@ -25,6 +25,8 @@ mod many;
 mod props;
 #[path = "scenarios/recipes.rs"]
 mod recipes;
+#[path = "scenarios/script_runs.rs"]
+mod script_runs;
 #[path = "scenarios/speed.rs"]
 mod speed;
 #[path = "scenarios/tables.rs"]
