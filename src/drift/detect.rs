@@ -187,7 +187,7 @@ impl HostDriftCollector<'_, '_> {
             title: format!("{} {}", fault.kind, fault.part).into(),
             reason: fault.reason.into(),
             cause: DriftCause::HardwareFault,
-            severity: FindingSeverity::Critical,
+            severity: fault.severity,
             level: VerifyLevel::L3,
             action: Some(fault.action),
             attribute: Some(fault.aspect),

@@ -4,6 +4,7 @@
 //! their increase within one boot.
 
 use super::counters::{CounterGrowth, CounterValues};
+use super::finding_severity::FindingSeverity;
 use super::model::RepairAction;
 use crate::facts::Facts;
 use crate::model::Value;
@@ -36,13 +37,16 @@ pub struct HostFault {
     /// A lowercase fragment.
     pub reason: String,
     pub action: RepairAction,
+    /// Critical, unless the part works but does less than it could.
+    pub severity: FindingSeverity,
 }
 
 /// Facts with faults, and the facts of which the project must use at least one: hosts without GPUs are not queried
 /// about them.
-pub const HEALTH_FACTS: [(&str, &[&str]); 4] = [
+pub const HEALTH_FACTS: [(&str, &[&str]); 5] = [
     ("gpus", GPU_FACTS),
     ("gpu_state", GPU_FACTS),
+    ("nvlinks", GPU_FACTS),
     ("hardware_errors", GPU_FACTS),
     ("rdma_counters", &["rdma", "rdma_counters", "ofed", "roce"]),
 ];
@@ -55,6 +59,10 @@ pub fn detect_faults(facts: &Facts, grown: &CounterGrowth) -> Vec<HostFault> {
         .filter_map(|gpu| Some((gpu, check_slot(gpu)?)))
         .map(|(gpu, told)| build_gpu_fault(gpu, told));
     let gpus = slots.chain(list_fact(facts, "gpu_state").flat_map(detect_gpu_faults));
+    let gpus = gpus.chain(list_fact(facts, "nvlinks").filter_map(|gpu| {
+        let sliced = is_sliced(facts, gpu);
+        (!sliced).then(|| check_links(gpu)).flatten().map(|told| build_gpu_fault(gpu, told))
+    }));
     let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(fault_from_counter);
     gpus.chain(list_logged_events(facts).filter_map(fault_from_event)).chain(ports).collect()
 }
@@ -96,16 +104,24 @@ fn text_field<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 }
 
 fn detect_gpu_faults(gpu: &Value) -> Vec<HostFault> {
-    [check_remapped_rows(gpu), check_ecc_errors(gpu), check_recovery_action(gpu)]
-        .into_iter()
-        .flatten()
-        .map(|told| build_gpu_fault(gpu, told))
-        .collect()
+    let faults = [
+        check_remapped_rows(gpu),
+        check_ecc_errors(gpu),
+        check_sram_threshold(gpu),
+        check_recovery_action(gpu),
+        check_required_reset(gpu),
+        check_fabric(gpu),
+        check_unreadable_cells(gpu),
+    ];
+    let slowed = check_slow_clocks(gpu)
+        .map(|told| HostFault { severity: FindingSeverity::Medium, ..build_gpu_fault(gpu, told) });
+    faults.into_iter().flatten().map(|told| build_gpu_fault(gpu, told)).chain(slowed).collect()
 }
 
 fn build_gpu_fault(gpu: &Value, (aspect, reason, action): GpuFault) -> HostFault {
     let part = text_field(gpu, "bdf").unwrap_or("unknown address").to_owned();
-    HostFault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action }
+    let severity = FindingSeverity::Critical;
+    HostFault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action, severity }
 }
 
 /// Checks the slot: whether the GPU responds, and its lane count. Link speed is not checked: an idle GPU reduces it.
@@ -155,6 +171,84 @@ fn check_recovery_action(gpu: &Value) -> Option<GpuFault> {
     Some(("recovery", format!("the driver requests `{wanted}`"), action))
 }
 
+/// Checks the SRAM of a GPU: it has no spare rows, so a GPU with too many errors is replaced.
+fn check_sram_threshold(gpu: &Value) -> Option<GpuFault> {
+    let exceeded = gpu.get("sram_threshold_exceeded").and_then(Value::as_bool) == Some(true);
+    exceeded.then(|| {
+        ("sram", "the uncorrectable errors of its SRAM exceed the limit for replacement".to_owned(), RepairAction::Rma)
+    })
+}
+
+/// Checks whether the driver requires a reset. Later branches request it as the recovery action.
+fn check_required_reset(gpu: &Value) -> Option<GpuFault> {
+    let required = gpu.get("reset_required").and_then(Value::as_bool) == Some(true);
+    let requested = text_field(gpu, "recovery").is_some_and(|wanted| wanted != "None");
+    (required && !requested).then(|| ("reset", "the driver requires a reset".to_owned(), RepairAction::Reset))
+}
+
+/// Checks a GPU that is registered in the fabric. One that is not registered yet is a matter of the fabric manager.
+fn check_fabric(gpu: &Value) -> Option<GpuFault> {
+    let of = |key: &str| gpu.pointer(&format!("/fabric/{key}")).and_then(Value::as_str);
+    if of("state") != Some("Completed") {
+        return None;
+    }
+    if let Some(status) = of("status").filter(|status| *status != "Success") {
+        return Some(("fabric", format!("its registration in the fabric ended with `{status}`"), RepairAction::Drain));
+    }
+    let conditions = gpu.pointer("/fabric/conditions").and_then(Value::as_array);
+    let conditions: Vec<&str> = conditions.into_iter().flatten().filter_map(Value::as_str).collect();
+    let health = of("health").filter(|health| *health != "Healthy");
+    let reason = match (health, &conditions[..]) {
+        (None, []) => return None,
+        (Some(health), []) => format!("its fabric is `{health}`"),
+        (None, conditions) => format!("its fabric reports `{}`", conditions.join(", ")),
+        (Some(health), conditions) => format!("its fabric is `{health}`: `{}`", conditions.join(", ")),
+    };
+    Some(("fabric", reason, RepairAction::Drain))
+}
+
+/// Checks values that the driver could not read from the GPU.
+fn check_unreadable_cells(gpu: &Value) -> Option<GpuFault> {
+    let cells = gpu.get("unreadable").and_then(Value::as_array)?;
+    let cells: Vec<&str> = cells.iter().filter_map(Value::as_str).collect();
+    let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
+    let reason = format!("the driver cannot read its state: `{}`{more}", cells.first()?);
+    Some(("unreadable", reason, RepairAction::Reset))
+}
+
+/// Reasons for lower clocks that are no normal operation. A limit of its power (`sw_power_cap`) is.
+const SLOWDOWNS: [(&str, &str); 4] = [
+    ("hw_thermal_slowdown", "heat"),
+    ("sw_thermal_slowdown", "heat"),
+    ("hw_power_brake_slowdown", "the power brake of the server"),
+    ("hw_slowdown", "heat or power"),
+];
+
+fn check_slow_clocks(gpu: &Value) -> Option<GpuFault> {
+    let active = gpu.get("clock_events").and_then(Value::as_array)?;
+    let (name, cause) = SLOWDOWNS.iter().find(|(name, _)| active.iter().any(|event| event == name))?;
+    Some(("clocks", format!("its clocks are lowered by {cause} (`{name}`)"), RepairAction::Inspect))
+}
+
+/// Checks the NVLinks of a GPU against those of its product, and against each other.
+fn check_links(gpu: &Value) -> Option<GpuFault> {
+    let count = |key: &str| gpu.get(key).and_then(Value::as_u64);
+    let speed = |key: &str| gpu.get(key).and_then(Value::as_f64);
+    if let (Some(missing @ 1..), Some(expected)) = (count("missing"), count("expected")) {
+        let active = expected.saturating_sub(missing);
+        return Some(("nvlink", format!("{active} of {expected} NVLinks are active"), RepairAction::Inspect));
+    }
+    let (slow, fast) = (speed("speed")?, speed("max_speed")?);
+    (slow < fast)
+        .then(|| ("nvlink", format!("an NVLink runs at {slow} GB/s, others at {fast} GB/s"), RepairAction::Inspect))
+}
+
+/// Returns whether the GPU is split into instances, which use no NVLinks.
+fn is_sliced(facts: &Facts, gpu: &Value) -> bool {
+    let own = list_fact(facts, "gpu_state").find(|state| state.get("bdf") == gpu.get("bdf"));
+    own.and_then(|state| state.pointer("/mig/current")?.as_bool()) == Some(true)
+}
+
 /// Converts an event of the kernel log of this boot. It stays there until the next boot or the next load of the driver.
 fn fault_from_event(event: &Value) -> Option<HostFault> {
     let (source, count) = (text_field(event, "source")?, event.get("count").and_then(Value::as_u64)?);
@@ -185,12 +279,20 @@ fn fault_from_event(event: &Value) -> Option<HostFault> {
         aspect: format!("{source}{number}"),
         reason: format!("the kernel's log has {word}{number}{meaning}{times}"),
         action,
+        severity: FindingSeverity::Critical,
     })
 }
 
 fn fault_from_counter(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> HostFault {
     let reason = format!("`{counter}` increased by {grown} since {since}");
-    HostFault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: RepairAction::Inspect }
+    HostFault {
+        kind: "port",
+        part: port.clone(),
+        aspect: counter.clone(),
+        reason,
+        action: RepairAction::Inspect,
+        severity: FindingSeverity::Critical,
+    }
 }
 
 #[cfg(test)]
@@ -244,6 +346,91 @@ mod tests {
             let found: Vec<RepairAction> = of(gpu.clone()).into_iter().map(|(_, action)| action).collect();
             assert_eq!(found, actions, "{gpu}");
         }
+    }
+
+    #[test]
+    fn state_of_a_gpu_maps_to_faults_with_their_reason() {
+        let reasons = |change: Value| {
+            let mut gpu = gpu(rows(0, false, false), json!({ "volatile": 0, "aggregate": 0 }), json!("None"));
+            gpu.as_object_mut().expect("is a map").extend(change.as_object().expect("is a map").clone());
+            of(gpu)
+        };
+        let fabric = |state: &str, status: Value, health: Value, conditions: Value| json!({ "fabric": { "state": state, "status": status, "health": health, "conditions": conditions } });
+        let told = |reason: &str, action| vec![(reason.to_owned(), action)];
+        assert_eq!(reasons(fabric("Completed", json!("Success"), json!("Healthy"), json!([]))), []);
+        assert_eq!(reasons(fabric("Completed", json!("Success"), Value::Null, json!([]))), []);
+        assert_eq!(
+            reasons(fabric("In Progress", Value::Null, Value::Null, json!([]))),
+            [],
+            "the fabric manager's matter"
+        );
+        assert_eq!(
+            reasons(fabric("Completed", json!("Success"), json!("Unhealthy"), json!(["Route Unhealthy: True"]))),
+            told("its fabric is `Unhealthy`: `Route Unhealthy: True`", RepairAction::Drain)
+        );
+        // origin: field, a node in Azure/azhpc-images pull request 506
+        assert_eq!(
+            reasons(fabric("Completed", json!("Insufficient Resources"), Value::Null, json!([]))),
+            told("its registration in the fabric ended with `Insufficient Resources`", RepairAction::Drain)
+        );
+        assert_eq!(
+            reasons(
+                json!({ "unreadable": ["ecc_mode / current_ecc: Unknown Error", "ecc_mode / pending_ecc: Unknown Error"] })
+            ),
+            told(
+                "the driver cannot read its state: `ecc_mode / current_ecc: Unknown Error` and 1 more",
+                RepairAction::Reset
+            )
+        );
+        assert_eq!(reasons(json!({ "unreadable": [] })), []);
+        assert_eq!(
+            reasons(json!({ "reset_required": true })),
+            told("the driver requires a reset", RepairAction::Reset)
+        );
+        assert_eq!(
+            reasons(json!({ "reset_required": true, "recovery": "Drain and Reset" })),
+            told("the driver requests `Drain and Reset`", RepairAction::Drain)
+        );
+        assert_eq!(
+            reasons(json!({ "sram_threshold_exceeded": true })),
+            told("the uncorrectable errors of its SRAM exceed the limit for replacement", RepairAction::Rma)
+        );
+    }
+
+    #[test]
+    fn gpu_that_is_slowed_down_is_less_than_critical() {
+        let found = |events: Value| {
+            let facts = Facts([("gpu_state".to_owned(), Ok(json!([{ "bdf": "b", "clock_events": events }])))].into());
+            let faults = detect_faults(&facts, &CounterGrowth::new());
+            faults.into_iter().map(|fault| (fault.reason, fault.severity)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(json!(["gpu_idle"])), []);
+        assert_eq!(found(json!(["sw_power_cap"])), [], "a limit that the GPU is to keep");
+        assert_eq!(
+            found(json!(["hw_slowdown", "hw_thermal_slowdown"])),
+            [("its clocks are lowered by heat (`hw_thermal_slowdown`)".to_owned(), FindingSeverity::Medium)]
+        );
+    }
+
+    #[test]
+    fn links_are_compared_with_those_of_the_product() {
+        let found = |links: Value, mig: bool| {
+            let mut gpu = json!({ "bdf": "b", "speed": 26.562, "max_speed": 26.562, "expected": 18 });
+            gpu.as_object_mut().expect("is a map").extend(links.as_object().expect("is a map").clone());
+            let state = json!([{ "bdf": "b", "mig": { "current": mig, "pending": mig } }]);
+            let facts = [("nvlinks".to_owned(), Ok(json!([gpu]))), ("gpu_state".to_owned(), Ok(state))];
+            let faults = detect_faults(&Facts(facts.into()), &CounterGrowth::new());
+            faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>()
+        };
+        assert_eq!(found(json!({ "missing": 0 }), false), [""; 0]);
+        assert_eq!(found(json!({ "missing": 2 }), false), ["16 of 18 NVLinks are active"]);
+        assert_eq!(found(json!({ "missing": 18 }), true), [""; 0], "instances use no links");
+        // origin: field, an H200 in a public health check's sample
+        assert_eq!(
+            found(json!({ "missing": 0, "speed": 1.0 }), false),
+            ["an NVLink runs at 1 GB/s, others at 26.562 GB/s"]
+        );
+        assert_eq!(found(json!({ "missing": { "unknown": "x" }, "expected": { "unknown": "x" } }), false), [""; 0]);
     }
 
     #[test]

@@ -1,24 +1,26 @@
-//! `gpu_state`: the state of each GPU as reported by `nvidia-smi -q`.
+//! `gpu_state`: the state of each GPU as reported by `nvidia-smi -q -x`.
 
-use super::command::nvidia_smi::{self, SmiCell, SmiGpu};
+use super::command::{nvidia_smi, nvidia_smi_xml};
 use super::comparison_rules::compare_each;
 use super::fact::{Fact, FactShape};
+use super::gpu_readings::build_gpu_state;
 use super::snippet_output::{
-    command_failure, find_guarded_output, guarded, require_success, split_sections, unknown_part, unparsed_answer,
+    command_failure, find_guarded_output, guarded, require_success, split_sections, unparsed_answer,
 };
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
-/// Without a loaded driver `nvidia-smi` is not started: its helper would load one.
+/// Without a loaded driver `nvidia-smi` is not started: its helper would load one. The lists of supported clocks are most
+/// of the listing, and not used.
 const SNIPPET: &str = guarded!(
     r"[ -e /proc/driver/nvidia/version ] || exit 0
-guard 30 nvidia-smi -q"
+guard 30 nvidia-smi -q -x | grep -v '<supported_graphics_clock>'"
 );
 
 pub(super) const FACT: Fact = Fact {
     name: "gpu_state",
-    doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q`. Empty if no driver is loaded. \
+    doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q -x`. Empty if no driver is loaded. \
           `nvidia-smi` may hang: then this fact is unknown, but `gpus` is not.",
     shape: FactShape::List,
     fields: &[
@@ -35,6 +37,10 @@ pub(super) const FACT: Fact = Fact {
             "ecc_uncorrected",
             "uncorrected errors, `volatile` (since the driver was loaded) and `aggregate`; null without error correction",
         ),
+        (
+            "sram_threshold_exceeded",
+            "whether the uncorrected errors of its SRAM exceed the limit for replacement; null if not reported",
+        ),
         ("mig", "`current` and `pending`: whether it is split into instances; null if not supported"),
         (
             "remaps",
@@ -42,22 +48,58 @@ pub(super) const FACT: Fact = Fact {
         ),
         (
             "fabric",
-            "`state` (`Completed`, `In Progress`, `Not Started`) and `status` (`Success`); null without NVSwitch",
+            "`state` (`Completed`, `In Progress`, `Not Started`), `status` (`Success`), `health` (`Healthy`, `Unhealthy`, \
+             `Limited Capacity`; null if not reported) and `conditions` that lower it (`Route Unhealthy: True`); null without NVSwitch",
         ),
         (
             "recovery",
             "recovery action that the driver requests: `None`, `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`; null if not reported",
         ),
         (
+            "reset_required",
+            "whether the driver requires a reset of the GPU; null if not reported: later branches report `recovery` only",
+        ),
+        (
             "gsp_firmware",
             "firmware of the system processor by this second source, null if it reports none; `gpus` is authoritative",
         ),
+        (
+            "pcie",
+            "the PCIe link: `generation` and `max_generation`, `width` and `max_width` in lanes. An idle GPU lowers the generation, \
+             never the width",
+        ),
+        ("power", "limits in watts: `limit` (in effect), `default`, `max`; null if not reported"),
+        (
+            "temperature",
+            "degrees Celsius: `gpu`, `memory`, and `margin` until the GPU slows down; null if not measured",
+        ),
+        (
+            "clock_events",
+            "active reasons for lower clocks: `gpu_idle`, `sw_power_cap`, `hw_slowdown`, `hw_thermal_slowdown`, `sw_thermal_slowdown`, \
+             `hw_power_brake_slowdown` …; null if not reported",
+        ),
+        (
+            "unreadable",
+            "values that the driver could not read from the GPU, with its words: `ecc_mode / current_ecc: Unknown Error`. Empty if \
+             there are none",
+        ),
     ],
-    reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
+    reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q -x"],
     alike: &[compare_each(
         "",
         "bdf",
-        &["persistence", "ecc.current", "mig.current", "fabric.state", "fabric.status", "recovery"],
+        &[
+            "persistence",
+            "ecc.current",
+            "mig.current",
+            "fabric.state",
+            "fabric.status",
+            "fabric.health",
+            "recovery",
+            "pcie.max_generation",
+            "pcie.width",
+            "power.limit",
+        ],
     )],
     snippet: FactSnippet { name: "gpu_state", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
     parse,
@@ -74,126 +116,16 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
             nvidia_smi::describe_exit_status(ran.status).map(|meaning| format!(": {meaning}")).unwrap_or_default();
         return Err(UnansweredReason { why: unknown.why + &meaning, ..unknown });
     }
-    let mut listing = nvidia_smi::parse_nvidia_smi(ran.text);
+    let listing = match ran.text.contains("<nvidia_smi_log>") {
+        true => nvidia_smi_xml::parse_nvidia_smi_xml(ran.text),
+        false => Some(nvidia_smi::parse_nvidia_smi(ran.text)),
+    };
+    let Some(mut listing) = listing else { return Err(unparsed_answer("the whole listing", output)) };
     if listing.gpus.is_empty() {
         return Err(unparsed_answer("a GPU", output));
     }
     listing.gpus.sort_by(|a, b| a.bdf.cmp(&b.bdf));
     Ok(listing.gpus.iter().map(build_gpu_state).collect::<Vec<_>>().into())
-}
-
-fn build_gpu_state(gpu: &SmiGpu) -> Value {
-    json!({
-        "bdf": gpu.bdf,
-        "uuid": read_text(gpu, "GPU UUID"),
-        "model": read_text(gpu, "Product Name"),
-        "vbios": read_text(gpu, "VBIOS Version"),
-        "persistence": read_flag(gpu, "Persistence Mode"),
-        "ecc": read_modes(gpu, "ECC Mode"),
-        "ecc_uncorrected": read_uncorrected(gpu),
-        "mig": read_modes(gpu, "MIG Mode"),
-        "remaps": read_remaps(gpu),
-        "fabric": read_fabric(gpu),
-        "recovery": read_text(gpu, "GPU Recovery Action"),
-        "gsp_firmware": read_text(gpu, "GSP Firmware Version"),
-    })
-}
-
-/// Marks a field of the listing that has no value, with the reason.
-fn unknown_cell(path: &str, cell: SmiCell<'_>) -> Value {
-    unknown_part(match cell {
-        SmiCell::Missing => format!("`nvidia-smi` does not report `{path}`"),
-        SmiCell::Absent => format!("`nvidia-smi` reports `{path}` as not available"),
-        SmiCell::Failed(said) | SmiCell::Value(said) => format!("`nvidia-smi` reports `{said}` for `{path}`"),
-    })
-}
-
-/// Reads text; a value that the GPU does not have or the branch does not report is null.
-fn read_text(gpu: &SmiGpu, path: &str) -> Value {
-    match gpu.cell_at(path) {
-        SmiCell::Value(text) => text.into(),
-        SmiCell::Absent | SmiCell::Missing => Value::Null,
-        cell @ SmiCell::Failed(_) => unknown_cell(path, cell),
-    }
-}
-
-/// Reads a flag; a value that is neither yes nor no is unknown, never false.
-fn read_flag(gpu: &SmiGpu, path: &str) -> Value {
-    match gpu.cell_at(path) {
-        SmiCell::Value("Enabled" | "Yes") => true.into(),
-        SmiCell::Value("Disabled" | "No") => false.into(),
-        cell => unknown_cell(path, cell),
-    }
-}
-
-fn read_count(gpu: &SmiGpu, path: &str) -> Value {
-    let cell = gpu.cell_at(path);
-    parse_count(cell).map_or_else(|| unknown_cell(path, cell), Value::from)
-}
-
-fn parse_count(cell: SmiCell<'_>) -> Option<u64> {
-    match cell {
-        SmiCell::Value(text) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-/// Returns the two modes of a feature, null if the GPU does not have it.
-fn read_modes(gpu: &SmiGpu, block: &str) -> Value {
-    let path = |name: &str| format!("{block} / {name}");
-    match gpu.cell_at(&path("Current")) {
-        SmiCell::Absent => Value::Null,
-        _ => json!({ "current": read_flag(gpu, &path("Current")), "pending": read_flag(gpu, &path("Pending")) }),
-    }
-}
-
-fn read_remaps(gpu: &SmiGpu) -> Value {
-    let path = |name: &str| format!("Remapped Rows / {name}");
-    match gpu.cell_at("Remapped Rows") {
-        SmiCell::Absent => Value::Null,
-        _ => json!({
-            "correctable": read_count(gpu, &path("Correctable Error")),
-            "uncorrectable": read_count(gpu, &path("Uncorrectable Error")),
-            "pending": read_flag(gpu, &path("Pending")),
-            "failure": read_flag(gpu, &path("Remapping Failure Occurred")),
-        }),
-    }
-}
-
-/// Returns the state of the fabric. `In Progress` has no status yet.
-fn read_fabric(gpu: &SmiGpu) -> Value {
-    match gpu.cell_at("Fabric / State") {
-        SmiCell::Absent => Value::Null,
-        SmiCell::Value(state) => json!({ "state": state, "status": read_text(gpu, "Fabric / Status") }),
-        cell => unknown_cell("Fabric / State", cell),
-    }
-}
-
-/// Sums uncorrected errors by kind, null if the GPU does not count them.
-fn read_uncorrected(gpu: &SmiGpu) -> Value {
-    if gpu.cell_at("ECC Mode / Current") == SmiCell::Absent {
-        return Value::Null;
-    }
-    match (sum_uncorrected(gpu, "ECC Errors / Volatile"), sum_uncorrected(gpu, "ECC Errors / Aggregate")) {
-        (Value::Null, Value::Null) => Value::Null,
-        (volatile, aggregate) => json!({ "volatile": volatile, "aggregate": aggregate }),
-    }
-}
-
-/// Sums the uncorrectable counts below a path: their names differ between branches.
-fn sum_uncorrected(gpu: &SmiGpu, path: &str) -> Value {
-    let cells: Vec<SmiCell<'_>> =
-        gpu.cells_below(path).filter(|(name, _)| name.contains("Uncorrectable")).map(|(_, cell)| cell).collect();
-    let counted: Vec<&SmiCell<'_>> = cells.iter().filter(|cell| **cell != SmiCell::Absent).collect();
-    match counted.iter().try_fold(0u64, |sum, cell| sum.checked_add(parse_count(**cell)?)) {
-        _ if cells.is_empty() => unknown_cell(path, SmiCell::Missing),
-        _ if counted.is_empty() => Value::Null,
-        Some(sum) => sum.into(),
-        None => {
-            let odd = counted.iter().find(|cell| parse_count(***cell).is_none());
-            unknown_cell(path, odd.map_or(SmiCell::Missing, |cell| **cell))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -206,6 +138,110 @@ mod tests {
     }
 
     const H100: &str = include_str!("../../tests/samples/nvidia-smi-q-h100-nvl.txt");
+    const B200: &str = include_str!("../../tests/samples/nvidia-smi-qx-b200.xml");
+
+    /// Returns the state of the first GPU of a listing in which one value is replaced.
+    fn state_with(listing: &str, from: &str, to: &str) -> Value {
+        assert!(listing.contains(from), "{from}");
+        parse_stdout(&FACT, &guarded_answer(&listing.replacen(from, to, 1), "0")).expect("is known")[0].clone()
+    }
+
+    #[test]
+    fn xml_listing_reports_links_limits_and_health() {
+        let state = parse_stdout(&FACT, &guarded_answer(B200, "0")).expect("is known");
+        let expected = json!({
+            "bdf": "0000:8f:00.0", "uuid": "GPU-00000000-0000-0000-0000-000000000000", "model": "NVIDIA B200",
+            "vbios": "97.00.FA.00.09", "persistence": false,
+            "ecc": {"current": true, "pending": true}, "ecc_uncorrected": {"volatile": 0, "aggregate": 0},
+            "sram_threshold_exceeded": false, "mig": {"current": false, "pending": false},
+            "remaps": {"correctable": 0, "uncorrectable": 0, "pending": false, "failure": false},
+            "fabric": {"state": "Completed", "status": "Success", "health": "Healthy", "conditions": []},
+            "recovery": "None", "reset_required": null, "gsp_firmware": "580.105.08",
+            "pcie": {"generation": 5, "max_generation": 5, "width": 16, "max_width": 16},
+            "power": {"limit": 1000.0, "default": 1000.0, "max": 1000.0},
+            "temperature": {"gpu": 39, "memory": 39, "margin": 49}, "clock_events": ["gpu_idle"], "unreadable": [],
+        });
+        assert_eq!(state, json!([expected]));
+        let cut = &B200[..B200.len() - 30];
+        assert_eq!(
+            expect_unknown(&FACT, 0, &guarded_answer(&format!("{cut}</nvidia_smi_log>"), "0")),
+            "the whole listing is not in the answer"
+        );
+    }
+
+    /// origin: source, tests of NVIDIA/k8s-test-infra (`qx-gb200-fabric-degraded.xml`, from its mock of the library)
+    #[test]
+    fn unhealthy_fabric_is_reported_although_its_state_is_completed() {
+        let unhealthy = state_with(B200, "<summary>Healthy</summary>", "<summary>Unhealthy</summary>");
+        assert_eq!(unhealthy["fabric"]["health"], "Unhealthy");
+        let route = state_with(B200, "<route_unhealthy>N/A<", "<route_unhealthy>True<");
+        assert_eq!(route["fabric"]["conditions"], json!(["Route Unhealthy: True"]));
+    }
+
+    /// origin: field, an H100 host with driver 550.90.07 in a public handbook: the mode is `Unknown Error`, each count `N/A`
+    #[test]
+    fn ecc_mode_that_cannot_be_read_is_not_a_gpu_without_error_correction() {
+        let (start, end) =
+            (H100.find("    ECC Mode").expect("is there"), H100.find("    Retired Pages").expect("is there"));
+        let block = "    ECC Mode
+        Current                           : Unknown Error
+        Pending                           : Unknown Error
+    ECC Errors
+        Volatile
+            SRAM Uncorrectable Parity     : N/A
+            DRAM Uncorrectable            : N/A
+        Aggregate
+            SRAM Uncorrectable Parity     : N/A
+            SRAM Threshold Exceeded       : N/A
+";
+        let text = format!("{}{block}{}", &H100[..start], &H100[end..]);
+        let state = parse_stdout(&FACT, &guarded_answer(&text, "0")).expect("is known")[0].clone();
+        let why = "`nvidia-smi` reports `Unknown Error` for `ECC Mode / Current`";
+        assert_eq!(state["ecc_uncorrected"], json!({ "unknown": why }));
+        assert_eq!(state["ecc"]["current"], json!({ "unknown": why }));
+        let cells = json!(["ECC Mode / Current: Unknown Error", "ECC Mode / Pending: Unknown Error"]);
+        assert_eq!(state["unreadable"], cells);
+    }
+
+    #[test]
+    fn slow_clocks_and_required_resets_are_reported() {
+        let hot = "<clocks_event_reason_hw_thermal_slowdown>";
+        let hot = state_with(B200, &format!("{hot}Not Active"), &format!("{hot}Active"));
+        assert_eq!(hot["clock_events"], json!(["gpu_idle", "hw_thermal_slowdown"]));
+        let text =
+            state_with(H100, "HW Thermal Slowdown           : Not Active", "HW Thermal Slowdown           : Active");
+        assert_eq!(text["clock_events"], json!(["gpu_idle", "hw_thermal_slowdown"]));
+        let reset =
+            state_with(H100, "Reset Required                    : No", "Reset Required                    : Yes");
+        assert_eq!(reset["reset_required"], true);
+        // origin: field, an A100 with driver 570.148.08 in tests of NVIDIA/k8s-test-infra
+        let replaced = "<gpu_reset_status><reset_required>Requested functionality has been deprecated</reset_required></gpu_reset_status><uuid>";
+        let later = state_with(B200, "<uuid>", replaced);
+        assert_eq!((&later["reset_required"], &later["unreadable"]), (&Value::Null, &json!([])));
+        let sram = state_with(B200, "exceeded>No<", "exceeded>Yes<");
+        assert_eq!(sram["sram_threshold_exceeded"], true);
+    }
+
+    /// origin: source, the element names of branches before 535 in samples of influxdata/telegraf's input `nvidia_smi`
+    #[test]
+    fn values_of_older_branches_are_found() {
+        let old = B200
+            .replace("gpu_power_readings", "power_readings")
+            .replace("current_power_limit", "enforced_power_limit")
+            .replace("clocks_event_reason", "clocks_throttle_reason");
+        let state = parse_stdout(&FACT, &guarded_answer(&old, "0")).expect("is known")[0].clone();
+        assert_eq!((&state["power"]["limit"], &state["clock_events"]), (&json!(1000.0), &json!(["gpu_idle"])));
+    }
+
+    #[test]
+    fn measure_without_a_number_is_unknown_and_a_missing_one_null() {
+        let odd = state_with(B200, "<gpu_temp>39 C", "<gpu_temp>ERR!");
+        assert_eq!(odd["temperature"]["gpu"]["unknown"], "`nvidia-smi` reports `ERR!` for `temperature / gpu_temp`");
+        let none = state_with(B200, "<memory_temp>39 C", "<memory_temp>N/A");
+        assert_eq!(none["temperature"]["memory"], Value::Null);
+        let width = state_with(B200, "<current_link_width>16x", "<current_link_width>N/A");
+        assert_eq!(width["pcie"]["width"], Value::Null);
+    }
 
     #[test]
     fn each_gpu_reports_its_own_state() {
@@ -213,9 +249,12 @@ mod tests {
             "bdf": "0000:ad:00.0", "uuid": "GPU-806f8ea2-6428-1096-a076-bb687fb45fb0", "model": "NVIDIA H100 NVL",
             "vbios": "96.00.74.00.11", "persistence": true,
             "ecc": {"current": true, "pending": true}, "ecc_uncorrected": {"volatile": 0, "aggregate": 0},
-            "mig": {"current": false, "pending": false},
+            "sram_threshold_exceeded": false, "mig": {"current": false, "pending": false},
             "remaps": {"correctable": 0, "uncorrectable": 0, "pending": false, "failure": false},
-            "fabric": null, "recovery": null, "gsp_firmware": "550.54.14",
+            "fabric": null, "recovery": null, "reset_required": false, "gsp_firmware": "550.54.14",
+            "pcie": {"generation": null, "max_generation": null, "width": null, "max_width": null},
+            "power": {"limit": null, "default": null, "max": null},
+            "temperature": {"gpu": null, "memory": null, "margin": null}, "clock_events": ["gpu_idle"], "unreadable": [],
         });
         let state = parse_stdout(&FACT, &guarded_answer(H100, "0")).expect("is known");
         assert_eq!(state[0], expected);
@@ -233,7 +272,8 @@ mod tests {
         let block = "    Fabric\n        State                             : In Progress\n        Status                            : N/A\n";
         let text = H100.replacen("    Fabric\n        State                             : N/A\n        Status                            : N/A\n", block, 1);
         let state = parse_stdout(&FACT, &guarded_answer(&text, "0")).expect("is known");
-        assert_eq!(state[0]["fabric"], json!({"state": "In Progress", "status": null}));
+        let fabric = json!({"state": "In Progress", "status": null, "health": null, "conditions": []});
+        assert_eq!(state[0]["fabric"], fabric);
     }
 
     #[test]

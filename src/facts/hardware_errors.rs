@@ -52,8 +52,9 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// Xids with their meaning and required action, according to NVIDIA's documentation.
-const XIDS: [(&[u64], &str, &str); 11] = [
-    (&[13, 31, 43, 45, 69, 94], "an application's fault", "none"),
+const XIDS: [(&[u64], &str, &str); 12] = [
+    (&[13, 31, 43, 45, 69], "an application's fault", "none"),
+    (&[94], "an uncorrectable error of memory, contained: its application was ended", "none"),
     (&[63], "a row is remapped", "none"),
     (&[92], "many single-bit errors", "none"),
     (&[64], "a row could not be remapped", "reset"),
@@ -66,9 +67,15 @@ const XIDS: [(&[u64], &str, &str); 11] = [
     (&[], "", "inspect"),
 ];
 
-/// Words of an Xid 154 that name the requested action, the strongest first.
-const RECOVERIES: [(&str, &str); 4] =
-    [("Reboot", "reboot"), ("Drain", "drain"), ("Reset", "reset"), ("(None)", "none")];
+/// The actions that an Xid 154 requests, by number: their words differ between branches (`0x1 (GPU Reset Required)`,
+/// `0x1 (PF FLR)`).
+const RECOVERIES: [(&str, &str, &str); 5] = [
+    ("0x0", "the driver requests no recovery any more", "none"),
+    ("0x1", "the driver requests a reset of the GPU", "reset"),
+    ("0x2", "the driver requests a reboot", "reboot"),
+    ("0x3", "the driver requests a drain of traffic between GPUs", "drain"),
+    ("0x4", "the driver requests a drain and a reset", "drain"),
+];
 
 const SOURCES: [&str; 5] = ["xid", "sxid", "aer", "mce", "edac"];
 
@@ -100,7 +107,11 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         if line.contains("NVRM: loading NVIDIA UNIX") {
             events.retain(|event| !matches!(event.source, "xid" | "sxid"));
         }
-        events.extend(parse_event(line));
+        let Some(event) = parse_event(line) else { continue };
+        if event.code == Some(154) && event.class == "none" {
+            events.retain(|earlier| earlier.code != Some(154) || earlier.bdf != event.bdf);
+        }
+        events.push(event);
     }
     let faults = |source: &str| events.iter().filter(|event| event.source == source && event.class != "none").count();
     let faults: BTreeMap<&str, usize> = SOURCES.iter().map(|source| (*source, faults(source))).collect();
@@ -145,28 +156,32 @@ fn parse_numbered<'a>(line: &'a str, start: &str) -> Option<(&'a str, String, u6
     ))
 }
 
-/// Returns an address in the form of the PCI bus: a log line may omit the function.
+/// Returns an address in the form of the PCI bus: a log line may omit the function, and name an instance of the GPU
+/// after the address (`PCI:0000:01:00 GPU-I:05`).
 fn normalize_bdf(text: &str) -> String {
-    let text = text.trim_start_matches("PCI:").to_ascii_lowercase();
+    let text = text.trim_start_matches("PCI:").split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     if text.contains('.') { text } else { text + ".0" }
 }
 
 fn parse_xid(line: &str) -> Option<HardwareEvent<'_>> {
     let (text, bdf, code, rest) = parse_numbered(line, "NVRM: Xid (")?;
     let (_, meaning, class) = XIDS.iter().find(|(codes, ..)| codes.is_empty() || codes.contains(&code))?;
-    let asked = RECOVERIES
-        .iter()
-        .find(|(word, _)| code == 154 && rest.rsplit(" to ").next().is_some_and(|to| to.contains(word)));
-    let class = asked.map_or(*class, |(_, class)| class);
-    let meaning = Some(*meaning).filter(|meaning| !meaning.is_empty());
+    let asked = (code == 154).then(|| rest.rsplit(" to ").next()?.split_whitespace().next()).flatten();
+    let asked = RECOVERIES.iter().find(|(number, ..)| Some(*number) == asked);
+    let (meaning, class) = asked.map_or((*meaning, *class), |(_, meaning, class)| (*meaning, *class));
+    let meaning = Some(meaning).filter(|meaning| !meaning.is_empty());
     Some(HardwareEvent { source: "xid", code: Some(code), bdf: Some(bdf), class, meaning, text })
 }
 
+/// Parses the line of an SXid that says whether it is fatal. The driver logs the raw data of the same error in further
+/// lines, which start with `Severity` and `Data`.
 fn parse_sxid(line: &str) -> Option<HardwareEvent<'_>> {
     let (text, bdf, code, rest) = parse_numbered(line, "SXid (")?;
-    let class = match rest {
-        rest if rest.starts_with("Non-fatal") => "none",
-        rest if rest.starts_with("Fatal") => "drain",
+    let word = rest.split(|c: char| !c.is_ascii_alphabetic() && c != '-').next().unwrap_or_default();
+    let class = match word.to_ascii_lowercase().as_str() {
+        "severity" | "data" => return None,
+        "non-fatal" => "none",
+        "fatal" => "drain",
         _ => "inspect",
     };
     Some(HardwareEvent { source: "sxid", code: Some(code), bdf: Some(bdf), class, meaning: None, text })
@@ -291,6 +306,74 @@ mod tests {
         let told: Vec<Value> = parse_lines(&[old, aer, loading, new, new]);
         let told: Vec<_> = told.iter().map(|event| (&event["source"], &event["code"], &event["count"])).collect();
         assert_eq!(told, [(&json!("aer"), &Value::Null, &json!(1)), (&json!("xid"), &json!(79), &json!(2))]);
+    }
+
+    /// origin: field, an H100 VM of NVIDIA/nvtrust issue 124, and the example of NVIDIA's fabric manager guide
+    #[test]
+    fn non_fatal_sxid_with_its_raw_data_is_no_fault() {
+        let lines = [
+            "[   38.175561] nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Data {0x0000002b, 0x0000002b, 0x00000000, 0x0000002b, 0x80005302, 0x00000000, 0x00000000, 0x00000000, 0x00000000}",
+            "[   38.178720] nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 Minion Link DLREQ interrupt",
+            "[   38.180708] nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Severity 0 Engine instance 44 Sub-engine instance 00",
+        ];
+        let [event] = parse_lines(&lines).try_into().expect("one");
+        assert_eq!((&event["code"], &event["class"], &event["count"]), (&json!(22013), &json!("none"), &json!(1)));
+        let fact = parse_stdout(&FACT, &expand_separators(&format!("{}\n@@log\t0\t4\n", lines.join("\n"))));
+        assert_eq!(fact.expect("is known")["faults"]["sxid"], 0);
+        let written =
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-Fatal, Link 46 MC TS crumbstore MCTO (First)";
+        assert_eq!(parse_one_line(written).3, "none", "the guide writes it with a capital");
+    }
+
+    /// origin: field, an H100 host with driver 550.90.07 in a public handbook; with an instance: NVIDIA's guide to memory
+    /// errors of A100
+    #[test]
+    fn contained_memory_error_is_not_called_an_application_fault() {
+        let line =
+            "NVRM: Xid (PCI:0000:52:00): 94, pid='<unknown>', name=<unknown>, Contained: SM (0x1). RST: No, D-RST: No";
+        let [event] = parse_lines(&[line]).try_into().expect("one");
+        let meaning = json!("an uncorrectable error of memory, contained: its application was ended");
+        assert_eq!((&event["meaning"], &event["class"]), (&meaning, &json!("none")));
+        let instance =
+            "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No";
+        assert_eq!(parse_one_line(instance).2, "0000:01:00.0");
+    }
+
+    /// origin: field, lines of Xid 154 in tests of leptonai/gpud (GB200), a public log of driver 610 (`PF FLR`); numbers:
+    /// `ctrl2080gpu.h` of NVIDIA/open-gpu-kernel-modules 595
+    #[test]
+    fn requested_recovery_is_the_class_of_an_xid_154() {
+        let class = |to: &str| {
+            let line = format!(
+                "[171167.621162] NVRM: Xid (PCI:0009:01:00): 154, GPU recovery action changed from 0x0 (None) to {to}"
+            );
+            parse_one_line(&line).3
+        };
+        let table = [
+            ("0x1 (GPU Reset Required)", "reset"),
+            ("0x1 (PF FLR)", "reset"),
+            ("0x2 (Node Reboot Required)", "reboot"),
+            ("0x2 (OS Reboot)", "reboot"),
+            ("0x3 (Drain P2P)", "drain"),
+            ("0x4 (Drain and Reset)", "drain"),
+            ("0x9 (Later Branch)", "inspect"),
+        ];
+        for (to, expected) in table {
+            assert_eq!(class(to), expected, "{to}");
+        }
+    }
+
+    #[test]
+    fn recovery_that_is_no_longer_requested_ends_the_earlier_request() {
+        let changed = |from: &str, to: &str| {
+            format!("NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from {from} to {to}")
+        };
+        let (asked, done) =
+            (changed("0x0 (None)", "0x1 (GPU Reset Required)"), changed("0x1 (GPU Reset Required)", "0x0 (None)"));
+        let classes =
+            |lines: &[&str]| parse_lines(lines).iter().map(|event| event["class"].clone()).collect::<Vec<_>>();
+        assert_eq!(classes(&[&asked, &done]), [json!("none")]);
+        assert_eq!(classes(&[&asked, &done, &asked]), [json!("none"), json!("reset")]);
     }
 
     #[test]

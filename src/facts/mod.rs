@@ -20,6 +20,7 @@ mod fabricmanager;
 mod fact;
 mod gdr;
 mod governor;
+mod gpu_readings;
 mod gpu_state;
 mod gpu_table;
 mod gpus;
@@ -35,6 +36,7 @@ mod machine;
 mod memory;
 mod modules;
 mod network;
+mod nvlinks;
 mod nvswitch;
 mod ofed;
 mod os;
@@ -73,7 +75,7 @@ use std::collections::BTreeMap;
 pub struct Facts(pub BTreeMap<String, Result<Value, UnansweredReason>>);
 
 /// Every fact, in the order of the reference. Facts that touch filesystems come after those that do not.
-static ALL: [Fact; 43] = [
+static ALL: [Fact; 44] = [
     os::FACT,
     kernel::FACT,
     boot::FACT,
@@ -93,6 +95,7 @@ static ALL: [Fact; 43] = [
     units::FACT,
     gpus::FACT,
     gpu_state::FACT,
+    nvlinks::FACT,
     hardware_errors::FACT,
     nvswitch::FACT,
     driver::FACT,

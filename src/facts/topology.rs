@@ -27,6 +27,11 @@ pub(super) const FACT: Fact = Fact {
         ),
         ("nics", "map from `NIC0` to the device that it denotes: `mlx5_0`"),
         ("cpus", "map from GPU to its processors: `0-47,96-143`; without GPUs that have none"),
+        (
+            "between_gpus",
+            "map from a connection to the number of pairs of GPUs that have it: `{NV18: 28}`; empty with one GPU",
+        ),
+        ("near", "pairs of a GPU and an RDMA device below one PCIe switch (`PIX`, `PXB`): `GPU0=mlx5_0`"),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi topo -m"],
     alike: &[compare_entries("links"), compare_entries("nics"), compare_entries("cpus")],
@@ -42,7 +47,10 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         return Err(command_failure("nvidia-smi", &ran));
     }
     let topology = nvidia_topo::parse_nvidia_topo(ran.text).ok_or_else(|| unparsed_answer("the matrix", output))?;
-    Ok(json!({ "columns": topology.columns, "links": topology.links, "nics": topology.nics, "cpus": topology.cpus }))
+    Ok(json!({
+        "columns": topology.columns, "links": topology.links, "nics": topology.nics, "cpus": topology.cpus,
+        "between_gpus": topology.count_gpu_connections(), "near": topology.list_near_pairs(),
+    }))
 }
 
 #[cfg(test)]
@@ -58,6 +66,9 @@ mod tests {
                 .expect("is known");
         assert_eq!(topology["links"]["GPU0"]["NIC0"], "PXB");
         assert_eq!(topology["nics"]["NIC0"], "mlx5_0");
+        assert_eq!(topology["between_gpus"], json!({ "NV12": 28 }));
+        let near: Vec<&str> = topology["near"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        assert!(near.contains(&"GPU0=mlx5_0") && !near.contains(&"GPU0=mlx5_9"), "{near:?}");
         assert_eq!(parse_stdout(&FACT, ""), Ok(Value::Null));
         assert_eq!(
             expect_unknown(&FACT, 0, &expand_separators("@@nvidia-smi\trun\t30\nodd\n@@status\t0\n")),

@@ -20,12 +20,14 @@
 //! - `object Node gpu-1`: a node that a step marks, `proof Job ml/smoke`: attributes of `ProofState`;
 //! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; by default there is no release.
 //!
+//! `runs` executes the `apply` scripts of command steps with stubs in place of programs (`script_runs`).
+//!
 //! `files` are texts in the inventory's folder, by name. The declared state of a release includes its values, as JSON.
 //!
 //! With `settled: true` objects and releases of the cluster match the declaration too, except those that have an
 //! answer.
 
-use super::{Case, Look, look, plan_of};
+use super::{Case, Look, look, plan_of, script_runs};
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, builtin_data};
 use forge::diag::{DiagCode, DiagSeverity, render_diag};
@@ -550,6 +552,7 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
     wrong.extend(absent(written, "says", &text));
     wrong.extend(out_of_order(&parts(written, "order"), &plan));
     wrong.extend(windows(written, &plan));
+    wrong.extend(scripts(recipe, written, &declared(project, &made, &seen)));
     let all = format!("{}{}", declarations(&declared(project, &made, &seen)), diffs(&plan));
     wrong.extend(absent(written, "declares", &all));
     plan.hosts.iter().flat_map(|host| &host.warnings).for_each(|warning| warned += warning.why.raw());
@@ -558,6 +561,17 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
         wrong.push(text);
     }
     wrong
+}
+
+/// Runs the scripts that a case names under `runs`, and returns what they do differently.
+fn scripts(recipe: &str, written: &Value, declared: &[Declared]) -> Vec<String> {
+    let runs = written["runs"].as_array().into_iter().flatten();
+    let run = |run: &Value| {
+        let id = format!("{recipe}/{}", run["step"].as_str().unwrap());
+        let step = declared.iter().find(|step| step.id == id).unwrap_or_else(|| panic!("no step `{id}`"));
+        script_runs::check_run(run, step.desired["apply"].as_str().unwrap_or_else(|| panic!("{}", step.desired)))
+    };
+    runs.flat_map(run).collect()
 }
 
 /// Returns a problem for each part under `key` that `text` does not contain.
@@ -724,6 +738,37 @@ fn fails_as_rows_report_their_cause() {
         wrong.extend(open.map(|(_, row)| format!("{}: no sample of `{}`", recipe.name, row.text)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The plugin reads its configuration once. Its pods are replaced if their template changes, so the template must follow
+/// the configuration, and nothing else may change with it.
+#[test]
+fn changed_plugin_configuration_changes_its_pods() {
+    let recipe = "rdma-shared-device-plugin";
+    let objects_for = |count: u64| {
+        let mut case = cases(recipe)[0].clone();
+        case["with"]["via"] = json!("manifest");
+        case["with"]["resources"] = json!({ "ib": count });
+        let (project, _) = load(recipe, &case).unwrap_or_else(|said| panic!("{said}"));
+        let made = Given::of(&case).made();
+        let seen = look(&project, &made, false);
+        let steps = declared(&project, &made, &seen);
+        let step = steps.iter().find(|step| step.id == format!("{recipe}/objects")).expect("is declared");
+        let object = |kind: &str| {
+            let objects = step.desired["objects"].as_array().expect("a list").iter();
+            objects
+                .cloned()
+                .find(|object| object["kind"] == kind)
+                .unwrap_or_else(|| panic!("no {kind}: {}", step.desired))
+        };
+        (object("ConfigMap"), object("DaemonSet"))
+    };
+    let ((old_config, mut old), (new_config, new)) = (objects_for(128), objects_for(1024));
+    assert_ne!(old_config["data"]["config.json"], new_config["data"]["config.json"]);
+    let annotation = "/spec/template/metadata/annotations/forge.config~1text";
+    assert_eq!(new.pointer(annotation), Some(&new_config["data"]["config.json"]));
+    *old.pointer_mut(annotation).expect("is annotated") = new.pointer(annotation).expect("is annotated").clone();
+    assert_eq!(old, new);
 }
 
 /// An inventory's own recipe may lack something that a built-in recipe reads from it. This is an error only if the

@@ -1,4 +1,5 @@
-//! `nvidia-smi -q`: the state of each GPU as reported by the management library.
+//! `nvidia-smi -q`: the state of each GPU as reported by the management library. Hosts are asked for the XML of the same
+//! listing (`nvidia_smi_xml`); recordings from before that have this text.
 
 use super::nvidia_version::is_version;
 use std::collections::BTreeMap;
@@ -38,13 +39,36 @@ impl<'a> SmiCell<'a> {
 }
 
 impl SmiGpu {
+    /// Creates a GPU without values.
+    pub(super) fn new(bdf: String) -> Self {
+        Self { bdf, values: BTreeMap::new() }
+    }
+
+    pub(super) fn insert_value(&mut self, path: String, value: &str) {
+        self.values.insert(path, value.to_owned());
+    }
+
+    /// Returns the first of several paths that the listing has, with its value; without any, the last path.
+    pub fn find_cell<'a>(&'a self, paths: &[&'a str]) -> (&'a str, SmiCell<'a>) {
+        let found = paths.iter().find(|path| self.values.contains_key(**path)).or(paths.last());
+        found.map_or(("", SmiCell::Missing), |path| (*path, self.cell_at(path)))
+    }
+
+    /// Returns the cells that the driver could not read, with their path.
+    pub fn failed_cells(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().filter_map(|(path, text)| match SmiCell::from_text(text) {
+            SmiCell::Failed(said) => Some((path.as_str(), said)),
+            _ => None,
+        })
+    }
+
     /// Returns the value at a path.
     pub fn cell_at(&self, path: &str) -> SmiCell<'_> {
         self.values.get(path).map_or(SmiCell::Missing, |text| SmiCell::from_text(text))
     }
 
     /// Returns the paths below a path, with their values.
-    pub fn cells_below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, SmiCell<'a>)> {
+    pub fn cells_below<'a, 'p>(&'a self, path: &'p str) -> impl Iterator<Item = (&'a str, SmiCell<'a>)> + use<'a, 'p> {
         let inside = move |(key, value): (&'a String, &'a String)| {
             Some((key.strip_prefix(path)?.strip_prefix(" / ")?, SmiCell::from_text(value)))
         };
@@ -66,7 +90,7 @@ pub fn parse_nvidia_smi(text: &str) -> SmiListing {
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         if let Some(bus) = line.strip_prefix("GPU ").filter(|_| indent == 0) {
-            listing.gpus.push(SmiGpu { bdf: normalize_bdf(bus), ..SmiGpu::default() });
+            listing.gpus.push(SmiGpu::new(normalize_bdf(bus)));
             path.clear();
             continue;
         }
@@ -93,7 +117,7 @@ impl SmiGpu {
         }
         if let Some(value) = value {
             let names: Vec<&str> = path.iter().map(|(_, name)| *name).chain([key]).collect();
-            self.values.insert(names.join(" / "), value.to_owned());
+            self.insert_value(names.join(" / "), value);
         }
         path.push((indent, key));
     }

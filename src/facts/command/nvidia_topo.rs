@@ -18,22 +18,26 @@ pub struct GpuTopology {
 /// Parses the matrix; `None` if there is no header or a row has fewer cells than the header.
 pub fn parse_nvidia_topo(text: &str) -> Option<GpuTopology> {
     let text = strip_escapes(text);
-    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let columns: Vec<String> = lines
-        .by_ref()
-        .find(|words| words.first() == Some(&"GPU0") && words.get(1) != Some(&"X"))?
-        .into_iter()
-        .take_while(|word| !matches!(*word, "CPU" | "NUMA"))
-        .map(str::to_owned)
-        .collect();
+    let mut lines = text.lines();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let is_header = |line: &&str| {
+        let mut words = line.split_whitespace();
+        words.next() == Some("GPU0") && words.next() != Some("X")
+    };
+    let header = lines.find(is_header)?;
+    let columns: Vec<String> =
+        words(header).into_iter().take_while(|word| !matches!(word.as_str(), "CPU" | "NUMA")).collect();
     let mut topology = GpuTopology { columns, ..GpuTopology::default() };
-    for words in lines {
-        match words.split_first() {
-            Some((name, cells)) if topology.columns.iter().any(|column| column == name) => {
-                topology.add_row(name, cells)?
+    for line in lines {
+        match &words(line)[..] {
+            [name, cells @ ..] if topology.columns.contains(name) => {
+                topology.add_row(name, cells)?;
+                if let Some(cpus) = find_affinity(header, line, topology.columns.len()) {
+                    topology.cpus.insert(name.clone(), cpus.to_owned());
+                }
             }
-            Some((name, [device])) if name.starts_with("NIC") && name.ends_with(':') => {
-                topology.nics.insert(name.trim_end_matches(':').to_owned(), (*device).to_owned());
+            [name, device] if name.starts_with("NIC") && name.ends_with(':') => {
+                topology.nics.insert(name.trim_end_matches(':').to_owned(), device.clone());
             }
             _ => {}
         }
@@ -42,16 +46,50 @@ pub fn parse_nvidia_topo(text: &str) -> Option<GpuTopology> {
 }
 
 impl GpuTopology {
-    fn add_row(&mut self, name: &str, cells: &[&str]) -> Option<()> {
-        let own = cells.get(..self.columns.len())?;
-        let links = self.columns.iter().cloned().zip(own.iter().map(|cell| (*cell).to_owned())).collect();
-        self.links.insert(name.to_owned(), links);
-        if let Some(cpus) = cells.get(self.columns.len()).filter(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
-        {
-            self.cpus.insert(name.to_owned(), (*cpus).to_owned());
+    /// Returns the number of pairs of GPUs by their connection. Both directions of a pair count as one.
+    pub fn count_gpu_connections(&self) -> BTreeMap<String, u64> {
+        let gpus: Vec<&String> = self.columns.iter().filter(|name| is_gpu(name)).collect();
+        let mut counts = BTreeMap::new();
+        for (at, row) in gpus.iter().enumerate() {
+            let others = gpus[at + 1..].iter().filter_map(|column| self.links.get(*row)?.get(*column));
+            others.for_each(|link| *counts.entry(link.clone()).or_insert(0) += 1);
         }
+        counts
+    }
+
+    /// Returns the pairs of a GPU and an RDMA device whose traffic passes no host bridge, as `GPU0=mlx5_0`.
+    pub fn list_near_pairs(&self) -> Vec<String> {
+        let gpus = self.links.iter().filter(|(name, _)| is_gpu(name));
+        let pairs = gpus.flat_map(|(gpu, row)| {
+            let near = row.iter().filter(|(column, link)| !is_gpu(column) && matches!(link.as_str(), "PIX" | "PXB"));
+            near.map(move |(column, _)| format!("{gpu}={}", self.nics.get(column).unwrap_or(column)))
+        });
+        pairs.collect()
+    }
+
+    fn add_row(&mut self, name: &str, cells: &[String]) -> Option<()> {
+        let own = cells.get(..self.columns.len())?;
+        let links = self.columns.iter().cloned().zip(own.iter().cloned()).collect();
+        self.links.insert(name.to_owned(), links);
         Some(())
     }
+}
+
+fn is_gpu(name: &str) -> bool {
+    name.strip_prefix("GPU").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns the processors of a row. The column may be empty, so its position decides: the tab after the devices, or the
+/// place below its title if the tabs were lost.
+fn find_affinity<'a>(header: &str, line: &'a str, devices: usize) -> Option<&'a str> {
+    let cell = if line.contains('\t') {
+        line.split('\t').nth(devices + 1)
+    } else {
+        let start = header.find("CPU Affinity")?;
+        let end = header.find("NUMA Affinity").unwrap_or(usize::MAX).min(line.len());
+        line.get(start..end)
+    };
+    cell.map(str::trim).filter(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Removes escape sequences: the header is underlined.
@@ -92,6 +130,19 @@ mod tests {
         assert_eq!(parse_nvidia_topo("Failed to initialize NVML\n"), None);
         let cut: String = A100.lines().take(5).map(|line| format!("{line}\n")).collect();
         assert_eq!(parse_nvidia_topo(&cut), None);
+    }
+
+    /// origin: reconstructed, after rows of a virtual machine whose cells are separated as the tool does it
+    #[test]
+    fn empty_affinity_is_not_read_from_the_next_column() {
+        let text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tNV18\t\t0\t\tN/A\n\
+                    GPU1\tNV18\t X \t48-95\t1\t\tN/A\n";
+        let topology = parse_nvidia_topo(text).expect("is a matrix");
+        assert_eq!(topology.cpus, BTreeMap::from([("GPU1".to_owned(), "48-95".to_owned())]));
+        let spaced = "        GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID\n\
+                      GPU0     X      NV18                    0               N/A\n\
+                      GPU1    NV18     X      48-95           1               N/A\n";
+        assert_eq!(parse_nvidia_topo(spaced).expect("is a matrix").cpus, topology.cpus);
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub(super) const HARDWARE_FILES: &[SandboxFile] = &[
     sample!("tests/samples", "lspci-acs.txt"),
     sample!("tests/samples", "mlnx_qos-dscp.txt"),
     sample!("tests/samples", "nvidia-smi-q-h100-nvl.txt"),
+    sample!("tests/samples", "nvidia-smi-qx-h100.xml"),
+    sample!("tests/samples", "nvlink-h100.txt"),
     sample!("tests/samples", "ofed_info-doca.txt"),
     sample!("tests/samples", "ofed_info-mlnx.txt"),
     sample!("tests/samples", "sminfo.txt"),

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Facts about hardware and its software; other facts of a host change by themselves.
-const FACTS: [&str; 19] = [
+const FACTS: [&str; 20] = [
     "acs",
     "driver",
     "fabricmanager",
     "gdr",
     "gpu_state",
+    "nvlinks",
     "gpus",
     "hardware_errors",
     "holders",
@@ -80,7 +81,11 @@ fn facts_report_the_loaded_driver_and_rdma_stack() {
     assert_eq!(each(list(&facts, "gpus"), "/gsp_firmware"), [json!("560.35.03")]);
     let state = list(&facts, "gpu_state");
     assert_eq!((state.len(), each(state, "/model")), (8, vec![json!("NVIDIA H100 80GB HBM3")]));
-    assert_eq!(each(state, "/fabric"), [json!({"state": "Completed", "status": "Success"})]);
+    let fabric = json!({"state": "Completed", "status": "Success", "health": null, "conditions": []});
+    assert_eq!(each(state, "/fabric"), [fabric]);
+    assert_eq!(each(state, "/power/limit"), [json!(700.0)]);
+    let links = list(&facts, "nvlinks");
+    assert_eq!((links.len(), each(links, "/active"), each(links, "/missing")), (8, vec![json!(18)], vec![json!(0)]));
     assert_eq!((each(state, "/persistence"), each(state, "/ecc/current")), (vec![json!(true)], vec![json!(true)]));
     assert_eq!(facts["fabricmanager"]["value"]["version"], "560.35.03");
     let ports: Vec<Value> = list(&facts, "rdma").iter().map(|device| device["ports"][0].clone()).collect();
@@ -101,8 +106,8 @@ fn facts_report_the_loaded_driver_and_rdma_stack() {
 
 /// A fault, and the facts that differ from those of the healthy server.
 const CONSEQUENCES: [(&str, &[&str]); 6] = [
-    ("gpu-off-bus", &["gpu_state", "gpus"]),
-    ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"]),
+    ("gpu-off-bus", &["gpu_state", "gpus", "nvlinks"]),
+    ("gpu-missing", &["driver", "gpu_state", "gpus", "nvlinks", "pci"]),
     ("port-init", &["rdma", "verbs"]),
     ("port-lanes", &["rdma"]),
     ("fabric-in-progress", &["gpu_state"]),
