@@ -90,6 +90,7 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
 /// A built-in table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompatibilityTable {
+    /// The name that expressions use: `table("driver-branches")`; its file is `recipes/data/NAME.yaml`.
     pub name: &'static str,
     /// Description of the table.
     pub about: String,
@@ -97,6 +98,7 @@ pub struct CompatibilityTable {
     pub source: String,
     /// Date of the last comparison with the source, `2026-11-21`.
     pub date: String,
+    /// A map by the key that an expression looks up, such as a driver branch; never empty.
     pub rows: Value,
 }
 

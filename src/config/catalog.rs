@@ -14,10 +14,13 @@ use std::collections::HashSet;
 /// A recipe in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RecipeSummary {
+    /// The name that `apply` entries, edges and stacks use.
     pub name: String,
+    /// The recipe's own one-line description; empty if it has none.
     pub summary: String,
     /// Its file, as shown in messages.
     pub file: String,
+    /// Whether it is part of forge instead of the inventory.
     pub built_in: bool,
     /// Whether it overrides a built-in recipe of the same name.
     pub replaces: bool,
@@ -30,42 +33,62 @@ pub struct RecipeSummary {
 /// All declarations of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RecipeDetails {
+    /// What a list shows of the recipe. In JSON its fields are fields of this object.
     #[serde(flatten)]
     pub line: RecipeSummary,
+    /// The parameters that it takes, in the order of its file.
     pub params: Vec<ParamDetails>,
+    /// Dependencies of every step, as in the recipe: `nvidia-driver/packages@configured`. Empty if there are none.
     pub needs: Vec<String>,
+    /// Order-only dependencies of every step: those recipes may fail, or not be applied at all.
     pub after: Vec<String>,
+    /// Conditions that must be true on a host or the cluster, in the order of the file.
     pub rules: Vec<RuleDetails>,
+    /// Its steps in the order in which they run; empty for a stack.
     pub steps: Vec<StepDetails>,
+    /// Checks that must pass after the steps; empty for a stack.
     pub verify: Vec<VerifyDetails>,
+    /// The recipes that a stack uses, in order; empty for any other recipe.
     pub uses: Vec<StackUseDetails>,
+    /// Known failure messages of its programs, each with its cause.
     pub fails_as: Vec<FailurePatternDetails>,
 }
 
 /// A failure message of a program, and its cause.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FailurePatternDetails {
+    /// A part of a line that the program prints; `…` matches any text.
     pub text: String,
+    /// The cause, and how to fix it; shown as the hint of the failure.
     pub cause: String,
 }
 
+/// A parameter that a recipe takes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ParamDetails {
+    /// The key in `with`, and the name of a variable that sets it.
     pub name: String,
     /// `text`, `list of version`, `one of a, b`.
     #[serde(rename = "type")]
     pub ty: String,
+    /// Whether the recipe has no default for it, so that the inventory must set it.
     pub required: bool,
+    /// The value if the inventory sets none; absent if it is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
+    /// The recipe's description of the parameter; empty if it has none.
     pub doc: String,
+    /// Where it is declared, `file:line:col`.
     pub place: String,
 }
 
+/// A condition of a recipe on its parameters, on facts or on other recipes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RuleDetails {
+    /// Expression that says whether the rule applies; absent if it always does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
+    /// Expression that must be true.
     pub require: String,
     /// Message if the condition is not met.
     #[serde(rename = "else")]
@@ -76,40 +99,62 @@ pub struct RuleDetails {
     /// Whether it only warns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub warns: bool,
+    /// Where the rule is declared, `file:line:col`.
     pub place: String,
 }
 
+/// A step as the recipe declares it, without the values of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepDetails {
+    /// Its name, unique in the recipe.
     pub name: String,
+    /// Name of the resource's kind: `file`, `service`.
     pub kind: &'static str,
+    /// Expression that says whether the step applies to a host; absent if it always does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
+    /// Expression for the list or map whose elements the step is repeated for; absent if it runs once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
+    /// Where the step runs.
     pub scope: StepScope,
+    /// The class to which the recipe raises its changes; absent if the class follows from the change alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption: Option<DisruptionClass>,
+    /// What makes the configured state effective, such as `reload` or `reboot`; empty if the step's own action does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effective_by: Vec<String>,
+    /// The step's own dependencies, in addition to those of the recipe.
     pub needs: Vec<String>,
+    /// The step's own order-only dependencies, in addition to those of the recipe.
     pub after: Vec<String>,
+    /// Steps (`step` or `recipe/step`) whose change makes this step act: restart, reboot, or check again.
     pub restart_on: Vec<String>,
+    /// What later steps can rely on: `unit nvidia-persistenced`, `package dkms`.
     pub provides: Vec<String>,
+    /// Values that other steps can read from it.
     pub exports: Vec<ExportDetails>,
+    /// Where the step is declared, `file:line:col`.
     pub place: String,
 }
 
+/// A value that a step publishes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExportDetails {
+    /// The name that other steps read: `exports["RECIPE"].NAME`.
     pub name: String,
+    /// Whether the value is a secret, which is never shown.
     pub secret: bool,
 }
 
+/// A check of a recipe, run after its steps and by `forge verify`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct VerifyDetails {
+    /// Its name in reports, a short sentence.
     pub name: String,
+    /// How deep it looks, from L0 (present) to L5 (performance).
     pub level: VerifyLevel,
+    /// Expression that says whether it applies; absent if it always does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Whether it is evaluated on the cluster instead of on hosts.
@@ -117,16 +162,21 @@ pub struct VerifyDetails {
     pub of_cluster: bool,
     /// `expect` (over facts) or `check` (a command on the host).
     pub by: &'static str,
+    /// Where it is declared, `file:line:col`.
     pub place: String,
 }
 
+/// An entry of `uses`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StackUseDetails {
+    /// Name of the used recipe or stack.
     pub recipe: String,
+    /// Expression that says whether the stack uses it on a host; absent if it always does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Names of the parameters that it passes.
     pub with: Vec<String>,
+    /// Where the stack names it, `file:line:col`.
     pub place: String,
 }
 

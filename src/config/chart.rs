@@ -11,9 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Steps in an order that respects every edge, with their dependencies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DependencyChart {
+    /// The name of the cluster, from the inventory.
     pub cluster: String,
+    /// The hosts that the chart covers, as selected.
     pub hosts: Vec<HostName>,
+    /// The steps of these hosts that the filter includes, by wave; `waves` refers to their positions.
     pub steps: Vec<ChartStep>,
+    /// The dependencies between these steps: first the order inside each recipe, then the declared ones.
     pub edges: Vec<ChartEdge>,
     /// Waves of steps that can run at the same time, as positions in `steps`, in order.
     pub waves: Vec<Vec<usize>>,
@@ -22,10 +26,15 @@ pub struct DependencyChart {
 /// A step of a chart.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartStep {
+    /// Name of the step's recipe.
     pub recipe: String,
+    /// Name of the step in its recipe.
     pub step: String,
+    /// Name of the resource's kind: `file`, `service`.
     pub kind: &'static str,
+    /// Where the step runs. A step of scope `cluster` has the cluster's API as its host.
     pub scope: StepScope,
+    /// The class to which the recipe raises its changes; absent if the class follows from the change alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption: Option<DisruptionClass>,
     /// How the step takes effect, if that needs more than its own commands.
@@ -36,13 +45,16 @@ pub struct ChartStep {
     /// Hosts from which it is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<HostName>,
+    /// Where the step is declared, `file:line:col`.
     pub place: String,
 }
 
 /// One end of an edge: a step or a whole recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChartEndpoint {
+    /// Name of the recipe at this end.
     pub recipe: String,
+    /// Name of the step in that recipe; absent if the end is the whole recipe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
 }
@@ -50,8 +62,11 @@ pub struct ChartEndpoint {
 /// `to` does not start before `from` has reached `phase`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartEdge {
+    /// The side that must come first.
     pub from: ChartEndpoint,
+    /// The side that waits.
     pub to: ChartEndpoint,
+    /// The phase that `from` must have reached before `to` starts.
     pub phase: StepPhase,
     /// `order`, `needs`, `after`, `barrier`, `restart_on` or `export`.
     pub why: &'static str,

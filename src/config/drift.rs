@@ -11,6 +11,7 @@ pub const KEEP_DAYS: u32 = 90;
 /// `drift:`.
 #[derive(Clone, Debug)]
 pub struct DriftPolicy {
+    /// Findings to leave out; empty to report everything.
     pub ignore: Vec<DriftIgnoreRule>,
     /// Days to keep history on the controller.
     pub keep_days: u32,
@@ -34,8 +35,10 @@ pub enum OutlierMode {
 }
 
 impl OutlierMode {
+    /// Every mode, the weaker one first.
     pub const ALL: [Self; 2] = [Self::Show, Self::Count];
 
+    /// Returns the value of `outliers` that selects the mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::Show => "show",
@@ -69,12 +72,15 @@ impl Default for DriftPolicy {
 /// A path or step that drift ignores, with a reason and an expiry date.
 #[derive(Clone, Debug)]
 pub struct DriftIgnoreRule {
+    /// Whether `text` is a pattern of paths or of steps.
     pub what: DriftIgnoreKind,
     /// The pattern as declared: `/etc/motd`, `base/banner`.
     pub text: String,
+    /// The reason that the inventory gives, shown with ignored findings.
     pub why: String,
     /// The last day on which the rule is effective.
     pub until: Date,
+    /// The place of the rule in the inventory.
     pub span: Span,
     pub(super) pattern: NamePattern,
 }
@@ -82,7 +88,9 @@ pub struct DriftIgnoreRule {
 /// Whether the rule ignores paths or steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriftIgnoreKind {
+    /// Paths on hosts: `/etc/motd`, `/var/lib/app/*`.
     Path,
+    /// Steps: a recipe, or `recipe/step`.
     Step,
 }
 

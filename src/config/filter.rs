@@ -15,6 +15,7 @@ pub struct StepFilter {
 }
 
 impl StepFilter {
+    /// Returns a filter of the patterns of `--step` and `--skip`. An empty `only` includes every step not in `skip`.
     pub fn new(only: &[String], skip: &[String]) -> Self {
         let patterns = |list: &[String]| list.iter().map(|text| NamePattern::new(text)).collect();
         Self { only: patterns(only), skip: patterns(skip), deepest: None }

@@ -3,7 +3,9 @@
 /// A count or a percentage of the selected hosts; percentages are rounded down, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostShare {
+    /// A number of hosts, however many are selected.
     Count(u32),
+    /// Percent of the selected hosts, 0 to 100.
     Percent(u32),
 }
 

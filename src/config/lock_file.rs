@@ -15,6 +15,7 @@ const LOCK_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactLockFile {
+    /// The version of the file's format, 1. A file with another version is an error.
     pub version: u32,
     /// SHA-256 in hex, by URL, or by the path of a file in the inventory's tree.
     pub artifacts: BTreeMap<String, String>,
@@ -24,6 +25,7 @@ pub struct ArtifactLockFile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock file `{path}` cannot be {what}: {why}")]
 pub struct LockFileError {
+    /// The path of the lock file.
     pub path: Utf8PathBuf,
     what: &'static str,
     why: String,

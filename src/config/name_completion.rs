@@ -18,7 +18,9 @@ const MAX_RECIPES: usize = 500;
 /// Names for the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredNames {
+    /// Names of hosts, after ranges are expanded; at most 20,000.
     pub hosts: Vec<String>,
+    /// Names of groups; `all` comes first.
     pub groups: Vec<String>,
     /// The recipes of the inventory's tree and the built-in recipes that it names, with their steps.
     pub recipes: Vec<DeclaredRecipe>,
@@ -27,7 +29,9 @@ pub struct DeclaredNames {
 /// A recipe and the names of its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredRecipe {
+    /// The name that `apply` entries and `--step` use.
     pub name: String,
+    /// Names of its steps, without those that are templates.
     pub steps: Vec<String>,
 }
 

@@ -11,18 +11,53 @@ pub const SENDMAIL: &str = "/usr/sbin/sendmail";
 pub struct NotifyRecipient {
     /// Unique name; defaults to the name of the service.
     pub name: String,
+    /// Where and how the notifications are sent.
     pub service: NotifyService,
 }
 
 /// The service that delivers notifications.
 #[derive(Clone, Debug)]
 pub enum NotifyService {
-    Webhook { url: DeferredSecret, token: Option<DeferredSecret> },
-    Slack { url: DeferredSecret },
-    Feishu { url: DeferredSecret, secret: Option<DeferredSecret> },
-    DingTalk { url: DeferredSecret, secret: Option<DeferredSecret> },
-    WeCom { url: DeferredSecret },
-    Email { to: Vec<String>, from: Option<String>, transport: MailTransport },
+    /// Posts the notification as JSON (`schemas/drift-notice.json`).
+    Webhook {
+        /// The address that receives the request; a secret, like those of the chat services.
+        url: DeferredSecret,
+        /// Sent as `Authorization: Bearer`; `None` to post without a login.
+        token: Option<DeferredSecret>,
+    },
+    /// Posts to an incoming webhook of Slack.
+    Slack {
+        /// The address of the webhook, which allows anyone who has it to post.
+        url: DeferredSecret,
+    },
+    /// Posts to a custom bot of Feishu.
+    Feishu {
+        /// The address of the bot, which allows anyone who has it to post.
+        url: DeferredSecret,
+        /// Key that signs the messages; `None` if the bot requires no signature.
+        secret: Option<DeferredSecret>,
+    },
+    /// Posts to a custom robot of DingTalk.
+    DingTalk {
+        /// The address of the robot, which allows anyone who has it to post.
+        url: DeferredSecret,
+        /// Key that signs the requests; `None` if the robot requires no signature.
+        secret: Option<DeferredSecret>,
+    },
+    /// Posts to a group robot of WeCom.
+    WeCom {
+        /// The address of the robot, which allows anyone who has it to post.
+        url: DeferredSecret,
+    },
+    /// Sends a mail.
+    Email {
+        /// Addresses of the recipients, at least one, without display names.
+        to: Vec<String>,
+        /// Address of the sender; required for a mail server. `None` leaves it to the program.
+        from: Option<String>,
+        /// How the mail leaves this machine.
+        transport: MailTransport,
+    },
 }
 
 /// The way of a mail.
@@ -39,15 +74,20 @@ pub enum MailTransport {
 pub struct SmtpServer {
     /// A name or an IP address.
     pub host: String,
+    /// TCP port; by default that of the encryption: 587, 465 or 25.
     pub port: u16,
+    /// How the connection is encrypted.
     pub tls: SmtpEncryption,
+    /// The login; `None` to send without one.
     pub login: Option<SmtpLogin>,
 }
 
 /// Credentials for a mail server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpLogin {
+    /// User name at the mail server.
     pub user: String,
+    /// Password of the user; only sent encrypted, or to a server on this machine.
     pub password: DeferredSecret,
 }
 

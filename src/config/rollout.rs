@@ -22,6 +22,7 @@ pub struct RolloutPolicy {
     pub max_restarting: Option<HostShare>,
     /// Groups of which no two hosts may be out of service at once.
     pub quorum: Vec<(String, Span)>,
+    /// Whether forge may reboot hosts.
     pub reboot: RebootPolicy,
     /// Timeout for a host to return from a reboot. Seconds.
     pub reboot_timeout_s: u64,
@@ -33,6 +34,7 @@ pub struct RolloutPolicy {
     pub slurm: Option<(String, Span)>,
     /// The group whose hosts are Kubernetes nodes, and how they are drained.
     pub kubernetes: Option<NodeDrain>,
+    /// The place of `rollout:` in the inventory; `None` if it is not declared.
     pub span: Option<Span>,
 }
 
@@ -117,8 +119,10 @@ pub enum RebootPolicy {
 }
 
 impl RebootPolicy {
+    /// Every policy, the default last.
     pub const ALL: [Self; 2] = [Self::Allow, Self::Never];
 
+    /// Returns the value of `reboot` that selects the policy.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",

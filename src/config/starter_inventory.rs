@@ -14,25 +14,35 @@ pub type StarterConnect = BTreeMap<&'static str, Value>;
 /// Hosts and groups to write to the inventory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StarterInventory {
+    /// The name to write as `cluster`.
     pub cluster: String,
     /// Hosts by name or by pattern.
     pub hosts: IndexMap<String, StarterHost>,
+    /// Groups by name. `all` has settings only: it contains every host anyway.
     pub groups: IndexMap<String, StarterGroup>,
 }
 
+/// The settings of one host, or of the hosts of one pattern.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StarterHost {
     /// The address, with ranges if the name has ranges.
     pub address: Option<String>,
+    /// Connection settings of its own; empty if it has none.
     pub connect: StarterConnect,
+    /// Variables of its own, by name.
     pub vars: IndexMap<String, Value>,
 }
 
+/// The members and settings of one group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StarterGroup {
+    /// Names or patterns of its hosts.
     pub hosts: Vec<String>,
+    /// Names of the groups inside it.
     pub groups: Vec<String>,
+    /// Connection settings of its hosts; empty if it has none.
     pub connect: StarterConnect,
+    /// Variables of its hosts, by name.
     pub vars: IndexMap<String, Value>,
 }
 

@@ -14,6 +14,7 @@ pub struct WrittenValues<'p> {
 }
 
 impl<'p> WrittenValues<'p> {
+    /// Returns a finder that has not parsed any file yet.
     pub fn new(project: &'p Project) -> Self {
         Self { project, trees: HashMap::new() }
     }

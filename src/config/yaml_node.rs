@@ -13,18 +13,25 @@ impl YamlNode {
 /// A YAML tree with places. Scalars keep their text as typed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YamlNode {
+    /// The place of the value in its file.
     pub span: Span,
+    /// The value itself.
     pub data: YamlData,
 }
 
+/// The value of a node. Numbers and booleans stay text until a field's type is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum YamlData {
+    /// `null`, `~` or no value.
     Null,
     /// A plain scalar keeps its text (`560.10`). `quoted` is true for quoted and block scalars.
     Scalar {
+        /// The content without quotes; of a plain scalar exactly as typed.
         text: String,
+        /// Whether it was quoted, a block scalar or tagged, so that it is text even if it looks like a number.
         quoted: bool,
     },
+    /// The items of a list, in order.
     Seq(Vec<YamlNode>),
     /// Keys with their places, in order. The parser rejects duplicates.
     Map(Vec<(YamlKey, YamlNode)>),
@@ -32,8 +39,11 @@ pub enum YamlData {
     Unknown(super::PendingInput),
 }
 
+/// A key of a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YamlKey {
+    /// The key as text, without quotes.
     pub text: String,
+    /// The place of the key in its file.
     pub span: Span,
 }

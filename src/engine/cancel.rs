@@ -6,6 +6,7 @@ use tokio::sync::watch;
 /// The level of a stop request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopLevel {
+    /// The run continues.
     #[default]
     No,
     /// Finishes running steps and starts no others.
@@ -36,6 +37,7 @@ impl CancelSignal {
         self.level()
     }
 
+    /// Returns the highest level requested so far.
     pub fn level(&self) -> StopLevel {
         *self.0.borrow()
     }

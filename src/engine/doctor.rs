@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 /// Findings of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HostHealth {
+    /// The checked host.
     pub host: HostName,
+    /// Whether it was reached, and why not.
     pub reach: HostReachability,
     /// Empty if the host was not reached.
     pub findings: Vec<DoctorFinding>,
@@ -50,6 +52,7 @@ pub struct DoctorReport {
     pub hosts: Vec<HostHealth>,
     /// Hosts that are sandboxes, not machines.
     pub simulated: Vec<HostName>,
+    /// Duration of all checks together.
     pub took: Duration,
 }
 

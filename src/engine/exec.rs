@@ -30,30 +30,38 @@ pub enum ExecCommand {
 /// The result of a command on all hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecReport {
+    /// The command that ran, as typed.
     pub command: ExecCommand,
     /// In the order of the inventory.
     pub hosts: Vec<ExecHostResult>,
     /// Hosts that are sandboxes, not machines.
     pub simulated: Vec<HostName>,
+    /// Whether the user requested a stop. Hosts that had not started are `cancelled`.
     pub interrupted: bool,
+    /// Duration of the whole run.
     pub took: Duration,
 }
 
 /// The result on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecHostResult {
+    /// The host that the command ran on.
     pub host: HostName,
     /// `ok`, `failed`, `unreachable` or `cancelled`.
     pub outcome: HostOutcome,
     /// The exit status, 128 + n for signal n; `None` if the command did not end by itself.
     pub status: Option<i32>,
+    /// What the command printed to stdout, with known secrets masked. Only the last part of a long output is kept.
     pub stdout: UntrustedText,
+    /// What the command printed to stderr, with known secrets masked.
     pub stderr: UntrustedText,
     /// Bytes of output before the part that is kept.
     pub left_out: u64,
     /// Why the command did not run or did not finish, if that is so.
     pub reason: UntrustedText,
+    /// How to fix it; `None` if nothing failed, or if forge has no advice.
     pub hint: Option<UntrustedText>,
+    /// Duration on this host, including the connection.
     pub took: Duration,
 }
 

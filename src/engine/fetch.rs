@@ -38,7 +38,7 @@ type WantedArtifacts = BTreeMap<(ArtifactSource, Sha256Digest), (Artifact, Artif
 /// learning mode: undeclared digests are computed from the downloads. With `lock`, they are written to the inventory's
 /// lock file.
 ///
-/// Returns the reason if the lock file cannot be written.
+/// # Errors
 /// The lock file cannot be written: why.
 pub async fn fetch(
     project: &Project,

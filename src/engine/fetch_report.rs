@@ -10,11 +10,26 @@ use std::collections::BTreeSet;
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum ArtifactFetchState {
     /// Already in the cache, or a file of the inventory's tree.
-    Here { sha256: String, bytes: u64 },
+    Here {
+        /// SHA-256 of the content, in hex.
+        sha256: String,
+        /// Size in bytes.
+        bytes: u64,
+    },
     /// Fetched by this run.
-    New { sha256: String, bytes: u64 },
+    New {
+        /// SHA-256 of the content, in hex.
+        sha256: String,
+        /// Size in bytes.
+        bytes: u64,
+    },
     /// Not available, or does not match its declaration.
-    Failed { why: UntrustedText, hint: Option<UntrustedText> },
+    Failed {
+        /// The error, a lowercase fragment.
+        why: UntrustedText,
+        /// How to fix it, if forge knows.
+        hint: Option<UntrustedText>,
+    },
 }
 
 /// One artifact with its users.
@@ -22,8 +37,11 @@ pub enum ArtifactFetchState {
 pub struct ArtifactReport {
     /// Its URL, or its path.
     pub name: String,
+    /// The steps that use it.
     pub steps: Vec<StepId>,
+    /// The hosts that these steps belong to.
     pub hosts: Vec<HostName>,
+    /// Whether it is available. In JSON its fields are fields of this object.
     #[serde(flatten)]
     pub had: ArtifactFetchState,
     /// An undeclared digest, computed from the download.
@@ -52,9 +70,11 @@ pub struct ComputedDigest {
 /// The result of `fetch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FetchReport {
+    /// The name of the cluster, from the inventory.
     pub cluster: String,
     /// The folder of the cache.
     pub cache: String,
+    /// Every artifact and chart that the steps declare: first the artifacts, then the charts.
     pub artifacts: Vec<ArtifactReport>,
     /// Steps whose artifact depends on facts of hosts: `apply` fetches it.
     pub open: Vec<StepId>,

@@ -13,9 +13,11 @@ use std::time::Duration;
 /// A past run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PastRun {
+    /// Who started the run, when, and for which inventory and cluster.
     pub info: RunInfo,
     /// Whether the run finished. Otherwise it is still active, or its controller was stopped.
     pub finished: bool,
+    /// The results; rebuilt from the journal if the run did not finish.
     pub report: RunReport,
 }
 
@@ -165,8 +167,11 @@ impl HostJournal {
 /// The differences between two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunComparison {
+    /// The run that the differences start from, usually the earlier one.
     pub from: RunInfo,
+    /// The run that it is compared with.
     pub to: RunInfo,
+    /// The outcomes that differ: by host, then by step or verification.
     pub differences: Vec<OutcomeDifference>,
     /// Number of outcomes that are equal in both runs.
     pub equal: usize,
@@ -175,12 +180,14 @@ pub struct RunComparison {
 /// A single difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct OutcomeDifference {
+    /// The host whose outcomes differ.
     pub host: HostName,
     /// `recipe/step`, `recipe: name` of a verification; `None` for the host as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
     /// `None` if the run did not contain it.
     pub from: Option<&'static str>,
+    /// The outcome in the second run; `None` if that run did not contain it.
     pub to: Option<&'static str>,
 }
 

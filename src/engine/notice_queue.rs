@@ -45,12 +45,15 @@ pub struct NoticeQueue {
     telling: NotifyLock,
     told: NotifiedRuns,
     last: String,
+    /// One entry per declared recipient, in the order of the inventory.
     pub list: Vec<QueuedNotice>,
 }
 
 /// The notification of one recipient; `None` inside if there is no relevant change.
 pub struct QueuedNotice {
+    /// The recipient, as declared.
     pub recipient: NotifyRecipient,
+    /// The changes to report to this recipient; `None` if there are none.
     pub notice: Option<DriftNotice>,
 }
 

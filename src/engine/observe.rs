@@ -20,13 +20,17 @@ use std::time::{Duration, Instant};
 pub struct ObservedHosts {
     /// In the order of the inventory.
     pub seen: Vec<ObservedHost>,
+    /// The host of each `one` step.
     pub chosen: ChosenHosts,
+    /// The exported values by host, to which later results of a run are added.
     pub published: HostExports,
+    /// The same values, as templates read them.
     pub exports: ExportedValues,
     /// Includes secrets exported by hosts.
     pub secrets: SecretStore,
     /// Duration of the observation: in total, and per host.
     pub took: Duration,
+    /// Time spent on each host; hosts are observed in parallel.
     pub took_by: BTreeMap<HostName, Duration>,
     /// The API of the cluster whose nodes the hosts are, as far as it was opened.
     pub(super) api: LazyClusterApi,

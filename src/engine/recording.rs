@@ -18,6 +18,7 @@ pub(super) const RECORDING_VERSION: u32 = 1;
 /// The answers of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
+    /// The version of the recording's format, 1. A recording with another version cannot be read.
     pub version: u32,
     /// The version of forge that wrote it.
     pub forge: String,
@@ -27,14 +28,18 @@ pub struct Recording {
     /// A description for readers.
     #[serde(default)]
     pub about: String,
+    /// The recorded hosts. For any other host there are no answers.
     pub hosts: Vec<HostRecording>,
 }
 
 /// The answers of one host, in the order of the probes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRecording {
+    /// The host as the inventory names it.
     pub host: HostName,
+    /// Whether it could be reached when the recording was made.
     pub reach: HostReachability,
+    /// The queries to the host and its raw answers; empty if it was unreachable.
     pub answers: Vec<ProbeExchange>,
     /// The API's state of the host's node, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]

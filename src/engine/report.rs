@@ -14,32 +14,46 @@ pub(super) const REPORT_VERSION: u32 = 1;
 /// The result of `apply` or `verify`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
+    /// The version of the report's format, 1.
     pub version: u32,
+    /// The name of the run: time and random text, `20261121T093015-4f2a`.
     pub run: String,
+    /// The command: `apply` or `verify`.
     pub verb: String,
+    /// The name of the cluster, from the inventory.
     pub cluster: String,
+    /// The id of the plan that was applied; `None` for `verify`, and for a run rebuilt from its journal.
     pub plan: Option<String>,
     /// Hosts that are not real: sandboxes on the machine that runs forge, and hosts with simulated hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
+    /// One entry per host of the run, and one for the cluster's API if steps run through it.
     pub hosts: Vec<HostReport>,
     /// Whether the failure budget stopped the run.
     pub budget_spent: bool,
+    /// Whether the user requested a stop.
     pub interrupted: bool,
     /// The user's reason for evicting holders of devices, if the user allowed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evict_busy: Option<String>,
+    /// Duration of the run; 0 if it was rebuilt from its journal.
     pub took: Duration,
 }
 
 /// The result of a run on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
+    /// The host, or the cluster's API.
     pub host: HostName,
+    /// The outcome of all its steps and verifications together.
     pub outcome: HostOutcome,
+    /// Why, if the outcome needs a reason, such as the first failure; empty otherwise.
     pub reason: UntrustedText,
+    /// What to do next, if forge knows.
     pub hint: Option<UntrustedText>,
+    /// Its steps; empty for `verify`, which reports each step in `verify`.
     pub steps: Vec<StepReport>,
+    /// Its verifications; for `verify` also its steps, marked by `of_step`.
     pub verify: Vec<VerifyReport>,
     /// The host's reboots in this run, each with its proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,24 +69,35 @@ pub struct HostReport {
     pub took: Duration,
 }
 
+/// The result of a step on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReport {
+    /// The step: recipe, name, and the key of its repetition.
     pub id: StepId,
+    /// The resource that the step manages, such as a path or the names of packages.
     pub title: UntrustedText,
+    /// How the step ended. In JSON its fields are fields of this object.
     #[serde(flatten)]
     pub result: StepResult,
     /// How to fix it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Attributes that differed when its turn came, observed and desired; empty if none did.
     pub changes: Vec<AttributeChange>,
+    /// Duration of its actions; 0 if it did not run. Steps that ran in one script each have the duration of the script.
     pub took: Duration,
+    /// Where the step is declared, `file:line:col`; empty for a run rebuilt from its journal.
     pub place: String,
 }
 
+/// The result of a verification on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyReport {
+    /// The recipe that declares it.
     pub recipe: String,
+    /// Its name in the recipe; for a step, the step's name.
     pub name: String,
+    /// Whether it passed, and why not. In JSON its fields are fields of this object.
     #[serde(flatten)]
     pub result: VerifyResult,
     /// The command's output, if it ran and the verification failed or could not be evaluated.
@@ -81,6 +106,7 @@ pub struct VerifyReport {
     /// Whether this is a step that `forge verify` compares with its declaration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_step: bool,
+    /// Where it is declared, `file:line:col`; empty for a run rebuilt from its journal.
     pub place: String,
 }
 
@@ -97,6 +123,7 @@ impl RunReport {
         }
     }
 
+    /// Returns the number of hosts with that outcome, counting the cluster's API as one.
     pub fn count_hosts(&self, outcome: HostOutcome) -> usize {
         self.hosts.iter().filter(|h| h.outcome == outcome).count()
     }

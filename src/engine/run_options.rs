@@ -18,7 +18,9 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Whether recipes' checks run in a read-only sandbox.
     pub confined: bool,
+    /// The steps to include, from `--step` and `--skip`.
     pub filter: StepFilter,
+    /// How much the run may disrupt.
     pub policy: PlanPolicy,
     /// The user's reason for evicting processes that hold a host's devices, if the user allows it.
     pub evict_busy: Option<String>,
@@ -26,8 +28,9 @@ pub struct RunOptions {
     pub run: String,
     /// The boot id of the machine that forge runs on, if it has one. That machine is never rebooted.
     pub boot_id: Option<String>,
-    /// `user@controller`, for records and locks.
+    /// The host name of the machine that runs forge, for records and locks.
     pub controller: String,
+    /// The user who runs forge, or `uid N` if the environment does not name one.
     pub user: String,
     /// Returns the current time, for records and the lock's owner.
     pub clock: fn() -> jiff::Timestamp,
@@ -39,6 +42,7 @@ pub struct RunOptions {
     pub sandboxes: camino::Utf8PathBuf,
     /// Opens sessions on hosts.
     pub connector: HostConnector,
+    /// Whether raw answers are stored, or are read from a recording.
     pub replay: ReplayOptions,
     /// The store that artifacts are taken from.
     pub depot: Arc<crate::artifact::ArtifactFetcher>,

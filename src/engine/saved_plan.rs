@@ -31,7 +31,9 @@ pub struct SavedPlan {
     pub forge: String,
     /// Digest of everything else in this file. A host records it when the plan is applied there.
     pub digest: String,
+    /// Who made the plan, and when.
     pub made: SavedPlanOrigin,
+    /// The selection under which it was made. An apply uses the same.
     pub selection: SavedPlanSelection,
     /// The files that were read.
     pub inputs: Vec<InputFile>,
@@ -42,7 +44,9 @@ pub struct SavedPlan {
     /// hosts shows whether the plan is still the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<HostName>,
+    /// Totals of `plan`.
     pub counts: PlanCounts,
+    /// The changes and verifications of each host, as reviewed.
     pub plan: Plan,
     /// The hosts' answers.
     pub observed: Recording,
@@ -53,7 +57,9 @@ pub struct SavedPlan {
 pub struct SavedPlanOrigin {
     /// RFC 3339, UTC.
     pub time: String,
+    /// The user who made it, or `uid N` if the environment did not name one.
     pub user: String,
+    /// The host name of the machine that it was made on.
     pub controller: String,
 }
 
@@ -69,6 +75,7 @@ pub struct SavedPlanSelection {
     /// The patterns of `--skip`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
+    /// The class of `--max-disruption`: steps with a higher class are held. D3 allows everything.
     pub max_disruption: DisruptionClass,
 }
 

@@ -33,8 +33,11 @@ use inventory::AnsibleImportLog;
 pub struct AnsibleConversion {
     /// `None` if there are errors.
     pub starting: Option<StarterInventory>,
+    /// What the conversion changed or left out, each difference once, in the order found.
     pub differences: Vec<AnsibleDifference>,
+    /// Errors and warnings about the Ansible files.
     pub diags: DiagList,
+    /// The Ansible files that were read, for the excerpts of diagnostics.
     pub sources: SourceMap,
 }
 

@@ -13,14 +13,18 @@ pub type ExportedValues = BTreeMap<String, BTreeMap<String, Option<Value>>>;
 /// Facts and exports that are known of a host at the time of an expansion.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpansionInputs<'a> {
+    /// What the host reported, or that it was not queried yet.
     pub facts: FactSource<'a>,
+    /// Values that steps have published so far, on any host.
     pub exports: &'a ExportedValues,
 }
 
 /// One instance of a step on one host: the step itself, or one per item of `each`.
 #[derive(Clone, Debug)]
 pub struct ExpandedStep {
+    /// The recipe and the step, with the key of the item if the step has `each`.
     pub id: StepId,
+    /// The resource of the step, or why there is none.
     pub state: ExpansionState,
     /// Paths of facts that were read (`os.id`): part of the step's basis.
     pub reads: BTreeSet<String>,
@@ -62,6 +66,7 @@ impl std::ops::Deref for SharedExpandedStep {
 /// Result of expanding a step.
 #[derive(Clone, Debug)]
 pub enum ExpansionState {
+    /// Every value is known: the resource to assess and apply.
     Resource(Arc<dyn Resource>),
     /// `when` is false, or `each` is empty: why, as a lowercase fragment.
     NotApplicable(String),
@@ -74,7 +79,9 @@ pub enum ExpansionState {
 /// A step that cannot be built yet.
 #[derive(Clone, Debug)]
 pub struct DeferredStep {
+    /// The fact or export that is missing.
     pub need: PendingInput,
+    /// Name of the resource's kind: `file`, `service`.
     pub kind: &'static str,
     /// Title as far as it is known: the path of a file whose content is not known yet.
     pub title: Option<String>,
@@ -87,21 +94,28 @@ pub struct DeferredStep {
 pub enum ConditionOutcome {
     /// `when` is false.
     NotApplicable,
+    /// The condition is true.
     Holds {
+        /// Fact paths that were read (`os.id`).
         reads: BTreeSet<String>,
     },
+    /// The condition is false, or an object of the cluster lacks a field that it reads.
     Fails {
+        /// Fact paths that were read (`os.id`).
         reads: BTreeSet<String>,
         /// The values that the author wants to show, or the name that is undefined.
         shown: Option<String>,
     },
     /// Could not be evaluated, with the reason.
     Unknown {
+        /// The reason, as a lowercase fragment.
         why: String,
+        /// The missing value that may become known later; `None` if the evaluation failed for another reason.
         need: Option<PendingInput>,
     },
     /// A `verify` with `check`: the rendered command must exit 0.
     Check {
+        /// The shell text of the command, rendered for the host.
         script: String,
     },
 }

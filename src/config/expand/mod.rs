@@ -45,6 +45,7 @@ impl std::fmt::Debug for StepExpander<'_> {
 }
 
 impl<'p> StepExpander<'p> {
+    /// Returns an expander without cached results.
     pub fn new(project: &'p Project) -> Self {
         Self { names: BindingsBuilder::new(project), infos: StepTemplateCache::default(), shared: RwLock::default() }
     }

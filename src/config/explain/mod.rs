@@ -15,7 +15,9 @@ use serde::Serialize;
 /// An explanation and the hosts that share it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SharedByHosts<T> {
+    /// The hosts for which the explanation is the same, in the order of the inventory.
     pub hosts: Vec<HostName>,
+    /// The explanation. In JSON its fields are fields of this object.
     #[serde(flatten)]
     pub what: T,
 }

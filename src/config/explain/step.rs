@@ -19,18 +19,27 @@ use std::sync::Arc;
 /// Everything that is known about a step without contacting a host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepExplanation {
+    /// Name of the step's recipe.
     pub recipe: String,
+    /// Name of the step in its recipe.
     pub step: String,
+    /// Name of the resource's kind: `file`, `service`.
     pub kind: &'static str,
+    /// Where the step is declared, `file:line:col`.
     pub place: String,
+    /// Where the step runs.
     pub scope: StepScope,
+    /// How deep its verification looks, from L0 (present) to L5 (performance).
     pub level: VerifyLevel,
+    /// The class to which the recipe raises its changes; absent if the class follows from the change alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption: Option<DisruptionClass>,
+    /// Expression that says whether the step applies to a host; absent if it always does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Whether the resource is removed if `when` is false. Otherwise nothing happens.
     pub otherwise_absent: bool,
+    /// Expression for the list or map whose elements the step is repeated for; absent if it runs once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
     /// Actions that make the step take effect.
@@ -43,7 +52,9 @@ pub struct StepExplanation {
     pub waits_for: Vec<ChartEdge>,
     /// Dependents.
     pub waited_for_by: Vec<ChartEdge>,
+    /// What later steps can rely on: `unit nvidia-persistenced`, `package dkms`.
     pub provides: Vec<String>,
+    /// Names of the values that other steps can read from it.
     pub exports: Vec<String>,
     /// The rendered step, grouped by hosts with equal results.
     pub rendered: Vec<SharedByHosts<RenderedStep>>,
@@ -55,7 +66,9 @@ pub struct RenderedStep {
     /// Key of the item of `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Whether the resource is to be removed from these hosts.
     pub absent: bool,
+    /// What the resource is about, such as its path; absent if that is not known yet or there is no resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Declared fields with templates rendered. Secrets appear by name; values that are not known yet are null.
@@ -64,6 +77,7 @@ pub struct RenderedStep {
     /// Why there is no resource: `when` is false, a value is invalid, or a value is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The values that its templates read, in the order of the source, each once.
     pub inputs: Vec<StepInput>,
 }
 
@@ -75,6 +89,7 @@ pub struct StepInput {
     /// Origin of the value, if it is not set in the inventory or a recipe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
+    /// Where the value comes from; absent if the inventory and recipes do not set it (see `note`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueExplanation>,
 }

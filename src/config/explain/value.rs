@@ -17,7 +17,12 @@ pub enum ValueName {
     /// `vars.rack`
     Var(String),
     /// `nvidia-driver.version`
-    Param { recipe: String, param: String },
+    Param {
+        /// Name of the recipe or stack that has the parameter.
+        recipe: String,
+        /// Name of the parameter.
+        param: String,
+    },
 }
 
 impl ValueName {
@@ -36,6 +41,7 @@ impl ValueName {
 pub struct ValueOrigin {
     /// `with`, `stack gpu-node`, `host`, `group gpu`, `recipe default`.
     pub from: String,
+    /// The value that this place sets; that of the winner has the parameter's type. A secret appears by its name.
     pub value: Value,
     /// `file:line:column`; absent for a built-in default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +54,7 @@ pub struct ValueOrigin {
 /// A value on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ValueExplanation {
+    /// `vars.NAME` or `RECIPE.PARAM`.
     pub name: String,
     /// The origin that takes precedence.
     pub winner: ValueOrigin,

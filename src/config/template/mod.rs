@@ -26,7 +26,12 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvalOutcome<T> {
     /// A known value, with the fact paths that were read (`os.id`). They are part of the step's basis.
-    Known { value: T, reads: BTreeSet<String> },
+    Known {
+        /// The result. A template that consists of one `{{ … }}` keeps the type of its value.
+        value: T,
+        /// Fact paths that the evaluation read (`os.id`).
+        reads: BTreeSet<String>,
+    },
     /// The value depends on something that is not known yet.
     Deferred(PendingInput),
 }
@@ -37,9 +42,19 @@ pub enum PendingInput {
     /// Facts have not been observed yet.
     Facts,
     /// The fact was observed but could not be read: path and reason.
-    UnknownFact { path: String, why: String },
+    UnknownFact {
+        /// The fact, or the part of one, without `facts.`: `gpus`.
+        path: String,
+        /// Why the host could not report it, as a lowercase fragment.
+        why: String,
+    },
     /// A value that has not been exported yet: recipe and name.
-    Export { recipe: String, name: String },
+    Export {
+        /// The recipe whose step publishes the value.
+        recipe: String,
+        /// The name of the value.
+        name: String,
+    },
 }
 
 impl PendingInput {
@@ -56,8 +71,11 @@ impl PendingInput {
 /// An error in a template, with the byte range in its source if the engine reports one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateError {
+    /// A lowercase fragment.
     pub message: String,
+    /// Byte range in the template or expression; `None` if the error has no known place.
     pub range: Option<std::ops::Range<usize>>,
+    /// How to fix it, if forge knows.
     pub hint: Option<String>,
     /// Whether a name does not exist, as opposed to invalid syntax or types.
     pub undefined: bool,
@@ -68,6 +86,7 @@ pub struct TemplateError {
 pub enum FactSource<'a> {
     /// Facts are not observed yet: reading any fact defers the evaluation.
     NotYet,
+    /// The facts that the host reported.
     Known(&'a Facts),
 }
 

@@ -14,6 +14,7 @@ pub enum DoctorSeverity {
     Unknown,
     /// Works, but worth knowing.
     Note,
+    /// No problem found.
     Ok,
 }
 
@@ -22,6 +23,7 @@ pub enum DoctorSeverity {
 pub struct DoctorFinding {
     /// The check's name, one word: `tools`, `room`, `clock` …
     pub check: &'static str,
+    /// How severe the finding is. `note` and `ok` do not change the exit code.
     pub weight: DoctorSeverity,
     /// A lowercase fragment.
     pub what: UntrustedText,
