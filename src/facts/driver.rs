@@ -8,7 +8,7 @@ use super::snippet_output::{
     OutputSection, find_section, require_success, split_sections, text_or_null, unknown_part, value_or_unknown,
 };
 use crate::model::Value;
-use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason, upstream_version};
 use serde_json::{Map, json};
 
 /// The target of the library's link ends with the version that programs load.
@@ -63,7 +63,11 @@ pub(super) const FACT: Fact = Fact {
         ("userspace", "version of the management library, null without one"),
         ("package", "the package that contains `nvidia-smi`, null if none does"),
         ("packaged", "its upstream version, without epoch and revision"),
-        ("method", "installation method: `package`, `runfile`, `mixed` (both: they overwrite each other), null"),
+        (
+            "method",
+            "installation method: `cuda-repo` (NVIDIA's packages), `distro` (the distribution's, by name and revision), `runfile`, \
+             `mixed` (packages and the installer program: they overwrite each other), null",
+        ),
         ("uninstaller", "whether the uninstaller of the installer program exists"),
         (
             "params",
@@ -166,11 +170,11 @@ fn library_version(path: &str) -> Value {
 fn package_fields(parts: &[OutputSection<'_>]) -> Map<String, Value> {
     let package = find_section(parts, "package");
     let uninstaller = find_section(parts, "uninstaller").is_some();
-    let method = match (package.is_some(), uninstaller) {
-        (true, true) => Value::from("mixed"),
-        (true, false) => Value::from("package"),
-        (false, true) => Value::from("runfile"),
-        (false, false) => Value::Null,
+    let method = match (package, uninstaller) {
+        (Some(_), true) => Value::from("mixed"),
+        (Some(package), false) => Value::from(packaged_method(package.field_at(1), package.field_at(2))),
+        (None, true) => Value::from("runfile"),
+        (None, false) => Value::Null,
     };
     to_fields([
         ("package", text_or_null(package.map(|part| part.field_at(1)))),
@@ -180,10 +184,15 @@ fn package_fields(parts: &[OutputSection<'_>]) -> Map<String, Value> {
     ])
 }
 
-/// Returns a package's version without epoch and revision.
-fn upstream_version(version: &str) -> &str {
-    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
+/// Ubuntu's archive publishes `-server` packages and revisions such as `0ubuntu0.22.04.1`, Debian's a package
+/// `nvidia-smi`, RPM Fusion `xorg-x11-drv-nvidia-cuda`. NVIDIA's repository has none of these: its revisions are `1`,
+/// `0ubuntu1` and `1ubuntu1`.
+fn packaged_method(name: &str, version: &str) -> &'static str {
+    let of_archive = name.ends_with("-server")
+        || name == "nvidia-smi"
+        || name.starts_with("xorg-x11-drv-nvidia")
+        || version.contains("ubuntu0.");
+    if of_archive { "distro" } else { "cuda-repo" }
 }
 
 #[cfg(test)]
@@ -210,7 +219,7 @@ mod tests {
             "loaded": "560.35.03", "flavor": "proprietary", "params": {"EnableGpuFirmware": "0", "EnableGpuFirmwareLogs": "2"},
             "disk": "560.35.05", "disk_flavor": "proprietary",
             "kernels": {"5.15.0-130-generic": {"version": "560.35.05", "flavor": "proprietary", "file": "/lib/modules/5.15.0-130-generic/updates/dkms/nvidia.ko"}},
-            "userspace": "560.35.05", "package": "nvidia-utils-560", "packaged": "560.35.05", "method": "package", "uninstaller": false, "gpus": 8,
+            "userspace": "560.35.05", "package": "nvidia-utils-560", "packaged": "560.35.05", "method": "cuda-repo", "uninstaller": false, "gpus": 8,
         });
         assert_eq!(driver, expected);
     }
@@ -232,6 +241,25 @@ mod tests {
             parse_text("@@host\t0\tk\n@@uninstaller\n@@package\tnvidia-utils-560\t560.35.03-1\n")["method"],
             "mixed"
         );
+    }
+
+    #[test]
+    fn archive_packages_differ_from_those_of_nvidia() {
+        let method = |package: &str| {
+            parse_text(&format!("@@host\t0\tk\n@@package\t{package}\n"))["method"].as_str().map(str::to_owned)
+        };
+        // origin: source, versions as Launchpad and NVIDIA's repository publish them
+        for (package, expected) in [
+            ("nvidia-utils-550-server\t550.163.01-0ubuntu0.22.04.1", "distro"),
+            ("nvidia-utils-570\t570.195.03-0ubuntu0.22.04.2", "distro"),
+            ("nvidia-smi\t550.163.01-2", "distro"),
+            ("xorg-x11-drv-nvidia-cuda\t580.105.08", "distro"),
+            ("nvidia-utils-570\t570.148.08-1ubuntu1", "cuda-repo"),
+            ("nvidia-utils\t595.71.05-1ubuntu1", "cuda-repo"),
+            ("nvidia-driver-cuda\t580.105.08", "cuda-repo"),
+        ] {
+            assert_eq!(method(package).as_deref(), Some(expected), "{package}");
+        }
     }
 
     #[test]

@@ -7,32 +7,36 @@ use super::section::{ProbeSection, SectionOutput};
 use crate::script::ShellFragment;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Queries the packages that are not in the wanted state according to dpkg's rows: arguments are pairs of name and
-/// version, an empty one for any. Names with an architecture are always queried, and so are packages of several
-/// architectures for which it is unclear which row counts. The first line lists the queried names, the second one is
-/// the native architecture, if a name has one.
+/// `forge_policy NAME…` runs `apt-cache policy`.
 ///
 /// Root's `apt-cache` rewrites its caches if they are stale, and a plan writes nothing. As a user who may read
 /// everything and write nothing, it uses fresh caches and builds stale ones in memory. If capabilities do not allow
 /// that, it runs without caches, which is slower.
-const SNIPPET: &str = r#"
-T='	' N='
-'
-L=$N$R
-forge_has() {
-case $L in
-*"$N$1$T"*"$N$1$T"*) return 1 ;;
-*"$N$1${T}installed$T$2${2:+$T}"*) return 0 ;;
-esac
-return 1
-}
+pub(crate) const APT_POLICY: &str = r#"
 forge_policy() (
 need apt-cache
 [ -w /var/cache/apt ] || exec apt-cache policy -- "$@"
 setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search \
   apt-cache policy -- "$@" 2>/dev/null && exit 0
 exec apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
-)
+)"#;
+
+/// Queries the packages that are not in the wanted state according to dpkg's rows: arguments are pairs of name and
+/// version, an empty one for any, one that ends in `-` for any revision of an upstream version. Names with an
+/// architecture are always queried, and so are packages of several architectures for which it is unclear which row
+/// counts. The first line lists the queried names, the second one is the native architecture, if a name has one.
+const SNIPPET: &str = r#"
+T='	' N='
+'
+L=$N$R
+forge_has() {
+case $2 in '' | *-) e= ;; *) e=$T ;; esac
+case $L in
+*"$N$1$T"*"$N$1$T"*) return 1 ;;
+*"$N$1${T}installed$T$2$e"*) return 0 ;;
+esac
+return 1
+}
 forge_offers() {
 a=
 while [ "$#" -gt 1 ]; do
@@ -54,27 +58,28 @@ pub(crate) fn build_section(probes: Vec<Probe>, listing: &ShellFragment) -> Opti
     section.cap = 65_536 * section.probes.len() as u64;
     section.timeout_s = 30;
     section.plain = true;
-    section.body = section.body.code(SNIPPET);
-    let needs: Vec<(&str, &str)> = section.probes.iter().filter_map(offer_request).collect();
-    section.body = needs.iter().fold(section.body, |body, (name, version)| body.word(*name).word(*version));
+    section.body = section.body.code(APT_POLICY).code(SNIPPET);
+    let needs: Vec<(&str, String)> = section.probes.iter().filter_map(offer_request).collect();
+    section.body = needs.into_iter().fold(section.body, |body, (name, version)| body.word(name).word(version));
     (!section.probes.is_empty()).then_some(section)
 }
 
 /// Returns the name to query and the version that makes the query unnecessary, empty for any.
-fn offer_request(probe: &Probe) -> Option<(&str, &str)> {
+fn offer_request(probe: &Probe) -> Option<(&str, String)> {
     match probe {
         Probe::Package { offers: AptOfferPolicy::Unneeded, .. } => None,
-        Probe::Package { name, offers: AptOfferPolicy::UnlessInstalled } => Some((name, "")),
-        Probe::Package { name, offers: AptOfferPolicy::UnlessVersion(version) } => Some((name, version)),
+        Probe::Package { name, offers: AptOfferPolicy::UnlessInstalled } => Some((name, String::new())),
+        Probe::Package { name, offers: AptOfferPolicy::UnlessVersion(version) } => Some((name, version.clone())),
+        Probe::Package { name, offers: AptOfferPolicy::UnlessUpstream(version) } => Some((name, format!("{version}-"))),
         _ => None,
     }
 }
 
 /// apt's offers of one package.
 #[derive(Debug, Default, PartialEq)]
-struct AptOffer {
+pub(crate) struct AptOffer {
     candidate: Option<String>,
-    available: Vec<String>,
+    pub available: Vec<String>,
 }
 
 fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
@@ -102,7 +107,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 
 /// Parses the output of `apt-cache policy`: names have no indent, `Candidate:` is indented by two, versions by five and
 /// their sources by eight. A version whose only source is dpkg's status is not offered.
-fn parse_policy(text: &str) -> BTreeMap<&str, AptOffer> {
+pub(crate) fn parse_policy(text: &str) -> BTreeMap<&str, AptOffer> {
     let mut offers: BTreeMap<&str, AptOffer> = BTreeMap::new();
     let (mut name, mut version) = ("", None);
     for line in text.lines() {

@@ -79,6 +79,12 @@ pub(crate) fn probe_package(probe: &Probe) -> Option<&str> {
     }
 }
 
+/// Returns a version of dpkg or rpm without epoch and revision.
+pub fn upstream_version(version: &str) -> &str {
+    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
+}
+
 /// One row of the listing.
 pub(crate) struct DpkgRow<'a> {
     name: &'a str,

@@ -14,6 +14,8 @@ pub enum Probe {
     Path { path: String, want: Option<String> },
     /// The state of one package of dpkg or, if dpkg has no packages, of rpm; its holds, and apt's offers if needed.
     Package { name: String, offers: AptOfferPolicy },
+    /// All installed packages whose names match a pattern with `*`, and apt's offers of those that are not of `upstream`.
+    PackageFamily { patterns: Vec<String>, upstream: Option<String> },
     /// State of the package manager itself: lock holder, half-configured packages, running apt.
     PackageManager,
     /// State of one systemd unit, with deleted executables or libraries of its main process.
@@ -86,6 +88,8 @@ pub enum AptOfferPolicy {
     UnlessInstalled,
     /// If this exact version is not fully installed.
     UnlessVersion(String),
+    /// If no revision of this upstream version is fully installed.
+    UnlessUpstream(String),
 }
 
 /// Timeout in seconds of a check if neither it nor the run sets one.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 pub enum ProbeReading {
     Path(PathState),
     Package(Box<PackageState>),
+    PackageFamily(Box<PackageFamilyState>),
     PackageManager(PackageManagerState),
     Unit(Box<UnitState>),
     User(UserState),
@@ -155,6 +156,28 @@ pub struct PackageState {
     /// meaningless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offers_unknown: Option<String>,
+}
+
+/// The installed packages of a family, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackageFamilyState {
+    #[serde(default, skip_serializing_if = "PackageManagerKind::is_dpkg")]
+    pub manager: PackageManagerKind,
+    pub members: Vec<FamilyMember>,
+    /// Why apt's offers of the members could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers_unknown: Option<String>,
+}
+
+/// One installed package of a family.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FamilyMember {
+    /// The name, with its architecture if that is a foreign one.
+    pub name: String,
+    pub version: String,
+    /// All versions that apt offers, newest first; empty if they were not needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub available: Vec<String>,
 }
 
 /// The state of the package manager as a whole.

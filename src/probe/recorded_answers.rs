@@ -1,7 +1,9 @@
 //! Answers from a recording, also to probes that differ slightly from the recorded ones.
 
 use super::query::{AptOfferPolicy, FactSnippet, Probe};
-use super::{Observation, PackageState, PathInfo, PathState, ProbeReading, UnansweredReason, section_sorting};
+use super::{
+    Observation, PackageState, PathInfo, PathState, ProbeReading, UnansweredReason, section_sorting, upstream_version,
+};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
@@ -101,6 +103,9 @@ fn adapt_package_state(state: PackageState, offers: &AptOfferPolicy) -> PackageS
         AptOfferPolicy::Unneeded => false,
         AptOfferPolicy::UnlessInstalled => !installed,
         AptOfferPolicy::UnlessVersion(version) => !(installed && state.version.as_ref() == Some(version)),
+        AptOfferPolicy::UnlessUpstream(upstream) => {
+            !(installed && state.version.as_deref().map(upstream_version) == Some(upstream))
+        }
     };
     match needed && state.offers_unknown.is_some() {
         true => PackageState { offers_unknown: Some(not_recorded_reason().why), ..state },

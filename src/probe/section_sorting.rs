@@ -5,8 +5,8 @@ use super::query::{FactSnippet, Probe};
 use super::section::ProbeSection;
 use super::{
     UnansweredReason, apt, apt_source, authorized_keys, check, cmdline, evidence, fact, initramfs, kernel_module,
-    key_file, mount, package, package_file, package_manager, path, records, rpm, section_group, sysctl, unit,
-    unix_group, user,
+    key_file, mount, package, package_family, package_file, package_manager, path, records, rpm, section_group, sysctl,
+    unit, unix_group, user,
 };
 use std::collections::BTreeSet;
 
@@ -92,6 +92,7 @@ fn merge_probes(
     quick.extend(authorized_keys::build_section(of(|p| matches!(p, Probe::AuthorizedKeys { .. }))));
     quick.extend(together);
     quick.extend(apt::build_section(packages.clone(), &listing));
+    quick.extend(package_family::build_section(of(|p| matches!(p, Probe::PackageFamily { .. }))));
     // After all answers of dpkg and apt: on an rpm host, this section answers in their place.
     quick.extend(rpm::build_section(packages, of(|p| matches!(p, Probe::PackageManager))));
     quick.extend(key_file::build_section(of(|p| matches!(p, Probe::Key { .. }))));
@@ -111,6 +112,9 @@ fn refusal_reason(probe: &Probe, facts: &[FactSnippet]) -> Option<UnansweredReas
         Probe::Key { path } | Probe::PackageFile { path } if path.contains('\0') => "the path contains a NUL byte",
         Probe::Group { name, .. } if !user::is_user_name(name) => "is not a group name",
         Probe::Package { name, .. } if !package::is_package_name(name) => "is not a package name",
+        Probe::PackageFamily { patterns, .. } if !patterns.iter().all(|p| package_family::is_family_pattern(p)) => {
+            "is not a pattern of package names"
+        }
         Probe::Unit { name } => unit::refusal_reason(name)?,
         Probe::User { name } | Probe::AuthorizedKeys { user: name } if !user::is_user_name(name) => {
             "is not a user name"

@@ -10,9 +10,9 @@ use forge::object::{
 };
 use forge::plan::{self, HostContext, ObservedHost, PlanContext, UnreachableReason};
 use forge::probe::{
-    CmdlineState, InitramfsState, ModuleState, MountState, ObjectsQuery, Observation, PackageManagerState,
-    PackageState, Probe, ProbeOutput, ProbeReading, RecordsState, ScriptAccount, SysctlState, UnansweredReason,
-    UnitState, UserInfo,
+    CmdlineState, InitramfsState, ModuleState, MountState, ObjectsQuery, Observation, PackageFamilyState,
+    PackageManagerState, PackageState, Probe, ProbeOutput, ProbeReading, RecordsState, ScriptAccount, SysctlState,
+    UnansweredReason, UnitState, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -110,6 +110,9 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<ProbeReading, U
         ),
         Probe::Package { name, .. } => {
             (format!("package {name}"), json!({ "status": "not-installed", "candidate": "1.0", "available": ["1.0"] }))
+        }
+        Probe::PackageFamily { patterns, .. } => {
+            (format!("family {}", patterns.first().cloned().unwrap_or_default()), json!({}))
         }
         Probe::PackageManager => ("package manager".to_owned(), json!({})),
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
@@ -263,6 +266,7 @@ fn reading(probe: &Probe, given: &Value) -> ProbeReading {
     let value = match probe {
         Probe::Path { want, .. } => json!({ "path": path(given, want.as_deref()) }),
         Probe::Package { .. } => json!({ "package": over(&PackageState::default(), given) }),
+        Probe::PackageFamily { .. } => json!({ "package_family": over(&PackageFamilyState::default(), given) }),
         Probe::PackageManager => json!({ "package_manager": over(&PackageManagerState::default(), given) }),
         Probe::Unit { .. } => json!({ "unit": over(&UnitState::default(), given) }),
         Probe::User { .. } if given == "absent" => json!({ "user": "absent" }),

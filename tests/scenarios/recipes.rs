@@ -234,6 +234,8 @@ fn answers(written: &Value) -> Map<String, Value> {
     }
     for path in [
         "/etc",
+        "/etc/apt",
+        "/etc/apt/preferences.d",
         "/etc/default",
         "/etc/default/grub.d",
         "/etc/modprobe.d",
@@ -335,7 +337,8 @@ fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
         }
         "package" => {
             for name in desired["names"].as_array().unwrap() {
-                let version = desired["version"].as_str().unwrap_or("1.0");
+                let upstream = desired["upstream"].as_str().map(|version| format!("{version}-1"));
+                let version = desired["version"].as_str().or(upstream.as_deref()).unwrap_or("1.0");
                 let held = desired["hold"] == true;
                 let state = json!({ "status": "installed", "version": version, "held": held, "candidate": version, "available": [version] });
                 let state = if rpm {

@@ -8,7 +8,8 @@ use crate::probe::{
 };
 use crate::probe::{CmdlineState, InitramfsState, UserState};
 use crate::probe::{
-    PackageManagerState, PackageState, PathState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState,
+    PackageFamilyState, PackageManagerState, PackageState, PathState, Probe, ProbeReading, SysctlState,
+    UnansweredReason, UnitState,
 };
 use crate::resource::{EarlierStepEffects, FieldSpec, FieldType, ProvidedItem};
 use sha2::{Digest, Sha256};
@@ -33,6 +34,7 @@ macro_rules! answer {
 
 answer!(path_state, Path, PathState);
 answer!(package_state, Package, PackageState);
+answer!(family_state, PackageFamily, PackageFamilyState);
 answer!(manager_state, PackageManager, PackageManagerState);
 answer!(unit_state, Unit, UnitState);
 answer!(user_state, User, UserState);

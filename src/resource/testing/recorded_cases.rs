@@ -10,7 +10,9 @@ use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
-use crate::probe::{PackageState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState, UserInfo};
+use crate::probe::{
+    PackageFamilyState, PackageState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState, UserInfo,
+};
 use crate::resource::shared::support::sha256_hex;
 use crate::resource::{
     Action, Assessment, AssessmentContext, EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem,
@@ -293,6 +295,7 @@ fn probe_key(probe: &Probe) -> String {
     match probe {
         Probe::Path { path, .. } => format!("path {path}"),
         Probe::Package { name, .. } => format!("package {name}"),
+        Probe::PackageFamily { patterns, .. } => format!("family {}", patterns.join(" ")),
         Probe::PackageManager => "package manager".to_owned(),
         Probe::Unit { name } => format!("unit {name}"),
         Probe::User { name } => format!("user {name}"),
@@ -329,6 +332,7 @@ fn parse_reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, Unanswer
     let (variant, value) = match probe {
         Probe::Path { want, .. } => ("path", path_answer(answer, want.as_deref())),
         Probe::Package { .. } => ("package", overlay_answer(&PackageState::default(), answer)),
+        Probe::PackageFamily { .. } => ("package_family", overlay_answer(&PackageFamilyState::default(), answer)),
         Probe::PackageManager => ("package_manager", overlay_answer(&PackageManagerState::default(), answer)),
         Probe::Unit { .. } => ("unit", overlay_answer(&UnitState::default(), answer)),
         Probe::User { .. } if answer == "absent" => ("user", json!("absent")),

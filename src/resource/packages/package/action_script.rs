@@ -1,7 +1,8 @@
 //! The commands of a package change: one script that can be killed at any point and run again.
 
 use super::declaration::PackageResource;
-use super::diff::PackageDiff;
+use super::diff::{InstallationChange, PackageDiff};
+use super::version::VersionRequirement;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -93,7 +94,45 @@ refresh() {
 }
 finish
 if [ "$update" = yes ]; then refresh "$@"; fi
-apt install --no-remove $downgrade -- "$@" || exit 1
+"#;
+
+const KEEP_OTHERS: &str = "apt install --no-remove $downgrade -- \"$@\" || exit 1\n";
+
+/// Installs `"$@"` and lets apt remove the packages in `$gone`, and no other one.
+const SWAP: &str = r#"
+for package in $gone; do set -- "$@" "$package-"; done
+plan=$(apt-get -s -q --allow-change-held-packages $downgrade install -- "$@" 2>&1) || {
+  printf '%s\n' "$plan" >&2
+  fail "apt cannot replace$gone"
+}
+along=$(printf '%s\n' "$plan" | sed -n 's/^\(Remv\|Purg\) \([^ ]*\).*/\2/p' | while read -r removed; do
+  for package in $gone; do
+    if [ "$removed" = "$package" ]; then continue 2; fi
+  done
+  printf ' %s' "$removed"
+done)
+if [ -n "$along" ]; then fail "apt would also remove$along: remove them first, or keep the installed version"; fi
+apt install $downgrade -- "$@" || exit 1
+"#;
+
+/// Releases the packages of the family in `$others` for the change, and holds those again that remain.
+const RELEASE_OTHERS: &str = r#"
+others_held=
+for package in $others; do
+  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then others_held="$others_held $package"; fi
+done
+hold_others() {
+  for package in $others_held; do
+    if dpkg-query -W -f '${db:Status-Status}\n' -- "$package" 2>/dev/null | grep -qx installed; then
+      locked apt-mark hold -- "$package" >/dev/null
+    fi
+  done
+}
+if [ -n "$others_held" ]; then
+  trap 'hold_again; hold_others' EXIT
+  trap 'exit 143' HUP INT TERM
+  locked apt-mark unhold -- $others_held >/dev/null || fail "cannot release the hold of$others_held"
+fi
 "#;
 
 /// Removes `"$@"`, unless other packages would be removed too. Reads `$verb` (`remove` or `purge`).
@@ -141,9 +180,13 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
 
 /// Renders the changes in `diff`.
 pub(super) fn render_script(package: &PackageResource, diff: &PackageDiff) -> ShellFragment {
-    let action = open_apt_script(package.lock_timeout, &package.names.join(" "));
+    let names = match package.absent {
+        true => names_to_remove(package, diff),
+        false => package.names.clone(),
+    };
+    let action = open_apt_script(package.lock_timeout, &names.join(" "));
     let action = match package.absent {
-        true => render_package_removal(package, action),
+        true => render_removal(&names, package.purge, action),
         false => render_install(package, diff, action),
     };
     shell::close_action(action)
@@ -163,15 +206,45 @@ fn render_transaction(package: &PackageResource, diff: &PackageDiff, action: She
     } else {
         " downgrade=\n"
     });
+    let replaced =
+        diff.family.iter().filter_map(|entry| Some((&entry.name, replaced_version(entry.installation.as_ref()?)?)));
+    let replaced = replaced.map(|(name, version)| format!("{name}={version}"));
+    let words = package.names.iter().filter_map(|name| package_word(package, name, diff)).chain(replaced);
+    let action = words.fold(action.code("set --"), |action, word| action.word(word)).code(INSTALL);
+    if diff.family.is_empty() {
+        return action.code(KEEP_OTHERS);
+    }
+    let others: Vec<&str> = diff.family.iter().map(|entry| entry.name.as_str()).collect();
+    let gone: String = diff.removed_names().map(|name| format!(" {name}")).collect();
+    let action = action.code("assign_family() { others=$1 gone=$2; }\nassign_family").word(others.join(" ")).word(gone);
+    action.code(RELEASE_OTHERS).code(SWAP)
+}
+
+/// Returns the packages that a removal names: the declared ones, and the family.
+pub(super) fn names_to_remove(package: &PackageResource, diff: &PackageDiff) -> Vec<String> {
+    let family = diff.family.iter().map(|entry| &entry.name);
     package
         .names
         .iter()
-        .fold(action.code("set --"), |action, name| action.word(package_word(package, name)))
-        .code(INSTALL)
+        .filter(|name| diff.family.is_empty() || is_changed(diff, name))
+        .chain(family)
+        .cloned()
+        .collect()
 }
 
-fn render_package_removal(package: &PackageResource, action: ShellFragment) -> ShellFragment {
-    render_removal(&package.names, package.purge, action)
+fn is_changed(diff: &PackageDiff, name: &str) -> bool {
+    diff.packages.iter().any(|entry| entry.name == name)
+}
+
+/// Returns the version that an installed or missing package gets.
+fn replaced_version(change: &InstallationChange) -> Option<&str> {
+    match change {
+        InstallationChange::Install { version } => version.as_deref(),
+        InstallationChange::Replace(version) | InstallationChange::Finish { version: Some(version), .. } => {
+            Some(&version.to)
+        }
+        _ => None,
+    }
 }
 
 /// Removes exactly `names`.
@@ -200,9 +273,15 @@ fn append_hold(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
     }
 }
 
-fn package_word(package: &PackageResource, name: &str) -> String {
-    match &package.version {
-        Some(version) => format!("{name}={version}"),
-        None => name.to_owned(),
+/// Returns `name=version`, with the version that the plan shows. apt's lists may not contain one yet. `None` if the
+/// package has the declared upstream version.
+fn package_word(package: &PackageResource, name: &str, diff: &PackageDiff) -> Option<String> {
+    let Some(requirement) = &package.version else { return Some(name.to_owned()) };
+    let entry = diff.packages.iter().find(|entry| entry.name == name);
+    let change = entry.and_then(|entry| entry.installation.as_ref());
+    if change.is_none() && matches!(requirement, VersionRequirement::Upstream(_)) {
+        return None;
     }
+    let shown = change.and_then(replaced_version).filter(|version| *version != requirement.text());
+    Some(format!("{name}={}", shown.map_or_else(|| requirement.apt_pattern(), str::to_owned)))
 }

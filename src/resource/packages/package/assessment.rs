@@ -2,9 +2,10 @@
 
 use super::declaration::PackageResource;
 use super::diff::{InstallationChange, PackageDiff, PackageEntryDiff, VersionReplacement, describe_hold};
-use super::version::compare_versions;
+use super::family;
+use super::version::VersionRequirement;
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{Observation, PackageManagerKind, PackageState, Probe, UnansweredReason};
+use crate::probe::{Observation, PackageFamilyState, PackageManagerKind, PackageState, Probe, UnansweredReason};
 use crate::resource::shared::support::{join_quoted, join_words, manager_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
 use serde_json::{Map, json};
@@ -18,6 +19,8 @@ const MAX_LISTED: usize = 5;
 struct PackageFindings {
     /// Packages that differ.
     packages: Vec<PackageEntryDiff>,
+    /// Packages of the family that differ.
+    family: Vec<PackageEntryDiff>,
     /// Reasons for the differences.
     reasons: Vec<String>,
     /// Packages that match.
@@ -35,6 +38,7 @@ struct PackageFindings {
 pub(super) fn assess_packages(
     want: &PackageResource,
     states: &[(&str, &PackageState)],
+    family: Option<&PackageFamilyState>,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Assessment<PackageDiff> {
@@ -46,7 +50,14 @@ pub(super) fn assess_packages(
             false => findings.add_wanted(want, name, state),
         }
     }
-    conclude_findings(want, findings, packages_basis(want, states), seen, cx)
+    let mut basis = packages_basis(want, states);
+    if let Some(family) = family {
+        findings.add_family(want, family);
+        if let Value::Object(basis) = &mut basis {
+            basis.insert("family".to_owned(), family::family_basis(want, family));
+        }
+    }
+    conclude_findings(want, findings, basis, seen, cx)
 }
 
 fn conclude_findings(
@@ -56,14 +67,19 @@ fn conclude_findings(
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Assessment<PackageDiff> {
-    if findings.packages.is_empty() {
+    if findings.packages.is_empty() && findings.family.is_empty() {
         return Assessment::ok(findings.settled.join("; "), basis);
     }
     if let Some(why) = findings.offers_unknown {
         return Assessment { basis, ..Assessment::unknown(&UnansweredReason::new(why)) };
     }
     let manager = findings.manager;
-    let diff = PackageDiff { manager, names_several: want.names.len() > 1, packages: findings.packages };
+    let diff = PackageDiff {
+        manager,
+        names_several: want.names.len() > 1,
+        packages: findings.packages,
+        family: findings.family,
+    };
     let differs = |reason: String| Assessment::differs(reason, diff, findings.disruption, basis.clone());
     let reason = findings.reasons.join("; ");
     if let Some(why) = findings.cannot_hold {
@@ -172,22 +188,23 @@ impl PackageFindings {
         found: &str,
         state: &PackageState,
     ) -> Option<VersionReplacement> {
-        let version = want.version.as_deref()?;
-        let order = compare_versions(state.manager, version, found);
+        let version = want.version.as_ref()?;
+        let order = version.compare(state.manager, found);
         if order == Some(Ordering::Equal) {
             return None;
         }
-        self.reasons.push(format!("`{name}` is {found}, not {version}"));
+        self.reasons.push(format!("`{name}` is {found}, not {}", version.text()));
         self.disruption = DisruptionClass::D1;
         self.check_offered(want, name, state);
         let downgrade = order == Some(Ordering::Less);
-        Some(VersionReplacement { from: found.to_owned(), to: version.to_owned(), downgrade })
+        Some(VersionReplacement { from: found.to_owned(), to: version_to_install(version, state), downgrade })
     }
 
     fn find_missing(&mut self, want: &PackageResource, name: &str, state: &PackageState) -> InstallationChange {
         self.reasons.push(format!("`{name}` is not installed"));
         self.check_offered(want, name, state);
-        InstallationChange::Install { version: want.version.clone().or_else(|| state.candidate.clone()) }
+        let declared = want.version.as_ref().map(|version| version_to_install(version, state));
+        InstallationChange::Install { version: declared.or_else(|| state.candidate.clone()) }
     }
 
     /// Records a version that apt's lists do not contain. dnf is not queried.
@@ -199,17 +216,15 @@ impl PackageFindings {
             self.offers_unknown = Some(format!("apt's offers of `{name}` could not be read: {why}"));
             return;
         }
-        let equals =
-            |offer: &String, version: &str| compare_versions(state.manager, version, offer) == Some(Ordering::Equal);
-        let offer = match want.version.as_deref() {
+        let offer = match want.version.as_ref() {
             None if state.candidate.is_some() => return,
             None => format!("apt offers no version of `{name}`"),
-            Some(version) if state.available.iter().any(|offer| equals(offer, version)) => return,
+            Some(version) if state.available.iter().any(|offer| version.is_met(state.manager, offer)) => return,
             Some(version) if state.available.is_empty() => {
-                format!("apt offers no version of `{name}`; {version} is declared")
+                format!("apt offers no version of `{name}`; {} is declared", version.text())
             }
             Some(version) => {
-                format!("apt does not offer `{name}` {version}; it offers {}", join_versions(&state.available))
+                format!("apt does not offer `{name}` {}; it offers {}", version.text(), join_versions(&state.available))
             }
         };
         self.missing.push((name.to_owned(), offer));
@@ -243,11 +258,27 @@ impl PackageFindings {
         self.push_package(name, installation, None);
     }
 
+    fn add_family(&mut self, want: &PackageResource, state: &PackageFamilyState) {
+        self.family = family::list_changes(want, state);
+        let Some(reason) = family::describe_changes(want, self.family.len()) else { return };
+        self.reasons.push(reason);
+        self.disruption = DisruptionClass::D1;
+        if let (Some(_), Some(why)) = (want.family_upstream(), &state.offers_unknown) {
+            self.offers_unknown = Some(format!("apt's offers of the family could not be read: {why}"));
+        }
+    }
+
     fn push_package(&mut self, name: &str, installation: Option<InstallationChange>, hold: Option<ValueChange<bool>>) {
         if installation.is_some() || hold.is_some() {
             self.packages.push(PackageEntryDiff { name: name.to_owned(), installation, hold });
         }
     }
+}
+
+/// Returns the exact version that apt will install, if its lists contain one, else the declared one.
+fn version_to_install(version: &VersionRequirement, state: &PackageState) -> String {
+    let chosen = version.choose(state.manager, state.candidate.as_ref(), &state.available);
+    chosen.unwrap_or_else(|| version.text()).to_owned()
 }
 
 /// Returns the version whose files are on the host, even if its installation is unfinished.

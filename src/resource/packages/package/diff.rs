@@ -13,6 +13,8 @@ pub(super) struct PackageDiff {
     pub names_several: bool,
     /// The packages that differ, in the order of the declaration.
     pub packages: Vec<PackageEntryDiff>,
+    /// Packages of the declared family that change or go with them.
+    pub family: Vec<PackageEntryDiff>,
 }
 
 /// How one package differs: its installation, its hold, or both.
@@ -48,14 +50,25 @@ pub(super) struct VersionReplacement {
 }
 
 impl PackageDiff {
+    /// Returns the declared packages and those of the family.
+    pub fn entries(&self) -> impl Iterator<Item = &PackageEntryDiff> {
+        self.packages.iter().chain(&self.family)
+    }
+
+    /// Returns the installed packages that the change removes.
+    pub fn removed_names(&self) -> impl Iterator<Item = &str> {
+        let removed = |entry: &&PackageEntryDiff| matches!(entry.installation, Some(InstallationChange::Remove { .. }));
+        self.entries().filter(removed).map(|entry| entry.name.as_str())
+    }
+
     /// Reports whether a package is installed, replaced or removed, so that holds alone are not enough.
     pub fn changes_installations(&self) -> bool {
-        self.packages.iter().any(|package| package.installation.is_some())
+        self.entries().any(|package| package.installation.is_some())
     }
 
     /// Reports whether a version is replaced by a lower one.
     pub fn has_downgrade(&self) -> bool {
-        self.packages.iter().any(|package| match &package.installation {
+        self.entries().any(|package| match &package.installation {
             Some(InstallationChange::Replace(version) | InstallationChange::Finish { version: Some(version), .. }) => {
                 version.downgrade
             }
@@ -104,8 +117,9 @@ pub(super) fn describe_hold(held: bool) -> &'static str {
 
 impl ResourceDiff for PackageDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let rendered = self.packages.iter().flat_map(|package| {
-            package.render_changes(self.manager).into_iter().map(move |change| match self.names_several {
+        let names_several = self.names_several || !self.family.is_empty();
+        let rendered = self.entries().flat_map(|package| {
+            package.render_changes(self.manager).into_iter().map(move |change| match names_several {
                 true => {
                     AttributeChange { attribute: format!("{} of {}", change.attribute, package.name).into(), ..change }
                 }
@@ -116,7 +130,7 @@ impl ResourceDiff for PackageDiff {
     }
 
     fn package_changes(&self) -> PackageChanges {
-        let installations = || self.packages.iter().filter_map(|package| package.installation.as_ref());
+        let installations = || self.entries().filter_map(|package| package.installation.as_ref());
         PackageChanges {
             installs: installations().any(|change| matches!(change, InstallationChange::Install { .. })),
             upgrades: installations()
@@ -130,7 +144,12 @@ mod tests {
     use super::*;
 
     fn diff_of(packages: Vec<PackageEntryDiff>) -> PackageDiff {
-        PackageDiff { manager: PackageManagerKind::Dpkg, names_several: packages.len() > 1, packages }
+        PackageDiff {
+            manager: PackageManagerKind::Dpkg,
+            names_several: packages.len() > 1,
+            packages,
+            family: Vec::new(),
+        }
     }
 
     fn entry(

@@ -1,8 +1,9 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
-use super::action_script::WAITING;
+use super::action_script::{WAITING, names_to_remove};
 use super::declaration::PackageResource;
 use super::diff::PackageDiff;
+use super::version::VersionRequirement;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -99,7 +100,7 @@ pub(in crate::resource) fn open_dnf_script(lock_timeout: u64, names: &str) -> Sh
 pub(super) fn render_script(package: &PackageResource, diff: &PackageDiff) -> ShellFragment {
     let action = open_dnf_script(package.lock_timeout, &package.names.join(" "));
     shell::close_action(match package.absent {
-        true => render_removal(&package.names, action),
+        true => render_removal(&names_to_remove(package, diff), action),
         false => render_install(package, diff, action),
     })
 }
@@ -119,7 +120,9 @@ pub(in crate::resource) fn render_transaction(
 
 fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
     let words = |action| {
-        package.names.iter().fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
+        let family = diff.family.iter().map(|entry| &entry.name);
+        let names = package.names.iter().chain(family);
+        names.fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
     };
     let action = match diff.changes_installations() {
         true => render_transaction(words, action),
@@ -136,7 +139,7 @@ fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFr
 fn package_word(package: &PackageResource, name: &str) -> String {
     const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
     let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));
-    match (&package.version, arch) {
+    match (package.version.as_ref().map(VersionRequirement::text), arch) {
         (None, _) => name.to_owned(),
         (Some(version), None) => format!("{name}-{version}"),
         (Some(version), Some((bare, arch))) => format!("{bare}-{version}.{arch}"),

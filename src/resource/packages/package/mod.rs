@@ -5,13 +5,15 @@ mod assessment;
 mod declaration;
 mod diff;
 pub(in crate::resource) mod dnf;
+mod family;
+mod parsing;
 pub(in crate::resource) mod version;
 
-use crate::diag::{Diag, DiagCode};
+use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use crate::resource::shared::package_lock;
-use crate::resource::shared::support::{bad_value, package_state};
+use crate::resource::shared::support::{family_state, package_state};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
@@ -19,7 +21,9 @@ use crate::resource::{
 };
 use declaration::PackageResource;
 use diff::PackageDiff;
+pub(in crate::resource) use parsing::check_package_name;
 use serde_json::json;
+use version::VersionRequirement;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
     name: "package",
@@ -36,10 +40,19 @@ version matches and forge never upgrades. Versions are compared by the rules of 
 **A change** first waits for other holders of dpkg's and apt's locks and prints their pid and command line. It then
 finishes an interrupted dpkg run (`dpkg --configure -a`, reinstallation of packages that dpkg marks for it, `apt-get -f
 install`), updates apt's lists if they do not contain the wanted version, and installs without prompts. Modified
-configuration files are preserved (`--force-confdef --force-confold`). A change never removes another package. It
+configuration files are preserved (`--force-confdef --force-confold`). A change removes no package except
+those of a declared `family`. It
 installs a lower version only if that exact version is declared; the plan shows this as a `downgrade`. Held packages are
 released for the change and held again afterwards, even if the change fails. The action continues if the connection is
 lost. The installed version decides whether it succeeded.
+
+**`upstream`** is a version without epoch and revision: any revision of it matches. If apt's lists contain one, the plan
+shows which one will be installed: apt's candidate if that matches, else the highest.
+
+**`family`** names the packages that must have the same upstream version, by patterns such as `libnvidia-*`. Installed
+packages of the family that have another one change in the same transaction: those that apt offers in the declared
+version are replaced, the others are removed. The plan lists each of them, and the transaction fails if apt would remove
+any other package. Removal of the step removes the whole family.
 
 **Disruption** is D1 if an installed version changes or is removed, because maintainer scripts restart services.
 
@@ -84,7 +97,17 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional(
         "version",
         FieldType::Version,
-        "The exact version, as dpkg or rpm prints it; applies to every name.",
+        "The exact version, as dpkg or rpm prints it; applies to every name. Excludes `upstream`.",
+    ),
+    FieldSpec::optional(
+        "upstream",
+        FieldType::Version,
+        "The version without epoch and revision, in any revision that the repository offers. Excludes `version`.",
+    ),
+    FieldSpec::optional(
+        "family",
+        FieldType::List(&FieldType::Text),
+        "Patterns of the names of packages that belong to these, with `*` for any text.",
     ),
     FieldSpec::optional("hold", FieldType::Bool, "Hold the package at its version. Default: not compared."),
     FieldSpec::optional("purge", FieldType::Bool, "Whether removal deletes the configuration too. Default `false`."),
@@ -97,52 +120,16 @@ const FIELDS: &[FieldSpec] = &[
 ];
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let version = fields.get_text("version").map(str::to_owned);
-    if let Some(version) = &version {
-        version::check_version(version)?;
-    }
     Ok(Box::new(PackageResource {
-        names: parse_names(fields)?,
-        version,
+        names: parsing::parse_names(fields)?,
+        version: parsing::parse_requirement(fields)?,
+        family: parsing::parse_family(fields)?,
         hold: fields.get_bool("hold"),
         purge: fields.get_bool("purge").unwrap_or(false),
         update: fields.get_text("update") != Some("never"),
         lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
     }))
-}
-
-fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
-    let names = match (fields.get_text("name"), fields.get_text_list("names")) {
-        (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`name` and `names` exclude each other")),
-        (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`name` or `names` is required")),
-        (Some(name), None) => vec![name.to_owned()],
-        (None, Some(names)) => names,
-    };
-    if names.is_empty() {
-        return Err(bad_value("`names` is empty"));
-    }
-    for (i, name) in names.iter().enumerate() {
-        check_package_name(name)?;
-        if names[..i].contains(name) {
-            return Err(Diag::error(DiagCode::Duplicate, format!("package `{name}` is listed twice")));
-        }
-    }
-    Ok(names)
-}
-
-/// Checks a package name of dpkg or rpm; the host's package manager is not known here. apt treats a trailing `-` as a
-/// request to remove the package.
-pub(in crate::resource) fn check_package_name(name: &str) -> Result<(), Diag> {
-    let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
-    let word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
-    let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
-    let arch_fits = arch.is_none_or(|arch| !arch.is_empty() && word(arch));
-    if starts && word(bare) && arch_fits && !name.ends_with('-') {
-        return Ok(());
-    }
-    Err(bad_value(format!("`{name}` is not a valid package name"))
-        .hint("use letters, digits and `+-._`; set a version with `version`"))
 }
 
 impl DeclaredResource for PackageResource {
@@ -156,12 +143,13 @@ impl DeclaredResource for PackageResource {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes: Vec<Probe> = self.names.iter().map(|name| self.probe(name)).collect();
+        probes.extend(self.family_probe());
         probes.push(Probe::PackageManager);
         probes
     }
 
     fn desired_value(&self) -> Value {
-        json!({ "names": self.names, "version": self.version, "hold": self.hold, "absent": self.absent })
+        self.with_version(json!({ "names": self.names, "hold": self.hold, "absent": self.absent }))
     }
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
@@ -173,7 +161,7 @@ impl DeclaredResource for PackageResource {
 
     /// Excludes the hold, which does not affect a running process.
     fn restart_input_value(&self) -> Value {
-        json!({ "names": self.names, "version": self.version, "absent": self.absent })
+        self.with_version(json!({ "names": self.names, "absent": self.absent }))
     }
 
     /// dpkg rewrites a package's file list each time it unpacks the package; the files themselves keep the times of
@@ -188,7 +176,22 @@ impl DeclaredResource for PackageResource {
 
     /// Excludes the other packages of the step.
     fn claimed_value(&self) -> Value {
-        json!({ "version": self.version, "hold": self.hold, "absent": self.absent })
+        self.with_version(json!({ "hold": self.hold, "absent": self.absent }))
+    }
+}
+
+impl PackageResource {
+    /// Adds the declared version and, if there is one, the family.
+    fn with_version(&self, mut value: Value) -> Value {
+        match &self.version {
+            Some(VersionRequirement::Upstream(version)) => value["upstream"] = json!(version),
+            Some(VersionRequirement::Exact(version)) => value["version"] = json!(version),
+            None => value["version"] = Value::Null,
+        }
+        if !self.family.is_empty() {
+            value["family"] = json!(self.family);
+        }
+        value
     }
 }
 
@@ -198,9 +201,10 @@ impl TypedResource for PackageResource {
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<PackageDiff> {
         let states: Result<Vec<_>, _> =
             self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
-        match states {
-            Ok(states) => assessment::assess_packages(self, &states, seen, cx),
-            Err(unknown) => Assessment::unknown(&unknown),
+        let family = self.family_probe().map(|probe| family_state(seen, &probe)).transpose();
+        match (states, family) {
+            (Ok(states), Ok(family)) => assessment::assess_packages(self, &states, family, seen, cx),
+            (Err(unknown), _) | (_, Err(unknown)) => Assessment::unknown(&unknown),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Package versions, compared by the rules of their package manager.
 
 use crate::diag::Diag;
-use crate::probe::{PackageManagerKind, compare_rpm};
+use crate::probe::{PackageManagerKind, compare_rpm, upstream_version};
 use crate::resource::shared::support::bad_value;
 use debversion::Version;
 use std::cmp::Ordering;
@@ -27,6 +27,53 @@ pub(in crate::resource) fn compare_versions(manager: PackageManagerKind, a: &str
         (PackageManagerKind::Rpm, _, _) => Some(compare_rpm(a, b)),
         (PackageManagerKind::Dpkg, Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => (a == b).then_some(Ordering::Equal),
+    }
+}
+
+/// The version that a package must have.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum VersionRequirement {
+    Exact(String),
+    /// Any revision of an upstream version; the repository decides which.
+    Upstream(String),
+}
+
+impl VersionRequirement {
+    /// Returns the declared text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Exact(version) | Self::Upstream(version) => version,
+        }
+    }
+
+    /// Compares the declared version with one of a package; an upstream version equals all its revisions.
+    pub fn compare(&self, manager: PackageManagerKind, found: &str) -> Option<Ordering> {
+        match self {
+            Self::Exact(version) => compare_versions(manager, version, found),
+            Self::Upstream(version) => compare_versions(manager, version, upstream_version(found)),
+        }
+    }
+
+    pub fn is_met(&self, manager: PackageManagerKind, found: &str) -> bool {
+        self.compare(manager, found) == Some(Ordering::Equal)
+    }
+
+    /// Returns the version to install: apt's candidate if it meets the requirement, else the first one offered.
+    pub fn choose<'a>(
+        &self,
+        manager: PackageManagerKind,
+        candidate: Option<&'a String>,
+        available: &'a [String],
+    ) -> Option<&'a str> {
+        candidate.into_iter().chain(available).map(String::as_str).find(|offer| self.is_met(manager, offer))
+    }
+
+    /// Returns the version as apt takes it after `=`, if the exact one is not known.
+    pub fn apt_pattern(&self) -> String {
+        match self {
+            Self::Exact(version) => version.clone(),
+            Self::Upstream(version) => format!("{version}-*"),
+        }
     }
 }
 
