@@ -19,12 +19,14 @@ use std::process::{Command, Output};
 /// A directory of stand-ins and the log of their calls.
 struct CommandStubs {
     dir: tempfile::TempDir,
+    /// Variables that the script of a group sets for the action.
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl CommandStubs {
     /// Each stand-in logs its name and arguments and then runs its own code.
     fn new(programs: &[(&str, &str)]) -> Self {
-        let stubs = Self { dir: tempfile::tempdir().unwrap() };
+        let stubs = Self { dir: tempfile::tempdir().unwrap(), variables: Vec::new() };
         for (name, code) in programs {
             let path = stubs.dir.path().join(name);
             let log = stubs.log_path();
@@ -69,7 +71,9 @@ impl CommandStubs {
             .replace("/run/forge", &own("run"))
             .replace("/etc/fstab", &own("fstab"));
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().display());
-        Command::new("dash").args(["-u", "-c", &text]).env_clear().env("PATH", path).output().unwrap()
+        let mut shell = Command::new("dash");
+        shell.args(["-u", "-c", &text]).env_clear().env("PATH", path).envs(self.variables.iter().copied());
+        shell.output().unwrap()
     }
 }
 
@@ -124,6 +128,28 @@ fn apt_installs_all_packages_in_one_transaction() {
     let output = run_packages(&stubs, written, false, &states);
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(stubs.logged_calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
+}
+
+#[test]
+fn first_step_installs_the_packages_of_later_steps_too() {
+    let run = |variable, apt, query| {
+        let stubs = CommandStubs { variables: vec![variable], ..apt_stubs(apt, "", query) };
+        let written = json!({ "name": "nginx", "version": "1" });
+        let output = run_packages(&stubs, written, false, &[("nginx", missing_package())]);
+        (output.status.success(), stubs.logged_calls(&QUIET))
+    };
+    let also = ("FORGE_ALSO", "g++=1 vim");
+    let together = format!("{APT} install --no-remove -- nginx=1 g++=1 vim");
+    let alone = format!("{APT} install --no-remove -- nginx=1");
+    assert_eq!(run(also, "", FINISHED), (true, vec![together.clone()]));
+    // A package of another step cannot be installed: this step is not blamed for it.
+    let refuses = "case $* in *vim*) exit 100 ;; esac";
+    assert_eq!(run(also, refuses, FINISHED), (true, vec![together, alone.clone()]));
+    let joined = ("FORGE_JOINED", "yes");
+    assert_eq!(run(joined, "", "echo 'ii 1'"), (true, vec![]));
+    for other in ["echo 'ii 2'", "exit 1"] {
+        assert_eq!(run(joined, "", other), (true, vec![alone.clone()]), "{other}");
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use super::declaration::PackageResource;
 use super::diff::{InstallationChange, PackageDiff};
 use super::version::VersionRequirement;
+use crate::probe::PackageManagerKind;
+use crate::resource::ActionBatch;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -96,7 +98,27 @@ finish
 if [ "$update" = yes ]; then refresh "$@"; fi
 "#;
 
-const KEEP_OTHERS: &str = "apt install --no-remove $downgrade -- \"$@\" || exit 1\n";
+/// Installs `"$@"`, and in the same transaction the packages of the steps after this one in `$FORGE_ALSO`. If apt refuses
+/// that, each step installs its own, so that a step is not blamed for the packages of another one.
+const KEEP_OTHERS: &str = r#"if [ -z "${FORGE_ALSO-}" ] || ! apt install --no-remove -- "$@" $FORGE_ALSO; then
+  apt install --no-remove $downgrade -- "$@" || exit 1
+fi
+"#;
+
+/// `joined "$@"` succeeds if the transaction of a step before this one has installed these packages.
+const JOINED: &str = r#"joined() {
+  [ -n "${FORGE_JOINED-}" ] || return 1
+  for package; do
+    version=${package#*=}
+    state=$(dpkg-query -W -f '${db:Status-Abbrev}${Version}' -- "${package%%=*}" 2>/dev/null)
+    case $state in
+      ?i" $version") ;;
+      ?i" "*) [ "$version" = "$package" ] || return 1 ;;
+      *) return 1 ;;
+    esac
+  done
+}
+"#;
 
 /// Installs `"$@"` and lets apt remove the packages in `$gone`, and no other one.
 const SWAP: &str = r#"
@@ -193,11 +215,31 @@ pub(super) fn render_script(package: &PackageResource, diff: &PackageDiff) -> Sh
 }
 
 fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
-    let action = match diff.changes_installations() {
-        true => render_transaction(package, diff, action.code(RELEASE)),
-        false => action,
+    let action = match (diff.changes_installations(), joins_others(package, diff)) {
+        (true, true) => {
+            let words = words_to_install(package, diff);
+            let action = words.into_iter().fold(action.code(JOINED).code("if ! joined"), ShellFragment::word);
+            render_transaction(package, diff, action.code("; then\n").code(RELEASE)).code("fi\n")
+        }
+        (true, false) => render_transaction(package, diff, action.code(RELEASE)),
+        (false, _) => action,
     };
     append_hold(package.hold, action)
+}
+
+/// Returns the packages that apt may install together with those of other steps: no other package changes because of
+/// them, and none gets an older version.
+pub(super) fn batch_packages(package: &PackageResource, diff: &PackageDiff) -> Option<ActionBatch> {
+    let batch = || ActionBatch { key: "apt install", words: words_to_install(package, diff) };
+    (diff.changes_installations() && joins_others(package, diff)).then(batch)
+}
+
+fn joins_others(package: &PackageResource, diff: &PackageDiff) -> bool {
+    diff.manager == PackageManagerKind::Dpkg && !package.absent && diff.family.is_empty() && !diff.has_downgrade()
+}
+
+fn words_to_install(package: &PackageResource, diff: &PackageDiff) -> Vec<String> {
+    package.names.iter().filter_map(|name| package_word(package, name, diff)).collect()
 }
 
 fn render_transaction(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
@@ -209,7 +251,7 @@ fn render_transaction(package: &PackageResource, diff: &PackageDiff, action: She
     let replaced =
         diff.family.iter().filter_map(|entry| Some((&entry.name, replaced_version(entry.installation.as_ref()?)?)));
     let replaced = replaced.map(|(name, version)| format!("{name}={version}"));
-    let words = package.names.iter().filter_map(|name| package_word(package, name, diff)).chain(replaced);
+    let words = words_to_install(package, diff).into_iter().chain(replaced);
     let action = words.fold(action.code("set --"), |action, word| action.word(word)).code(INSTALL);
     if diff.family.is_empty() {
         return action.code(KEEP_OTHERS);

@@ -16,8 +16,8 @@ use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{family_state, package_state};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionBatch, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use declaration::PackageResource;
 use diff::PackageDiff;
@@ -214,6 +214,10 @@ impl TypedResource for PackageResource {
             PackageManagerKind::Rpm => (dnf::render_script(self, diff), dnf::EXPLAIN),
         };
         Action::Script(ActionScript { body, long: true, explain })
+    }
+
+    fn batch(&self, diff: &PackageDiff) -> Option<ActionBatch> {
+        action_script::batch_packages(self, diff)
     }
 }
 
