@@ -505,4 +505,16 @@ mod tests {
         let found: Vec<String> = detect_faults(&facts, &grown).into_iter().map(|fault| fault.reason).collect();
         assert_eq!(found, ["`link_downed` increased by 2 since 09:00"]);
     }
+
+    #[test]
+    fn growing_discards_of_an_ethernet_interface_are_a_fault() {
+        let mut facts = Facts::default();
+        let counters = json!({ "rx_discards_phy": 4, "rx_prio3_pause": 90 });
+        facts.0.insert("rdma_counters".into(), Ok(json!([{ "name": "ens9f1np1", "port": 1, "counters": counters }])));
+        let key = ("ens9f1np1/1".to_owned(), "rx_discards_phy".to_owned());
+        assert_eq!(read_port_counters(&facts), CounterValues::from([(key.clone(), 4)]), "pauses are no error");
+        let grown = CounterGrowth::from([(key, (4, "09:00".to_owned()))]);
+        let found: Vec<String> = detect_faults(&facts, &grown).into_iter().map(|fault| fault.reason).collect();
+        assert_eq!(found, ["`rx_discards_phy` increased by 4 since 09:00"]);
+    }
 }
