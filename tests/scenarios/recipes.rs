@@ -758,10 +758,10 @@ fn changed_plugin_configuration_changes_its_pods() {
         let steps = declared(&project, &made, &seen);
         let step = steps.iter().find(|step| step.id == format!("{recipe}/objects")).expect("is declared");
         let object = |kind: &str| {
-            let objects = step.desired["objects"].as_array().expect("a list").iter();
+            let mut objects = step.desired["objects"].as_array().expect("a list").iter();
             objects
-                .cloned()
                 .find(|object| object["kind"] == kind)
+                .cloned()
                 .unwrap_or_else(|| panic!("no {kind}: {}", step.desired))
         };
         (object("ConfigMap"), object("DaemonSet"))
