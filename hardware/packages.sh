@@ -14,9 +14,12 @@ build_software() {
   for version in $DRIVERS; do
     driver_package "$work" "$common" "$version" cuda-drivers-560 NVIDIA
     fm_package "$work" "$common" "$version" nvidia-fabricmanager-560
+    switch_library "$work" "$version" libnvidia-nscq-560 libnvidia-nscq 2
   done
   driver_package "$work" "$common" "$OPEN" nvidia-open-580 'Dual MIT/GPL'
   fm_package "$work" "$common" "$OPEN" nvidia-fabricmanager
+  switch_library "$work" "$OPEN" libnvidia-nscq libnvidia-nscq 2
+  switch_library "$work" "$OPEN" libnvsdm libnvsdm 1
   imex_package "$work" "$common" "$OPEN"
   dcgm_package "$work" "$common" datacenter-gpu-manager-4-cuda12 4.1.1-1
   dcgm_package "$work" "$common" datacenter-gpu-manager-4-cuda13 4.4.2-1
@@ -80,34 +83,62 @@ toolchain() {
 
 # The driver of version $3 as package $4, its modules under licence $5.
 driver_package() {
-  local work=$1 version=$3 source
+  local work=$1 version=$3
   begin "$work"
-  source=$work/pkg/usr/src/nvidia-$version
-  module "$source/nvidia.ko" "license=$5" "version=$version" "srcversion=5A6C3F0B7D0E4B1C9${version//./}"
-  module "$source/nvidia_uvm.ko" "license=$5" "version=$version" depends=nvidia
-  module "$source/nvidia_peermem.ko" "license=$5" "version=$version" depends=nvidia,ib_core
-  module "$source/without-rdma/nvidia_peermem.ko" "license=$5" "version=$version" depends=nvidia
-  dkms_build "nvidia-$version" >"$source/build"
+  driver_modules "$work" "$version" "$5"
   put "$work" usr/bin/nvidia-smi 755 <"$2/programs/nvidia-smi"
-  put "$work" "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$version" </dev/null
-  ln -s "libnvidia-ml.so.$version" "$work/pkg/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-  printf '#!/bin/sh\nexec sleep infinity\n' | put "$work" usr/bin/nvidia-persistenced 755
-  # As Ubuntu's: it is left to udev to start it, and nothing enables it.
-  put "$work" lib/systemd/system/nvidia-persistenced.service <<'UNIT'
+  driver_library "$work" libnvidia-ml 1 "$version"
+  persistenced_files "$work"
+  finish "$work" "$4" "$version-1" dkms
+}
+
+# Stages the sources of the modules of version $2 under licence $3, which the package builds when it is configured.
+driver_modules() {
+  local work=$1 version=$2 source=$1/pkg/usr/src/nvidia-$2
+  module "$source/nvidia.ko" "license=$3" "version=$version" "srcversion=5A6C3F0B7D0E4B1C9${version//./}"
+  module "$source/nvidia_uvm.ko" "license=$3" "version=$version" depends=nvidia
+  module "$source/nvidia_peermem.ko" "license=$3" "version=$version" depends=nvidia,ib_core
+  module "$source/without-rdma/nvidia_peermem.ko" "license=$3" "version=$version" depends=nvidia
+  dkms_build "nvidia-$version" >"$source/build"
+  printf '#!/bin/sh\nsh /usr/src/nvidia-%s/build\n' "$version" | put "$work" DEBIAN/postinst 755
+}
+
+# Stages the library $2 of version $4 with the link of its interface $3.
+driver_library() {
+  local folder=usr/lib/x86_64-linux-gnu
+  put "$1" "$folder/$2.so.$4" </dev/null
+  ln -s "$2.so.$4" "$1/pkg/$folder/$2.so.$3"
+}
+
+# Stages the persistence daemon with its unit, as Ubuntu's: it is left to udev to start it, and nothing enables it.
+persistenced_files() {
+  printf '#!/bin/sh\nexec sleep infinity\n' | put "$1" usr/bin/nvidia-persistenced 755
+  put "$1" lib/systemd/system/nvidia-persistenced.service <<'UNIT'
 [Unit]
 Description=NVIDIA Persistence Daemon (stand-in)
 [Service]
 ExecStart=/usr/bin/nvidia-persistenced
 UNIT
-  printf '#!/bin/sh\nsh /usr/src/nvidia-%s/build\n' "$version" | put "$work" DEBIAN/postinst 755
-  finish "$work" "$4" "$version-1" dkms
+}
+
+# The library of version $2 through which DCGM sees switches, as package $3: $4 and the interface $5.
+switch_library() {
+  begin "$1"
+  driver_library "$1" "$4" "$5" "$2"
+  finish "$1" "$3" "$2-1"
 }
 
 # The fabric manager of version $3 as package $4.
 fm_package() {
+  begin "$1"
+  fm_files "$1" "$2" "$4"
+  finish "$1" "$4" "$3-1"
+}
+
+# Stages the fabric manager; it asks dpkg for the version of package $3.
+fm_files() {
   local work=$1
-  begin "$work"
-  put "$work" usr/bin/nv-fabricmanager 755 < <(sed "s/^package=.*/package=$4/" "$2/programs/nv-fabricmanager")
+  put "$work" usr/bin/nv-fabricmanager 755 < <(sed "s/^package=.*/package=$3/" "$2/programs/nv-fabricmanager")
   put "$work" lib/systemd/system/nvidia-fabricmanager.service <<'UNIT'
 [Unit]
 Description=NVIDIA fabric manager (stand-in)
@@ -118,12 +149,16 @@ ExecStart=/usr/bin/nv-fabricmanager
 WantedBy=multi-user.target
 UNIT
   reload_postinst | put "$work" DEBIAN/postinst 755
-  finish "$work" "$4" "$3-1"
 }
 
 imex_package() {
-  local work=$1
-  begin "$work"
+  begin "$1"
+  imex_files "$1" "$2"
+  finish "$1" nvidia-imex "$3-1"
+}
+
+imex_files() {
+  local work=$1 name
   for name in nvidia-imex nvidia-imex-ctl; do put "$work" "usr/bin/$name" 755 <"$2/programs/$name"; done
   put "$work" etc/nvidia-imex/config.cfg </dev/null
   put "$work" lib/systemd/system/nvidia-imex.service <<'UNIT'
@@ -135,7 +170,6 @@ ExecStart=/usr/bin/nvidia-imex
 WantedBy=multi-user.target
 UNIT
   reload_postinst | put "$work" DEBIAN/postinst 755
-  finish "$work" nvidia-imex "$3-1"
 }
 
 dcgm_package() {

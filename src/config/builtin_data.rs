@@ -77,6 +77,8 @@ pub const BUILTIN_RECIPES: &[(&str, &str)] = files!("recipes":
 /// Every built-in table: name and text.
 const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "driver-branches",
+    "driver-companions",
+    "driver-installer",
     "driver-packages",
     "gpu-operator",
     "kubernetes",

@@ -36,8 +36,8 @@ fn installed(count: usize, stack: Stack<'_>) -> Option<Nodes> {
 
 fn by_hand(Stack { driver, ofed, .. }: Stack<'_>) -> String {
     format!(
-        "apt-get -qq install cuda-drivers-560={driver}-1 nvidia-fabricmanager-560={driver}-1 >/dev/null
-        apt-mark -qq hold cuda-drivers-560 nvidia-fabricmanager-560
+        "apt-get -qq install cuda-drivers-560={driver}-1 nvidia-fabricmanager-560={driver}-1 libnvidia-nscq-560={driver}-1 >/dev/null
+        apt-mark -qq hold cuda-drivers-560 nvidia-fabricmanager-560 libnvidia-nscq-560
         {}
         systemctl -q enable nvidia-fabricmanager && systemctl -q add-wants multi-user.target nvidia-persistenced",
         stack_by_hand(ofed)

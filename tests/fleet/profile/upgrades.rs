@@ -5,7 +5,7 @@ use super::{BY_HAND, Stack, apply, boots, converge, document, installed, loaded,
 use crate::support::{Node, Project};
 use serde_json::json;
 
-pub(super) const HELD: &str = "cuda-drivers-560\nnvidia-fabricmanager-560";
+pub(super) const HELD: &str = "cuda-drivers-560\nlibnvidia-nscq-560\nnvidia-fabricmanager-560";
 
 fn holds(node: &Node) -> String {
     node.must("apt-mark showhold")
