@@ -2,12 +2,19 @@
 
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a panic fails the test")]
 
+#[path = "fleet/labels.rs"]
+mod labels;
+#[path = "fleet/proof_table.rs"]
+mod proof_table;
+
 use forge::config;
 use forge::diag::DiagCode;
 use forge::facts;
 use forge::model::ExitCode;
 use forge::resource::{all_kinds, reference};
 use forge::view::{recipe, schemas};
+use labels::{ProofCell, RecipeReach, SubjectProof};
+use proof_table::ProofRow;
 use std::path::Path;
 
 /// Compares a file with the text that the code generates for it now.
@@ -26,108 +33,111 @@ fn holds(path: &str, text: &str) {
     );
 }
 
-/// The recipe that the fleet tests apply to a bare host, twice. Then they change the result of each step and repair it.
-const CONVERGE: &str = include_str!("fleet/recipes/web.yaml");
-
-/// The proofs of single kinds, run by the fleet tests.
-const PROOFS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/kinds");
-
-/// Returns the file of the fleet tests that proves `kind`, if there is one. `scripts/test` compares these labels with
-/// the results of the fleet run: a label without a passed proof fails it.
-fn real(kind: &str) -> Option<String> {
-    let own = format!("tests/fleet/kinds/{kind}.yaml");
-    let step = |line: &str| line.trim_start().starts_with(&format!("{kind}:"));
-    if Path::new(PROOFS).join(format!("{kind}.yaml")).exists() {
-        return Some(own);
-    }
-    if let Some(file) = proven("kinds", kind) {
-        return Some(file);
-    }
-    CONVERGE.lines().any(step).then(|| "tests/fleet/recipes/web.yaml".to_owned())
-}
-
-/// Returns the proof of a kind or a recipe from the list of proofs written as code.
-fn proven(what: &str, name: &str) -> Option<String> {
-    let text = include_str!("fleet/proven.yaml");
-    let all: serde_json::Value = serde_saphyr::from_str(text).expect("the list is YAML");
-    all[what][name].as_str().map(str::to_owned)
-}
-
 /// Returns the section about the proof of a kind.
-fn proof(kind: &str) -> String {
-    let text = match real(kind) {
-        Some(file) if file.starts_with("tests/fleet/cluster/") => {
-            return format!(
-                "\n## Proof\n\n**real**: `{file}` tests it with a real Kubernetes API (`tests/cluster`): applied, applied again, and \
-                 repaired after a change made outside forge. The cases in `tests/resources/`, with reconstructed answers, also test the verdicts.\n"
-            );
-        }
-        Some(file) if file.ends_with(".rs") => format!(
-            "**real**: `{file}` tests it on a Debian 12 host over SSH: applied, applied again, and checked after a change made outside forge. \
-             The cases in `tests/resources/` also test the verdicts; their host answers are reconstructed unless stated otherwise."
-        ),
-        Some(file) => format!(
-            "**real**: `{file}` is applied to a Debian 12 host over SSH, twice, then changed outside forge and repaired. \
-             The cases in `tests/resources/` also test the verdicts; their host answers are reconstructed unless stated \
-             otherwise."
-        ),
-        None => "**recorded**: only the cases in `tests/resources/` test its verdicts and commands.".to_owned(),
+fn render_kind_proof(kind: &str, proof: &SubjectProof) -> String {
+    let Some(file) = &proof.file else {
+        return "\n## Proof\n\n**recorded**: only the cases in `tests/resources/` test its verdicts and commands.\n"
+            .to_owned();
     };
-    format!("\n## Proof\n\n{text} Systems other than Debian 12 are not tested.\n")
+    if proof.in_cluster {
+        return format!(
+            "\n## Proof\n\n**real**: `{file}` tests it with a real Kubernetes API (`tests/cluster`): applied, applied again, and \
+             repaired after a change made outside forge. The cases in `tests/resources/`, with reconstructed answers, also test the verdicts.\n"
+        );
+    }
+    let how = match file.ends_with(".rs") {
+        true => "tests it on hosts over SSH: applied, applied again, and checked after a change made outside forge",
+        false => "is applied to hosts over SSH, twice, then changed outside forge and repaired",
+    };
+    format!(
+        "\n## Proof\n\n**real** on {}: `{file}` {how}.{} The cases in `tests/resources/` also test the verdicts; their host \
+         answers are reconstructed unless stated otherwise. [All distributions](../proofs.md).\n",
+        proof.releases(),
+        render_claims(proof, "kinds", kind)
+    )
+}
+
+/// Returns the proofs on hosts that claim another distribution.
+fn render_claims(proof: &SubjectProof, section: &str, name: &str) -> String {
+    let claims = proof.claimed(section, name).into_iter();
+    claims
+        .map(|(place, file)| {
+            let (title, folder) = (place.title(), place.folder());
+            format!(
+                " **profile ({folder} packages)**: `{file}` applies it to hosts with Debian 12's programs that claim to be {title}, \
+                 with packages like those of its vendors."
+            )
+        })
+        .collect()
 }
 
 #[test]
 fn kind_reference_pages_are_up_to_date() {
-    let mut index =
-        String::from("# Kinds\n\nThe resources that a step can declare. Each page is generated from the code.\n\n");
+    let mut index = String::from(
+        "# Kinds\n\nThe resources that a step can declare. Each page is generated from the code. [Proofs](../proofs.md) shows where each is \
+         proven.\n\n",
+    );
     for kind in all_kinds() {
         index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
-        let page = reference::render_kind_page(kind) + &proof(kind.name);
+        let proof = labels::prove_kind(kind.name, kind.traits.in_cluster);
+        let page = reference::render_kind_page(kind) + &render_kind_proof(kind.name, &proof);
         holds(&format!("docs/reference/kinds/{}.md", kind.name), &page);
     }
     holds("docs/reference/kinds/README.md", &index);
 }
 
 /// Returns the section about the proof of a built-in recipe: the tests on hosts, and the cases of its proof.
-fn recipe_proof(recipe: &str) -> String {
-    let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+fn render_recipe_proof(recipe: &str, proof: &SubjectProof) -> String {
     let file = format!("tests/recipes/{recipe}.yaml");
-    let cases = read(&file).unwrap_or_default().lines().filter(|line| line.starts_with("  - name: ")).count();
+    let cases = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap_or_default();
+    let cases = cases.lines().filter(|line| line.starts_with("  - name: ")).count();
     let of = if cases == 1 { "the case".to_owned() } else { format!("the {cases} cases") };
     let pinned = format!("tested by {of} of `{file}`, on hosts with reconstructed answers");
-    let shown = format!("tests/fleet/library/{recipe}.yaml");
-    let text = match read(&shown) {
-        Ok(proof) => format!(
-            "**{}**: `{shown}`{} is applied to Debian 12 hosts over SSH, twice, then changed outside forge and repaired.{}{} \
-             Verdicts are also {pinned}.",
-            if simulated(&proof).is_empty() { "real" } else { "profile" },
-            other_ways(recipe),
-            simulated(&proof),
-            unproven(&proof)
+    let text = render_proof_text(recipe, proof, &pinned) + &render_claims(proof, "recipes", recipe);
+    let link = if proof.in_cluster { "" } else { " [All distributions](../proofs.md)." };
+    format!("\n## Proof\n\n{text}{link}\n")
+}
+
+fn render_proof_text(recipe: &str, proof: &SubjectProof, pinned: &str) -> String {
+    let releases = proof.releases();
+    let is_real = proof.cells.iter().any(|(_, cell)| *cell == ProofCell::Real);
+    match (&proof.file, &proof.board) {
+        (Some(file), _) if proof.in_cluster && is_real => format!(
+            "**real**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice. Then objects that it \
+             declares or reads are changed outside forge: forge detects these changes, repairs the declared objects, and removes them with the \
+             recipe. No pods run there: the test writes the status that kubelets would report. Verdicts are also {pinned}."
         ),
-        Err(_) => whole(recipe, &pinned).unwrap_or_else(|| match proven("recipes", recipe) {
-            Some(file) if file.starts_with("tests/fleet/cluster/") => format!(
-                "**profile**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, changes it outside forge, repairs \
-                 it and removes it, with a stand-in for the vendor's chart or manifests (`tests/cluster/charts`) and without the \
-                 programs that would run in pods. Verdicts are also {pinned}."
-            ),
-            Some(file) if file.ends_with(".rs") => format!(
-                "**profile**: `{file}` applies it to Debian 12 hosts over SSH, twice, changes them outside forge and repairs them, with \
-                 stand-ins for the vendor's packages (`tests/fleet/stand-ins`). Verdicts are also {pinned}."
-            ),
-            Some(profile) => format!(
-                "**profile**: it is applied to Debian 12 hosts over SSH with simulated hardware (`tests/fleet/profiles`, `{profile}`) and \
-                 everything else real, until it is verified, and then again without changes. Verdicts are also {pinned}. It was not tested on \
-                 real hardware."
-            ),
-            None => format!("**recorded**: its verdicts are {pinned}. It was not applied to any host."),
-        }),
-    };
-    format!("\n## Proof\n\n{text}\n")
+        (Some(file), _) if proof.in_cluster => format!(
+            "**profile**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, changes it outside forge, repairs \
+             it and removes it, with a stand-in for the vendor's chart or manifests (`tests/cluster/charts`) and without the \
+             programs that would run in pods. Verdicts are also {pinned}."
+        ),
+        (Some(file), _) if file.ends_with(".rs") => format!(
+            "**profile** on {releases}: `{file}` applies it to hosts over SSH, twice, changes them outside forge and repairs them, with \
+             stand-ins for the vendor's packages (`tests/fleet/stand-ins`). Verdicts are also {pinned}."
+        ),
+        (Some(file), _) => {
+            let shown = labels::library(recipe).unwrap_or_default();
+            format!(
+                "**{}** on {releases}: `{file}`{} is applied to hosts over SSH, twice, then changed outside forge and repaired.{}{} \
+                 Verdicts are also {pinned}.",
+                if is_real { "real" } else { "profile" },
+                render_other_ways(recipe),
+                render_simulated(&shown),
+                render_unproven(&shown)
+            )
+        }
+        (None, Some(board)) => format!(
+            "**profile** on {releases}: it is applied to hosts over SSH with simulated hardware (`tests/fleet/profiles`, `{board}`) and \
+             everything else real, until it is verified, and then again without changes. Verdicts are also {pinned}. It was not tested on \
+             real hardware."
+        ),
+        (None, None) => format!("**recorded**: its verdicts are {pinned}. It was not applied to any host."),
+    }
 }
 
 /// Returns the additional proofs of a recipe, one file per variant: `NAME@WAY.yaml`.
-fn other_ways(recipe: &str) -> String {
+fn render_other_ways(recipe: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/library");
     let names = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -136,19 +146,8 @@ fn other_ways(recipe: &str) -> String {
     names.iter().map(|name| format!(" (and `tests/fleet/library/{name}`)")).collect()
 }
 
-/// Returns the text about the proof of a cluster recipe with a real API and without stand-ins.
-fn whole(recipe: &str, pinned: &str) -> Option<String> {
-    let file = proven("whole", recipe)?;
-    Some(format!(
-        "**real**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice. Then objects that it \
-         declares or reads are changed outside forge: forge detects these changes, repairs the declared objects, and removes them with the \
-         recipe. No pods run there: the test writes the status that kubelets would report. Verdicts are also {pinned}."
-    ))
-}
-
-/// Returns which parts of a proof's hosts are simulated. `proof.rs` of the fleet tests decides by the same two fields.
-fn simulated(proof: &str) -> String {
-    let proof: serde_json::Value = serde_saphyr::from_str(proof).expect("the proof is YAML");
+/// Returns which parts of a proof's hosts are simulated.
+fn render_simulated(proof: &serde_json::Value) -> String {
     let board = proof["hardware"]
         .as_str()
         .map(|board| format!(" The hardware is simulated (`tests/fleet/profiles`, `{board}`)."));
@@ -159,21 +158,56 @@ fn simulated(proof: &str) -> String {
 }
 
 /// Returns what the proof cannot test on such hosts, from its `unproven`.
-fn unproven(proof: &str) -> String {
-    let line = proof.lines().find_map(|line| line.strip_prefix("unproven: "));
-    line.map_or_else(String::new, |what| format!(" Not tested: {}.", what.trim_matches('"')))
+fn render_unproven(proof: &serde_json::Value) -> String {
+    proof["unproven"].as_str().map_or_else(String::new, |what| format!(" Not tested: {what}."))
+}
+
+/// Returns whether the steps of a recipe act on hosts or through the cluster's API.
+fn find_reach(page: &config::RecipeDetails) -> RecipeReach {
+    let in_cluster = |name: &str| all_kinds().iter().any(|kind| kind.name == name && kind.traits.in_cluster);
+    match page.steps.iter().any(|step| !in_cluster(step.kind)) {
+        _ if !page.uses.is_empty() => RecipeReach::Stack,
+        true => RecipeReach::Hosts,
+        false => RecipeReach::Cluster,
+    }
+}
+
+#[test]
+fn proof_table_is_up_to_date() {
+    let kinds = all_kinds().iter().map(|kind| ProofRow {
+        name: kind.name.to_owned(),
+        page: format!("kinds/{}.md", kind.name),
+        proof: labels::prove_kind(kind.name, kind.traits.in_cluster),
+    });
+    let recipes = config::builtin_data::BUILTIN_RECIPES.iter().map(|(name, text)| {
+        let page = config::find_recipe_details(None, name).expect("a built-in recipe can be read");
+        let proof = labels::prove_recipe(name, text, find_reach(&page));
+        ProofRow { name: (*name).to_owned(), page: format!("recipes/{name}.md"), proof }
+    });
+    let (api_kinds, host_kinds) = kinds.partition(|row| row.proof.in_cluster);
+    let (api_recipes, host_recipes) = recipes.partition(|row| row.proof.in_cluster);
+    let tables = [
+        ("Kinds on hosts", host_kinds),
+        ("Recipes on hosts", host_recipes),
+        ("Kinds of the cluster", api_kinds),
+        ("Recipes of the cluster", api_recipes),
+    ];
+    holds("docs/reference/proofs.md", &proof_table::render_proof_table(&tables));
 }
 
 #[test]
 fn recipe_reference_pages_are_up_to_date() {
     let mut index = String::from(
         "# Built-in recipes\n\nEvery inventory can apply them. A recipe of the same name in the inventory's own `recipes/` \
-         overrides the built-in one. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
+         overrides the built-in one. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe. [Proofs](../proofs.md) shows \
+         where each is proven.\n\n",
     );
-    for (name, _) in config::builtin_data::BUILTIN_RECIPES {
+    for (name, text) in config::builtin_data::BUILTIN_RECIPES {
         let page = config::find_recipe_details(None, name).expect("a built-in recipe can be read");
         index += &format!("- [`{name}`]({name}.md): {}\n", page.line.summary);
-        holds(&format!("docs/reference/recipes/{name}.md"), &(recipe::render_recipe(&page) + &recipe_proof(name)));
+        let proof = labels::prove_recipe(name, text, find_reach(&page));
+        let text = recipe::render_recipe(&page) + &render_recipe_proof(name, &proof);
+        holds(&format!("docs/reference/recipes/{name}.md"), &text);
     }
     index += "\n## Tables\n\nRules read them: `table(\"driver-branches\")`.\n\n| table | content | source | date |\n|---|---|---|---|\n";
     for table in config::builtin_data::builtin_tables() {

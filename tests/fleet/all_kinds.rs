@@ -1,8 +1,15 @@
-//! Every kind on real hosts: one file of `tests/fleet/kinds` each. `FORGE_KIND` selects one.
+//! Every kind on real hosts: one file of `tests/fleet/kinds` each. `FORGE_KIND` selects one, `FORGE_DISTRIBUTION` one
+//! distribution.
 
+use crate::distribution::Distribution;
 use crate::proof;
 
 #[test]
 fn every_kind_is_applied_tampered_with_repaired_and_removed() {
-    proof::carry_out("kinds", "", "FORGE_KIND");
+    proof::carry_out("kinds", "", "FORGE_KIND", &[Distribution::Debian12]);
+}
+
+#[test]
+fn every_kind_is_applied_repaired_and_removed_on_other_releases() {
+    proof::carry_out("kinds", "", "FORGE_KIND", &Distribution::OTHERS);
 }

@@ -1,9 +1,15 @@
 //! Built-in recipes on real hosts, as far as such hosts can prove them: one file of `tests/fleet/library` each.
-//! `FORGE_RECIPE` selects one.
+//! `FORGE_RECIPE` selects one, `FORGE_DISTRIBUTION` one distribution.
 
+use crate::distribution::Distribution;
 use crate::proof;
 
 #[test]
 fn built_in_recipes_are_applied_tampered_with_repaired_and_removed() {
-    proof::carry_out("library", "recipes/", "FORGE_RECIPE");
+    proof::carry_out("library", "recipes/", "FORGE_RECIPE", &[Distribution::Debian12]);
+}
+
+#[test]
+fn built_in_recipes_are_applied_repaired_and_removed_on_other_releases() {
+    proof::carry_out("library", "recipes/", "FORGE_RECIPE", &Distribution::OTHERS);
 }

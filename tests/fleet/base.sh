@@ -1,26 +1,32 @@
-# The recipe of the base image and the package repository, sourced by `fleet`.
-# The digest of this file and of hardware/pack.sh names the image: any edit makes `fleet base` rebuild it.
+# The recipe of the base images and the package repositories, one per distribution, sourced by `fleet`.
+# The digest of this file and of hardware/pack.sh names the images: any edit makes `fleet base` rebuild them.
 # shellcheck shell=bash disable=SC2016   # package scripts are written without expansion on purpose
 
 # shellcheck source=hardware/pack.sh
 . "$HERE/../../hardware/pack.sh"
 
-readonly SUITE=bookworm
+# The distributions of nodes, each with its suite.
+declare -rA SUITES=([debian-11]=bullseye [debian-12]=bookworm [debian-13]=trixie)
 readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common,nftables${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
 # Debian's packages of GPU, RDMA and cluster software. Nodes do not have them at first: their repository is
 # /srv/forge-repo/trade.
 readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi unattended-upgrades libc6-dev containerd ufw firewalld netbase slurmctld slurmd munge nginx-light)
+# What `fleet distro` installs on a node of Debian 12 that claims to be another distribution.
+readonly CLAIMED=(netplan.io dnf rpm createrepo-c dracut)
 readonly PASSWORD='correct horse'
 
-# Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is hard-coded here.
+# Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is hard-coded here. A mirror has all
+# suites, and the keyring of a suite the keys of the older ones.
 apt_source() {
-  local uri release signed
+  local uri release signed suite
   while read -r uri release signed; do
-    [[ $release == "$SUITE" ]] || continue
-    # apt leaves the field unexpanded if the source has no keyring; some mirrors reject a double slash.
-    [[ $signed == /* ]] || signed=/usr/share/keyrings/debian-archive-keyring.gpg
-    echo "${uri%/} $signed"
-    return
+    for suite in "${SUITES[@]}"; do
+      [[ $release == "$suite" ]] || continue
+      # apt leaves the field unexpanded if the source has no keyring; some mirrors reject a double slash.
+      [[ $signed == /* ]] || signed=/usr/share/keyrings/debian-archive-keyring.gpg
+      echo "${uri%/} $signed"
+      return
+    done
   done < <(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(SIGNED_BY)' 'Created-By: Packages')
   return 1
 }
@@ -33,24 +39,27 @@ export_proxies() {
   [[ -z $https || $https == DIRECT ]] || export https_proxy=$https
 }
 
-# Builds everything into the directory $1; $2 is a cache of downloaded packages.
+# Builds everything for the distribution $1 into the directory $2; $3 is a cache of downloaded packages, $4 the public
+# key that logs in.
 build_base() {
-  local out=$1 cache=$2 uri keyring
+  local distribution=$1 out=$2 cache=$3 key=$4 suite=${SUITES[$1]} uri keyring source
   read -r uri keyring < <(apt_source) || true
   uri=${FORGE_FLEET_MIRROR:-${uri:-}}
-  [[ $uri ]] || die "apt has no source of Debian $SUITE on this machine" "set FORGE_FLEET_MIRROR to the URI of a mirror"
+  [[ $uri ]] || die "apt has no source of Debian on this machine" "set FORGE_FLEET_MIRROR to the URI of a mirror"
+  keyring=${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}
   export_proxies
   mkdir -p "$cache"
   # Runs in its own mount namespace: debootstrap mounts /proc and /sys, and would leave them mounted if killed.
-  unshare --mount debootstrap --variant=minbase --keyring="${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}" \
-    --cache-dir="$cache" --include="$PACKAGES" "$SUITE" "$out/root" "$uri" >"$out/debootstrap.log" 2>&1 ||
-    { tail -n 20 "$out/debootstrap.log" >&2; die "debootstrap failed"; }
-  ssh-keygen -q -t ed25519 -N '' -C forge-fleet -f "$out/id_ed25519"
+  unshare --mount debootstrap --variant=minbase --keyring="$keyring" --cache-dir="$cache" --include="$PACKAGES" \
+    "$suite" "$out/root" "$uri" >"$out/debootstrap.log" 2>&1 ||
+    { tail -n 20 "$out/debootstrap.log" >&2; die "debootstrap failed for $suite"; }
+  source="deb [signed-by=$keyring] $uri $suite main contrib non-free"
   build_repo "$out/repo"
-  build_trade "$out/root" "$out/repo/trade" "deb [signed-by=${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}] $uri $SUITE"
+  download "$out/root" "$out/repo/trade" "$source" "${TRADE[@]}"
+  [[ $distribution != debian-12 ]] || download "$out/root" "$out/repo/claimed" "$source" "${CLAIMED[@]}"
   configure_system "$out/root"
   configure_ssh "$out/root"
-  configure_users "$out/root" "$out/id_ed25519.pub"
+  configure_users "$out/root" "$key"
   configure_apt "$out/root" "$out/repo"
 }
 
@@ -69,8 +78,11 @@ END
   # In memory: `snapshot` detects writes in the node's upper directory, and a journal on disk would always change.
   printf '[Journal]\nStorage=volatile\n' >"$etc/systemd/journald.conf.d/fleet.conf"
   systemctl --root="$1" -q enable systemd-networkd.service
-  systemctl --root="$1" -q disable apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
-    e2scrub_all.timer e2scrub_reap.service fstrim.timer cron.service
+  for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
+    fstrim.timer cron.service; do
+    # Not every release has each of them.
+    [[ ! -e $1/usr/lib/systemd/system/$unit ]] || systemctl --root="$1" -q disable "$unit"
+  done
   # Masks static units that would clean up at a random moment, wait for a network without a route, or mount the real
   # machine's debug file systems into the node.
   for unit in systemd-tmpfiles-clean.timer systemd-networkd-wait-online.service dev-hugepages.mount \
@@ -138,20 +150,21 @@ build_repo() {
   chmod -R a+rX "$repo"
 }
 
-# Downloads the packages of TRADE and their dependencies for the system in $1 to $2, from the source $3. Uses its own
-# lists and state: those of this machine may be from another release.
-build_trade() {
-  local root=$1 trade=$2 work
-  work=$(mktemp -d "$2.XXXX")
-  mkdir -p "$work/lists/partial" "$trade/partial"
-  echo "$3 main contrib non-free" >"$work/sources.list"
+# Downloads packages and their dependencies for the system in $1 to $2, from the source $3. Uses its own lists and state:
+# those of this machine may be from another release.
+download() {
+  local root=$1 into=$2 source=$3 work
+  shift 3
+  work=$(mktemp -d "$into.XXXX")
+  mkdir -p "$work/lists/partial" "$into/partial"
+  echo "$source" >"$work/sources.list"
   local apt=(apt-get -qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null
-    -o Dir::State::lists="$work/lists" -o Dir::State::status="$root/var/lib/dpkg/status" -o Dir::Cache::archives="$trade"
+    -o Dir::State::lists="$work/lists" -o Dir::State::status="$root/var/lib/dpkg/status" -o Dir::Cache::archives="$into"
     -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root)
-  "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends --download-only "${TRADE[@]}" >"$work/log" 2>&1 ||
-    { tail -n 20 "$work/log" >&2; die "cannot download the packages of TRADE" "their source is: $3 main contrib non-free"; }
-  rm -rf "$work" "$trade/partial" "$trade/lock"
-  index_repo "$trade"
+  "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends --download-only "$@" >"$work/log" 2>&1 ||
+    { tail -n 20 "$work/log" >&2; die "cannot download: $*" "their source is: $source"; }
+  rm -rf "$work" "$into/partial" "$into/lock"
+  index_repo "$into"
 }
 
 # A daemon that writes its loaded version and setting to /run/forge-demo/loaded. The conffile changes with 2.0. No

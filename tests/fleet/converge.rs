@@ -1,6 +1,7 @@
 //! The main promise: a bare host converges, a second apply has no changes, and every change made without forge is found
 //! and repaired on its own.
 
+use crate::distribution::Distribution;
 use crate::support::{Fleet, Node, Output, Project};
 
 const WEB: &str = include_str!("recipes/web.yaml");
@@ -95,7 +96,16 @@ const TAMPERS: [Tamper; 12] = [
 
 #[test]
 fn each_change_made_without_forge_is_planned_and_repaired() {
-    let Some(nodes) = Fleet::take(2) else { return };
+    repair_each_change(Distribution::Debian12);
+}
+
+#[test]
+fn each_change_made_without_forge_is_repaired_on_other_releases() {
+    Distribution::OTHERS.into_iter().for_each(repair_each_change);
+}
+
+fn repair_each_change(distribution: Distribution) {
+    let Some(nodes) = Fleet::take_on(distribution, 2) else { return };
     let project = web(&nodes);
     expect(&apply(&project), 0);
     for tamper in TAMPERS {
@@ -111,7 +121,7 @@ fn each_change_made_without_forge_is_planned_and_repaired() {
         assert_eq!(after.code, 0, "{}: {after}", tamper.what);
     }
     for kind in ["file", "directory", "package", "service", "unit", "user", "command"] {
-        crate::proof::mark(kind);
+        crate::proof::mark_on(distribution, kind);
     }
 }
 

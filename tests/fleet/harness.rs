@@ -1,5 +1,6 @@
 //! Tests of the harness itself: fresh nodes, reboots with a new boot ID, and snapshots that detect every write.
 
+use crate::distribution::{ClaimedDistribution, Distribution};
 use crate::support::{Fleet, Output, Project};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,45 @@ fn taken_node_is_running_and_reset_discards_its_files() {
     assert_eq!(node.sh("echo out; echo err >&2; exit 3").code, 3);
     node.reset();
     assert!(!node.exists("/root/left-behind"));
+}
+
+#[test]
+fn reset_changes_the_release_of_a_node() {
+    for (distribution, versions) in [
+        (Distribution::Debian11, "11 systemd 247 apt 2.2 OpenSSH_8.4p1"),
+        (Distribution::Debian12, "12 systemd 252 apt 2.6 OpenSSH_9.2p1"),
+        (Distribution::Debian13, "13 systemd 257 apt 3.0 OpenSSH_10.0p2"),
+    ] {
+        let Some(nodes) = Fleet::take_on(distribution, 1) else { return };
+        let seen = nodes[0].must(
+            "echo $(cut -d. -f1 /etc/debian_version) $(systemctl --version | sed -n '1s/ (.*//p') \
+             $(apt-get --version | sed -n 's/^\\(apt [0-9]*[.][0-9]*\\).*/\\1/p') $(ssh -V 2>&1 | cut -d' ' -f1)",
+        );
+        assert_eq!(seen, versions);
+        assert_eq!(nodes[0].must("systemctl is-system-running"), "running");
+    }
+}
+
+#[test]
+fn node_claims_another_distribution_and_gets_its_programs() {
+    for (distribution, os, programs) in [
+        (ClaimedDistribution::Ubuntu2204, "ubuntu 22.04 jammy", "netplan apt-get update-initramfs"),
+        (ClaimedDistribution::Ubuntu2404, "ubuntu 24.04 noble", "netplan apt-get update-initramfs"),
+        (ClaimedDistribution::Rocky9, "rocky 9.7", "dnf rpm createrepo_c dracut"),
+    ] {
+        let Some(nodes) = Fleet::take_on(Distribution::Debian12, 1) else { return };
+        let node = &nodes[0];
+        node.claim(distribution);
+        assert_eq!(node.must(". /etc/os-release; echo $ID $VERSION_ID $VERSION_CODENAME"), os);
+        node.must(&format!("for program in {programs}; do command -v $program >/dev/null || exit 1; done"));
+        let project = Project::new(&nodes);
+        let facts = project.forge(["facts", "inventory.yaml", "--format", "json"]);
+        let facts: serde_json::Value = serde_json::from_str(&facts.stdout).expect("a document");
+        let facts = &facts["facts"][0]["facts"];
+        let manager = if distribution == ClaimedDistribution::Rocky9 { "dnf" } else { "apt" };
+        assert_eq!(facts["os"]["value"]["id"], os.split(' ').next().unwrap_or_default());
+        assert_eq!(facts["packages"]["value"]["manager"], manager);
+    }
 }
 
 #[test]

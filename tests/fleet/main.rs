@@ -19,6 +19,7 @@ mod careless;
 mod cluster;
 mod converge;
 mod culprit;
+mod distribution;
 mod drift;
 mod driver_world;
 mod early;

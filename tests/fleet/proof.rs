@@ -1,14 +1,17 @@
 //! Proofs on real hosts, without code: a file declares the recipe, checks of the result, tampers, and a check after
 //! removal. The recipe is applied twice, tampered with, repaired with the plan that drift saves, and removed.
 
+use crate::distribution::{ClaimedDistribution, Distribution};
 use crate::support::{Fleet, Node, Output, Project};
 use base64::Engine as _;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Instant;
 
-/// Folder of the marks of passed proofs; `scripts/test` compares them with the labels of the reference.
+/// Folder of the marks of passed proofs, one folder per distribution; `scripts/test` compares them with the cells of
+/// docs/reference/proofs.md.
 const MARKS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/proof");
 /// Parallel proofs: more would only wait for a processor.
 const AT_ONCE: usize = 4;
@@ -48,6 +51,9 @@ struct Proof {
     /// real packages.
     #[serde(default)]
     stand_ins: Vec<String>,
+    /// Distributions on which it cannot run, each with the reason; printed in docs/reference/proofs.md.
+    #[serde(default)]
+    not_on: BTreeMap<String, String>,
     /// The parts of a built-in recipe that such hosts cannot prove; printed next to the label.
     #[serde(default, rename = "unproven")]
     _unproven: String,
@@ -85,9 +91,24 @@ struct Tamper {
     holds: String,
 }
 
-/// Records that `subject` passed its proof.
-pub fn mark(subject: &str) {
-    let path = Path::new(MARKS).join(subject);
+/// Records that `subject` passed its proof on a distribution.
+pub fn mark_on(distribution: Distribution, subject: &str) {
+    write_mark(distribution.name(), subject);
+}
+
+/// Records that `subject` passed its proof through a cluster's API.
+pub fn mark_api(subject: &str) {
+    write_mark("kubernetes-api", subject);
+}
+
+/// Records that `recipe` passed its proof on a host that claims to be a distribution, with packages like its vendor's.
+#[allow(dead_code, reason = "for the proofs with the packages of other distributions")]
+pub fn mark_claimed(distribution: ClaimedDistribution, recipe: &str) {
+    write_mark(distribution.name(), &format!("profiles/{recipe}"));
+}
+
+fn write_mark(place: &str, subject: &str) {
+    let path = Path::new(MARKS).join(place).join(subject);
     fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs_err::write(path, "").expect("a file");
 }
@@ -106,7 +127,7 @@ pub fn stand_in(node: &Node, name: &str) {
 /// Records that every recipe in an inventory was applied successfully on simulated hardware.
 pub fn mark_profile(inventory: &str) {
     let names = inventory.split("recipe: ").skip(1).map(|rest| rest.split([',', '\n', ' ']).next().unwrap_or_default());
-    names.for_each(|name| mark(&format!("profiles/{name}")));
+    names.for_each(|name| mark_on(Distribution::Debian12, &format!("profiles/{name}")));
 }
 
 #[track_caller]
@@ -238,7 +259,17 @@ fn entry(recipe: &str, with: &Parameters, absent: bool) -> String {
     format!("  - {{ recipe: {recipe}, on: all{with}{ensure} }}\n")
 }
 
-fn prove(recipe: &str, proof: &Proof, nodes: &[Node]) {
+/// How much of a proof runs: all of it on Debian 12 and on a release that was asked for. The other releases share most of
+/// their programs with it: there, only the first tamper runs.
+fn tampers(proof: &Proof, distribution: Distribution) -> &[Tamper] {
+    match distribution {
+        _ if Distribution::wanted().is_some() => &proof.tampers,
+        Distribution::Debian12 => &proof.tampers,
+        Distribution::Debian11 | Distribution::Debian13 => &proof.tampers[..1],
+    }
+}
+
+fn prove(recipe: &str, proof: &Proof, distribution: Distribution, nodes: &[Node]) {
     let project = Project::new(nodes).inventory(&inventory(recipe, proof, false));
     let project = proof.recipe.iter().fold(project, |project, text| project.recipe(recipe, text));
     let project = proof.files.iter().fold(project, |project, (path, text)| project.file(path, text));
@@ -250,7 +281,7 @@ fn prove(recipe: &str, proof: &Proof, nodes: &[Node]) {
     }
     let trial = Trial { proof, recipe, project, nodes };
     trial.converges();
-    for tamper in &proof.tampers {
+    for tamper in tampers(proof, distribution) {
         trial.repairs(tamper);
     }
     if let Some(removed) = &proof.removed {
@@ -270,42 +301,68 @@ fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
     files
 }
 
-fn run(marks: &str, name: &str, path: &Path) {
-    let text = fs_err::read_to_string(path).expect("the file");
-    let proof: Proof = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", path.display());
-    let Some(nodes) = Fleet::take(proof.hosts) else { return };
-    // `NAME@WAY`: a recipe may have several proofs.
-    let name = name.split('@').next().unwrap_or_default();
-    let recipe = if proof.recipe.is_some() { "proof" } else { name };
-    prove(recipe, &proof, &nodes);
-    // The label `real` requires real hardware and real packages.
-    let simulated = proof.hardware.is_some() || !proof.stand_ins.is_empty();
-    match proof.kinds.is_empty() {
-        true if simulated => mark(&format!("profiles/{name}")),
-        true => mark(&format!("{marks}{name}")),
-        false => proof.kinds.iter().for_each(|kind| mark(kind)),
+/// One proof file on one distribution.
+struct Task {
+    distribution: Distribution,
+    name: String,
+    path: PathBuf,
+}
+
+impl Task {
+    fn read(&self) -> Proof {
+        let text = fs_err::read_to_string(&self.path).expect("the file");
+        serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
+    }
+
+    /// Returns whether its hosts can run on the distribution. Boards simulate the hardware of hosts with Debian 12.
+    fn is_possible(&self, proof: &Proof) -> bool {
+        let elsewhere = self.distribution != Distribution::Debian12 && proof.hardware.is_some();
+        !elsewhere && !proof.not_on.contains_key(self.distribution.name())
+    }
+
+    fn run(&self, marks: &str) {
+        let proof = self.read();
+        assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", self.path.display());
+        let Some(nodes) = Fleet::take_on(self.distribution, proof.hosts) else { return };
+        // `NAME@WAY`: a recipe may have several proofs.
+        let name = self.name.split('@').next().unwrap_or_default();
+        let recipe = if proof.recipe.is_some() { "proof" } else { name };
+        prove(recipe, &proof, self.distribution, &nodes);
+        // The label `real` requires real hardware and real packages.
+        let simulated = proof.hardware.is_some() || !proof.stand_ins.is_empty();
+        match proof.kinds.is_empty() {
+            true if simulated => mark_on(self.distribution, &format!("profiles/{name}")),
+            true => mark_on(self.distribution, &format!("{marks}{name}")),
+            false => proof.kinds.iter().for_each(|kind| mark_on(self.distribution, kind)),
+        }
     }
 }
 
-/// Runs every proof file of a folder of `tests/fleet`, or only the one that the environment variable `variable` names.
-/// Marks start with `marks`.
-pub fn carry_out(folder: &str, marks: &str, variable: &str) {
+/// Runs the proof files of a folder of `tests/fleet` on `distributions`, or only the file that the environment variable
+/// `variable` names, or only the distribution that `FORGE_DISTRIBUTION` names. Marks start with `marks`.
+pub fn carry_out(folder: &str, marks: &str, variable: &str, distributions: &[Distribution]) {
     if Fleet::require().is_none() {
         return;
     }
-    let only = std::env::var(variable).ok();
-    let (left, broken) = (Mutex::new(proofs(folder, only.as_deref())), Mutex::new(Vec::new()));
+    let files = proofs(folder, std::env::var(variable).ok().as_deref());
+    let wanted = distributions.iter().filter(|&one| Distribution::wanted().is_none_or(|wanted| wanted == *one));
+    let tasks = wanted.flat_map(|&distribution| {
+        files.iter().map(move |(name, path)| Task { distribution, name: name.clone(), path: path.clone() })
+    });
+    let tasks: Vec<_> = tasks.filter(|task| task.is_possible(&task.read())).collect();
+    let (left, broken) = (Mutex::new(tasks), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {
                     let next = left.lock().unwrap().pop();
-                    let Some((name, path)) = next else { break };
-                    let passed = std::panic::catch_unwind(|| run(marks, &name, &path)).is_ok();
-                    println!("{folder} {name}: {}", if passed { "proven" } else { "broken" });
+                    let Some(task) = next else { break };
+                    let began = Instant::now();
+                    let passed = std::panic::catch_unwind(|| task.run(marks)).is_ok();
+                    let (on, result) = (task.distribution.name(), if passed { "proven" } else { "broken" });
+                    println!("{folder} {} on {on}: {result} ({} s)", task.name, began.elapsed().as_secs());
                     if !passed {
-                        broken.lock().unwrap().push(name);
+                        broken.lock().unwrap().push(task.name);
                     }
                 }
             });

@@ -11,6 +11,7 @@
 //! ```
 #![allow(dead_code, clippy::disallowed_methods, reason = "the harness runs programs and reads the environment")]
 
+use crate::distribution::{ClaimedDistribution, Distribution};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -116,9 +117,15 @@ impl Fleet {
         Some(FLEET.get_or_init(Fleet::start))
     }
 
-    /// Takes `count` freshly reset nodes out of the pool, and waits until that many are free. Dropping them returns
-    /// them. A test takes all its nodes at once: two tests that each hold some and want more would wait forever.
+    /// Takes `count` freshly reset nodes of Debian 12, or of the release that `FORGE_DISTRIBUTION` names, out of the pool,
+    /// and waits until that many are free. Dropping them returns them. A test takes all its nodes at once: two tests that
+    /// each hold some and want more would wait forever.
     pub fn take(count: usize) -> Option<Nodes> {
+        Fleet::take_on(Distribution::wanted().unwrap_or(Distribution::Debian12), count)
+    }
+
+    /// Like [`Fleet::take`], on another distribution. The first call builds its image.
+    pub fn take_on(distribution: Distribution, count: usize) -> Option<Nodes> {
         let fleet = Fleet::require()?;
         assert!(count <= fleet.size, "the fleet has {} nodes; set FORGE_FLEET_SIZE to have {count}", fleet.size);
         let mut free = fleet.free();
@@ -127,7 +134,7 @@ impl Fleet {
         }
         let nodes = Nodes((0..count).filter_map(|_| free.pop_first()).collect());
         drop(free);
-        must(std::iter::once("reset").chain(nodes.iter().map(|n| n.name.as_str())));
+        must(["reset", "--on", distribution.name()].into_iter().chain(nodes.iter().map(|n| n.name.as_str())));
         Some(nodes)
     }
 
@@ -288,9 +295,14 @@ impl Node {
         must(["start", &self.name]);
     }
 
-    /// Gives the node a fresh disk and boots it.
+    /// Gives the node a fresh disk of Debian 12 and boots it.
     pub fn reset(&self) {
         must(["reset", &self.name]);
+    }
+
+    /// Lets a node of Debian 12 claim to be another distribution, until its next reset.
+    pub fn claim(&self, distribution: ClaimedDistribution) {
+        must(["distro", &self.name, distribution.name()]);
     }
 
     /// Installs the simulated hardware of a board of `hardware/boards` in the node, until its next reset.

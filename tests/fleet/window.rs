@@ -1,6 +1,7 @@
 //! Windows and reboots on real hosts: proven by the boot ID, shared between steps, blocked by processes that use a
 //! device, finished after a kill.
 
+use crate::distribution::Distribution;
 use crate::support::{Fleet, Node, Output, Project};
 
 /// Simulates settings that a kernel reads at boot: files of /etc/early.d are effective once they are in /run/early.
@@ -210,7 +211,11 @@ steps:
 /// A `reboot` step. The host's state decides whether a reboot is due, so a change made without forge triggers it, too.
 #[test]
 fn reboot_step_runs_if_a_file_changed_after_the_boot() {
-    let Some(nodes) = Fleet::take(1) else { return };
+    Distribution::ALL.into_iter().for_each(reboot_after_a_changed_file);
+}
+
+fn reboot_after_a_changed_file(distribution: Distribution) {
+    let Some(nodes) = Fleet::take_on(distribution, 1) else { return };
     let node = &nodes[0];
     let project = Project::new(&nodes).recipe("boot", BOOT);
     let project = project.inventory("rollout: { reboot: allow }\napply:\n  - { recipe: boot, on: all }\n");
@@ -231,5 +236,5 @@ fn reboot_step_runs_if_a_file_changed_after_the_boot() {
     assert_eq!(out.code, 0, "{out}");
     assert_ne!(node.boot_id(), second);
     as_declared(&project);
-    crate::proof::mark("reboot");
+    crate::proof::mark_on(distribution, "reboot");
 }

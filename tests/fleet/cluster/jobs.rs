@@ -109,7 +109,7 @@ fn workload_runs_once_and_again_if_its_declaration_changes() {
     assert_eq!(out.code, 0, "{out}");
     nothing_is_left(api, "job-proven");
     assert!(apply(&site).stdout.contains("no changes:"));
-    crate::proof::mark("job");
+    crate::proof::mark_api("job");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn declared_node_fields_are_set_and_foreign_fields_kept() {
     assert_eq!(labels("marks-1"), json!({ "theirs": "x", "mine": "1" }));
     assert_eq!(node(api, "marks-1")["metadata"]["annotations"]["forge/cordoned"], "{}");
     api.kubectl(&["delete", "node", "marks-1", "marks-2"]);
-    crate::proof::mark("node");
+    crate::proof::mark_api("node");
 }
 
 #[test]
@@ -137,5 +137,5 @@ fn secret_value_is_stored_only_in_the_cluster() {
     // The command that ends the sandbox runs without the token.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
     site.write("inventory.yaml", inventory.split("apply:").next().unwrap_or_default());
-    crate::proof::mark("secret");
+    crate::proof::mark_api("secret");
 }

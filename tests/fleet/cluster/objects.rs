@@ -117,7 +117,7 @@ fn edited_object_is_drift_with_its_manager_and_is_repaired() {
     let image = "jsonpath={.spec.template.spec.containers[0].image}";
     assert_eq!(api.kubectl(&["get", "deployment", "-n", "edited", "front", "-o", image]), "nginx:1.27");
     assert_eq!(site.forge(&["drift", "inventory.yaml"]).code, 0);
-    crate::proof::mark("manifest");
+    crate::proof::mark_api("manifest");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn non_empty_namespace_is_not_deleted() {
     assert_eq!(apply(&site).code, 0);
     let again = apply(&site);
     assert!(again.stdout.contains("no changes:"), "{again}");
-    crate::proof::mark("namespace");
+    crate::proof::mark_api("namespace");
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn shared_plugin_is_applied_repaired_and_removed() {
         eprintln!("with {helm:?}");
         kept(api, helm, name, via);
     }
-    crate::proof::mark("recipes/rdma-shared-device-plugin");
+    crate::proof::mark_api("recipes/rdma-shared-device-plugin");
 }
 
 fn kept(api: &'static Cluster, helm: Helm, name: &str, via: &str) {
@@ -308,7 +308,7 @@ fn calico_is_checked_but_never_changed() {
         r"jsonpath={.metadata.annotations.projectcalico\.org/IPv4Address}",
     ]);
     assert_eq!(kept, "192.168.100.31/24");
-    crate::proof::mark("recipes/calico-check");
+    crate::proof::mark_api("recipes/calico-check");
 }
 
 /// The network operator's policy, and a pod network whose kind its chart defines.
@@ -368,8 +368,8 @@ fn network_operator_policy_and_pod_network_are_repaired() {
     has(&trial.must_apply(), "no changes:");
     let left = api.try_kubectl(&["get", "nicclusterpolicies.mellanox.com", "-o", "name"], "");
     assert_eq!(left.stdout, "");
-    crate::proof::mark("profiles/network-operator");
-    crate::proof::mark("profiles/rdma-cni");
+    crate::proof::mark_api("profiles/network-operator");
+    crate::proof::mark_api("profiles/rdma-cni");
 }
 
 /// Removes the rule with this text.

@@ -263,7 +263,7 @@ fn gpu_operator_uses_one_mirror_and_reports_missing_gpus() {
     trial.goes(&gpu_operator(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "gpu-operator", "--ignore-not-found"]), "");
     api.kubectl(&["delete", "node", "box"]);
-    crate::proof::mark("profiles/gpu-operator");
+    crate::proof::mark_api("profiles/gpu-operator");
 }
 
 /// A release with a generated name belongs to another user, and blocks a second one.
@@ -398,7 +398,7 @@ fn volcano_requires_an_open_queue_and_is_repaired() {
     assert!(out.to_string().contains("`latest` and `master` can be another program tomorrow"), "{out}");
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "volcano-system", "--ignore-not-found"]), "");
-    crate::proof::mark("profiles/volcano");
+    crate::proof::mark_api("profiles/volcano");
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn training_operator_is_applied_from_its_manifest_file() {
     trial.site.write("recipes/files/training.yaml", &file);
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "kubeflow", "--ignore-not-found"]), "");
-    crate::proof::mark("profiles/training-operator");
+    crate::proof::mark_api("profiles/training-operator");
 }
 
 #[test]
@@ -481,7 +481,7 @@ fn nfd_verifies_the_feature_labels_of_every_host() {
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(trial.get(&["ns", "node-feature-discovery", "--ignore-not-found"]), "");
     api.kubectl(&["delete", "node", "labelled"]);
-    crate::proof::mark("profiles/nfd");
+    crate::proof::mark_api("profiles/nfd");
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn trainer_is_applied_repaired_and_removed() {
     );
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "kubeflow-system", "--ignore-not-found"]), "");
-    crate::proof::mark("profiles/trainer");
+    crate::proof::mark_api("profiles/trainer");
 }
 
 #[test]
@@ -546,5 +546,5 @@ fn dcgm_monitoring_requires_the_service_monitor_kind() {
     );
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["configmap,servicemonitor", "-n", "metrics", "-o", "name"]).matches("forge-").count(), 0);
-    crate::proof::mark("profiles/dcgm-monitoring");
+    crate::proof::mark_api("profiles/dcgm-monitoring");
 }

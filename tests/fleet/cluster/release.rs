@@ -149,7 +149,7 @@ fn edited_custom_field_is_drift_with_its_manager() {
         assert_eq!(project.forge(&["drift"]).code, 0);
     });
     if shown {
-        crate::proof::mark("helm_release");
+        crate::proof::mark_api("helm_release");
     }
 }
 
