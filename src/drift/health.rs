@@ -32,6 +32,7 @@ pub struct HostFault {
     pub aspect: String,
     /// A lowercase fragment.
     pub reason: String,
+    /// The next action that repairs the fault.
     pub action: RepairAction,
 }
 
