@@ -17,8 +17,11 @@ pub struct ArtifactCache {
 /// A file in the cache. Its digest was checked when it was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedFile {
+    /// Where the file is on this machine.
     pub path: Utf8PathBuf,
+    /// The SHA-256 of the whole file.
     pub sha256: Sha256Digest,
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
@@ -38,6 +41,7 @@ impl ArtifactCache {
         Self { root: root.into() }
     }
 
+    /// Returns the folder of the cache. It may not exist yet.
     pub fn root(&self) -> &Utf8Path {
         &self.root
     }

@@ -8,6 +8,7 @@ use crate::model::{ArtifactSource, Sha256Digest};
 pub struct FetchError {
     /// A lowercase fragment that names the artifact.
     pub message: String,
+    /// How to make the artifact available; `None` if no advice is known.
     pub hint: Option<String>,
     /// Whether a retry may succeed.
     pub(super) passing: bool,

@@ -37,6 +37,7 @@ pub struct ArtifactFetcher {
 /// An artifact, and whether it was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedArtifact {
+    /// The artifact as a file on this machine, with its checked digest.
     pub held: VerifiedFile,
     /// Whether this call fetched it; otherwise it was available locally.
     pub new: bool,
@@ -45,6 +46,7 @@ pub struct FetchedArtifact {
 /// An artifact without a declared digest, and its final address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedDigest {
+    /// The artifact with the digest that was computed from its content.
     pub fetched: FetchedArtifact,
     /// The address after every redirect, without its query; `None` for a file of the inventory's tree.
     pub source_url: Option<HttpUrl>,
@@ -64,10 +66,12 @@ impl ArtifactFetcher {
         self
     }
 
+    /// Returns the cache that artifacts are taken from and added to.
     pub fn cache(&self) -> &ArtifactCache {
         &self.cache
     }
 
+    /// Reports whether the network is not used: then an artifact that is not cached is an error.
     pub fn is_offline(&self) -> bool {
         self.offline
     }

@@ -50,6 +50,7 @@ pub enum HttpFailure {
     Untrusted(String),
     /// The name cannot be resolved.
     UnknownHost,
+    /// The server did not answer within the time limit of the client.
     Timeout,
     /// An error of the network, for example a refused connection.
     Io(String),

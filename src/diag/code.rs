@@ -12,6 +12,7 @@ macro_rules! codes {
         }
 
         impl DiagCode {
+            /// Every code, ascending.
             pub const ALL: &'static [DiagCode] = &[$(DiagCode::$variant,)*];
 
             /// Returns the code as it is printed, `F` and four digits.

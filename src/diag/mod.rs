@@ -17,15 +17,20 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DiagSeverity {
+    /// The input is invalid: forge stops.
     Error,
+    /// The input is usable, but probably not intended: forge continues.
     Warning,
 }
 
 /// One error: a lowercase message without a full stop, its location, and a hint on how to fix it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diag {
+    /// The stable code, such as `F0104`, whose page `forge explain` prints.
     pub code: DiagCode,
+    /// Whether this stops forge.
     pub severity: DiagSeverity,
+    /// The error as a lowercase fragment without a full stop; the code's page explains it further.
     pub message: String,
     /// The location, if known.
     pub span: Option<Span>,
@@ -33,7 +38,9 @@ pub struct Diag {
     pub label: Option<String>,
     /// Further locations, each with its label (the other definition, the next edge of a cycle).
     pub others: Vec<(Span, String)>,
+    /// Further facts that help to understand the error, each a lowercase fragment; empty if there are none.
     pub notes: Vec<String>,
+    /// How to fix it; `None` if no fix is known.
     pub hint: Option<String>,
     /// The resource field concerned, for callers that know where fields were declared.
     #[serde(skip)]
@@ -41,6 +48,7 @@ pub struct Diag {
 }
 
 impl Diag {
+    /// Builds an error that has only a code and a message; the other methods add its location and hint.
     pub fn error(code: DiagCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -55,15 +63,18 @@ impl Diag {
         }
     }
 
+    /// Builds a warning that has only a code and a message, like [`error`](Self::error).
     pub fn warning(code: DiagCode, message: impl Into<String>) -> Self {
         Self { severity: DiagSeverity::Warning, ..Self::error(code, message) }
     }
 
+    /// Sets the location in an input file.
     pub fn with_span(mut self, span: Span) -> Self {
         self.span = Some(span);
         self
     }
 
+    /// Sets the text under the caret.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
@@ -75,16 +86,19 @@ impl Diag {
         self
     }
 
+    /// Adds a further location with its label, such as the other definition of a name.
     pub fn with_other_span(mut self, span: Span, label: impl Into<String>) -> Self {
         self.others.push((span, label.into()));
         self
     }
 
+    /// Adds a note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
+    /// Sets the advice on how to fix it; replaces an earlier one.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -104,14 +118,17 @@ impl Diag {
 pub struct DiagList(pub Vec<Diag>);
 
 impl DiagList {
+    /// Adds a diagnostic at the end.
     pub fn push(&mut self, diag: Diag) {
         self.0.push(diag);
     }
 
+    /// Reports whether at least one diagnostic is an error; warnings do not count.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|d| d.severity == DiagSeverity::Error)
     }
 
+    /// Returns the number of errors, without warnings.
     pub fn count_errors(&self) -> usize {
         self.0.iter().filter(|d| d.severity == DiagSeverity::Error).count()
     }

@@ -12,8 +12,11 @@ pub struct FileId(pub u32);
 /// A byte range in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Span {
+    /// The file that the range is in, as an index of the load's [`SourceMap`].
     pub file: FileId,
+    /// The first byte, counted from 0.
     pub start: u32,
+    /// The byte after the last one, counted from 0; equal to `start` for an empty range.
     pub end: u32,
 }
 
@@ -24,19 +27,23 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
+    /// Adds a file with its text, and returns its index. A path that is added twice has two indices.
     pub fn add_file(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         self.files.push((path.into(), text.into()));
         FileId(self.files.len() as u32 - 1)
     }
 
+    /// Returns the path of a file, as it was added. Panics if the index belongs to another map.
     pub fn path(&self, file: FileId) -> &Utf8Path {
         &self.files[file.0 as usize].0
     }
 
+    /// Returns the whole text of a file. Panics if the index belongs to another map.
     pub fn text(&self, file: FileId) -> &str {
         &self.files[file.0 as usize].1
     }
 
+    /// Iterates over all files in the order in which they were added: index, path and text.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &Utf8Path, &str)> {
         self.files.iter().enumerate().map(|(i, (path, text))| (FileId(i as u32), path.as_path(), &**text))
     }

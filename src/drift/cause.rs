@@ -26,6 +26,7 @@ pub enum DriftCause {
 }
 
 impl DriftCause {
+    /// Every cause, in the order in which summaries list them.
     pub const ALL: [DriftCause; 7] = [
         Self::HardwareFault,
         Self::MachineChanged,
@@ -70,6 +71,7 @@ pub enum AttributeValue<'a> {
     Untold,
     /// The attribute or object does not exist.
     Nothing,
+    /// The value as text.
     Value(&'a str),
 }
 
@@ -78,20 +80,25 @@ pub enum AttributeValue<'a> {
 pub struct DesiredAttribute<'a> {
     /// Digest of the complete declaration. `None` if it cannot be computed: the key of the host is not available.
     pub digest: Option<&'a str>,
+    /// The declared value of the attribute.
     pub value: AttributeValue<'a>,
 }
 
 /// The observed state.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedAttribute<'a> {
+    /// The assessment of the step on the host.
     pub verdict: StepVerdict,
+    /// The value of the attribute on the host.
     pub value: AttributeValue<'a>,
 }
 
 /// The state of the last verified apply, from the host's record.
 #[derive(Clone, Copy, Debug)]
 pub struct AppliedAttribute<'a> {
+    /// Digest of the complete declaration that was applied, to compare with [`DesiredAttribute::digest`].
     pub digest: &'a str,
+    /// The value of the attribute that was applied.
     pub value: AttributeValue<'a>,
 }
 

@@ -16,8 +16,10 @@ pub type CounterGrowth = BTreeMap<(String, String), (u64, String)>;
 /// The last counter values of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HardwareCounters {
+    /// Format version of the file; 0 in a file without one, which counts as empty.
     #[serde(default)]
     pub version: u32,
+    /// The counters of each host when it was last read.
     pub hosts: BTreeMap<HostName, HostCounters>,
 }
 

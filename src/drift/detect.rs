@@ -22,13 +22,17 @@ use std::time::Duration;
 /// The result of a drift check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectedDrift {
+    /// The check of each host, in the order of the plan.
     pub hosts: Vec<HostDrift>,
+    /// The differences, by host in the order of the plan.
     pub findings: Vec<DriftFinding>,
+    /// Steps, verifications and hardware facts that could not be evaluated.
     pub unknown: Vec<UndecidedItem>,
     /// Steps and verifications without a certain result: their findings are neither confirmed nor resolved.
     pub undecided: BTreeSet<(HostName, String, String)>,
     /// Steps and verifications with an ignored finding.
     pub ignored_steps: BTreeSet<(HostName, String, String)>,
+    /// The entries of `drift.ignore` that matched something or have expired.
     pub ignored: Vec<IgnoreRuleResult>,
 }
 

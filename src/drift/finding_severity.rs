@@ -18,8 +18,10 @@ pub enum FindingSeverity {
 }
 
 impl FindingSeverity {
+    /// Every severity, the most severe first.
     pub const WORST_FIRST: [FindingSeverity; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
 
+    /// Returns the name in machine formats.
     pub fn name(self) -> &'static str {
         match self {
             Self::Low => "low",

@@ -36,6 +36,7 @@ pub struct HostFault {
     pub aspect: String,
     /// A lowercase fragment.
     pub reason: String,
+    /// The next action that repairs the fault.
     pub action: RepairAction,
     /// Critical, unless the part works but does less than it could.
     pub severity: FindingSeverity,

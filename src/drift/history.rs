@@ -25,26 +25,35 @@ const FLAP_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 /// One run of `drift`: one line of its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftHistoryEntry {
+    /// Format version; see `schemas/drift-entry.json`.
     pub version: u32,
+    /// The run ID: time and random text, `20261121T093015-4f2a`.
     pub run: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub time: String,
+    /// Duration of the observation of all hosts, in milliseconds.
     pub took_ms: u64,
+    /// Number of checked hosts, without the cluster's API.
     pub hosts: usize,
     /// Unreachable hosts: their earlier findings are neither confirmed nor resolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<HostName>,
     /// Number of findings, and of steps and verifications that could not be evaluated.
     pub findings: usize,
+    /// Number of steps and verifications that could not be evaluated.
     pub unknown: usize,
+    /// The exit code of the run.
     pub exit: u8,
     /// The open findings before this run, if the entry is the first one of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<DriftHistorySnapshot>,
+    /// Findings that appeared in this run, or reappeared after they were resolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new: Vec<KnownFinding>,
+    /// Findings that were open before, with another value or another cause now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<KnownFinding>,
+    /// Findings that were open before this run and were not found again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<KnownFinding>,
     /// Findings that are no longer tracked because they are ignored now.
@@ -55,7 +64,9 @@ pub struct DriftHistoryEntry {
 /// All findings open at one time, and those resolved within the day before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftHistorySnapshot {
+    /// The open findings.
     pub open: Vec<KnownFinding>,
+    /// Findings resolved within the last day, to recognize those that flap.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<KnownFinding>,
 }
@@ -171,6 +182,7 @@ impl FindingHistory {
 pub struct DetectionScope<'s> {
     /// Reports whether a step or verification was in scope.
     pub admits: &'s dyn Fn(&str, &str) -> bool,
+    /// The result of the run, with its ignored and undecided steps.
     pub found: &'s DetectedDrift,
 }
 
@@ -272,6 +284,7 @@ fn is_recent(resolved: Option<&str>, now: &str) -> bool {
 pub struct DriftHistory {
     /// Format version; see `schemas/drift-history.json`.
     pub version: u32,
+    /// The name of the cluster in the inventory.
     pub cluster: String,
     /// Start of the period. RFC 3339, UTC; absent for the complete history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,22 +300,34 @@ pub struct DriftHistory {
     pub mean_time_to_repair_s: Option<u64>,
     /// Hosts and steps with the most new findings in the period, most first.
     pub hosts: Vec<FindingCount>,
+    /// Steps, as `recipe/step`, with the most new findings in the period, most first.
     pub steps: Vec<FindingCount>,
 }
 
 /// One run of a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftRunSummary {
+    /// The run ID.
     pub run: String,
+    /// When the observation of the hosts ended. RFC 3339, UTC, by the controller's clock.
     pub time: String,
+    /// Number of checked hosts, without the cluster's API.
     pub hosts: usize,
+    /// Number of hosts that could not be observed, including the cluster's API.
     pub unreachable: usize,
+    /// Number of findings that were open in this run.
     pub findings: usize,
+    /// Number of steps and verifications that could not be evaluated.
     pub unknown: usize,
+    /// Number of findings that appeared or reappeared.
     pub new: usize,
+    /// Number of findings with another value or another cause than before.
     pub changed: usize,
+    /// Number of earlier findings that were resolved.
     pub resolved: usize,
+    /// The exit code of the run.
     pub exit: u8,
+    /// Duration of the observation of all hosts, in milliseconds.
     pub took_ms: u64,
 }
 
@@ -311,6 +336,7 @@ pub struct DriftRunSummary {
 pub struct FindingCount {
     /// A host, or `recipe/step`.
     pub name: UntrustedText,
+    /// Number of findings that appeared on it or in it during the period.
     pub count: usize,
 }
 

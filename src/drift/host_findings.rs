@@ -30,6 +30,7 @@ impl HostFindingsFile {
         (kept.version == HOST_FINDINGS_VERSION && kept.cluster == cluster).then_some(kept)
     }
 
+    /// Reports whether the host has no open findings.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

@@ -9,12 +9,18 @@ use serde::{Deserialize, Serialize};
 /// A finding in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnownFinding {
+    /// The host that differs from its declaration.
     pub host: HostName,
+    /// The recipe of the step or verification; `hardware` or `kubernetes` for findings without a recipe.
     pub recipe: UntrustedText,
+    /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
     pub step: UntrustedText,
+    /// The differing attribute: `content`, `mode` … Absent if the step differs as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
+    /// Why it differed when it was last new or changed.
     pub cause: DriftCause,
+    /// How severe it was when it was last new or changed.
     pub severity: FindingSeverity,
     /// RFC 3339, UTC.
     pub first_seen: String,

@@ -18,10 +18,13 @@ pub const DRIFT_VERSION: u32 = 1;
 pub struct DriftReport {
     /// Format version; see `schemas/drift.json`.
     pub version: u32,
+    /// The version of forge that made the report.
     pub forge: String,
     /// The run ID.
     pub run: String,
+    /// The name of the cluster in the inventory.
     pub cluster: String,
+    /// The path of the inventory, as given on the command line.
     pub inventory: String,
     /// When the observation of the hosts ended. RFC 3339, UTC, by the controller's clock.
     pub time: String,
@@ -52,13 +55,16 @@ pub struct DriftReport {
     /// Whether outliers count as drift.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outliers_count: bool,
+    /// Duration of the observation of all hosts.
     pub took: Duration,
 }
 
 /// The check of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDrift {
+    /// The checked host, or `kubernetes` for the cluster's API.
     pub host: HostName,
+    /// Whether the host was observed, or why not.
     pub reach: HostReachability,
     /// Steps and verifications that match.
     pub settled: usize,
@@ -68,6 +74,7 @@ pub struct HostDrift {
     /// Indications that this is another host than the intended one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<HostWarning>,
+    /// Duration of the observation of this host.
     pub took: Duration,
 }
 
@@ -80,10 +87,13 @@ pub(super) fn is_zero(count: &usize) -> bool {
 /// Host, recipe, step and attribute identify it: a finding of a later run with the same values is the same finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftFinding {
+    /// The host that differs; `kubernetes` for an object of the cluster.
     pub host: HostName,
+    /// The recipe of the step or verification; `hardware` or `kubernetes` for findings without a recipe.
     pub recipe: UntrustedText,
     /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
     pub step: UntrustedText,
+    /// Where the finding results from: a step, a verification, a hardware fact and so on.
     pub aspect: FindingAspect,
     /// The differing attribute: `content`, `mode`, `version` … Absent if the step differs as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,9 +105,11 @@ pub struct DriftFinding {
     /// The file, directory or link that the finding concerns, completely or in part; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<UntrustedText>,
+    /// The assessment of the step; a failed verification is `change`.
     pub verdict: StepVerdict,
     /// A lowercase fragment that describes the difference.
     pub reason: UntrustedText,
+    /// The next action for the user; absent if there is no advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The declared value; absent for objects declared as absent, and if values are withheld.
@@ -115,13 +127,16 @@ pub struct DriftFinding {
     /// The host's record of the last verified apply; absent without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied: Option<LastApplied>,
+    /// Why it differs.
     pub cause: DriftCause,
     /// Who made the change, if the host has evidence; absent if the machine did not change, or was not queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<ChangeSource>,
+    /// How urgent the finding is.
     pub severity: FindingSeverity,
     /// Disruption class of the repair by `apply`.
     pub disruption: DisruptionClass,
+    /// The verification level of the step or verification.
     pub level: VerifyLevel,
     /// The next action, for faults that no apply repairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,6 +148,7 @@ pub struct DriftFinding {
     pub standing: FindingNovelty,
     /// When it was found first, and last. RFC 3339, UTC, by the controller's clock.
     pub first_seen: String,
+    /// When it was found last: the time of this run. RFC 3339, UTC, by the controller's clock.
     pub last_seen: String,
     /// How often it appeared within the last day: more than once means flapping.
     #[serde(default = "default_times", skip_serializing_if = "is_once")]
@@ -170,6 +186,7 @@ pub enum FindingNovelty {
 pub struct IgnoreRuleResult {
     /// `path /etc/motd` or `step base/banner`, as written.
     pub what: String,
+    /// The reason given in the entry.
     pub why: String,
     /// The last day on which the entry is effective: `2027-01-31`.
     pub until: String,
@@ -206,9 +223,11 @@ pub struct LastApplied {
     pub value: Option<UntrustedText>,
     /// When it was applied. RFC 3339, UTC.
     pub time: UntrustedText,
+    /// The ID of the run that applied it.
     pub run: UntrustedText,
     /// Who applied it, and from which machine.
     pub user: UntrustedText,
+    /// The machine that forge ran on.
     pub controller: UntrustedText,
 }
 
@@ -231,6 +250,7 @@ pub enum RepairAction {
 }
 
 impl RepairAction {
+    /// Returns the name in machine formats.
     pub fn name(self) -> &'static str {
         match self {
             Self::Inspect => "inspect",
@@ -258,40 +278,52 @@ impl RepairAction {
 /// A step or verification that could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UndecidedItem {
+    /// The host on which it could not be evaluated; `kubernetes` for the cluster's API.
     pub host: HostName,
+    /// The recipe of the step or verification; `hardware` or `kubernetes` for items without a recipe.
     pub recipe: UntrustedText,
     /// The step, or the name of a verification.
     pub step: UntrustedText,
+    /// What could not be evaluated: a step, a verification, a hardware fact and so on.
     pub aspect: FindingAspect,
     /// A lowercase fragment.
     pub reason: UntrustedText,
+    /// How to make it possible to evaluate; absent if there is no advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// `file:line:col` of the declaration; empty if there is none.
     pub place: String,
 }
 
 /// Totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftCounts {
+    /// Number of checked hosts, without the cluster's API.
     pub hosts: usize,
+    /// Number of hosts that could not be observed, including the cluster's API.
     pub unreachable: usize,
     /// Hosts with at least one finding.
     pub drifted: usize,
+    /// Number of findings.
     pub findings: usize,
+    /// Number of steps and verifications that could not be evaluated.
     pub unknown: usize,
     /// Steps and verifications that match.
     pub settled: usize,
     /// Findings and unknowns that `drift.ignore` ignored, and findings resolved since the previous run.
     #[serde(default)]
     pub ignored: usize,
+    /// Number of findings that were resolved since the previous run.
     #[serde(default)]
     pub resolved: usize,
     /// Findings by the name of their cause, and by the name of their severity.
     pub by_cause: BTreeMap<String, usize>,
+    /// Number of findings by the name of their severity; a severity without findings is absent.
     pub by_severity: BTreeMap<String, usize>,
 }
 
 impl DriftReport {
+    /// Computes the totals of the report.
     pub fn count_findings(&self) -> DriftCounts {
         let mut counts = DriftCounts {
             hosts: self.hosts.iter().filter(|host| !host.host.is_cluster()).count(),

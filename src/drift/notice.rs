@@ -21,10 +21,13 @@ const RESOLVED_DELAY: SignedDuration = SignedDuration::from_hours(24);
 pub struct DriftNotice {
     /// Format version; see `schemas/drift-notice.json`.
     pub version: u32,
+    /// The version of forge that made the notice.
     pub forge: String,
     /// `CLUSTER/RUN`. A notice that is sent twice because the response was lost has the same id.
     pub id: String,
+    /// The name of the cluster in the inventory.
     pub cluster: String,
+    /// The ID of the run that the notice reports up to.
     pub run: String,
     /// When the observation of the hosts ended. RFC 3339, UTC.
     pub time: String,
@@ -34,8 +37,11 @@ pub struct DriftNotice {
     /// Simulated hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
+    /// Findings that are open now and were not open at the previous notification.
     pub new: Vec<DriftNoticeItem>,
+    /// Findings that were open at the previous notification, with another value or another cause now.
     pub changed: Vec<DriftNoticeItem>,
+    /// Findings that were open at the previous notification and are resolved now.
     pub resolved: Vec<DriftNoticeItem>,
     /// Number of open findings, including earlier ones.
     pub open: usize,
@@ -50,12 +56,15 @@ pub struct DriftNotice {
 /// A finding in a notification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftNoticeItem {
+    /// The finding as the history records it.
     pub known: KnownFinding,
     /// The difference; absent for resolved findings, and if a later run found it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<UntrustedText>,
+    /// The declared value; absent for the same reasons as `reason`, and if values are withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<UntrustedText>,
+    /// The observed value; absent like `desired`, and if the object does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<UntrustedText>,
     /// `file:line:col` of the declaration.
@@ -66,9 +75,11 @@ pub struct DriftNoticeItem {
 /// The decision on a notification.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoticeDecision {
+    /// There is news: send this notice.
     Tell(Box<DriftNotice>),
     /// A flapping finding is resolved: the notification waits until it stays away.
     Waiting,
+    /// There is no news: send nothing.
     Nothing,
 }
 
@@ -157,6 +168,7 @@ impl DriftNotice {
         self.new.len() + self.changed.len() + self.resolved.len()
     }
 
+    /// Reports whether there are no new, changed and resolved findings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -15,7 +15,9 @@ pub const CORDON_ANNOTATION: &str = "forge/cordoned";
 /// The content of the annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CordonRecord {
+    /// Format version of the annotation.
     pub version: u32,
+    /// The ID of the run that drained the node.
     pub run: String,
     /// `user@controller`.
     pub controller: String,

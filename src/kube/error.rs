@@ -10,6 +10,7 @@ use std::error::Error;
 pub struct KubeError {
     /// A lowercase fragment. It may contain text from the server: escape it before showing it.
     pub message: String,
+    /// How to correct the problem; `None` if no advice is known.
     pub hint: Option<String>,
     /// Output that the program printed before it failed, several lines.
     pub said: Option<String>,

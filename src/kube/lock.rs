@@ -35,6 +35,7 @@ pub struct ClusterWriter {
 pub enum ClusterLockError {
     /// Another run holds it: its self-description.
     Held(UntrustedText),
+    /// The API or the connection to it failed: the lock may or may not be free.
     Failed(KubeError),
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 /// The outcome of a change to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodePatchOutcome {
+    /// The node was changed.
     Done,
     /// The node changed in the meantime: nothing was written.
     Moved,

@@ -11,9 +11,13 @@ const OPERAND_LABEL_PREFIX: &str = "nvidia.com/gpu.deploy.";
 /// The fields of a pod that a drain needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
+    /// The namespace of the pod.
     pub namespace: String,
+    /// The name of the pod, unique within its namespace.
     pub name: String,
+    /// The uid of the pod: a pod of the same name that was recreated has another one.
     pub uid: String,
+    /// The labels of the pod, which budgets select pods by.
     pub labels: BTreeMap<String, String>,
     /// The kind of the controller that would recreate it; `None` if there is none.
     pub owner: Option<String>,
@@ -34,6 +38,7 @@ pub struct Pod {
 pub enum PodDrainAction {
     /// It stays: it belongs to the node.
     Stays,
+    /// It is evicted.
     Goes,
     /// It is terminating; the drain waits for it.
     Ends,
@@ -89,6 +94,7 @@ impl Pod {
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodBudget {
+    /// The name of the budget in its namespace.
     pub name: String,
     /// The number of covered pods that may be evicted now.
     pub allowed: i64,

@@ -7,8 +7,11 @@ use camino::{Utf8Path, Utf8PathBuf};
 /// The origin of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArtifactSource {
+    /// A file that a server offers.
     Url {
+        /// The URL, without credentials.
         address: HttpUrl,
+        /// What the server requires; sent only to the origin of `address`.
         login: ArtifactCredentials,
     },
     /// A file of the inventory's tree on the controller.
@@ -44,13 +47,19 @@ impl ArtifactSource {
 /// Credentials for a server. Placeholders stand for secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArtifactCredentials {
+    /// The server requires none.
     #[default]
     None,
+    /// HTTP basic authentication.
     Basic {
+        /// The user name; not a secret.
         user: String,
+        /// The password, usually the placeholder of a secret.
         password: String,
     },
+    /// A token, sent as `Authorization: Bearer`.
     Bearer {
+        /// The token, usually the placeholder of a secret.
         token: String,
     },
 }
@@ -58,7 +67,9 @@ pub enum ArtifactCredentials {
 /// A file that a step needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Artifact {
+    /// Where the file is fetched from.
     pub source: ArtifactSource,
+    /// The declared SHA-256 that the file must have; the unknown digest if none is declared yet.
     pub sha256: Sha256Digest,
     /// Whether the host fetches it itself; otherwise the controller fetches and sends it.
     pub by_host: bool,

@@ -18,6 +18,7 @@ impl Sha256Digest {
         Self("0".repeat(64))
     }
 
+    /// Reports whether this is the placeholder of [`unknown`](Self::unknown).
     pub fn is_unknown(&self) -> bool {
         self.0.bytes().all(|b| b == b'0')
     }
@@ -28,6 +29,7 @@ impl Sha256Digest {
         Self(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// Returns all 64 lowercase hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -36,6 +36,7 @@ impl HttpUrl {
         Ok(Self { https, authority: authority.as_str().to_ascii_lowercase(), path })
     }
 
+    /// Reports whether the scheme is `https`; otherwise it is `http`.
     pub fn is_https(&self) -> bool {
         self.https
     }

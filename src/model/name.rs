@@ -11,10 +11,12 @@ use std::sync::Arc;
 pub struct HostName(Arc<str>);
 
 impl HostName {
+    /// Builds the name from any text; does not check that the inventory has such a host.
     pub fn new(name: impl AsRef<str>) -> Self {
         Self(Arc::from(name.as_ref()))
     }
 
+    /// Returns the name as the inventory spells it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -42,13 +44,17 @@ impl fmt::Display for HostName {
 /// The identity of a step on any host: `recipe/step`, or `recipe/step[key]` for one item of an `each`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct StepId {
+    /// The name of the recipe.
     pub recipe: Arc<str>,
+    /// The name of the step within the recipe.
     pub step: Arc<str>,
+    /// The item of an `each` that the instance is for; absent for a step without `each`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,
 }
 
 impl StepId {
+    /// Builds the identity of a step without `each`.
     pub fn new(recipe: &str, step: &str) -> Self {
         Self { recipe: recipe.into(), step: step.into(), key: None }
     }

@@ -7,14 +7,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StepPhase {
+    /// The declared state is written on the host; running programs may not use it yet.
     Configured,
+    /// The declared state is in use: reloads, restarts and reboots that it needs are done.
     Effective,
+    /// The step was observed again after the change, and it matches its declaration.
     Verified,
 }
 
 impl StepPhase {
+    /// Every phase, in the order in which a step passes through them.
     pub const ALL: [StepPhase; 3] = [StepPhase::Configured, StepPhase::Effective, StepPhase::Verified];
 
+    /// Returns the name in recipes and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Configured => "configured",
@@ -23,6 +28,7 @@ impl StepPhase {
         }
     }
 
+    /// Parses the name of a phase; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.name() == text)
     }
@@ -44,8 +50,10 @@ pub enum StepScope {
 }
 
 impl StepScope {
+    /// Every scope.
     pub const ALL: [StepScope; 4] = [StepScope::Host, StepScope::One, StepScope::Fleet, StepScope::Cluster];
 
+    /// Returns the name in recipes and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -55,6 +63,7 @@ impl StepScope {
         }
     }
 
+    /// Parses the name of a scope; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == text)
     }
@@ -79,6 +88,7 @@ pub enum VerifyLevel {
 }
 
 impl VerifyLevel {
+    /// Parses `L0` to `L5`; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "L0" => Self::L0,

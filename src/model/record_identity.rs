@@ -16,8 +16,11 @@ pub struct RecordIdentity {
 /// A former identity of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FormerIdentity {
+    /// The kind of resource at that time: `file`, `package` …
     pub kind: String,
+    /// The object at that time: `/etc/motd`, `nginx`.
     pub title: String,
+    /// The objects that the step owned at that time.
     pub identity: RecordIdentity,
     /// When it was last observed to match. RFC 3339, UTC.
     pub time: String,

@@ -80,6 +80,7 @@ impl SecretStore {
         out
     }
 
+    /// Reports whether the run has no secrets.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

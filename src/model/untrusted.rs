@@ -15,6 +15,7 @@ pub struct UntrustedText(
 );
 
 impl UntrustedText {
+    /// Builds from a text, unchanged.
     pub fn new(text: impl Into<String>) -> Self {
         Self(CompactString::from(text.into()))
     }
@@ -29,6 +30,7 @@ impl UntrustedText {
         &self.0
     }
 
+    /// Reports whether the text has no characters.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

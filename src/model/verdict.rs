@@ -21,6 +21,7 @@ pub enum BlockClass {
 }
 
 impl BlockClass {
+    /// Returns the name in machine formats.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hardware => "hardware",
@@ -51,6 +52,7 @@ pub enum StepVerdict {
 }
 
 impl StepVerdict {
+    /// Returns the name in machine formats. A blocked step is `blocked` for every class.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -72,19 +74,30 @@ impl StepVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HostOutcome {
+    /// Nothing had to be changed, and nothing failed.
     Ok,
+    /// At least one step was changed, and nothing failed or is pending.
     Changed,
+    /// Changes are done, but a reload, restart or reboot that this run does not allow is still needed.
     Pending,
+    /// A step is impossible on this host, or forge may not change the host.
     Blocked,
+    /// The host changed since the plan was made, so that a step or the whole host was not executed.
     Stale,
+    /// Another run holds the host's writer lock, so that this run changed nothing on it.
     Locked,
+    /// A step, a verification or the return to service failed, or a reachable host could not be worked on.
     Failed,
+    /// The host could not be contacted, or its connection was lost during the run.
     Unreachable,
+    /// A step was skipped, or a step or verification could not be evaluated; nothing failed.
     Skipped,
+    /// The run ended before the host was finished.
     Cancelled,
 }
 
 impl HostOutcome {
+    /// Every outcome, the successful ones first.
     pub const ALL: [HostOutcome; 10] = [
         Self::Ok,
         Self::Changed,
@@ -98,6 +111,7 @@ impl HostOutcome {
         Self::Cancelled,
     ];
 
+    /// Returns the name in machine formats.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -16,11 +16,13 @@ const MIN_SECRET_CHARS: usize = 8;
 
 /// A message to a server.
 pub struct HttpMessage {
+    /// The address of the service. It is a secret, because it often contains a token.
     pub url: SecretString,
     /// Sent as `Authorization: Bearer`.
     pub token: Option<SecretString>,
     /// JSON.
     pub body: String,
+    /// How the service confirms that it accepted the message.
     pub manner: ResponseFormat,
     /// Whether it may be sent without TLS to another machine, because nothing in it is secret.
     pub open: bool,

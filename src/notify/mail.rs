@@ -12,7 +12,9 @@ const TEMPFAIL: i32 = 75;
 
 /// A message for `sendmail`.
 pub struct MailMessage {
+    /// The path of the mail program, called as `sendmail -t -oi`.
     pub program: Utf8PathBuf,
+    /// The complete message: headers, an empty line, the text.
     pub text: String,
 }
 

@@ -24,8 +24,11 @@ use std::time::Duration;
 
 /// A message to deliver.
 pub enum NotifyDelivery {
+    /// By an HTTP POST.
     Post(HttpMessage),
+    /// By the mail program of this machine.
     Mail(MailMessage),
+    /// By SMTP to a mail server.
     Smtp(SmtpMessage),
 }
 
@@ -54,6 +57,7 @@ impl Default for DeliveryRetryPolicy {
 pub struct DeliveryError {
     /// A lowercase fragment, without secrets.
     pub why: String,
+    /// Number of attempts, at least 1.
     pub tries: usize,
 }
 

@@ -23,12 +23,17 @@ mod tests;
 
 /// A message for a mail server.
 pub struct SmtpMessage {
+    /// The name or address of the mail server; its certificate must be for this name.
     pub host: String,
+    /// The TCP port of the mail server.
     pub port: u16,
+    /// How the connection is encrypted.
     pub tls: SmtpEncryption,
     /// User and password.
     pub login: Option<(String, SecretString)>,
+    /// The sender's address, `forge@example.org`.
     pub from: String,
+    /// The recipients' addresses; at least one.
     pub to: Vec<String>,
     /// Headers and text.
     pub text: String,

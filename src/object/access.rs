@@ -13,6 +13,7 @@ pub const DEFAULT_NAMESPACE: &str = "forge-provisioner";
 pub struct ClusterAccess {
     /// An absolute path: on this machine, or on the host that the connection goes through.
     pub kubeconfig: Utf8PathBuf,
+    /// The context of the kubeconfig that names server and user.
     pub context: String,
     /// Whether the kubeconfig may run programs on this machine.
     pub trusted: bool,

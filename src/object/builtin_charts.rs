@@ -3,6 +3,7 @@
 /// A built-in chart.
 #[derive(Debug)]
 pub struct BuiltinChart {
+    /// The name of the chart, as recipes use it and as in its `Chart.yaml`.
     pub name: &'static str,
     /// As in its `Chart.yaml`.
     pub version: &'static str,

@@ -7,19 +7,44 @@ use crate::model::Value;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClusterCall {
     /// A server-side apply, which takes over fields from other managers. Placeholders stand for secrets.
-    Apply { object: Value },
+    Apply {
+        /// The declared object, with the fields to set.
+        object: Value,
+    },
     /// Removes the fields at these JSON pointers, if the object still has that version.
-    Strip { id: ObjectId, version: String, pointers: Vec<String> },
+    Strip {
+        /// The object to change.
+        id: ObjectId,
+        /// The `resourceVersion` that the object must still have; otherwise nothing is changed.
+        version: String,
+        /// JSON pointers to the fields to remove.
+        pointers: Vec<String>,
+    },
     /// Deletes the object with that uid and its dependents, and waits until it is gone.
-    Delete { id: ObjectId, uid: String },
+    Delete {
+        /// The object to delete.
+        id: ObjectId,
+        /// The uid that the object must have: a new object of the same name is not deleted.
+        uid: String,
+    },
     /// Waits until a condition of the object is true.
-    Await { id: ObjectId, condition: String, limit_s: u64 },
+    Await {
+        /// The object to wait for.
+        id: ObjectId,
+        /// The `type` of the condition in the object's status.
+        condition: String,
+        /// The longest wait, in seconds.
+        limit_s: u64,
+    },
     /// Sets and removes labels, annotations and taints of a node.
     Mark(Box<NodeMarkChanges>),
     /// Runs a workload as a proof, and deletes it.
     Job(Box<JobCall>),
     /// Discards the recorded success of such a workload.
-    Unprove { id: ObjectId },
+    Unprove {
+        /// The workload, by its declared name.
+        id: ObjectId,
+    },
     /// An action on a Helm release.
     Release(Box<ReleaseCall>),
 }

@@ -7,8 +7,11 @@ use serde::Serialize;
 /// One field that differs; `None` where it does not exist.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldDifference {
+    /// Where the field is in both objects.
     pub path: FieldPath,
+    /// The value in the first object.
     pub from: Option<Value>,
+    /// The value in the second object.
     pub to: Option<Value>,
 }
 

@@ -9,17 +9,25 @@ pub enum StatusPredicate {
     /// A condition of its status is `True`.
     Condition(String),
     /// The value at a JSON pointer is one of these.
-    Value { pointer: String, is: Vec<String> },
+    Value {
+        /// The JSON pointer to a text in the object, such as `/status/phase`.
+        pointer: String,
+        /// The texts of which any one satisfies the check.
+        is: Vec<String>,
+    },
 }
 
 /// The checks for success and for failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobEndPredicates {
+    /// Holds once the workload has succeeded.
     pub succeeded: StatusPredicate,
+    /// Holds once the workload has failed.
     pub failed: StatusPredicate,
 }
 
 impl StatusPredicate {
+    /// Reports whether the check holds for an object. A condition or value that the object lacks does not hold.
     pub fn matches_object(&self, object: &Value) -> bool {
         match self {
             Self::Condition(name) => is_condition_true(object, name),

@@ -10,10 +10,12 @@ use std::fmt;
 pub struct ObjectId {
     /// `v1`, `apps/v1`; with `*` as version, the version that the API prefers.
     pub api_version: String,
+    /// The kind of the object: `ConfigMap`, `Deployment`.
     pub kind: String,
     /// Absent for objects without a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// The name of the object, unique for its kind within its namespace.
     pub name: String,
 }
 

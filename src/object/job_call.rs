@@ -12,7 +12,9 @@ pub struct JobCall {
     pub object: Value,
     /// Digest of the declaration, recorded with a success.
     pub digest: String,
+    /// How the workload must end, or that it must not start.
     pub aim: JobGoal,
+    /// What its logs must contain, and must not contain.
     pub logs: JobLogRules,
 }
 
@@ -20,15 +22,27 @@ pub struct JobCall {
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobGoal {
     /// It ends, within this many seconds.
-    Ends { signs: JobEndPredicates, within_s: u64 },
+    Ends {
+        /// How success and failure are recognized.
+        signs: JobEndPredicates,
+        /// The longest run time in seconds; a workload that runs longer has failed.
+        within_s: u64,
+    },
     /// No pod of it starts for this many seconds, and the cluster reports why.
-    StaysPending { for_s: u64, signs: JobEndPredicates },
+    StaysPending {
+        /// How long the workload must stay pending, in seconds.
+        for_s: u64,
+        /// How success and failure are recognized: a workload that ended did not stay pending.
+        signs: JobEndPredicates,
+    },
 }
 
 /// Regular expressions that the logs of its pods must match, or must not match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobLogRules {
+    /// The expressions that must each match; empty if nothing is expected.
     pub expect: Vec<String>,
+    /// The expressions of which none may match.
     pub deny: Vec<String>,
     /// Whether the log of each pod must match, or one is enough.
     pub each: bool,

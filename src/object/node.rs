@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 /// The fields of a node that a drain needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNode {
+    /// The name of the node in the cluster, which may differ from the host's name.
     pub name: String,
     /// Addresses of the type `InternalIP`.
     pub addresses: Vec<String>,
     /// Whether it is cordoned.
     pub unschedulable: bool,
+    /// The annotations of the node: forge records there which run drained it.
     pub annotations: BTreeMap<String, String>,
+    /// The labels of the node.
     pub labels: BTreeMap<String, String>,
     /// Whether its kubelet reports it as ready.
     pub ready: bool,
@@ -18,6 +21,7 @@ pub struct ClusterNode {
     pub boot_id: String,
     /// Resources of the node, and the part available to pods, as quantities of the API.
     pub capacity: BTreeMap<String, String>,
+    /// The part of `capacity` that is available to pods, as quantities of the API.
     pub allocatable: BTreeMap<String, String>,
     /// The `resourceVersion`, which a change must match.
     pub version: String,

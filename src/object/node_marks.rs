@@ -16,11 +16,15 @@ pub const OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
 /// One label, annotation or taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeMark {
+    /// The key of a label.
     Label(String),
+    /// The key of an annotation.
     Annotation(String),
     /// A node has at most one taint of a key and an effect.
     Taint {
+        /// The key of the taint.
         key: String,
+        /// The effect of the taint: `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
         effect: String,
     },
 }
@@ -93,10 +97,13 @@ fn node_taints(node: &Value) -> &[Value] {
 /// Changes to the marks of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeMarkChanges {
+    /// The name of the node.
     pub node: String,
     /// The uid of the node as it was read.
     pub uid: String,
+    /// Marks to set, each with its value; empty text for a taint without a value.
     pub set: BTreeMap<NodeMark, String>,
+    /// Marks to remove.
     pub take: BTreeSet<NodeMark>,
 }
 

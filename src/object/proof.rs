@@ -24,6 +24,7 @@ pub struct ProvenRun {
     pub digest: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub time: String,
+    /// The ID of the run that proved it.
     pub run: String,
     /// Its result: `succeeded after 12 s`.
     pub said: String,
@@ -32,7 +33,9 @@ pub struct ProvenRun {
 /// An object that a run created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftoverObject {
+    /// The object that is left.
     pub id: ObjectId,
+    /// The uid of the object: an object of the same name with another uid is not a leftover.
     pub uid: String,
     /// The run that created it.
     pub run: String,

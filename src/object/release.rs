@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 /// A declared release, to compare with the installed one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ReleaseQuery {
+    /// The name of the release, unique within its namespace.
     pub name: String,
+    /// The namespace of the release, in which its record is and by default its objects are.
     pub namespace: String,
     /// `None` if it is to be removed.
     pub chart: Option<ChartQuery>,
@@ -20,6 +22,7 @@ pub struct ReleaseQuery {
 /// A chart and its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ChartQuery {
+    /// Where the chart is fetched from.
     pub from: ChartQuerySource,
     /// Exact version, from the chart's metadata.
     pub version: String,
@@ -32,7 +35,12 @@ pub struct ChartQuery {
 #[serde(rename_all = "snake_case")]
 pub enum ChartQuerySource {
     /// A repository's URL and the chart's name in it.
-    Repository { url: String, name: String },
+    Repository {
+        /// The URL of the repository.
+        url: String,
+        /// The name of the chart in the repository.
+        name: String,
+    },
     /// `oci://…`, including the chart's name.
     Oci(String),
     /// A folder or a packed chart on this machine.
@@ -74,10 +82,13 @@ pub struct ReleaseState {
 /// A release as recorded by Helm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseInfo {
+    /// The number of its last revision, from 1.
     pub revision: u64,
+    /// The status of its last revision.
     pub status: ReleaseStatus,
     /// The chart's name and its version.
     pub chart: String,
+    /// The version of the installed chart.
     pub version: String,
     /// Seconds since its last revision began.
     pub age_s: u64,
@@ -95,15 +106,24 @@ pub struct ReleaseInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReleaseStatus {
+    /// Helm does not know the state, or reports one that forge does not know.
     #[default]
     Unknown,
+    /// The revision is installed and is the current one.
     Deployed,
+    /// The install, upgrade or rollback failed.
     Failed,
+    /// The first install is in progress, or helm was killed during it.
     PendingInstall,
+    /// An upgrade is in progress, or helm was killed during it.
     PendingUpgrade,
+    /// A rollback is in progress, or helm was killed during it.
     PendingRollback,
+    /// A later revision replaced it.
     Superseded,
+    /// The removal is in progress, or helm was killed during it.
     Uninstalling,
+    /// The release was removed, and its history was kept.
     Uninstalled,
 }
 
@@ -123,6 +143,7 @@ impl ReleaseStatus {
         }
     }
 
+    /// Returns the name that Helm uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -146,7 +167,9 @@ impl ReleaseStatus {
 /// A chart's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChartInfo {
+    /// The name in the chart's `Chart.yaml`.
     pub name: String,
+    /// The version in the chart's `Chart.yaml`.
     pub version: String,
     /// CRDs in its folder `crds`: names, and the state of each in the cluster. Helm installs them once and never
     /// updates them.
@@ -157,9 +180,12 @@ pub struct ChartInfo {
     pub images: Vec<String>,
 }
 
+/// A CRD that a chart brings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChartCrd {
+    /// The name of the CRD: plural and group, such as `jobs.batch.volcano.sh`.
     pub name: String,
+    /// Whether the cluster has a CRD of that name, in whatever version.
     pub present: bool,
 }
 
@@ -181,6 +207,7 @@ pub struct FieldChange {
     pub from: Option<UntrustedText>,
     /// The wanted value, as JSON; `None` if it is to be removed.
     pub to: Option<UntrustedText>,
+    /// Whether the value contains a secret: then `from` and `to` are omitted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// The manager that set it last and the time (RFC 3339), as recorded by the API.
@@ -191,6 +218,7 @@ pub struct FieldChange {
 /// The owner of a field, as recorded by the API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldOwner {
+    /// The name of the field manager, such as `kubectl-edit`.
     pub name: UntrustedText,
     /// RFC 3339.
     pub time: Option<String>,
@@ -201,21 +229,28 @@ pub struct FieldOwner {
 pub struct ObjectChange {
     /// `Deployment tiny`, prefixed with its namespace if that is not the release's.
     pub object: String,
+    /// How the object differs.
     pub what: ObjectChangeKind,
 }
 
+/// How an object differs between two manifests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectChangeKind {
+    /// The object is only in the new manifest.
     Added,
+    /// The object is only in the old manifest.
     Removed,
+    /// The object is in both: the fields that differ.
     Changed(Vec<FieldChange>),
 }
 
 /// One live object that differs from the release's manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveObject {
+    /// `Deployment tiny`, prefixed with its namespace if that is not the release's.
     pub object: String,
+    /// Whether the object does not exist: then no fields are listed.
     pub missing: bool,
     /// Fields of the manifest with another value: `from` is live.
     pub changed: Vec<FieldChange>,
@@ -226,16 +261,23 @@ pub struct LiveObject {
 /// A field that an upgrade would set, and that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseFieldConflict {
+    /// `Deployment tiny`, prefixed with its namespace if that is not the release's.
     pub object: String,
+    /// The path of the field in the object, as the API reports it.
     pub field: String,
+    /// The field manager that owns the field.
     pub by: UntrustedText,
 }
 
 /// A release that forge did not install.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignRelease {
+    /// The name of the release.
     pub name: String,
+    /// The namespace of the release.
     pub namespace: String,
+    /// The version of its chart.
     pub version: String,
+    /// Its status, as Helm reports it: `deployed`, `failed` …
     pub status: String,
 }

@@ -5,7 +5,9 @@ use super::ReleaseQuery;
 /// An action on a release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReleaseCall {
+    /// The declared release.
     pub asked: ReleaseQuery,
+    /// What to do with the release.
     pub deed: ReleaseAction,
     /// Seconds that helm waits, also for hooks.
     pub timeout_s: u64,
@@ -23,10 +25,12 @@ pub enum ReleaseAction {
     /// An install or an upgrade, then the repair of live objects that it did not change. With `force`, fields are taken
     /// over from other managers.
     Upgrade {
+        /// Whether fields are taken over from other managers; otherwise a conflict is an error.
         force: bool,
     },
     /// Restores live objects to the release's manifest: creates no revision and runs no hook.
     Repair,
+    /// Removes the release with its objects.
     Uninstall,
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum ObjectState {
     /// The API does not serve this kind.
     Unserved,
+    /// The API serves the kind: the object, or that it does not exist.
     Known(Box<ObjectInfo>),
 }
 
@@ -17,8 +18,10 @@ pub enum ObjectState {
 pub struct ObjectInfo {
     /// The live object, without fields that are internal to the API; `None` if it does not exist.
     pub live: Option<Value>,
+    /// The uid of the live object; empty if it does not exist.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
+    /// The `resourceVersion` of the live object; empty if it does not exist.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// Whether it is being deleted.
@@ -39,6 +42,7 @@ pub struct ObjectInfo {
     /// Why fields that were added by hand cannot be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
+    /// The conditions of the object's status; empty if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ObjectCondition>,
 }
@@ -69,7 +73,9 @@ pub enum ObjectDryRun {
 /// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectFieldConflict {
+    /// The path of the field, as the API reports it: `.spec.replicas`.
     pub field: String,
+    /// The manager that owns the field: `kubectl-edit`; empty if the API does not name it.
     pub manager: String,
     /// Same format as [`FieldManager::time`].
     pub time: String,
@@ -78,19 +84,24 @@ pub struct ObjectFieldConflict {
 /// A field that was added by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedField {
+    /// The path of the field, for people: `.spec.replicas`.
     pub field: String,
     /// The field's place in the object: a JSON pointer.
     pub pointer: String,
+    /// The manager that added the field: `kubectl-edit`.
     pub manager: String,
+    /// Same format as [`FieldManager::time`].
     pub time: String,
 }
 
 /// A condition of an object's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectCondition {
+    /// The `type` of the condition: `Ready`, `Complete`.
     pub name: String,
     /// `True`, `False`, `Unknown`.
     pub status: String,
+    /// The API's text about the condition, for people; may be empty.
     pub message: String,
 }
 

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 /// The assessment of one step instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepAssessment {
+    /// The verdict on the step with its reason and changes.
     pub judgement: Assessment,
     /// Digest over the evaluated attributes and the facts that were read.
     pub basis: String,
@@ -29,6 +30,7 @@ pub struct StepAssessment {
 /// The effects that earlier step instances of a plan have on a later one.
 #[derive(Clone, Debug, Default)]
 pub struct StepPredictions {
+    /// The state that the earlier steps produce, as far as it is declared.
     pub predicted: EarlierStepEffects,
     /// An earlier step that will change and whose effects are not fully declared: a package installs files, a command
     /// can do anything.

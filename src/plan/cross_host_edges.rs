@@ -12,7 +12,9 @@ use super::unmet_dependency::DependencyShortfall;
 /// The hosts that one step waits for because of one edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrossHostWait {
+    /// The step that the other hosts must run.
     pub from: StepIndex,
+    /// The phase that `from` must reach on them.
     pub phase: StepPhase,
     /// Hosts of this run that must run the step `from`.
     pub hosts: Vec<HostName>,
@@ -57,11 +59,15 @@ pub(super) fn format_host_names(hosts: &[HostName]) -> String {
 /// The data needed to follow edges across hosts. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossHostEdges<'a> {
+    /// The inventory with its recipes and dependency graph.
     pub project: &'a Project,
+    /// The steps that the run includes.
     pub filter: &'a StepFilter,
+    /// The hosts that run the steps of scope `one` and `fleet`.
     pub chosen: &'a ChosenHosts,
     /// The hosts of this run, reachable or not.
     pub members: &'a BTreeSet<HostName>,
+    /// The declarations of the steps in the graph.
     pub steps: &'a StepTable,
 }
 
@@ -74,6 +80,7 @@ pub struct StepTable {
 }
 
 impl StepTable {
+    /// Collects the steps of all recipes of a project.
     pub fn new(project: &Project) -> Self {
         let count = project.graph.order().len();
         let mut table = Self { steps: vec![None; count], places: vec![String::new(); count] };
@@ -92,6 +99,7 @@ impl StepTable {
         self.steps.get(index.0 as usize)?.as_ref()
     }
 
+    /// Returns the declaration of a step; `None` if no recipe declares it.
     pub fn find_step(&self, index: StepIndex) -> Option<&Arc<RecipeStep>> {
         self.get(index).map(|(_, step)| step)
     }

@@ -16,21 +16,30 @@ pub type ChosenHosts = BTreeMap<StepIndex, BTreeSet<HostName>>;
 /// The context that all hosts of a run share.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
+    /// The inventory with its recipes.
     pub project: &'a Project,
+    /// Renders the templates of steps; shared, so that equal results are computed once.
     pub expander: &'a StepExpander<'a>,
+    /// The steps that the run includes.
     pub filter: &'a StepFilter,
+    /// The values that steps export to other steps, as far as they exist.
     pub exports: &'a ExportedValues,
+    /// The hosts that run the steps of scope `one` and `fleet`.
     pub chosen: &'a ChosenHosts,
     /// Includes the secrets that hosts exported.
     pub secrets: &'a crate::model::SecretStore,
+    /// How much the run may disturb.
     pub policy: PlanPolicy,
 }
 
 /// One host in that context.
 #[derive(Clone, Copy, Debug)]
 pub struct HostContext<'a> {
+    /// What the host shares with the other hosts of the run.
     pub ground: PlanContext<'a>,
+    /// The host as the inventory declares it.
     pub host: &'a Host,
+    /// The observed state of the host.
     pub seen: &'a ObservedHost,
     /// The dependency graph that orders the steps of this host.
     pub graph: &'a Graph,
@@ -39,18 +48,24 @@ pub struct HostContext<'a> {
 /// One instance of a step on the host (one element of its `each`), in execution order.
 #[derive(Clone, Debug)]
 pub struct StepInstance<'a> {
+    /// The step's position in the dependency graph.
     pub index: StepIndex,
+    /// The recipe that the step belongs to, with the host's parameters.
     pub instance: &'a Arc<RecipeInstance>,
+    /// The declaration of the step.
     pub step: &'a Arc<RecipeStep>,
+    /// The step with its templates rendered for this host.
     pub expanded: SharedExpandedStep,
 }
 
 impl<'a> HostContext<'a> {
+    /// Builds the context; `None` if the inventory does not have the host.
     pub fn new(ground: PlanContext<'a>, host: &'a HostName, seen: &'a ObservedHost) -> Option<Self> {
         let project = ground.project;
         Some(Self { ground, host: project.hosts.get(host)?, seen, graph: project.graph_for_host(host) })
     }
 
+    /// Returns the facts and exported values that templates may read. An unobserved host has no facts yet.
     pub fn known_values(&self) -> ExpansionInputs<'a> {
         let facts = if self.seen.is_observed() && self.seen.trips > 0 {
             FactSource::Known(&self.seen.facts)
@@ -73,6 +88,7 @@ impl<'a> HostContext<'a> {
         self.find_record(turn).is_some_and(|record| !removal_record::is_removal_record(record))
     }
 
+    /// Returns the recipes that are applied to the host, with its parameters; empty if there are none.
     pub fn instances(&self) -> &'a [Arc<RecipeInstance>] {
         self.ground.project.instances.get(&self.host.name).map(Vec::as_slice).unwrap_or_default()
     }

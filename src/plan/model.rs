@@ -13,14 +13,18 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// Version of the plan's format; see `schemas/plan.json`.
     pub version: u32,
+    /// The version of forge that made the plan.
     pub forge: String,
+    /// The name of the cluster in the inventory.
     pub cluster: String,
+    /// The path of the inventory, as given on the command line.
     pub inventory: String,
     /// The plan's identity: a digest over everything below and the inputs.
     pub id: String,
     /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
+    /// The plan of each selected host, in inventory order.
     pub hosts: Vec<HostPlan>,
     /// The canaries, waves and limits of its rollout.
     #[serde(default)]
@@ -45,7 +49,9 @@ impl Default for PlanPolicy {
 /// The plan of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostPlan {
+    /// The host, or `kubernetes` for the cluster's API.
     pub host: HostName,
+    /// Whether the host was observed, or why not: an unreachable host has no steps.
     pub reach: HostReachability,
     /// Why apply would change nothing on this host, although it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +61,7 @@ pub struct HostPlan {
     /// The window in which the host is out of service, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<HostWindow>,
+    /// The verifications of its recipes.
     pub verify: Vec<VerifyPlan>,
     /// Signs that this may not be the intended host, and warnings of the recipes' rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -69,6 +76,7 @@ pub struct HostPlan {
 pub struct UndeclaredResource {
     /// The step that made it: `recipe/step[key]`. The step may still be declared, but for another resource.
     pub step: UntrustedText,
+    /// The kind of resource at the last apply: `file`, `package` …
     pub kind: UntrustedText,
     /// The resource: `/etc/motd`, `nginx`.
     pub title: UntrustedText,
@@ -81,6 +89,7 @@ pub struct UndeclaredResource {
 pub struct HostWarning {
     /// A lowercase fragment.
     pub why: UntrustedText,
+    /// How to correct the problem; absent if there is no advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -88,20 +97,28 @@ pub struct HostWarning {
 /// One step on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepPlan {
+    /// The step: recipe, step and item of an `each`.
     pub id: StepId,
+    /// The kind of resource: `file`, `package` …
     #[schemars(with = "String")]
     pub kind: CompactString,
     /// The resource: `/etc/motd`, `nginx`.
     pub title: UntrustedText,
+    /// The assessment of the step on this host.
     pub verdict: StepVerdict,
+    /// Why the verdict is as it is: a lowercase fragment. Empty if there is nothing to add.
     pub reason: UntrustedText,
     /// How to fix it, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The attributes that differ, each with its value now and afterwards. Empty if none differs or none is known yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<AttributeChange>,
+    /// How much the change disturbs the host: the class that `--max-disruption` limits.
     pub disruption: DisruptionClass,
+    /// Where the step runs: on each host, on one, for all, or against the cluster's API.
     pub scope: StepScope,
+    /// The depth of verification that the step belongs to.
     pub level: VerifyLevel,
     /// Digest of the observed attributes that were evaluated and of the facts that were read.
     pub basis: String,
@@ -133,6 +150,7 @@ pub struct StepPlan {
     /// `file:line:col` of the step in its recipe.
     #[schemars(with = "String")]
     pub place: CompactString,
+    /// Whether its process outlives the connection (`long: true`): a later run follows it instead of starting it again.
     pub long: bool,
 }
 
@@ -171,6 +189,7 @@ impl StepPlan {
 pub struct PredictedEffects {
     /// What must happen before it can be evaluated.
     pub until: UntrustedText,
+    /// The highest disruption class that its change may have.
     pub disruption: DisruptionClass,
     /// `file /etc/motd`
     pub resource: UntrustedText,
@@ -202,21 +221,27 @@ impl ChangeCertainty {
 /// One verification of a recipe on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyPlan {
+    /// The name of the recipe that declares the verification.
     pub recipe: String,
+    /// The name of the verification within its recipe.
     pub name: String,
     /// `Ok`: passed. `Change`: failed. `Unknown`: could not be evaluated. `Pending`: evaluated after changes.
     pub verdict: StepVerdict,
+    /// Why it failed or could not be evaluated: a lowercase fragment. Empty if there is nothing to add.
     pub reason: UntrustedText,
     /// The output of its command, if the command ran and the verification failed or could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckRun>,
+    /// The depth of the verification.
     pub level: VerifyLevel,
+    /// `file:line:col` of the verification in its recipe.
     pub place: String,
 }
 
 /// The run of a recipe's read-only command on a host. Secrets are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct CheckRun {
+    /// The script of the command. Secrets are shown as `(secret NAME)`.
     pub command: UntrustedText,
     /// Exit status; 128 + n for signal n.
     pub status: i32,
@@ -227,6 +252,7 @@ pub struct CheckRun {
 /// The totals of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanCounts {
+    /// Hosts of the plan, without the cluster's API.
     pub hosts: usize,
     /// Unreachable ones among the hosts and the cluster's API.
     pub unreachable: usize,
@@ -240,10 +266,15 @@ pub struct PlanCounts {
     /// Steps on hosts, by verdict. A blocked or unknown step counts as such even if it needs another one that is
     /// blocked or unknown.
     pub ok: usize,
+    /// Steps that will be changed.
     pub change: usize,
+    /// Steps that are configured and not yet effective.
     pub pending: usize,
+    /// Steps that are impossible on their host.
     pub blocked: usize,
+    /// Steps that could not be evaluated.
     pub unknown: usize,
+    /// Steps that do not apply to their host.
     pub not_applicable: usize,
     /// Changes that depend on a prediction or an envelope.
     pub predicted: usize,
@@ -253,14 +284,18 @@ pub struct PlanCounts {
     pub held: usize,
     /// Hosts that are taken out of service, and the maximum number of reboots.
     pub windows: usize,
+    /// The maximum number of reboots of all hosts together.
     pub reboots: usize,
     /// Pending steps that take effect by a planned reboot.
     pub awaited: usize,
+    /// Verifications that failed on the observed state.
     pub verify_failed: usize,
+    /// Verifications that could not be evaluated.
     pub verify_unknown: usize,
 }
 
 impl Plan {
+    /// Computes the totals of the plan.
     pub fn count_steps(&self) -> PlanCounts {
         let machines = self.hosts.iter().filter(|host| !host.host.is_cluster()).count();
         let mut counts = PlanCounts { hosts: machines, ..PlanCounts::default() };

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 pub struct UnreachableReason {
     /// A lowercase fragment.
     pub why: UntrustedText,
+    /// How to make the host reachable; absent if there is no advice.
     pub hint: Option<UntrustedText>,
     /// The address that both contain, if they do: apart from it, the reasons of many hosts are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,6 +20,7 @@ pub struct UnreachableReason {
 }
 
 impl UnreachableReason {
+    /// Builds a reason whose texts contain no address.
     pub fn new(why: impl Into<UntrustedText>, hint: Option<UntrustedText>) -> Self {
         Self { why: why.into(), hint, address: None }
     }
@@ -38,6 +40,7 @@ impl UnreachableReason {
 pub struct HostRefusal {
     /// A lowercase fragment.
     pub why: UntrustedText,
+    /// How to let forge change the host.
     pub hint: UntrustedText,
 }
 
@@ -54,6 +57,7 @@ impl HostRefusal {
 pub struct StalePlanReason {
     /// A lowercase fragment that continues after the host's name.
     pub why: UntrustedText,
+    /// How to continue, usually with a new plan.
     pub hint: UntrustedText,
     /// Steps that depend on a value that changed, each with that value.
     pub steps: Vec<(StepId, UntrustedText)>,
@@ -65,6 +69,7 @@ pub struct StalePlanReason {
 pub enum ObservedNode {
     /// It is a node.
     Node {
+        /// The name of the node in the cluster, which may differ from the host's name.
         name: UntrustedText,
         /// The run that drained it and has not uncordoned it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,23 +78,32 @@ pub enum ObservedNode {
     /// It is not a node, or not yet.
     Absent,
     /// It could not be read: the reason, as a lowercase fragment.
-    Unknown { why: UntrustedText },
+    Unknown {
+        /// A lowercase fragment.
+        why: UntrustedText,
+    },
 }
 
 /// Whether a host is reachable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostReachability {
+    /// The host answered.
     Observed,
+    /// The host did not answer, or forge could not log in: the reason.
     Unreachable(UnreachableReason),
 }
 
 /// The result of observing a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedHost {
+    /// The observed host, or `kubernetes` for the cluster's API.
     pub host: HostName,
+    /// Whether the host was observed, or why not: then it has no answers, facts and records.
     pub reach: HostReachability,
+    /// The host's answers to the probes.
     pub observation: Observation,
+    /// The facts that were computed from the answers.
     pub facts: Facts,
     /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
     pub records: BTreeMap<String, Vec<Value>>,
@@ -110,6 +124,7 @@ pub struct ObservedHost {
 }
 
 impl ObservedHost {
+    /// Builds the state of a host that could not be observed.
     pub fn from_unreachable(host: &HostName, why: UnreachableReason) -> Self {
         Self {
             host: host.clone(),
@@ -176,6 +191,7 @@ impl ObservedHost {
         }
     }
 
+    /// Reports whether the host answered.
     pub fn is_observed(&self) -> bool {
         self.reach == HostReachability::Observed
     }

@@ -26,10 +26,12 @@ impl PackageChanges {
         }
     }
 
+    /// Reports whether any package is installed or upgraded.
     pub fn has_changes(self) -> bool {
         self.installs || self.upgrades
     }
 
+    /// Returns the combined effects of both.
     pub fn merge_with(self, other: Self) -> Self {
         Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
     }

@@ -22,13 +22,19 @@ const PLAN_VERSION: u32 = 1;
 /// The inputs of a plan.
 #[derive(Debug)]
 pub struct PlanInputs<'a> {
+    /// The inventory with its recipes.
     pub project: &'a Project,
+    /// The steps that the plan includes.
     pub filter: &'a StepFilter,
     /// In the order of the inventory.
     pub seen: &'a [ObservedHost],
+    /// The values that steps export to other steps, as far as they exist.
     pub exports: &'a ExportedValues,
+    /// The hosts that run the steps of scope `one` and `fleet`.
     pub chosen: &'a ChosenHosts,
+    /// The secrets of the run, to mask them in texts from hosts.
     pub secrets: &'a SecretStore,
+    /// How much the run may disturb.
     pub policy: PlanPolicy,
 }
 

@@ -91,6 +91,7 @@ struct ExportSlot {
 }
 
 impl HostExports {
+    /// Sets the value that a step instance exports as `name` on a host; users of it wait while it is `None`.
     pub fn set_value(&mut self, turn: &StepInstance<'_>, name: &str, host: &HostName, value: Option<Value>) {
         let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
         slot.each = turn.step.scope == StepScope::Host;

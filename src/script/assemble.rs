@@ -16,6 +16,7 @@ impl ScriptToken {
         Self(text.into())
     }
 
+    /// Returns the 32 hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -24,7 +25,9 @@ impl ScriptToken {
 /// A script to send on the stdin of `sh`. Inside it, `$FORGE_T` is the token.
 #[derive(Clone, Debug)]
 pub struct ShellScript {
+    /// The shell code, which runs inside a function.
     pub body: ShellFragment,
+    /// The token of this script; each script has a new one.
     pub token: ScriptToken,
     /// The maximum time that the controller waits for the script to finish.
     pub limit: Duration,

@@ -21,11 +21,13 @@ enum FragmentPart {
 /// The reason why a fragment cannot become a script.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FragmentError {
+    /// A word contains a NUL byte.
     #[error("a value contains a NUL byte, which an argument cannot contain")]
     Nul,
 }
 
 impl ShellFragment {
+    /// Returns a fragment without any code.
     pub fn new() -> Self {
         Self::default()
     }
@@ -76,6 +78,7 @@ impl ShellFragment {
         self
     }
 
+    /// Reports whether nothing was appended yet.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }

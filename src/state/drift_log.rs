@@ -50,6 +50,7 @@ impl StateStore {
 }
 
 impl DriftLog {
+    /// Returns the folder of the history. It may not exist yet.
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }

@@ -11,15 +11,21 @@ pub const RUN_VERSION: u32 = 1;
 /// The author, time and origin of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
+    /// Format version; see `schemas/run.json`.
     pub version: u32,
+    /// The run ID: time and random text, `20261121T093015-4f2a`. It is the name of the run's folder.
     pub run: String,
+    /// The command that made the run: `apply`.
     pub verb: String,
+    /// The name of the cluster in the inventory.
     pub cluster: String,
     /// The inventory as given on the command line.
     pub inventory: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub began: String,
+    /// The user who started forge.
     pub user: String,
+    /// The machine that forge ran on.
     pub controller: String,
     /// Hosts of the inventory that are not real: sandboxes on the controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,8 +35,11 @@ pub struct RunInfo {
 /// The folder of a past run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
+    /// The name of the cluster's folder.
     pub cluster: String,
+    /// The run ID, which is the name of the folder.
     pub run: String,
+    /// The path of the folder.
     pub path: Utf8PathBuf,
 }
 

@@ -20,6 +20,7 @@ const RECORD_VERSION: u32 = 1;
 /// The record of the last verified apply of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRecord {
+    /// Format version; see `schemas/record.json`.
     pub version: u32,
     /// The cluster whose inventory declares the step. Absent in records of the first forge versions: such a record
     /// applies to any cluster until that cluster writes its own.
@@ -27,7 +28,9 @@ pub struct StepRecord {
     pub cluster: Option<String>,
     /// `recipe/step[key]`
     pub step: String,
+    /// The kind of resource: `file`, `package` …
     pub kind: String,
+    /// The object: `/etc/motd`, `nginx`.
     pub title: String,
     /// Whether the step was a removal, verified as complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -37,10 +40,14 @@ pub struct StepRecord {
     /// The desired value; absent if it contains a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// The ID of the run that applied the step.
     pub run: String,
+    /// The identity of the plan that the run applied; absent if the record does not name one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The machine that forge ran on.
     pub controller: String,
+    /// The user who started forge.
     pub user: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub time: String,
@@ -80,6 +87,7 @@ impl StepRecord {
         }
     }
 
+    /// Returns the record as JSON, as it is written to the host.
     pub fn to_value(&self) -> Value {
         // Serialization of a struct of text and JSON cannot fail.
         serde_json::to_value(self).unwrap_or(json!({}))

@@ -16,7 +16,9 @@ pub struct StateStore {
 #[derive(Debug, thiserror::Error)]
 #[error("state folder `{path}` is not writable: {source}")]
 pub struct StoreError {
+    /// The file or folder that could not be read or written.
     pub path: Utf8PathBuf,
+    /// The error of the operating system.
     pub source: std::io::Error,
 }
 
@@ -29,6 +31,7 @@ impl StateStore {
         Self { root: state.join(name) }
     }
 
+    /// Returns the state folder of the cluster. It may not exist yet.
     pub fn root(&self) -> &Utf8Path {
         &self.root
     }
@@ -56,6 +59,7 @@ pub struct RunJournal {
 }
 
 impl RunJournal {
+    /// Returns the folder of the run.
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 /// A piece of a script's output, as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputChunk<'a> {
+    /// Bytes that the script wrote to stdout.
     Stdout(&'a [u8]),
+    /// Bytes that the script wrote to stderr.
     Stderr(&'a [u8]),
 }
 
@@ -27,7 +29,9 @@ pub type OutputSink<'a> = &'a mut (dyn FnMut(OutputChunk<'_>) + Send);
 pub struct ScriptOutput {
     /// Exit status; 128 + n for signal n.
     pub status: i32,
+    /// The retained bytes of stdout; the last ones if some were dropped.
     pub stdout: Vec<u8>,
+    /// The retained bytes of stderr; the last ones if some were dropped.
     pub stderr: Vec<u8>,
     /// Bytes of both streams that were dropped before the retained ones.
     pub dropped: u64,

@@ -75,9 +75,13 @@ pub enum TransportErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
+    /// The class of the failure.
     pub kind: TransportErrorKind,
+    /// A lowercase fragment that describes the failure.
     pub message: String,
+    /// How to correct the problem; `None` if no advice is known.
     pub hint: Option<String>,
+    /// The output of the host or of `ssh`; `None` if there was none. It may contain secrets.
     pub said: Option<UntrustedText>,
     /// The address that message and hint name, if they name one.
     pub address: Option<String>,

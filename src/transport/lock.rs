@@ -16,11 +16,13 @@ use tokio::sync::oneshot;
 /// The lock holder, as reported to other runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockOwner {
+    /// The run ID.
     pub run: String,
     /// The user who started forge.
     pub user: String,
     /// The machine that forge runs on.
     pub controller: String,
+    /// The process ID of forge on `controller`.
     pub pid: u32,
     /// Identifies the process, so that a later run on that machine can check whether it has ended; `None` if the system
     /// does not provide enough data.
@@ -67,13 +69,23 @@ impl LockOwner {
 pub enum LockError {
     /// Another run holds it. The text is [`LockOwner::to_text`] as the other run wrote it.
     #[error("another run holds the writer lock")]
-    Held { owner: UntrustedText },
+    Held {
+        /// The holder.
+        owner: UntrustedText,
+    },
     /// The lock is free, but a script of an earlier run is still running.
     #[error("a script of an earlier run is still running on the host")]
-    Acting { owner: UntrustedText },
+    Acting {
+        /// The earlier run, in the same format as for `Held`.
+        owner: UntrustedText,
+    },
     /// The lock is free, but long steps of an earlier run are still running: unit names without `.service`.
     #[error("a long step of an earlier run is still running on the host")]
-    Units { units: Vec<UntrustedText> },
+    Units {
+        /// The units that are still running; at least one.
+        units: Vec<UntrustedText>,
+    },
+    /// The connection failed, so that it is not known who holds the lock.
     #[error(transparent)]
     Transport(#[from] TransportError),
 }

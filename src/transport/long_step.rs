@@ -8,9 +8,11 @@ use std::time::Duration;
 /// A long step, ready to start.
 #[derive(Clone, Debug)]
 pub struct LongStep {
+    /// The name under which the host knows the step: at most one step of that name is started.
     pub unit: UnitName,
     /// Shell code as in an acting script: inside a function, with `$FORGE_T` set.
     pub body: ShellFragment,
+    /// The token that the step's script sees as `$FORGE_T`.
     pub token: ScriptToken,
     /// Timeout: the host stops the step after this time; its status is 124 then. Whole seconds.
     pub limit: Duration,

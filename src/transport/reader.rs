@@ -23,6 +23,7 @@ const RETRIES: usize = 2;
 pub struct ProbeSession(HostReader);
 
 impl ProbeSession {
+    /// Wraps a session that was just opened.
     pub fn new(session: TransportSession) -> Self {
         Self(HostReader::new(session))
     }
@@ -39,6 +40,7 @@ impl ProbeSession {
         self.0.observe_host(asked, secrets).await
     }
 
+    /// Closes the session and its connection; an ssh connection may be kept for the next run.
     pub async fn close(self) {
         self.0.0.close().await;
     }
@@ -49,10 +51,12 @@ impl ProbeSession {
 pub struct HostReader(TransportSession);
 
 impl HostReader {
+    /// Wraps a session that was just opened.
     pub fn new(session: TransportSession) -> Self {
         Self(session)
     }
 
+    /// Returns the session, which runs any script.
     pub fn session(&self) -> &TransportSession {
         &self.0
     }

@@ -90,10 +90,12 @@ pub async fn open_session(
 }
 
 impl TransportSession {
+    /// Returns the name of the host in the inventory.
     pub fn host(&self) -> &HostName {
         &self.0.host
     }
 
+    /// Returns how the host is reached.
     pub fn target(&self) -> &ConnectionTarget {
         &self.0.target
     }

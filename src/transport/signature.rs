@@ -14,7 +14,9 @@ pub const NAMESPACE: &str = "forge-plan";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct SignatureError {
+    /// The failure, as a lowercase fragment.
     pub why: String,
+    /// How to correct the problem.
     pub hint: String,
 }
 

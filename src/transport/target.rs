@@ -8,19 +8,25 @@ use std::time::Duration;
 /// How to reach one host. The configuration's `connect:` is converted into this.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConnectionTarget {
+    /// The way to the host: ssh, this machine, a program or a sandbox.
     pub kind: ConnectionKind,
     /// Host name, address or alias of an ssh configuration file.
     pub address: String,
+    /// The login user; `None` for ssh's own choice.
     pub user: Option<String>,
+    /// The TCP port of sshd; `None` for ssh's own choice.
     pub port: Option<u16>,
     /// Private key, or the public half of a key that an agent holds. Absolute.
     pub identity: Option<Utf8PathBuf>,
     /// `ssh -F FILE` instead of `~/.ssh/config`.
     pub config: Option<Utf8PathBuf>,
+    /// The file of known host keys; `None` for the user's own files.
     pub known_hosts: Option<Utf8PathBuf>,
     /// Jump hosts, first hop first, each `[user@]host[:port]`.
     pub jump: Vec<String>,
+    /// What to do with a host key that is not known yet.
     pub host_key: HostKeyCheck,
+    /// How scripts become root on the host.
     pub sudo: ConnectionSudo,
     /// Timeout of connecting, from the first packet to the login. Zero if none is declared: then the user's ssh
     /// configuration decides, or else [`ConnectionTarget::CONNECT_TIMEOUT`].
@@ -31,6 +37,7 @@ pub struct ConnectionTarget {
     pub control_dir: Utf8PathBuf,
     /// Which of forge's environment variables are passed to programs on this machine.
     pub surroundings: ProgramEnvironment,
+    /// Where forge keeps its files on the host.
     pub paths: HostPaths,
 }
 

@@ -28,6 +28,7 @@ impl UnitName {
         (text.starts_with("forge-") && text.len() <= NAME_CAP && text.chars().all(plain)).then(|| Self(text.to_owned()))
     }
 
+    /// Returns the name without `.service`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

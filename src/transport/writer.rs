@@ -34,10 +34,12 @@ impl HostReader {
 }
 
 impl HostWriter {
+    /// Returns the reading end, to observe the host while the lock is held.
     pub fn reader(&self) -> &HostReader {
         &self.reader
     }
 
+    /// Returns the session, whose scripts do not check the lock.
     pub fn session(&self) -> &TransportSession {
         self.reader.session()
     }

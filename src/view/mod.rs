@@ -45,8 +45,17 @@ use std::io::{self, Write};
 /// A past run in a list. Unreadable runs are shown with the reason, never omitted.
 #[derive(Debug)]
 pub enum ListedRun {
+    /// A run whose files could be read.
     Read(Box<PastRun>),
-    Broken { run: String, cluster: String, why: String },
+    /// A run whose files could not be read.
+    Broken {
+        /// The run ID, which is the name of the run's folder.
+        run: String,
+        /// The cluster, by the name of its folder.
+        cluster: String,
+        /// Why the run could not be read: a lowercase fragment.
+        why: String,
+    },
 }
 
 /// The sandboxes of a cluster on this machine.

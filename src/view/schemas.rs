@@ -11,6 +11,7 @@ use crate::{config, resource};
 
 /// A schema by its name.
 pub struct PublishedSchema {
+    /// The name to ask for in `forge schema NAME`; for a kind, the kind's name.
     pub name: &'static str,
     /// A short description of the format.
     pub what: &'static str,

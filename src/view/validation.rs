@@ -6,14 +6,18 @@ use camino::Utf8PathBuf;
 /// The diagnostics of one or more inventories.
 #[derive(Debug, Default)]
 pub struct ValidationResult {
+    /// The validated inventories, in the order of the command line.
     pub inventories: Vec<CheckedInventory>,
 }
 
 /// The diagnostics of one inventory.
 #[derive(Debug)]
 pub struct CheckedInventory {
+    /// The path of the inventory, as given on the command line.
     pub path: Utf8PathBuf,
+    /// Its errors and warnings, in the order of detection.
     pub diags: DiagList,
+    /// The files that were read, to show the lines that diagnostics point to.
     pub sources: SourceMap,
     /// Number of declared items. `None` if an error prevents counting.
     pub size: Option<InventorySize>,
@@ -22,6 +26,7 @@ pub struct CheckedInventory {
 /// Number of declared items of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct InventorySize {
+    /// Hosts of the inventory, without the cluster's API.
     pub hosts: usize,
     /// Recipes that are applied to at least one host.
     pub recipes: usize,

@@ -77,6 +77,7 @@ fn subtract_one_hour(first: Timestamp) -> u64 {
 
 /// The result of the probe from [`build_evidence_probe`].
 pub enum EvidenceAnswer<'a> {
+    /// The host answered: its logs and its clock.
     Evidence(&'a EvidenceState),
     /// Why there is no evidence.
     Unknown(&'a str),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// All texts come from the host. Secrets that forge knows are masked, and long command lines are cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeSource {
+    /// How certain the attribution is.
     pub sure: AttributionCertainty,
     /// The account on the host: `alice`, `root`. Absent where the evidence names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

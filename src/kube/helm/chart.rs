@@ -44,6 +44,7 @@ pub(super) struct LocalHelmChart {
 pub struct FetchedChart {
     /// Lowercase hex SHA-256 of the packed chart.
     pub sha256: String,
+    /// The size of the packed chart in bytes.
     pub bytes: u64,
     /// Whether this call fetched it.
     pub new: bool,

@@ -16,6 +16,7 @@ const INSTALL_HELM_HINT: &str = "install Helm 3 or 4 on this machine, in a direc
 pub struct HelmVersion {
     /// As helm prints it: `v3.19.0`.
     pub text: String,
+    /// The major version: 3 or 4.
     pub major: u32,
 }
 

@@ -51,7 +51,9 @@ pub struct WindowWaiters {
 /// The decision about a host that requests its window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WindowDecision {
+    /// The window may open now.
     Go,
+    /// The window may not open yet: ask again when the progress changes.
     Wait,
     /// Its window will not open in this run: why, as a lowercase fragment.
     Never(String),

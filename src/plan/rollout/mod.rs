@@ -49,7 +49,9 @@ pub struct RolloutPlan {
 /// A group. No two of its hosts may be out of service at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuorumGroup {
+    /// The name of the group in the inventory.
     pub group: String,
+    /// The members of the group.
     pub hosts: BTreeSet<HostName>,
 }
 

@@ -85,6 +85,7 @@ pub enum StepStage {
 }
 
 impl StepStage {
+    /// Reports whether the step needs no open window.
     pub fn is_before(&self) -> bool {
         *self == Self::Before
     }

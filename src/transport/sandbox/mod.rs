@@ -148,6 +148,7 @@ fn sandbox_error(said: &str) -> TransportError {
 /// A sandbox that has a folder on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
+    /// The name of the host in the inventory.
     pub host: String,
     /// The process that keeps it; `None` if the process is gone, and with it the sandbox's content.
     pub pid: Option<u32>,

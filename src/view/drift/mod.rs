@@ -27,6 +27,7 @@ use jiff::Timestamp;
 /// The input of a drift report.
 #[derive(Clone, Copy, Debug)]
 pub struct DriftReportInput<'a> {
+    /// The result of this run.
     pub drift: &'a DriftReport,
     /// The exit code of the process.
     pub exit: ExitCode,

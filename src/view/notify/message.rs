@@ -11,6 +11,7 @@ pub(super) const PART_CHARS: usize = 160;
 /// A body to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyPayload {
+    /// The request body or mail text, in the format of the service.
     pub body: String,
     /// Number of findings that did not fit.
     pub left_out: usize,

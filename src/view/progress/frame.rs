@@ -11,7 +11,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Columns and lines of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
+    /// The width in columns.
     pub columns: usize,
+    /// The height in lines.
     pub lines: usize,
 }
 

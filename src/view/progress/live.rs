@@ -29,6 +29,7 @@ pub struct LiveProgress {
 }
 
 impl LiveProgress {
+    /// Builds the display; draws nothing yet. `size` returns the current terminal size and is called for each frame.
     pub fn new(
         out: Box<dyn Write + Send>,
         size: Box<dyn Fn() -> TerminalSize + Send>,

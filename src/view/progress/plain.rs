@@ -21,6 +21,7 @@ pub struct PlainProgress {
 }
 
 impl PlainProgress {
+    /// Builds the display; writes nothing yet. `clock` returns the time of day that begins each line.
     pub fn new(
         out: Box<dyn Write + Send>,
         state: ProgressState,

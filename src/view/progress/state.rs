@@ -18,6 +18,7 @@ pub struct ProgressState {
     /// Number of failed steps and verifications, and of hosts that failed without one.
     failures: usize,
     failed_hosts: HashSet<HostName>,
+    /// Whether the run was interrupted: it starts nothing more and waits for running steps.
     pub stopping: bool,
     /// Canaries that other hosts wait for before they start.
     canaries: Vec<HostName>,
@@ -80,6 +81,7 @@ impl ProgressState {
         Self { phase: ProgressPhase::Applying(Box::new(workload)), ..Self::default() }
     }
 
+    /// Returns the phase of the run with its counters.
     pub fn phase(&self) -> &ProgressPhase {
         &self.phase
     }
@@ -89,6 +91,7 @@ impl ProgressState {
         self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began))
     }
 
+    /// Returns the number of failed steps and verifications, and of hosts that failed without one.
     pub fn failures(&self) -> usize {
         self.failures
     }
