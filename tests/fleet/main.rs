@@ -20,6 +20,7 @@ mod cluster;
 mod converge;
 mod culprit;
 mod drift;
+mod driver_runfile;
 mod driver_world;
 mod early;
 mod faults;
