@@ -120,9 +120,7 @@ pub(in crate::resource) fn render_transaction(
 
 fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
     let words = |action| {
-        let family = diff.family.iter().map(|entry| &entry.name);
-        let names = package.names.iter().chain(family);
-        names.fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
+        package.names.iter().fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
     };
     let action = match diff.changes_installations() {
         true => render_transaction(words, action),

@@ -44,13 +44,12 @@ fn change_member(
 ) -> Option<InstallationChange> {
     let from = member.version.clone();
     let Some(upstream) = upstream else { return Some(InstallationChange::Remove { version: from }) };
-    if upstream.is_met(manager, &from) {
+    // dnf is not queried; packages of rpm require or obsolete each other.
+    if !manager.is_dpkg() || upstream.is_met(manager, &from) {
         return None;
     }
-    // dnf is not queried: it finds a package of that version, or fails.
-    let unasked = (!manager.is_dpkg()).then(|| upstream.text());
     let downgrade = upstream.compare(manager, &from) == Some(Ordering::Less);
-    Some(match upstream.choose(manager, None, &member.available).or(unasked) {
+    Some(match upstream.choose(manager, None, &member.available) {
         Some(to) => InstallationChange::Replace(VersionReplacement { from, to: to.to_owned(), downgrade }),
         None => InstallationChange::Remove { version: from },
     })

@@ -52,7 +52,7 @@ shows which one will be installed: apt's candidate if that matches, else the hig
 **`family`** names the packages that must have the same upstream version, by patterns such as `libnvidia-*`. Installed
 packages of the family that have another one change in the same transaction: those that apt offers in the declared
 version are replaced, the others are removed. The plan lists each of them, and the transaction fails if apt would remove
-any other package. Removal of the step removes the whole family.
+any other package. Removal of the step removes the whole family. With dnf, `family` matters for a removal only.
 
 **Disruption** is D1 if an installed version changes or is removed, because maintainer scripts restart services.
 
