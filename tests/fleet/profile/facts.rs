@@ -12,10 +12,10 @@ const FACTS: [&str; 20] = [
     "fabricmanager",
     "gdr",
     "gpu_state",
-    "nvlinks",
     "gpus",
     "hardware_errors",
     "holders",
+    "nvlinks",
     "nvswitch",
     "ofed",
     "pci",
@@ -105,11 +105,13 @@ fn facts_report_the_loaded_driver_and_rdma_stack() {
 }
 
 /// A fault, and the facts that differ from those of the healthy server.
-const CONSEQUENCES: [(&str, &[&str]); 6] = [
+const CONSEQUENCES: [(&str, &[&str]); 8] = [
     ("gpu-off-bus", &["gpu_state", "gpus", "nvlinks"]),
     ("gpu-missing", &["driver", "gpu_state", "gpus", "nvlinks", "pci"]),
     ("port-init", &["rdma", "verbs"]),
     ("port-lanes", &["rdma"]),
+    ("nvlink-down", &["nvlinks"]),
+    ("gpu-hot", &["gpu_state"]),
     ("fabric-in-progress", &["gpu_state"]),
     ("xid", &["hardware_errors"]),
 ];

@@ -49,12 +49,18 @@ fn server_that_loses_a_gpu_at_reboot_stays_out_of_service() {
     assert_eq!(out.code, 0, "{out}");
     assert!(!node.exists("/var/lib/forge/window.json"), "repaired, but not back in service: {out}");
 
-    node.fault("xid", true);
+    for fault in ["xid", "nvlink-down", "gpu-hot"] {
+        node.fault(fault, true);
+    }
     let drift = project.forge(["drift", "inventory.yaml"]);
     assert_eq!(drift.code, 2, "{drift}");
-    for said in
-        ["gpu 0000:df:00.0", "the kernel's log has Xid 79 (fell off the bus)", "drain the host and power-cycle it"]
-    {
+    for said in [
+        "gpu 0000:df:00.0",
+        "the kernel's log has Xid 79 (fell off the bus)",
+        "drain the host and power-cycle it",
+        "17 of 18 NVLinks are active",
+        "its clocks are lowered by heat (`hw_thermal_slowdown`)",
+    ] {
         assert!(drift.stdout.contains(said), "no `{said}`: {drift}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::change_source;
 use super::names::{distinct_hosts, format_step_name};
-use crate::drift::{DriftCause, DriftFinding, FindingAspect};
+use crate::drift::{DriftCause, DriftFinding, FindingAspect, RepairAction};
 use crate::model::{DisruptionClass, HostName};
 use crate::view::drift::finding_details;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
@@ -27,6 +27,11 @@ impl<'a> DriftEntry<'a> {
     pub fn first(&self) -> &'a DriftFinding {
         // An entry has at least one finding of at least one host.
         self.attributes[0][0]
+    }
+
+    /// Returns the next action: the strongest, since a part can have several faults.
+    fn action(&self) -> Option<RepairAction> {
+        self.attributes.iter().filter_map(|findings| findings[0].action).max()
     }
 
     /// Returns the findings of each differing attribute.
@@ -87,7 +92,7 @@ pub fn write_entry(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut d
     writeln!(out, "    {}{}", describe_cause(entry), format_since(entry, now))?;
     let mut hints = first.hint.iter().filter(|hint| !hint.is_empty());
     hints.try_for_each(|hint| writeln!(out, "    hint: {}", escape::escape_line(hint)))?;
-    first.action.iter().try_for_each(|action| {
+    entry.action().iter().try_for_each(|action| {
         writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::escape_line(action.describe()))
     })?;
     entry.attributes.iter().try_for_each(|findings| write_attribute(findings[0], out))?;
@@ -205,5 +210,29 @@ fn write_details(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> 
     match entry.first().place.as_str() {
         "" => Ok(()),
         place => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::escape_line(place)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::sample;
+
+    #[test]
+    fn strongest_action_of_a_part_with_several_faults_is_the_next_one() {
+        let fault =
+            sample::rich_drift().findings.into_iter().find(|finding| finding.action.is_some()).expect("a fault");
+        let with = |attribute: &str, action| DriftFinding {
+            attribute: Some(attribute.to_owned()),
+            action: Some(action),
+            ..fault.clone()
+        };
+        let findings = [with("xid 149", RepairAction::Inspect), with("xid 154", RepairAction::Drain)];
+        let entries = group_entries(&findings);
+        assert_eq!(entries.len(), 1, "one part");
+        let mut out = Vec::new();
+        write_entry(&entries[0], false, "2026-11-21T10:00:00Z", &mut out).expect("writes to memory");
+        let text = String::from_utf8(out).expect("is text");
+        assert!(text.contains("drain: drain the host, then reset its GPUs") && !text.contains("inspect"), "{text}");
     }
 }
