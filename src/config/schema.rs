@@ -421,6 +421,10 @@ fn recipe_property(key: &str) -> Value {
             edges_schema(),
         ),
         "during" => during_schema(),
+        "supports" => with_description(
+            "Distributions on which the recipe works: `ID` of `/etc/os-release`, with its releases. An empty list is every release. Default: every distribution.",
+            map_schema(list_schema(text_schema())),
+        ),
         "rules" => with_description(
             "Conditions on parameters and facts.",
             list_schema(object_schema(&super::recipe::RULE_KEYS, rule_property, &["require", "else"])),

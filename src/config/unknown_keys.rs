@@ -78,7 +78,7 @@ const FOREIGN_STEP_KEYS: &[(&[&str], &str)] = &[
         "use `command` with a read-only `check` and `apply`: `command: { check: …, apply: … }`",
     ),
     (&["apt", "yum", "dnf", "pip", "apk", "zypper"], "use `package: { names: […] }`"),
-    (&["apt_repository_key", "apt_key", "yum_repository"], "use `apt_repository`, which also installs the key"),
+    (&["apt_repository_key", "apt_key", "yum_repository"], "use `repository`, which also installs the key"),
     (&["systemd", "systemd_service", "systemctl"], "use `service`, or `unit` for the unit's file"),
     (&["modprobe"], "use `kernel_module`"),
     (&["authorized_key"], "use `ssh_authorized_key`"),

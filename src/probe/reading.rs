@@ -183,6 +183,8 @@ pub struct FamilyMember {
 /// The state of the package manager as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageManagerState {
+    #[serde(default, skip_serializing_if = "PackageManagerKind::is_dpkg")]
+    pub kind: PackageManagerKind,
     /// Current holder of dpkg's lock: pid and command line.
     pub lock_holder: Option<(u32, UntrustedText)>,
     /// Packages that are not fully installed: name and dpkg status word.

@@ -96,7 +96,8 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 fn parse_manager_state(pid: &[u8], command: &[u8]) -> PackageManagerState {
     let command = String::from_utf8_lossy(command).trim_end().to_owned();
     let pid = parse_utf8(pid).and_then(|pid| pid.parse().ok());
-    PackageManagerState { lock_holder: pid.map(|pid| (pid, UntrustedText::new(command))), ..Default::default() }
+    let lock_holder = pid.map(|pid| (pid, UntrustedText::new(command)));
+    PackageManagerState { kind: PackageManagerKind::Rpm, lock_holder, ..Default::default() }
 }
 
 fn read_package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) -> Option<ProbeReading> {

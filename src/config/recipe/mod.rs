@@ -6,6 +6,7 @@ mod expr;
 pub(super) mod params;
 mod step;
 mod step_keys;
+mod supports;
 mod verification;
 
 pub(super) use params::{KEY_TYPES, PARAM_TYPES};
@@ -25,8 +26,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Keys of a recipe.
-pub(super) const RECIPE_KEYS: [&str; 11] =
-    ["recipe", "summary", "params", "needs", "after", "during", "rules", "steps", "verify", "uses", "fails_as"];
+pub(super) const RECIPE_KEYS: [&str; 12] = [
+    "recipe", "summary", "supports", "params", "needs", "after", "during", "rules", "steps", "verify", "uses",
+    "fails_as",
+];
 
 /// Keys of a rule.
 pub(super) const RULE_KEYS: [&str; 5] = ["when", "require", "else", "class", "scope"];
@@ -47,7 +50,7 @@ pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext
         needs: edges.read_edges(table.get("needs"), true, cx),
         after: edges.read_edges(table.get("after"), false, cx),
         during: during::read_during(&table, cx),
-        rules: table.get_items("rules", &mut cx.diags).into_iter().filter_map(|node| read_rule(node, cx)).collect(),
+        rules: read_rules(&table, cx),
         steps,
         verify: table
             .get_items("verify", &mut cx.diags)
@@ -138,6 +141,13 @@ fn read_steps(
         }
     }
     steps
+}
+
+/// Reads `supports` and `rules`. The distribution comes first: nothing else about the host matters on a wrong one.
+fn read_rules(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<RecipeRule> {
+    let supports = supports::read_supports(table, cx);
+    let rules = table.get_items("rules", &mut cx.diags);
+    supports.into_iter().chain(rules.into_iter().filter_map(|node| read_rule(node, cx))).collect()
 }
 
 fn read_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {

@@ -1,6 +1,7 @@
 //! forge's own filters, and the allowed names of filters, tests and functions.
 
 use super::node_filters::{find_host_nodes, is_in_network, select_labelled, select_offering};
+use super::repository_filter::is_for_system;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -59,6 +60,7 @@ const FORGE_FILTERS: &[&str] = &[
     "b64encode",
     "basename",
     "dirname",
+    "for_system",
     "in_network",
     "labelled",
     "merge",
@@ -158,6 +160,7 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
         ("dirname", Value::from_function(|text: &str| refuse_secrets(text).map(dirname))),
         ("merge", Value::from_function(merge_maps)),
         ("version_compare", Value::from_function(compare_versions)),
+        ("for_system", Value::from_function(is_for_system)),
         ("in_network", Value::from_function(is_in_network)),
         ("labelled", Value::from_function(select_labelled)),
         ("of_hosts", Value::from_function(find_host_nodes)),

@@ -11,6 +11,7 @@ mod metered_code;
 mod metered_filters;
 mod nesting;
 mod node_filters;
+mod repository_filter;
 mod template_scan;
 mod value_cost;
 mod value_tree;

@@ -38,7 +38,8 @@ pub fn attribute_file_change(case: &AttributionContext<'_>, path: &str) -> Chang
 /// user can set.
 fn list_candidate_times(case: &AttributionContext<'_>, sign: &FileTimestamps) -> Vec<Timestamp> {
     let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
-    let of_content = matches!(attribute, None | Some("content" | "line" | "block" | "exists" | "target" | "entry"));
+    let of_content =
+        matches!(attribute, None | Some("content" | "line" | "block" | "keys" | "exists" | "target" | "entry"));
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
         // A removal modifies the folder of the file.
         (false, _) => vec![sign.modified],

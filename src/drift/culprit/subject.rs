@@ -31,7 +31,7 @@ impl FindingSubject {
         match finding.kind.raw() {
             "package" => Self::Packages(list_package_names(title, attribute)),
             "package_file" => Self::Packages(title.split(' ').next().map(str::to_owned).into_iter().collect()),
-            "file" | "directory" | "link" | "line" | "archive" | "artifact" => path_subject(title),
+            "file" | "directory" | "link" | "line" | "toml" | "archive" | "artifact" => path_subject(title),
             "absent" => path_subject(title.split(" and ").next().unwrap_or(title)),
             "block" => path_subject(title.rsplit_once(" of ").map_or(title, |(_, path)| path)),
             "unit" => path_subject(&format!("{UNITS}/{title}")),

@@ -4,7 +4,8 @@ use super::*;
 use crate::model::HostName;
 use crate::plan::ObservedHost;
 use crate::probe::{
-    Observation, PackageManagerState, Probe, ProbeOutput, ProbeReading, RecordsState, ScriptAccount, UnansweredReason,
+    Observation, PackageManagerKind, PackageManagerState, Probe, ProbeOutput, ProbeReading, RecordsState,
+    ScriptAccount, UnansweredReason,
 };
 
 /// origin: field, Debian 12; the filesystem numbers are invented
@@ -170,6 +171,7 @@ fn account_package_and_leftover_problems_are_reported() {
     let mut seen = healthy_observation(FINE);
     seen.insert(Probe::Account, Ok(ProbeReading::Account(ScriptAccount::Other("plain".into()))));
     let state = PackageManagerState {
+        kind: PackageManagerKind::Dpkg,
         lock_holder: Some((7, "apt-get upgrade".into())),
         broken: [("nginx".to_owned(), "half-configured".to_owned())].into(),
     };

@@ -8,3 +8,4 @@ pub(in crate::resource) mod directory;
 pub(in crate::resource) mod file;
 pub(in crate::resource) mod line;
 pub(in crate::resource) mod link;
+pub(in crate::resource) mod toml;

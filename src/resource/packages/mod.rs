@@ -4,3 +4,4 @@ pub(in crate::resource) mod apt_repository;
 pub(in crate::resource) mod installer;
 pub(in crate::resource) mod package;
 pub(in crate::resource) mod package_file;
+pub(in crate::resource) mod repository;

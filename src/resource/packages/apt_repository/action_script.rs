@@ -36,7 +36,7 @@ apt -o "Dir::Etc::sourcelist=$dir/trial.sources" -o Dir::Etc::sourceparts=- -o A
 "#;
 
 /// Defines `put FILE PATH`, which replaces the file atomically: readers see the complete old or new file.
-const PUT_FUNCTION: &str = r#"
+pub(in crate::resource::packages) const PUT_FUNCTION: &str = r#"
 put() {
   folder=${2%/*}
   [ -d "$folder/" ] || mkdir -m 755 -- "$folder" || fail "cannot make $folder"
@@ -82,7 +82,11 @@ pub(super) fn render_install(want: &AptRepositoryResource) -> ShellFragment {
     shell::close_action(indexes.fold(action, ShellFragment::word).code(TOUCH_INDEXES))
 }
 
-fn append_file(action: ShellFragment, body: &[u8], name: &'static str) -> ShellFragment {
+pub(in crate::resource::packages) fn append_file(
+    action: ShellFragment,
+    body: &[u8],
+    name: &'static str,
+) -> ShellFragment {
     let action = action.code("\nprintf %s").data(body).code(" | base64 -d >\"$dir\"/").code(name);
     action.code(" || fail \"cannot write below $dir\"\n")
 }

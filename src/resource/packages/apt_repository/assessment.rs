@@ -123,7 +123,7 @@ fn find_obstacle(
 ) -> Result<Option<RepositoryObstacle>, UnansweredReason> {
     let found = match find_conflicting_source(want, seen)? {
         Some(found) => Some(found),
-        None => find_wrong_key(want, seen, cx)?,
+        None => find_wrong_key(want.key_path.as_deref(), want.fingerprints.as_deref(), seen, cx)?,
     };
     let may_go = cx.predicted.is_some_and(|p| p.after.is_some());
     Ok(found.map(|(reason, hint)| match may_go {
@@ -158,15 +158,18 @@ fn is_same_suite(want: &AptRepositoryResource, entry: &AptEntry) -> bool {
 }
 
 /// Returns why the declared key on the host is missing, invalid or not pinned, with a hint.
-fn find_wrong_key(
-    want: &AptRepositoryResource,
+pub(in crate::resource::packages) fn find_wrong_key(
+    path: Option<&str>,
+    pinned: Option<&[String]>,
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Result<Option<(String, String)>, UnansweredReason> {
-    let (Some(probe), Some(path)) = (want.key_probe(), &want.key_path) else { return Ok(None) };
-    let bytes = match key_state(seen, &probe)? {
+    let Some(path) = path else { return Ok(None) };
+    let bytes = match key_state(seen, &Probe::Key { path: path.to_owned() })? {
         KeyFileState::Present(bytes) => bytes,
-        KeyFileState::Absent if will_be_provided(cx.predicted, &ProvidedItem::Path(path.clone())) => return Ok(None),
+        KeyFileState::Absent if will_be_provided(cx.predicted, &ProvidedItem::Path(path.to_owned())) => {
+            return Ok(None);
+        }
         KeyFileState::Absent => {
             return Ok(Some((
                 format!("key `{path}` does not exist"),
@@ -177,7 +180,7 @@ fn find_wrong_key(
             return Ok(Some((format!("`{path}` is not an OpenPGP key"), "set `key_path` to the key file".to_owned())));
         }
     };
-    let Some(pinned) = &want.fingerprints else { return Ok(None) };
+    let Some(pinned) = pinned else { return Ok(None) };
     let wrong = check_pinned(bytes, pinned).err();
     let hint = "verify the origin of the key before you change `fingerprint`".to_owned();
     Ok(wrong.map(|why| (format!("key `{path}` does not match `fingerprint`: {why}"), hint)))

@@ -4,22 +4,22 @@ use crate::probe::Probe;
 use crate::resource::shared::file_target::{FileBody, FileTarget};
 
 #[derive(Debug)]
-pub(super) struct AptRepositoryResource {
-    pub(super) name: String,
+pub(in crate::resource::packages) struct AptRepositoryResource {
+    pub(in crate::resource::packages) name: String,
     pub(super) what: AptSourceSpec,
     pub(super) sources: FileTarget,
     /// The key that forge installs.
-    pub(super) keyring: Option<FileTarget>,
+    pub(in crate::resource::packages) keyring: Option<FileTarget>,
     /// The existing key on the host.
-    pub(super) key_path: Option<String>,
-    pub(super) fingerprints: Option<Vec<String>>,
+    pub(in crate::resource::packages) key_path: Option<String>,
+    pub(in crate::resource::packages) fingerprints: Option<Vec<String>>,
     pub(super) lock_timeout: u64,
     pub(super) absent: bool,
 }
 
 /// Content of the source file, without its key.
 #[derive(Debug, Default)]
-pub(super) struct AptSourceSpec {
+pub(in crate::resource::packages) struct AptSourceSpec {
     pub(super) uris: Vec<String>,
     pub(super) suites: Vec<String>,
     pub(super) components: Vec<String>,
@@ -28,7 +28,7 @@ pub(super) struct AptSourceSpec {
     pub(super) trusted: bool,
 }
 
-pub(super) fn root_file_target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
+pub(in crate::resource::packages) fn root_file_target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
     FileTarget { path, body: FileBody::new(body), owner: "root".to_owned(), group: "root".to_owned(), mode: 0o644 }
 }
 

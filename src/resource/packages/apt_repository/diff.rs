@@ -8,7 +8,7 @@ use std::fmt;
 
 /// How a repository differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) enum AptRepositoryDiff {
+pub(in crate::resource::packages) enum AptRepositoryDiff {
     /// Its files or its index differ.
     Install(Box<RepositoryPartsDiff>),
     /// Files and index match, but an obstacle that an earlier step may remove prevents its use. `key` is the path of
@@ -20,7 +20,7 @@ pub(super) enum AptRepositoryDiff {
 
 /// The parts of a repository that differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct RepositoryPartsDiff {
+pub(in crate::resource::packages) struct RepositoryPartsDiff {
     pub sources: Option<FileDiff>,
     pub key: Option<FileDiff>,
     pub index: Option<StaleIndex>,
@@ -28,14 +28,14 @@ pub(super) struct RepositoryPartsDiff {
 
 /// An index of apt that is missing or outdated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) enum StaleIndex {
+pub(in crate::resource::packages) enum StaleIndex {
     Missing { suite: String },
     OlderThanSource { suite: String },
 }
 
 /// A file to remove.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct RemovedFile {
+pub(in crate::resource::packages) struct RemovedFile {
     pub path: String,
     pub part: RepositoryFile,
     /// The state that it has now, in words.
@@ -44,7 +44,7 @@ pub(super) struct RemovedFile {
 
 /// The part of a repository that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) enum RepositoryFile {
+pub(in crate::resource::packages) enum RepositoryFile {
     Source,
     Key,
 }
@@ -68,7 +68,7 @@ impl RepositoryPartsDiff {
 }
 
 impl RemovedFile {
-    fn render_change(&self) -> AttributeChange {
+    pub fn render_change(&self) -> AttributeChange {
         let attribute = match self.part {
             RepositoryFile::Source => "source",
             RepositoryFile::Key => "key",

@@ -1,11 +1,11 @@
 //! `apt_repository`: an apt source with its key and index.
 
-mod action_script;
+pub(in crate::resource::packages) mod action_script;
 mod apt_lists;
-mod assessment;
-mod declaration;
-mod diff;
-mod openpgp;
+pub(in crate::resource::packages) mod assessment;
+pub(in crate::resource::packages) mod declaration;
+pub(in crate::resource::packages) mod diff;
+pub(in crate::resource::packages) mod openpgp;
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::{SecretStore, Value};
@@ -47,7 +47,9 @@ all sources if two entries disagree on the key.
 **`trusted: true`** disables signature checks: whoever controls the URI can install any package. It is meant for
 `file:` URIs. Without it a repository needs a key. Put credentials into `/etc/apt/auth.conf.d`.
 
-**Removal** removes the source and its key. Installed packages stay.",
+**Removal** removes the source and its key. Installed packages stay.
+
+[`repository`](repository.md) declares the same and also works on hosts with dnf.",
     fields: FIELDS,
     build,
     traits: KindTraits::DEFAULT,
@@ -97,6 +99,14 @@ const FIELDS: &[FieldSpec] = &[
 ];
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    Ok(Box::new(build_apt_repository(fields, absent)?))
+}
+
+/// Builds the part of a repository that a host with apt gets.
+pub(in crate::resource::packages) fn build_apt_repository(
+    fields: &FieldValues,
+    absent: bool,
+) -> Result<AptRepositoryResource, Diag> {
     let name = required_text(fields, "name")?.to_owned();
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
         return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
@@ -118,7 +128,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let sources =
         root_file_target(format!("/etc/apt/sources.list.d/{name}.sources"), what.render_source(signed_by.as_deref()));
-    Ok(Box::new(AptRepositoryResource {
+    Ok(AptRepositoryResource {
         name,
         what,
         sources,
@@ -127,10 +137,10 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         fingerprints,
         lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
-    }))
+    })
 }
 
-fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
+pub(in crate::resource::packages) fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
     match (trusted, key) {
         (true, true) => Err(Diag::error(DiagCode::Exclusive, "`trusted` and a key exclude each other")),
         (false, false) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
@@ -140,7 +150,10 @@ fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
 }
 
 /// Returns the key to install, or the path of an existing one.
-fn parse_keys(fields: &FieldValues, name: &str) -> Result<(Option<FileTarget>, Option<String>), Diag> {
+pub(in crate::resource::packages) fn parse_keys(
+    fields: &FieldValues,
+    name: &str,
+) -> Result<(Option<FileTarget>, Option<String>), Diag> {
     const KEYS: [&str; 3] = ["key", "key_text", "key_path"];
     let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.contains(field)).collect();
     let field = match given.as_slice() {
@@ -185,7 +198,7 @@ fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
     }
 }
 
-fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
+pub(in crate::resource::packages) fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
     if SecretStore::has_placeholder(word) {
         return Err(bad_value(format!(
             "`{field}` contains a secret, but the file is readable by every user on the host"
@@ -199,7 +212,7 @@ fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
     }
 }
 
-fn check_uri(uri: &str) -> Result<(), Diag> {
+pub(in crate::resource::packages) fn check_uri(uri: &str) -> Result<(), Diag> {
     let rest = uri.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
     let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a valid URI"))) };
     let host = rest.strip_prefix("//").and_then(|rest| rest.split('/').next()).unwrap_or_default();
@@ -211,7 +224,7 @@ fn check_uri(uri: &str) -> Result<(), Diag> {
 }
 
 /// Parses declared fingerprints: full length, with optional blanks as `gpg` prints them.
-fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
+pub(in crate::resource::packages) fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
     let one = |part: &str| {
         let bare: String = part.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_uppercase();
         match matches!(bare.len(), 40 | 64) && bare.bytes().all(|b| b.is_ascii_hexdigit()) {

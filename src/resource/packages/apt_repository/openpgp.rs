@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 
 /// Reasons why bytes are not a public key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum OpenPgpKeyError {
+pub(in crate::resource::packages) enum OpenPgpKeyError {
     /// Malformed or truncated OpenPGP packets.
     Broken,
     /// Valid packets without a public key.
@@ -34,12 +34,12 @@ const SECRET_KEY: u8 = 5;
 const ARMOR_BEGIN: &str = "-----BEGIN PGP ";
 
 /// Reports whether the key is armored text.
-pub(super) fn is_armored(bytes: &[u8]) -> bool {
+pub(in crate::resource::packages) fn is_armored(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| text.contains(ARMOR_BEGIN))
 }
 
 /// Returns the fingerprints of all primary keys in `bytes`, armored or not, as upper-case hex, sorted.
-pub(super) fn read_fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyError> {
+pub(in crate::resource::packages) fn read_fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyError> {
     let binary = match std::str::from_utf8(bytes) {
         Ok(text) if text.contains(ARMOR_BEGIN) => decode_armor(text)?,
         _ => bytes.to_vec(),
@@ -61,7 +61,7 @@ pub(super) fn read_fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyE
 }
 
 /// Checks that a key file contains exactly the pinned keys; apt would trust additional keys, too.
-pub(super) fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
+pub(in crate::resource::packages) fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
     let found = read_fingerprints(key).map_err(|why| why.describe())?;
     match found == pinned {
         true => Ok(()),

@@ -187,8 +187,8 @@ fi
 
 pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("dpkg cannot finish", "the package's scripts fail, see their output above: repair or remove the package manually"),
-    ("Unable to locate package", "apt's lists do not contain it: add an `apt_repository` step before this one"),
-    ("has no installation candidate", "apt's lists do not offer it: add an `apt_repository` step before this one"),
+    ("Unable to locate package", "apt's lists do not contain it: add a `repository` step before this one"),
+    ("has no installation candidate", "apt's lists do not offer it: add a `repository` step before this one"),
     ("was not found", "apt does not offer this version: run `apt-cache policy` on the host"),
     ("Packages need to be removed but remove is disabled", "another package conflicts: remove it with an earlier step"),
     ("have enough free space", "the disk is full: free space under /var/cache/apt and /"),

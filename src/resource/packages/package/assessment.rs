@@ -98,7 +98,7 @@ fn conclude_findings(
         return differs(add_manager_state(want, reason, seen, manager));
     }
     Assessment::blocked(BlockClass::Host, offers, basis)
-        .hint("add an `apt_repository` step before this one, or set `update: if-missing`")
+        .hint("add a `repository` step before this one, or set `update: if-missing`")
 }
 
 /// Blocks a declared hold that the host cannot keep, unless an earlier step may install the plugin.
