@@ -62,7 +62,10 @@ fn workload_that_bypasses_the_scheduler_is_rejected() {
     }
     assert!(build_job(volume("/etc/localtime")).is_ok());
     let token = |count: Value| {
-        let container = json!({ "name": "a", "image": "x:1", "resources": { "limits": { "rdma/ib": count } } });
+        let container = json!({
+            "name": "a", "image": "x:1", "resources": { "limits": { "rdma/ib": count } },
+            "securityContext": { "capabilities": { "add": ["IPC_LOCK"] } },
+        });
         json!({ "object": job_object(json!({ "containers": [container] })) })
     };
     assert_eq!(build_error(token(json!(4))), "Job ml/smoke requests 4 of `rdma/ib`, which counts tokens, not adapters");

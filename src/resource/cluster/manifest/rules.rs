@@ -37,7 +37,8 @@ pub(super) fn is_cluster_scoped(kind: &str) -> bool {
 /// Checks one object.
 pub(super) fn check_object(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     check_images(id, object)?;
-    visit_maps(object, &mut |map| check_rdma_tokens(id, map).and_then(|()| check_locked_memory(id, map)))?;
+    visit_maps(object, &mut |map| check_rdma_tokens(id, map))?;
+    visit_maps(object, &mut |map| check_locked_memory(id, map))?;
     match id.kind.as_str() {
         "ConfigMap" => check_config_map(id, object),
         _ => Ok(()),
