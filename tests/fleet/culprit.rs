@@ -141,7 +141,7 @@ fn written(node: &Node) -> String {
 
 /// Returns the number of logins.
 fn sessions(node: &Node) -> usize {
-    node.must("journalctl -q -t sshd -g 'Accepted publickey' | wc -l").parse().expect("a number")
+    node.must("journalctl -q -t sshd -t sshd-session -g 'Accepted publickey' | wc -l").parse().expect("a number")
 }
 
 /// Asserts that the reported change source is right and its time is between two moments.

@@ -141,7 +141,9 @@ fn failed_initramfs_rebuild_restores_the_old_image() {
     node.must(&format!("cp {image} /root/whole && head -c 1000000 /root/whole > {image}"));
     let cut = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert_eq!(cut.code, 9, "{cut}");
-    assert!(cut.stdout.contains("could not be read: cpio: premature end of"), "{cut}");
+    // unmkinitramfs of Debian 13 decompresses before cpio reads.
+    let said = ["cpio: premature end of", "gzip: stdin: unexpected end of file"];
+    assert!(said.iter().any(|text| cut.stdout.contains(&format!("could not be read: {text}"))), "{cut}");
     node.must(&format!("cp /root/whole {image}"));
     expect(&apply(), 0, &[]);
 }

@@ -79,7 +79,7 @@ fn package_install_survives_a_dropped_connection() {
     let cut = std::thread::spawn(move || {
         node.until("pgrep -f postinst", 30);
         // Every connection to this host dies; the step continues.
-        node.must("pkill -f '[s]shd: root' || true");
+        node.must("pkill -f '[s]shd(-session)?: root' || true");
     });
     let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
     cut.join().expect("the cut is made");
@@ -97,7 +97,7 @@ fn step_outcome_is_unknown_if_the_connection_drops() {
     let cut = std::thread::spawn(move || {
         node.until("test -e /srv/begun", 30);
         // The local end dies, and the host does not notice: the process that holds the lock there keeps it.
-        node.must("pkill -STOP -f '[s]shd: root'");
+        node.must("pkill -STOP -f '[s]shd(-session)?: root'");
         let master = format!("ssh -M .* -- {}$", node.address);
         assert!(std::process::Command::new("pkill").args(["-KILL", "-f", &master]).status().unwrap().success());
     });

@@ -357,7 +357,8 @@ async fn concurrent_scripts_share_at_most_four_channels() {
 }
 
 /// Kills the sshd that serves logins, but not the listener.
-const CUT: &str = "pkill -KILL -f '^sshd: (root|admin)' ; true";
+/// OpenSSH names the process of a connection `sshd`, since 9.8 `sshd-session`.
+const CUT: &str = "pkill -KILL -f '^sshd(-session)?: (root|admin)' ; true";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_connection_is_not_reported_as_script_failure() {
@@ -496,7 +497,7 @@ async fn lock_on_a_dead_connection_is_reacquired() {
     let reader = HostReader::new(connect(&target).await.unwrap());
     let mut writer = reader.acquire_lock(&owner("r1"), None).await.unwrap();
     // The local end of the connection dies and the host does not notice.
-    nodes[0].must("pkill -STOP -f '^sshd: root'");
+    nodes[0].must("pkill -STOP -f '^sshd(-session)?: root'");
     local("pkill", &["-KILL", "-f", &format!("ssh -M -N -f -S {}", target.control_dir)]);
     let other = HostReader::new(connect(&target).await.unwrap());
     assert!(matches!(other.acquire_lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
