@@ -84,7 +84,6 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "kubernetes",
     "network-operator",
     "ofed-lines",
-    "repositories",
     "trainer",
     "volcano",
 );

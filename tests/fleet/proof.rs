@@ -59,6 +59,9 @@ struct Proof {
     _unproven: String,
     /// Exits 0 on the node once the recipe is applied.
     holds: String,
+    /// Changes of other programs that forge must leave, in order, before the tampers.
+    #[serde(default)]
+    foreign: Vec<ForeignChange>,
     tampers: Vec<Tamper>,
     /// Exits 0 on the node once the recipe is removed. If missing, the recipe is never removed.
     removed: Option<String>,
@@ -91,6 +94,16 @@ struct Tamper {
     holds: String,
 }
 
+/// A change that another program makes and owns: forge neither reports nor undoes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForeignChange {
+    /// Script that makes it.
+    r#do: String,
+    /// Exits 0 on the node afterwards, also after another apply.
+    holds: String,
+}
+
 /// Records that `subject` passed its proof on a distribution.
 pub fn mark_on(distribution: Distribution, subject: &str) {
     write_mark(distribution.name(), subject);
@@ -120,6 +133,10 @@ pub fn stand_in(node: &Node, name: &str) {
     let text = |file: &str| fs_err::read_to_string(here.join(file)).expect("a script");
     let base = text("base.sh").replace(". \"$HERE/../../hardware/pack.sh\"", &text("../../hardware/pack.sh"));
     let pack = base + &text("stand-ins/pack.sh") + &text(&format!("stand-ins/{name}.sh")) + "\npacked\n";
+    // The packages of a whole distribution are a table.
+    if let Ok(table) = fs_err::read(here.join(format!("worlds/{name}.tsv"))) {
+        node.write("/root/world.tsv", table);
+    }
     node.write("/root/stand-in", pack);
     node.must("bash -eu /root/stand-in && rm /root/stand-in");
 }
@@ -222,6 +239,17 @@ impl Trial<'_> {
         expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &tamper.r#do);
     }
 
+    /// Checks that a change of another program is not reported and stays.
+    fn leaves(&self, foreign: &ForeignChange) {
+        let node = &self.nodes[0];
+        node.must(&foreign.r#do);
+        node.must(&foreign.holds);
+        self.plan(0, &foreign.r#do);
+        expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &foreign.r#do);
+        self.settled(&foreign.r#do);
+        node.must(&foreign.holds);
+    }
+
     /// Checks that drift finds the same change as a plan, attributes it to the machine (because the declaration was
     /// applied), and saves the repair plan.
     fn moved(&self, tamper: &Tamper) {
@@ -281,6 +309,9 @@ fn prove(recipe: &str, proof: &Proof, distribution: Distribution, nodes: &[Node]
     }
     let trial = Trial { proof, recipe, project, nodes };
     trial.converges();
+    for foreign in &proof.foreign {
+        trial.leaves(foreign);
+    }
     for tamper in tampers(proof, distribution) {
         trial.repairs(tamper);
     }

@@ -114,6 +114,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<ProbeReading, U
         Probe::PackageFamily { patterns, .. } => {
             (format!("family {}", patterns.first().cloned().unwrap_or_default()), json!({}))
         }
+        Probe::PackageManager if has_dnf(answers) => ("package manager".to_owned(), json!({ "kind": "rpm" })),
         Probe::PackageManager => ("package manager".to_owned(), json!({})),
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
         Probe::User { name } => (format!("user {name}"), json!("absent")),
@@ -126,7 +127,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<ProbeReading, U
         Probe::Group { name, .. } => (format!("group {name}"), json!({ "group": null, "gid_of": null })),
         Probe::PackageFile { path } => (format!("package file {path}"), json!("absent")),
         Probe::AptSources => ("apt sources".to_owned(), json!([])),
-        Probe::Key { path } => (format!("key {path}"), json!("absent")),
+        Probe::Key { path } => (format!("key {path}"), json!({ "present": b"-----BEGIN PGP ".as_slice() })),
         Probe::Check { env, .. } if large(env).is_some() => return Ok(content(large(env).unwrap(), answers)),
         Probe::Check { id, .. } if id.starts_with("nftables ") => (id.clone(), nft_listing(probe, false)),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
@@ -292,7 +293,7 @@ fn over<T: Serialize + DeserializeOwned>(base: &T, given: &Value) -> Value {
     let mut value = serde_json::to_value(base).unwrap();
     for (key, given) in given.as_object().unwrap_or_else(|| panic!("{given}")) {
         // Missing in the JSON if they have the value that they have with dpkg.
-        let rare = ["offers_unknown", "manager", "cannot_hold"].contains(&key.as_str());
+        let rare = ["offers_unknown", "manager", "cannot_hold", "kind"].contains(&key.as_str());
         assert!(value.get(key).is_some() || rare, "attribute `{key}`");
         value[key] = given.clone();
     }

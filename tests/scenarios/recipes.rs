@@ -407,12 +407,28 @@ fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
             let before = answers.get(&key).and_then(|file| file["text"].as_str()).unwrap_or_default().to_owned();
             answers.insert(key, json!({ "text": format!("{before}{}\n", text("line")) }));
         }
+        "toml" => {
+            let mut lines = String::new();
+            toml_lines(&desired["content"], "", &mut lines);
+            say(format!("path {}", text("path")), json!({ "text": lines }));
+        }
         "command" => {
             if let Some(path) = desired["check"]["creates"].as_str() {
                 answers.insert(format!("path {path}"), json!({ "text": "" }));
             }
         }
         _ => {}
+    }
+}
+
+/// Adds a line for each value of a nested table. Text, numbers and lists are written in TOML as in JSON.
+fn toml_lines(table: &Value, path: &str, lines: &mut String) {
+    for (key, value) in table.as_object().into_iter().flatten() {
+        let path = format!("{path}{}{}", if path.is_empty() { "" } else { "." }, json!(key));
+        match value.is_object() {
+            true => toml_lines(value, &path, lines),
+            false => lines.push_str(&format!("{path} = {value}\n")),
+        }
     }
 }
 
