@@ -234,7 +234,7 @@ mod tests {
     fn fields_for_one_manager_are_checked_without_the_other() {
         assert_eq!(build_error(&[]), "a repository needs `uris`");
         let uris = ("uris", json!(["https://mirror.example/rpm/"]));
-        assert_eq!(build_error(&[uris.clone()]), "a repository needs `key`, `key_text` or `key_path`");
+        assert_eq!(build_error(std::slice::from_ref(&uris)), "a repository needs `key`, `key_text` or `key_path`");
         assert_eq!(build_error(&[uris.clone(), ("components", json!(["main"]))]), "`components` needs `suites`");
         let account = [("uris", json!(["https://me:pass@mirror.example/"])), ("trusted", json!(true))];
         assert_eq!(
