@@ -76,7 +76,7 @@ fn facts_report_the_loaded_driver_and_rdma_stack() {
     }
     assert_eq!(
         (&driver["flavor"], &driver["method"], &driver["gpus"]),
-        (&json!("proprietary"), &json!("package"), &json!(8))
+        (&json!("proprietary"), &json!("cuda-repo"), &json!(8))
     );
     assert_eq!(each(list(&facts, "gpus"), "/gsp_firmware"), [json!("560.35.03")]);
     let state = list(&facts, "gpu_state");
