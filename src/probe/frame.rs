@@ -48,7 +48,7 @@ pub fn compile_probes(
     checks: impl Into<ProbeCheckOptions>,
 ) -> CompiledProbes {
     let sorted = section_sorting::sort_probes(probes, facts, token.as_str(), checks.into());
-    let device = (!sorted.device.is_empty()).then(|| shell::build_script(&sorted.device, token.clone()));
+    let device = (!sorted.device.is_empty()).then(|| shell::build_device_script(&sorted.device, token.clone()));
     CompiledProbes {
         script: shell::build_script(&sorted.quick, token),
         device,

@@ -73,10 +73,20 @@ command -v "$t" >/dev/null 2>&1 || { printf '%s lacks %s\n%s end 0\n' "$FORGE_T"
 done
 "#;
 
-/// Builds the script that runs `sections`.
+/// Builds the script that runs quick `sections`. Each lane costs processes, and two sections that run one after the other
+/// are as quick as a lane takes to start.
 pub(crate) fn build_script(sections: &[ProbeSection], token: ScriptToken) -> ShellScript {
+    let lanes = if sections.len() <= 2 { sections.len().min(1) } else { LANES.min(sections.len()) };
+    build_script_in_lanes(sections, token, lanes)
+}
+
+/// Builds the script that runs `sections` of devices, which take seconds or hang: none waits for another one.
+pub(crate) fn build_device_script(sections: &[ProbeSection], token: ScriptToken) -> ShellScript {
+    build_script_in_lanes(sections, token, LANES.min(sections.len()))
+}
+
+fn build_script_in_lanes(sections: &[ProbeSection], token: ScriptToken, lanes: usize) -> ShellScript {
     const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus two") };
-    let lanes = lane_count(sections.len());
     let mut body = ShellFragment::new().code(RUNNER).code("{ :\n");
     for lane in 0..lanes {
         body = body.code(if lane == 0 { "{\nFORGE_L=0\n" } else { " | {\nFORGE_L=1 FORGE_O=\n" });
@@ -87,11 +97,6 @@ pub(crate) fn build_script(sections: &[ProbeSection], token: ScriptToken) -> She
     }
     body = body.code("\n} 3>&1\nprintf '%s end %s\\n' \"$FORGE_T\"").number(sections.len() as u64);
     ShellScript { body, token, limit: script_limit(sections, lanes) }
-}
-
-/// Each lane costs processes, and two sections that run one after the other are as quick as a lane takes to start.
-fn lane_count(sections: usize) -> usize {
-    if sections <= 2 { sections.min(1) } else { LANES.min(sections) }
 }
 
 fn append_section(body: ShellFragment, number: usize, section: &ProbeSection) -> ShellFragment {
