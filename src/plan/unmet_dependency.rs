@@ -81,7 +81,7 @@ mod tests {
             of(Some(DependencyShortfall::ClusterNotSelected)),
             both("first/try (the cluster is not in this run)", "needs `first/try`: the cluster is not in this run")
         );
-        // Text in parentheses is no part of the wording: only the type decides.
+        // Parentheses in the text do not matter: only the type decides.
         assert_eq!(
             of(Some(DependencyShortfall::Verification("verification `on (all)`: rc 1".into()))).1,
             "needs `first/try`: verification `on (all)`: rc 1"

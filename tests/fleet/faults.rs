@@ -55,6 +55,26 @@ fn apply_names_the_dpkg_lock_holder_and_waits() {
     nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");
 }
 
+/// Steps with `each` share one transaction of apt, which a package of one of them breaks.
+#[test]
+fn broken_package_fails_its_own_step_only() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let each = "  - name: tools\n    each: '[\"forge-tool\", \"forge-broken\"]'\n    package: { name: \"{{ item }}\" }\n";
+    let project = project(&nodes, each);
+    let out = apply(&project);
+    expect(&out, 3);
+    assert!(
+        out.stdout.contains("failed r/tools[forge-broken]") || out.stderr.contains("failed r/tools[forge-broken]"),
+        "{out}"
+    );
+    assert!(!format!("{out}").contains("failed r/tools[forge-tool]"), "{out}");
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-tool | grep -q 'ok installed'");
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-broken | grep -q half-configured");
+    nodes[0].must("touch /etc/forge-broken-ok");
+    expect(&apply(&project), 0);
+    expect(&plan(&project), 0);
+}
+
 #[test]
 fn a_half_configured_package_is_recognised_and_repaired() {
     let Some(nodes) = Fleet::take(1) else { return };

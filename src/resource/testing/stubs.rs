@@ -145,6 +145,14 @@ fn first_step_installs_the_packages_of_later_steps_too() {
     // A package of another step cannot be installed: this step is not blamed for it.
     let refuses = "case $* in *vim*) exit 100 ;; esac";
     assert_eq!(run(also, refuses, FINISHED), (true, vec![together, alone.clone()]));
+    // A package of another step cannot be configured, and apt fails as long as it is there.
+    let fails = "exit 100";
+    assert_eq!(
+        run(also, fails, "echo 'ii 1'"),
+        (true, vec![format!("{APT} install --no-remove -- nginx=1 g++=1 vim")])
+    );
+    assert!(!run(also, fails, "echo 'ii 2'").0, "its own package has another version");
+    assert!(!run(("FORGE_ALSO", ""), fails, "echo 'ii 1'").0, "nothing is shared");
     let joined = ("FORGE_JOINED", "yes");
     assert_eq!(run(joined, "", "echo 'ii 1'"), (true, vec![]));
     for other in ["echo 'ii 2'", "exit 1"] {

@@ -99,15 +99,18 @@ if [ "$update" = yes ]; then refresh "$@"; fi
 "#;
 
 /// Installs `"$@"`, and in the same transaction the packages of the steps after this one in `$FORGE_ALSO`. If apt refuses
-/// that, each step installs its own, so that a step is not blamed for the packages of another one.
-const KEEP_OTHERS: &str = r#"if [ -z "${FORGE_ALSO-}" ] || ! apt install --no-remove -- "$@" $FORGE_ALSO; then
+/// that, each step installs its own. apt also fails if a package of another step cannot be configured: then this step has
+/// done its part if its own packages are installed.
+const KEEP_OTHERS: &str = r#"if [ -z "${FORGE_ALSO-}" ]; then
   apt install --no-remove $downgrade -- "$@" || exit 1
+elif ! apt install --no-remove -- "$@" $FORGE_ALSO && ! installed "$@"; then
+  apt install --no-remove -- "$@" || installed "$@" || exit 1
 fi
 "#;
 
-/// `joined "$@"` succeeds if the transaction of a step before this one has installed these packages.
-const JOINED: &str = r#"joined() {
-  [ -n "${FORGE_JOINED-}" ] || return 1
+/// `installed "$@"` succeeds if these packages are installed and configured; `joined "$@"` if in addition a step before
+/// this one shared its transaction.
+const JOINED: &str = r#"installed() {
   for package; do
     version=${package#*=}
     state=$(dpkg-query -W -f '${db:Status-Abbrev}${Version}' -- "${package%%=*}" 2>/dev/null)
@@ -118,6 +121,7 @@ const JOINED: &str = r#"joined() {
     esac
   done
 }
+joined() { [ -n "${FORGE_JOINED-}" ] && installed "$@"; }
 "#;
 
 /// Installs `"$@"` and lets apt remove the packages in `$gone`, and no other one.
