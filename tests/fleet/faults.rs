@@ -59,7 +59,8 @@ fn apply_names_the_dpkg_lock_holder_and_waits() {
 #[test]
 fn broken_package_fails_its_own_step_only() {
     let Some(nodes) = Fleet::take(1) else { return };
-    let each = "  - name: tools\n    each: '[\"forge-tool\", \"forge-broken\"]'\n    package: { name: \"{{ item }}\" }\n";
+    let each =
+        "  - name: tools\n    each: '[\"forge-tool\", \"forge-broken\"]'\n    package: { name: \"{{ item }}\" }\n";
     let project = project(&nodes, each);
     let out = apply(&project);
     expect(&out, 3);
