@@ -27,6 +27,7 @@ mod node;
 mod node_marks;
 mod objects;
 mod pod;
+mod published_schema;
 mod records;
 mod request_error;
 mod served_kinds;
