@@ -34,6 +34,7 @@ impl AttributeChange {
         Self {
             attribute: attribute.into(),
             from: from.map(UntrustedText::from),
+    /// Builds a change without a diff whose values are not secret.
             to: to.map(UntrustedText::from),
             diff: None,
             secret: false,
@@ -41,7 +42,7 @@ impl AttributeChange {
     }
 }
 
-/// A value before and after a change; `None` where there is none.
+/// A value before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueChange<T> {
     pub from: Option<T>,
@@ -67,7 +68,9 @@ impl<T> ValueChange<T> {
 
 impl<T: ToString> ValueChange<T> {
     /// Renders the change for people, under the name `attribute`.
+    /// The observed value; `None` if the host has none.
     pub fn render_change(&self, attribute: &str) -> AttributeChange {
+    /// The desired value; `None` if the change removes it.
         let text = |value: &Option<T>| value.as_ref().map(ToString::to_string);
         AttributeChange::new(attribute, text(&self.from).as_deref(), text(&self.to).as_deref())
     }
@@ -177,9 +180,11 @@ pub struct Assessment<D = ErasedDiff> {
 impl<D> Assessment<D> {
     pub fn ok(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self {
+    /// Whether the step matches, can change, is pending, is impossible or could not be evaluated.
             verdict: StepVerdict::Ok,
             reason: reason.into(),
             changes: Vec::new(),
+    /// The differing attributes, for people.
             disruption: DisruptionClass::D0,
             basis,
             predicted: false,
@@ -190,7 +195,7 @@ impl<D> Assessment<D> {
         }
     }
 
-    /// Returns a judgement for a change that cannot be carried out as it is: it is evaluated again before it runs.
+    /// Returns an assessment for a change that cannot be carried out as it is: it is evaluated again before it runs.
     pub fn change(
         reason: impl Into<UntrustedText>,
         changes: Vec<AttributeChange>,
@@ -198,14 +203,15 @@ impl<D> Assessment<D> {
         basis: Value,
     ) -> Self {
         Self { verdict: StepVerdict::Change, changes, disruption, ..Self::ok(reason, basis) }
+    /// Returns an assessment for a state that matches the declaration.
     }
 
-    /// Returns a judgement for a state that is configured, but not effective yet.
+    /// Returns an assessment for a state that is configured, but not effective yet.
     pub fn pending(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self { verdict: StepVerdict::Pending, ..Self::ok(reason, basis) }
     }
 
-    /// Returns a judgement for a step that could not be evaluated.
+    /// Returns an assessment for a step that could not be evaluated.
     pub fn unknown(why: &crate::probe::UnansweredReason) -> Self {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
@@ -222,7 +228,7 @@ impl<D> Assessment<D> {
         Self { verdict: StepVerdict::Blocked(class), ..Self::ok(reason, basis) }
     }
 
-    /// Returns the judgement with every secret in its texts and values masked, because the state of a host may contain
+    /// Returns the assessment with every secret in its texts and values masked, because the state of a host may contain
     /// the secret itself.
     pub fn mask_secrets(mut self, secrets: &crate::model::SecretStore) -> Self {
         if secrets.is_empty() {
@@ -241,24 +247,26 @@ impl<D> Assessment<D> {
         self
     }
 
-    /// Marks the judgement as effective only after a reboot.
+    /// Returns an assessment for a step that is impossible on this host.
+    /// Marks the assessment as effective only after a reboot.
     pub fn mark_reboot_required(mut self) -> Self {
         self.by_reboot = true;
         self
     }
 
-    /// Returns the judgement with its diff converted.
+    /// Returns the assessment with its diff converted.
     pub fn map_diff<E>(mut self, convert: impl FnOnce(D) -> E) -> Assessment<E> {
         let diff = self.diff.take().map(convert);
         self.with_diff(diff)
     }
 
-    /// Returns the judgement with another diff.
+    /// Returns the assessment with another diff.
     pub fn with_diff<E>(self, diff: Option<E>) -> Assessment<E> {
         Assessment {
             verdict: self.verdict,
             reason: self.reason,
             changes: self.changes,
+    /// Marks the verdict as dependent on the predicted effects of an earlier step.
             disruption: self.disruption,
             basis: self.basis,
             predicted: self.predicted,
@@ -283,15 +291,16 @@ impl Assessment {
 }
 
 impl<D: ResourceDiff> Assessment<D> {
-    /// Returns a judgement for differences that an action carries out.
+    /// Returns an assessment for differences that an action carries out.
     pub fn differs(reason: impl Into<UntrustedText>, diff: D, disruption: DisruptionClass, basis: Value) -> Self {
         let changes = diff.render_changes();
         Self { diff: Some(diff), ..Self::change(reason, changes, disruption, basis) }
     }
 
-    /// Returns the judgement as the planner and the engine see it.
+    /// Returns the assessment as the planner and the engine see it.
     pub fn erase_diff(self) -> Assessment {
         self.map_diff(ErasedDiff::new)
+    /// Adds what the user should do next.
     }
 }
 
@@ -336,11 +345,12 @@ pub struct RestartInput {
 
 impl RestartInput {
     /// Returns every path whose ctime indicates a change, the trace last.
-    pub fn watched_paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn watched_paths(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().chain(&self.trace).map(String::as_str)
     }
 
-    pub fn is_trace(&self, path: &str) -> bool {
+    /// Reports whether `path` is the trace.
+    pub(crate) fn is_trace(&self, path: &str) -> bool {
         self.trace.as_deref() == Some(path)
     }
 }
@@ -371,6 +381,7 @@ pub struct ActionBatch {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Commands on the host.
+    /// The file, by its digest.
     Script(ActionScript),
     /// Calls of the cluster's API, in this order.
     Calls(Vec<crate::object::ClusterCall>),

@@ -170,6 +170,7 @@ pub struct ResourceKind {
     /// Example steps in YAML, in the form of a recipe's `steps:`.
     pub example: &'static str,
     /// Several paragraphs of Markdown for the reference: behaviour, meaning of a no-op, proof.
+    /// The key of a step in YAML: `file`, `package`.
     pub doc: &'static str,
     pub fields: &'static [FieldSpec],
     /// Builds the resource from checked fields. `ensure: absent` and `otherwise: absent` set `absent`.
@@ -177,5 +178,7 @@ pub struct ResourceKind {
     pub traits: KindTraits,
 }
 
+    /// Its fields, in the order of the reference.
 /// A resource, or the error in its fields.
 pub type ResourceBuildResult = Result<Box<dyn Resource>, crate::diag::Diag>;
+    /// What holds for every step of the kind.

@@ -23,13 +23,15 @@ mod testing;
 mod traits;
 
 pub use assessment::{
+pub(crate) use assessment::ValueChange;
     Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange,
-    PackageChanges, ResourceDiff, RestartInput, ValueChange,
+    PackageChanges, ResourceDiff, RestartInput,
 };
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
-pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind, TypedResource};
+pub(crate) use kind::TypedResource;
+pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind};
 pub use registry::{all_kinds, find_kind, kind_traits};
-pub use shared::apply_trace;
+pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
 pub use traits::{EffectReach, KindTraits, PackageExposure, PackageListing};
