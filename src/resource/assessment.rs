@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::Arc;
 
+use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart};
 use super::earlier_effects::EarlierStepEffects;
 
 /// One attribute that differs.
@@ -27,25 +28,49 @@ pub struct AttributeChange {
     /// Whether the values are withheld because they are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
+    /// What the change is about, for code.
+    #[serde(skip)]
+    pub mark: ChangeMark,
 }
 
 impl AttributeChange {
+    /// Builds a change without a diff whose values are not secret.
     pub fn new(attribute: &str, from: Option<&str>, to: Option<&str>) -> Self {
         Self {
             attribute: attribute.into(),
             from: from.map(UntrustedText::from),
-    /// Builds a change without a diff whose values are not secret.
             to: to.map(UntrustedText::from),
             diff: None,
             secret: false,
+            mark: ChangeMark::default(),
         }
+    }
+
+    /// Sets what differs.
+    pub(crate) fn with_aspect(mut self, aspect: ChangeAspect) -> Self {
+        self.mark.aspect = aspect;
+        self
+    }
+
+    /// Sets the part that differs.
+    pub(crate) fn with_part(mut self, part: ChangedPart) -> Self {
+        self.mark.part = part;
+        self
+    }
+
+    /// Sets the one of several packages or paths that differs.
+    pub(crate) fn with_member(mut self, member: &str) -> Self {
+        self.mark.member = Some(member.into());
+        self
     }
 }
 
 /// A value before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueChange<T> {
+    /// The observed value; `None` if the host has none.
     pub from: Option<T>,
+    /// The desired value; `None` if the change removes it.
     pub to: Option<T>,
 }
 
@@ -68,9 +93,7 @@ impl<T> ValueChange<T> {
 
 impl<T: ToString> ValueChange<T> {
     /// Renders the change for people, under the name `attribute`.
-    /// The observed value; `None` if the host has none.
     pub fn render_change(&self, attribute: &str) -> AttributeChange {
-    /// The desired value; `None` if the change removes it.
         let text = |value: &Option<T>| value.as_ref().map(ToString::to_string);
         AttributeChange::new(attribute, text(&self.from).as_deref(), text(&self.to).as_deref())
     }
@@ -157,9 +180,11 @@ impl<D: ResourceDiff> AnyDiff for D {
 /// The evaluation of one resource. Kinds return it with their own type of differences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment<D = ErasedDiff> {
+    /// Whether the step matches, can change, is pending, is impossible or could not be evaluated.
     pub verdict: StepVerdict,
     /// The reason as a lowercase fragment, also if nothing changes ("content, owner and mode match").
     pub reason: UntrustedText,
+    /// The differing attributes, for people.
     pub changes: Vec<AttributeChange>,
     /// Disruption class of applying the changes.
     pub disruption: DisruptionClass,
@@ -178,13 +203,12 @@ pub struct Assessment<D = ErasedDiff> {
 }
 
 impl<D> Assessment<D> {
+    /// Returns an assessment for a state that matches the declaration.
     pub fn ok(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self {
-    /// Whether the step matches, can change, is pending, is impossible or could not be evaluated.
             verdict: StepVerdict::Ok,
             reason: reason.into(),
             changes: Vec::new(),
-    /// The differing attributes, for people.
             disruption: DisruptionClass::D0,
             basis,
             predicted: false,
@@ -203,7 +227,6 @@ impl<D> Assessment<D> {
         basis: Value,
     ) -> Self {
         Self { verdict: StepVerdict::Change, changes, disruption, ..Self::ok(reason, basis) }
-    /// Returns an assessment for a state that matches the declaration.
     }
 
     /// Returns an assessment for a state that is configured, but not effective yet.
@@ -224,6 +247,7 @@ impl<D> Assessment<D> {
         }
     }
 
+    /// Returns an assessment for a step that is impossible on this host.
     pub fn blocked(class: crate::model::BlockClass, reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self { verdict: StepVerdict::Blocked(class), ..Self::ok(reason, basis) }
     }
@@ -242,12 +266,12 @@ impl<D> Assessment<D> {
         self
     }
 
+    /// Marks the verdict as dependent on the predicted effects of an earlier step.
     pub fn mark_predicted(mut self) -> Self {
         self.predicted = true;
         self
     }
 
-    /// Returns an assessment for a step that is impossible on this host.
     /// Marks the assessment as effective only after a reboot.
     pub fn mark_reboot_required(mut self) -> Self {
         self.by_reboot = true;
@@ -266,7 +290,6 @@ impl<D> Assessment<D> {
             verdict: self.verdict,
             reason: self.reason,
             changes: self.changes,
-    /// Marks the verdict as dependent on the predicted effects of an earlier step.
             disruption: self.disruption,
             basis: self.basis,
             predicted: self.predicted,
@@ -277,6 +300,7 @@ impl<D> Assessment<D> {
         }
     }
 
+    /// Adds what the user should do next.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -300,7 +324,6 @@ impl<D: ResourceDiff> Assessment<D> {
     /// Returns the assessment as the planner and the engine see it.
     pub fn erase_diff(self) -> Assessment {
         self.map_diff(ErasedDiff::new)
-    /// Adds what the user should do next.
     }
 }
 
@@ -358,6 +381,7 @@ impl RestartInput {
 /// A file that the controller sends over the session.
 #[derive(Clone, Debug)]
 pub struct ArtifactDelivery {
+    /// The file, by its digest.
     pub artifact: crate::model::Artifact,
     /// Prints size and SHA-256 of the partial file that an earlier attempt left on the host, `0 -` for none.
     pub part: ShellFragment,
@@ -381,7 +405,6 @@ pub struct ActionBatch {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Commands on the host.
-    /// The file, by its digest.
     Script(ActionScript),
     /// Calls of the cluster's API, in this order.
     Calls(Vec<crate::object::ClusterCall>),

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod assessment;
+mod change_mark;
 mod cluster;
 mod earlier_effects;
 pub mod field;
@@ -22,11 +23,12 @@ mod system;
 mod testing;
 mod traits;
 
-pub use assessment::{
 pub(crate) use assessment::ValueChange;
+pub use assessment::{
     Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange,
     PackageChanges, ResourceDiff, RestartInput,
 };
+pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart};
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
 pub(crate) use kind::TypedResource;
