@@ -6,6 +6,7 @@
 //! /etc/motd`, `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for
 //! commands; `account` is the user that forge acts as, if it is not root.
 
+#![allow(missing_docs, reason = "a test is not a library")]
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,

@@ -9,8 +9,8 @@ use crate::view::schemas;
 
 /// Print the JSON Schema of an input or output format
 ///
-/// Without NAME, lists the schemas. An editor with the YAML language server validates and completes a file whose first
-/// line references its schema:
+/// Without NAME, lists the schemas. An editor with the YAML language server validates and completes a file
+/// whose first line references its schema:
 ///   # yaml-language-server: $schema=./schemas/inventory.json
 #[derive(Debug, clap::Args)]
 #[command(

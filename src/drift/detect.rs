@@ -15,7 +15,7 @@ use crate::plan::{
     StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
 };
 use crate::probe::UnansweredReason;
-use crate::resource::Assessment;
+use crate::resource::{Assessment, ChangeMark, ChangedObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -277,6 +277,7 @@ impl HostDriftCollector<'_, '_> {
             let mut finding = self.build_step_finding(step);
             finding.path = paths.first().map(|path| path.as_str().into());
             fill_attribute(&mut finding, change.as_ref());
+            finding.object = find_changed_object(turn, &finding.mark);
             explain_cause(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
             self.push_finding(finding, &paths);
         }
@@ -367,6 +368,8 @@ impl HostDriftCollector<'_, '_> {
             step: step.into(),
             aspect,
             attribute: None,
+            mark: ChangeMark::default(),
+            object: ChangedObject::Nameless,
             kind: UntrustedText::default(),
             title: UntrustedText::default(),
             path: None,
@@ -409,6 +412,13 @@ fn list_paths(turn: Option<&StepInstance<'_>>) -> Vec<String> {
     let Some(ExpansionState::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
     let claims = resource.exclusive_claims().into_iter().chain(resource.shared_claims());
     claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
+}
+
+fn find_changed_object(turn: Option<&StepInstance<'_>>, mark: &ChangeMark) -> ChangedObject {
+    match turn.map(|turn| &turn.expanded.state) {
+        Some(ExpansionState::Resource(resource)) => resource.changed_object(mark),
+        _ => ChangedObject::Nameless,
+    }
 }
 
 /// Returns the step's name with its key.

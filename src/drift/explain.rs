@@ -9,7 +9,7 @@ use crate::config::ExpansionState;
 use crate::model::UntrustedText;
 use crate::plan::{self, HostContext, StepInstance, StepPlan};
 use crate::probe::KEY_LEFT_OUT;
-use crate::resource::AttributeChange;
+use crate::resource::{AttributeChange, ChangeAspect, ChangeMark};
 
 /// Returns the differing attributes. A missing object is one finding, not one for each attribute.
 pub(super) fn list_changed_attributes(step: &StepPlan) -> Vec<Option<AttributeChange>> {
@@ -19,7 +19,7 @@ pub(super) fn list_changed_attributes(step: &StepPlan) -> Vec<Option<AttributeCh
         [first, _, ..] if step.changes.iter().all(missing) => {
             let whole = AttributeChange {
                 diff: first.diff.clone(),
-                ..AttributeChange::new("exists", None, Some(PRESENT_VALUE))
+                ..AttributeChange::new("exists", None, Some(PRESENT_VALUE)).with_aspect(ChangeAspect::Existence)
             };
             vec![Some(whole)]
         }
@@ -32,7 +32,11 @@ const PRESENT_VALUE: &str = "present";
 
 /// Adds an attribute and its values to a finding.
 pub(super) fn fill_attribute(finding: &mut DriftFinding, change: Option<&AttributeChange>) {
-    let Some(change) = change else { return };
+    let Some(change) = change else {
+        finding.mark = ChangeMark { aspect: ChangeAspect::Whole, ..ChangeMark::default() };
+        return;
+    };
+    finding.mark = change.mark.clone();
     finding.attribute = Some(change.attribute.to_string());
     finding.secret = change.secret;
     if !change.secret {
@@ -70,9 +74,9 @@ fn to_attribute_value(value: Option<&UntrustedText>) -> AttributeValue<'_> {
 
 fn last_applied_value(record: &AppliedRecordView<'_>, change: Option<&AttributeChange>) -> Option<String> {
     let change = change.filter(|change| !change.secret)?;
-    match change.attribute.as_str() {
-        "exists" => (!record.is_removal()).then(|| PRESENT_VALUE.to_owned()),
-        attribute => record.attribute_value(attribute),
+    match change.mark.aspect {
+        ChangeAspect::Existence => (!record.is_removal()).then(|| PRESENT_VALUE.to_owned()),
+        _ => record.attribute_value(&change.attribute),
     }
 }
 

@@ -5,6 +5,7 @@ use super::{ChangeSource, DriftCause, DriftNotification, KnownFinding, Notificat
 use crate::facts::outliers::OutlierReport;
 use crate::model::{DisruptionClass, ExitCode, HostName, StepVerdict, UntrustedText, VerifyLevel};
 use crate::plan::{HostReachability, HostWarning};
+use crate::resource::{ChangeMark, ChangedObject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -98,6 +99,12 @@ pub struct DriftFinding {
     /// The differing attribute: `content`, `mode`, `version` … Absent if the step differs as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
+    /// What differs, for code.
+    #[serde(skip)]
+    pub mark: ChangeMark,
+    /// The object that differs, as the host's logs name it.
+    #[serde(skip)]
+    pub object: ChangedObject,
     /// The kind of resource: `file`, `package` … Empty for a verification.
     pub kind: UntrustedText,
     /// The object: `/etc/motd`, `nginx`.

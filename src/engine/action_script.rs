@@ -41,6 +41,17 @@ impl<'a> GroupedAction<'a> {
     }
 }
 
+/// Returns `exit status 100`, or the usual meaning of the status.
+pub fn format_exit_status(status: i32) -> String {
+    match status {
+        124 => "timed out".to_owned(),
+        126 => "exit status 126: a command could not be executed".to_owned(),
+        127 => "exit status 127: a command was not found".to_owned(),
+        _ if status > 128 && status < 160 => format!("killed by signal {}", status - 128),
+        _ => format!("exit status {status}"),
+    }
+}
+
 /// Returns one script for all actions. [`split_group_output`] separates its output by the same token.
 pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
     let mut script = ShellFragment::new();

@@ -34,8 +34,13 @@ pub(super) async fn execute_api_calls(work: &mut HostWork<'_>, due: &DueStep) ->
     let stopped = move || cancel.level() > StopLevel::No;
     for call in due.action.calls() {
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-        match call_with_retries(|| writer.execute_call(call, left, &shared.secrets, &say, &stopped), due.retries).await
-        {
+        let announce = |error: &KubeError, attempt| {
+            let (host, step) = (work.host().clone(), due.id.clone());
+            let why = shared.secrets.scrub_secrets(&error.message).into();
+            work.run.emit_event(Event::Retrying { host, step, why, attempt });
+        };
+        let try_call = || writer.execute_call(call, left, &shared.secrets, &say, &stopped);
+        match call_with_retries(try_call, due.retries, announce).await {
             Ok(said) => printed.push(said),
             Err(error) => {
                 let failure = build_call_failure(&error, &shared.secrets.scrub_secrets(&printed.join("\n")), &|text| {
@@ -52,12 +57,12 @@ pub(super) async fn execute_api_calls(work: &mut HostWork<'_>, due: &DueStep) ->
 async fn call_with_retries<F: Future<Output = Result<String, KubeError>>>(
     call: impl Fn() -> F,
     retries: u32,
+    announce: impl Fn(&KubeError, u32),
 ) -> Result<String, KubeError> {
     let mut done = call().await;
-    for _ in 0..retries {
-        if done.is_ok() {
-            break;
-        }
+    for attempt in (2..).take(retries as usize) {
+        let Err(error) = &done else { break };
+        announce(error, attempt);
         tokio::time::sleep(Duration::from_secs(2)).await;
         done = call().await;
     }

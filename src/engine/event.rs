@@ -41,13 +41,15 @@ pub enum Event {
         /// The reason, with a hint if there is one.
         why: UnreachableReason,
     },
-    /// A read is retried after a transport error.
+    /// A failed change is tried again, as the `retries` of its step allow.
     Retrying {
-        /// The host whose read is retried.
+        /// The host that is changed.
         host: HostName,
+        /// The step that failed.
+        step: StepId,
         /// The error of the previous attempt, a lowercase fragment.
         why: UntrustedText,
-        /// Number of the attempt that starts now; the first read was attempt 1.
+        /// Number of the attempt that starts now; the first try was attempt 1.
         attempt: u32,
     },
     /// A command starts on `hosts`.

@@ -428,21 +428,11 @@ fn describe_exit(turn: &DueStep, status: i32, after: Option<&Assessment>) -> Str
     let text = match meaning {
         Some(meaning) if turn.needs_artifact() => meaning.to_owned(),
         Some(meaning) => format!("exit status {status}: {meaning}"),
-        None => format_exit_status(status),
+        None => action_script::format_exit_status(status),
     };
     let half_done = turn.resource.as_ref().is_some_and(|resource| kind_traits(resource.kind()).fails_halfway);
     match after.filter(|_| half_done) {
         Some(after) => format!("{text}; afterwards {}", after.reason.raw()),
         None => text,
-    }
-}
-
-fn format_exit_status(status: i32) -> String {
-    match status {
-        124 => "timed out".to_owned(),
-        126 => "exit status 126: a command could not be executed".to_owned(),
-        127 => "exit status 127: a command was not found".to_owned(),
-        _ if status > 128 && status < 160 => format!("killed by signal {}", status - 128),
-        _ => format!("exit status {status}"),
     }
 }

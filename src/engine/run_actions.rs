@@ -80,14 +80,20 @@ impl<'h, 'r> StepActions<'h, 'r> {
 
     async fn execute_script_with_retries(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let mut acted = self.execute_script(due).await;
-        for _ in 0..due.iter().map(|turn| turn.retries).max().unwrap_or(0) {
-            if self.work.link.is_lost() || acted.iter().all(|a| a.status == Some(0)) {
-                break;
-            }
+        for attempt in (2..).take(due.iter().map(|turn| turn.retries).max().unwrap_or(0) as usize) {
+            let failed = due.iter().zip(&acted).find(|(_, acted)| acted.status != Some(0));
+            let Some((turn, failed)) = failed.filter(|_| !self.work.link.is_lost()) else { break };
+            self.announce_retry(turn, failed, attempt);
             tokio::time::sleep(Duration::from_secs(2)).await;
             acted = self.execute_script(due).await;
         }
         acted
+    }
+
+    fn announce_retry(&self, turn: &DueStep, failed: &ExecutedAction, attempt: u32) {
+        let why = failed.status.map_or_else(|| "the action did not end".to_owned(), action_script::format_exit_status);
+        let (host, step) = (self.work.host().clone(), turn.id.clone());
+        self.work.run.emit_event(Event::Retrying { host, step, why: why.into(), attempt });
     }
 
     async fn execute_script(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {

@@ -23,6 +23,7 @@ pub struct Fact {
     pub name: &'static str,
     /// One sentence: meaning and source.
     pub doc: &'static str,
+    /// The part that has the `fields`.
     pub shape: FactShape,
     /// Meaning, unit and source of each field. Empty if the fact is a single value.
     pub fields: &'static [(&'static str, &'static str)],
@@ -30,6 +31,7 @@ pub struct Fact {
     pub reads: &'static [&'static str],
     /// The parts that should be equal on similar hosts; empty for facts that identify hosts, and for counters.
     pub alike: &'static [ComparisonRule],
+    /// The shell code that reads it on a host.
     pub snippet: FactSnippet,
     /// Parses the snippet's output: lenient about the format, but never invents a value.
     pub parse: fn(&ProbeOutput) -> Result<Value, UnansweredReason>,

@@ -11,7 +11,7 @@ mod boot;
 mod cgroup;
 mod cluster;
 pub mod command;
-pub mod comparison_rules;
+mod comparison_rules;
 mod cpu;
 mod disk;
 mod dkms;
@@ -61,9 +61,10 @@ mod unknown_part;
 mod verbs;
 mod virtualization;
 
-pub use cluster::{ClusterFact, cluster_facts, fact_probe, is_cluster_fact, parse_whole_quantity};
+pub use cluster::{ClusterFact, cluster_facts};
+pub(crate) use cluster::{fact_probe, is_cluster_fact, parse_whole_quantity};
 pub use fact::{Fact, FactShape};
-pub use unknown_part::unknown_reason;
+pub(crate) use unknown_part::unknown_reason;
 
 use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Probe, UnansweredReason};

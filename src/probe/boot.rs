@@ -12,6 +12,7 @@ pub struct CmdlineState {
     pub loaded: UntrustedText,
     /// The type of container that the host is: `systemd-nspawn`, `docker`. Empty if it is not a container.
     pub container: String,
+    /// The boot loader, with its configuration of the next boot.
     pub loader: BootLoader,
 }
 
@@ -19,8 +20,11 @@ pub struct CmdlineState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootLoader {
-    /// No boot loader that forge can configure; `found` are the existing files of other known boot loaders.
-    Other { found: Vec<String> },
+    /// No boot loader that forge can configure.
+    Other {
+        /// Paths of existing files of other known boot loaders.
+        found: Vec<String>,
+    },
     /// GRUB as set up by Debian and Ubuntu: `update-grub` generates the menu from `/etc/default/grub` and its `.d`.
     UpdateGrub {
         /// All lines of these files that contain `GRUB_CMDLINE_LINUX`, in the order in which they are read.
@@ -28,8 +32,11 @@ pub enum BootLoader {
         /// The menu's entries for Linux.
         entries: Vec<BootEntry>,
     },
-    /// The entries that `grubby` keeps.
-    Grubby { entries: Vec<BootEntry> },
+    /// The entries that `grubby` keeps, as in RHEL and its derivatives.
+    Grubby {
+        /// All entries, from `grubby --info=ALL`.
+        entries: Vec<BootEntry>,
+    },
 }
 
 impl Default for BootLoader {
@@ -41,6 +48,7 @@ impl Default for BootLoader {
 /// One entry of a boot menu.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BootEntry {
+    /// The entry's title in the menu.
     pub title: UntrustedText,
     /// The kernel's arguments.
     pub args: UntrustedText,
@@ -55,13 +63,16 @@ pub enum InitramfsMaker {
     /// Neither is installed.
     #[default]
     Unknown,
+    /// initramfs-tools: `update-initramfs`, as in Debian and Ubuntu.
     InitramfsTools,
+    /// `dracut`, as in RHEL and its derivatives.
     Dracut,
 }
 
 /// The initramfs images of the kernels that this host may boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InitramfsState {
+    /// The program that creates the images of this host.
     pub maker: InitramfsMaker,
     /// As in [`CmdlineState`].
     pub container: String,

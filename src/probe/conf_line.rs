@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One line of a configuration snippet, in the order in which snippets take effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfLine {
+    /// The path of the snippet.
     pub file: String,
     /// Counted from 1.
     pub line: u64,

@@ -13,10 +13,11 @@ use super::evidence_state::{EvidencePart, EvidenceState};
 use std::collections::BTreeMap;
 
 /// Maximum number of journal entries requested: the latest.
-pub const JOURNAL_ENTRIES: usize = 4000;
-/// Maximum bytes of each log, and of the journal's output: their ends.
-pub const LOG_CAP: u64 = 131_072;
-pub const JOURNAL_CAP: u64 = 1_048_576;
+pub(crate) const JOURNAL_ENTRIES: usize = 4000;
+/// Maximum bytes read of each log: its end.
+const LOG_CAP: u64 = 131_072;
+/// Maximum bytes read of the journal's output: its end.
+pub(crate) const JOURNAL_CAP: u64 = 1_048_576;
 
 /// The targets that end a boot.
 const SHUTDOWN_TARGETS: [&str; 5] =

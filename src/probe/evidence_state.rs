@@ -14,6 +14,7 @@ pub struct EvidenceState {
 /// One source of evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidencePart {
+    /// The text as read; empty if it is missing.
     pub text: UntrustedText,
     /// Why it is missing: a lowercase fragment. Empty if it was read.
     pub lack: String,

@@ -19,6 +19,7 @@ pub struct ProbeExchange {
     pub at: String,
     /// Its time limit. Seconds.
     pub limit_s: u64,
+    /// The answer, or why there is none.
     pub answer: ExchangeAnswer,
 }
 
@@ -26,6 +27,7 @@ pub struct ProbeExchange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangeAnswer {
+    /// A host's answer, not parsed yet.
     Printed(ExchangeOutput),
     /// A cluster API's answer, already parsed.
     Told(serde_json::Value),
@@ -36,10 +38,13 @@ pub enum ExchangeAnswer {
 /// The output of a query's code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExchangeOutput {
+    /// How the code ended.
     pub end: ExchangeEnd,
     /// Whether a check's own code was started.
     pub began: bool,
+    /// Standard output, up to the cap of the query.
     pub stdout: ExchangeBytes,
+    /// Standard error, up to the cap of the query.
     pub stderr: ExchangeBytes,
     /// Whether the end of the output is missing.
     pub truncated: bool,
@@ -59,12 +64,15 @@ pub enum ExchangeEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangeBytes {
+    /// The bytes are UTF-8.
     Text(String),
+    /// The bytes are not UTF-8; here they are in standard base64.
     Base64(String),
 }
 
 impl ExchangeBytes {
-    pub fn new(bytes: &[u8]) -> Self {
+    /// Stores bytes in the more readable form.
+    pub(super) fn new(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
             Err(_) => Self::Base64(base64::engine::general_purpose::STANDARD.encode(bytes)),
@@ -72,7 +80,7 @@ impl ExchangeBytes {
     }
 
     /// Returns the bytes. Invalid base64 gives no bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.as_bytes().to_vec(),
             Self::Base64(text) => base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default(),
@@ -88,11 +96,11 @@ impl ExchangeBytes {
 }
 
 /// Placeholder in a recording for a host's key for digests of secrets.
-pub const KEY_LEFT_OUT: &str = "left-out";
+pub(crate) const KEY_LEFT_OUT: &str = "left-out";
 
 impl ProbeExchange {
     /// Removes everything that a recording never contains: the host's key, and all that `scrub` removes from a text.
-    pub fn remove_secrets(&mut self, scrub: &dyn Fn(&str) -> String) {
+    pub(crate) fn remove_secrets(&mut self, scrub: &dyn Fn(&str) -> String) {
         let holds_key = self.probes.contains(&Probe::Records);
         if let ExchangeAnswer::Told(told) = &mut self.answer {
             return scrub_json(told, scrub);
@@ -109,7 +117,7 @@ impl ProbeExchange {
     }
 
     /// Replaces the answer with a reason.
-    pub fn withhold_answer(&mut self, why: &str) {
+    pub(crate) fn withhold_answer(&mut self, why: &str) {
         self.answer = ExchangeAnswer::Unknown(UnansweredReason::new(why));
     }
 }

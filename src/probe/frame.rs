@@ -33,8 +33,10 @@ impl CompiledProbes {
 /// Why an output cannot be read at all.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
+    /// The end frame is missing.
     #[error("the output is truncated: the link was lost or the script was stopped")]
     Cut,
+    /// A frame is not as the script prints it, or one is missing; the text says which.
     #[error("the output is malformed: {0}")]
     Malformed(String),
 }

@@ -10,6 +10,7 @@ use std::fmt;
 pub struct ObjectsQuery {
     /// `v1`, `apps/v1`
     pub api_version: String,
+    /// `Deployment`, `Pod`
     pub kind: String,
     /// Absent for objects without a namespace, and for all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]

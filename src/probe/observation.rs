@@ -21,6 +21,7 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Stores the answer to `probe`, in place of an earlier one.
     pub fn insert(&mut self, probe: Probe, answer: Result<ProbeReading, UnansweredReason>) {
         self.answers.insert(probe, answer);
     }
@@ -42,6 +43,7 @@ impl Observation {
         }
     }
 
+    /// Reports whether `probe` was answered, also with a reason why its answer is unknown.
     pub fn has_answer(&self, probe: &Probe) -> bool {
         self.answers.contains_key(probe)
     }
@@ -96,6 +98,7 @@ impl Observation {
         self.answers.iter().filter(failed).map(|(probe, _)| probe.clone()).collect()
     }
 
+    /// Returns every answer, in the order of the probes.
     pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<ProbeReading, UnansweredReason>)> {
         self.answers.iter()
     }

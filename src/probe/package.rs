@@ -80,7 +80,7 @@ pub(crate) fn probe_package(probe: &Probe) -> Option<&str> {
 }
 
 /// Returns a version of dpkg or rpm without epoch and revision.
-pub fn upstream_version(version: &str) -> &str {
+pub(crate) fn upstream_version(version: &str) -> &str {
     let version = version.split_once(':').map_or(version, |(_, rest)| rest);
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
 }

@@ -72,7 +72,7 @@ fn family_words(probe: &Probe) -> Option<(String, String)> {
 }
 
 /// Reports whether `pattern` is a package's name in which `*` stands for any text.
-pub fn is_family_pattern(pattern: &str) -> bool {
+pub(crate) fn is_family_pattern(pattern: &str) -> bool {
     pattern.starts_with(|c: char| c.is_ascii_alphanumeric())
         && pattern.chars().all(|c| c.is_ascii_alphanumeric() || "+.-_*".contains(c))
 }

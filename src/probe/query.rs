@@ -11,71 +11,152 @@ use serde::{Deserialize, Serialize};
 pub enum Probe {
     /// The file at a path: type, owner, group, mode, size, times, digest of a regular file. With `want`, also the body
     /// if its digest differs and it is at most `BODY_CAP` bytes of text (for the diff). Never for secret bodies.
-    Path { path: String, want: Option<String> },
+    Path {
+        /// Absolute, normalized.
+        path: String,
+        /// Lowercase hex SHA-256 of the desired body; a text that no digest equals always requests the body.
+        want: Option<String>,
+    },
     /// The state of one package of dpkg or, if dpkg has no packages, of rpm; its holds, and apt's offers if needed.
-    Package { name: String, offers: AptOfferPolicy },
+    Package {
+        /// The package's name, for dpkg also with `:ARCH`.
+        name: String,
+        /// When apt is asked for its offers.
+        offers: AptOfferPolicy,
+    },
     /// All installed packages whose names match a pattern with `*`, and apt's offers of those that are not of `upstream`.
-    PackageFamily { patterns: Vec<String>, upstream: Option<String> },
+    PackageFamily {
+        /// Names of packages, in which `*` matches any text.
+        patterns: Vec<String>,
+        /// The upstream version, without epoch and revision, of packages that need no offers. Without one, apt is not
+        /// asked.
+        upstream: Option<String>,
+    },
     /// State of the package manager itself: lock holder, half-configured packages, running apt.
     PackageManager,
     /// State of one systemd unit, with deleted executables or libraries of its main process.
-    Unit { name: String },
+    Unit {
+        /// With or without a suffix: `nginx`, `nginx.service`.
+        name: String,
+    },
     /// One account and its groups.
-    User { name: String },
+    User {
+        /// The account's name.
+        name: String,
+    },
     /// The account that scripts run as: root, or one without write access.
     Account,
     /// One kernel setting, by its path under `/proc/sys`: `net/ipv4/ip_forward`; with all lines of `sysctl.d`.
-    Sysctl { key: String },
+    Sysctl {
+        /// The path with slashes.
+        key: String,
+    },
     /// One kernel module, its name with underscores; with all lines of `modprobe.d` and `modules-load.d`.
-    Module { name: String },
+    Module {
+        /// The name with underscores: `nvidia_uvm`.
+        name: String,
+    },
     /// The kernel's command line, and that of the next boot.
     Cmdline,
-    /// The content of initramfs images: those of the running and the next kernel, or of `all` installed ones. `files`
-    /// are paths on the host, `modules` names with underscores.
-    Initramfs { files: Vec<String>, modules: Vec<String>, all: bool },
+    /// The content of initramfs images.
+    Initramfs {
+        /// Paths on the host, each looked up inside the images.
+        files: Vec<String>,
+        /// Names of kernel modules with underscores, each looked up inside the images.
+        modules: Vec<String>,
+        /// Whether to read the images of all installed kernels, not only of the running and the next one.
+        all: bool,
+    },
     /// The mounts at a path and its fstab entries; `source` is looked up among devices and mounts.
-    Mount { path: String, source: String },
+    Mount {
+        /// The mount point, absolute and normalized.
+        path: String,
+        /// As in fstab: a device, a tag such as `UUID=…`, `SERVER:/PATH`, a directory for a bind mount.
+        source: String,
+    },
     /// The `authorized_keys` of one account, wherever its home is.
-    AuthorizedKeys { user: String },
+    AuthorizedKeys {
+        /// The account's name.
+        user: String,
+    },
     /// One group, and which group has the declared number.
-    Group { name: String, gid: Option<u32> },
+    Group {
+        /// The group's name.
+        name: String,
+        /// The declared number, if any.
+        gid: Option<u32>,
+    },
     /// The content of a package file on the host, and the installed state of that package.
-    PackageFile { path: String },
+    PackageFile {
+        /// Absolute, normalized. `.rpm` at its end decides which package manager reads it.
+        path: String,
+    },
     /// All entries of apt's source files.
     AptSources,
     /// The bytes of a key on the host.
-    Key { path: String },
+    Key {
+        /// Absolute, normalized.
+        path: String,
+    },
     /// The record that the last verified apply wrote for a step (`record` is its file name). All records are read
     /// together.
     Records,
-    /// A recipe's own read-only command. `id` names it in messages.
+    /// A recipe's own read-only command.
     Check {
+        /// Names it in messages.
         id: String,
+        /// POSIX shell code.
         script: String,
+        /// The account that runs it; without one, the account that scripts run as.
         user: Option<String>,
+        /// Its working directory; `/` without one.
         cwd: Option<String>,
+        /// Environment variables that it gets in addition.
         env: Vec<(String, String)>,
-        /// Its own limit. Without one, the run's limit applies, or else [`CHECK_LIMIT_S`].
+        /// Its own limit. Without one, the run's limit applies, or else 60 seconds.
         timeout_s: Option<u64>,
     },
-    /// Evidence of changes in logs, journal and files since `since` (seconds since the epoch), about these units and
-    /// paths in particular.
-    Evidence { since: u64, units: Vec<String>, paths: Vec<String> },
-    /// One object of a cluster's API; with `want`, a JSON text with placeholders for secrets, also the predicted result
-    /// of applying it.
-    Object { id: ObjectId, want: Option<String> },
+    /// Evidence of changes in logs, journal and files.
+    Evidence {
+        /// Earlier evidence is not read. Seconds since the epoch.
+        since: u64,
+        /// Units whose starts and stops are read.
+        units: Vec<String>,
+        /// Paths whose owners and times are read.
+        paths: Vec<String>,
+    },
+    /// One object of a cluster's API.
+    Object {
+        /// The object, by kind, namespace and name.
+        id: ObjectId,
+        /// The desired object, as JSON text with placeholders for secrets: the answer then includes the predicted result
+        /// of applying it.
+        want: Option<String>,
+    },
     /// Whether a proof workload succeeded, and which objects of its runs are left.
-    Proof { id: ObjectId },
+    Proof {
+        /// The workload.
+        id: ObjectId,
+    },
     /// The objects in a namespace of a cluster.
-    Contents { namespace: String },
+    Contents {
+        /// The namespace's name.
+        namespace: String,
+    },
     /// Current objects of a cluster, with their status and without secret values: one, or all of a kind.
     Objects(Box<ObjectsQuery>),
-    /// A fact about the cluster itself from its API, by the fact's name.
-    ClusterFact { name: String },
+    /// A fact about the cluster itself, from its API.
+    ClusterFact {
+        /// The fact's name under `facts.`.
+        name: String,
+    },
     /// A release of a cluster, and its differences from the declaration.
     Release(Box<ReleaseQuery>),
-    /// One fact's snippet, by the fact's name. The snippet's text is defined with the fact.
-    Fact { name: String },
+    /// One fact's snippet. The snippet's text is defined with the fact.
+    Fact {
+        /// The fact's name under `facts.`.
+        name: String,
+    },
 }
 
 /// When to query apt for its offers of a package. Reading apt's lists takes a host longer than all other probes
@@ -83,6 +164,7 @@ pub enum Probe {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AptOfferPolicy {
+    /// Never.
     Unneeded,
     /// If no version is fully installed.
     UnlessInstalled,
@@ -93,17 +175,20 @@ pub enum AptOfferPolicy {
 }
 
 /// Timeout in seconds of a check if neither it nor the run sets one.
-pub const CHECK_LIMIT_S: u64 = 60;
+pub(super) const CHECK_LIMIT_S: u64 = 60;
 
 /// Maximum size in bytes of bodies that are sent with an observation for a diff.
-pub const BODY_CAP: u64 = 65_536;
+pub(crate) const BODY_CAP: u64 = 65_536;
 
 /// The snippet of a fact, passed to [`compile_probes`](super::compile_probes) by the caller, since facts are a layer above probes.
 #[derive(Clone, Copy, Debug)]
 pub struct FactSnippet {
+    /// The fact's name under `facts.`.
     pub name: &'static str,
     /// POSIX shell; the fact's parser reads its stdout.
     pub snippet: &'static str,
+    /// After this many seconds the snippet is stopped and the fact is unknown. Snippets that share a section have the
+    /// longest limit of all of them.
     pub timeout_s: u64,
     /// Whether it touches a device or a network mount: such probes run on a second channel.
     pub device: bool,

@@ -154,7 +154,7 @@ fn parse_lock_entry(line: &str) -> Option<&str> {
 
 /// Compares two versions `EPOCH:VERSION-RELEASE` by rpm's rules. A missing epoch is epoch 0; if one has no release, any
 /// release of the other is equal.
-pub fn compare_rpm_versions(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_rpm_versions(a: &str, b: &str) -> Ordering {
     let (a, b) = (split_version(a), split_version(b));
     let (a_release, b_release) = a.release.zip(b.release).unwrap_or_default();
     Evr::new(a.epoch, a.version, a_release).cmp(&Evr::new(b.epoch, b.version, b_release))

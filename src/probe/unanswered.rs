@@ -20,6 +20,7 @@ pub struct UnansweredReason {
 }
 
 impl UnansweredReason {
+    /// Returns a reason that a retry may resolve; `why` is a lowercase fragment.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), said: None, barred: false, lacks_tool: false }
     }
@@ -34,6 +35,7 @@ impl UnansweredReason {
         !self.barred && !self.lacks_tool
     }
 
+    /// Adds the host's output to the reason.
     pub fn with_message(mut self, text: impl Into<UntrustedText>) -> Self {
         self.said = Some(text.into());
         self

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::Arc;
 
+use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart};
 use super::earlier_effects::EarlierStepEffects;
 
 /// One attribute that differs.
@@ -27,9 +28,13 @@ pub struct AttributeChange {
     /// Whether the values are withheld because they are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
+    /// What the change is about, for code.
+    #[serde(skip)]
+    pub mark: ChangeMark,
 }
 
 impl AttributeChange {
+    /// Builds a change without a diff whose values are not secret.
     pub fn new(attribute: &str, from: Option<&str>, to: Option<&str>) -> Self {
         Self {
             attribute: attribute.into(),
@@ -37,14 +42,35 @@ impl AttributeChange {
             to: to.map(UntrustedText::from),
             diff: None,
             secret: false,
+            mark: ChangeMark::default(),
         }
+    }
+
+    /// Sets what differs.
+    pub(crate) fn with_aspect(mut self, aspect: ChangeAspect) -> Self {
+        self.mark.aspect = aspect;
+        self
+    }
+
+    /// Sets the part that differs.
+    pub(crate) fn with_part(mut self, part: ChangedPart) -> Self {
+        self.mark.part = part;
+        self
+    }
+
+    /// Sets the one of several packages or paths that differs.
+    pub(crate) fn with_member(mut self, member: &str) -> Self {
+        self.mark.member = Some(member.into());
+        self
     }
 }
 
-/// A value before and after a change; `None` where there is none.
+/// A value before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueChange<T> {
+    /// The observed value; `None` if the host has none.
     pub from: Option<T>,
+    /// The desired value; `None` if the change removes it.
     pub to: Option<T>,
 }
 
@@ -154,9 +180,11 @@ impl<D: ResourceDiff> AnyDiff for D {
 /// The evaluation of one resource. Kinds return it with their own type of differences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment<D = ErasedDiff> {
+    /// Whether the step matches, can change, is pending, is impossible or could not be evaluated.
     pub verdict: StepVerdict,
     /// The reason as a lowercase fragment, also if nothing changes ("content, owner and mode match").
     pub reason: UntrustedText,
+    /// The differing attributes, for people.
     pub changes: Vec<AttributeChange>,
     /// Disruption class of applying the changes.
     pub disruption: DisruptionClass,
@@ -175,6 +203,7 @@ pub struct Assessment<D = ErasedDiff> {
 }
 
 impl<D> Assessment<D> {
+    /// Returns an assessment for a state that matches the declaration.
     pub fn ok(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self {
             verdict: StepVerdict::Ok,
@@ -190,7 +219,7 @@ impl<D> Assessment<D> {
         }
     }
 
-    /// Returns a judgement for a change that cannot be carried out as it is: it is evaluated again before it runs.
+    /// Returns an assessment for a change that cannot be carried out as it is: it is evaluated again before it runs.
     pub fn change(
         reason: impl Into<UntrustedText>,
         changes: Vec<AttributeChange>,
@@ -200,12 +229,12 @@ impl<D> Assessment<D> {
         Self { verdict: StepVerdict::Change, changes, disruption, ..Self::ok(reason, basis) }
     }
 
-    /// Returns a judgement for a state that is configured, but not effective yet.
+    /// Returns an assessment for a state that is configured, but not effective yet.
     pub fn pending(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self { verdict: StepVerdict::Pending, ..Self::ok(reason, basis) }
     }
 
-    /// Returns a judgement for a step that could not be evaluated.
+    /// Returns an assessment for a step that could not be evaluated.
     pub fn unknown(why: &crate::probe::UnansweredReason) -> Self {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
@@ -218,11 +247,12 @@ impl<D> Assessment<D> {
         }
     }
 
+    /// Returns an assessment for a step that is impossible on this host.
     pub fn blocked(class: crate::model::BlockClass, reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self { verdict: StepVerdict::Blocked(class), ..Self::ok(reason, basis) }
     }
 
-    /// Returns the judgement with every secret in its texts and values masked, because the state of a host may contain
+    /// Returns the assessment with every secret in its texts and values masked, because the state of a host may contain
     /// the secret itself.
     pub fn mask_secrets(mut self, secrets: &crate::model::SecretStore) -> Self {
         if secrets.is_empty() {
@@ -236,24 +266,25 @@ impl<D> Assessment<D> {
         self
     }
 
+    /// Marks the verdict as dependent on the predicted effects of an earlier step.
     pub fn mark_predicted(mut self) -> Self {
         self.predicted = true;
         self
     }
 
-    /// Marks the judgement as effective only after a reboot.
+    /// Marks the assessment as effective only after a reboot.
     pub fn mark_reboot_required(mut self) -> Self {
         self.by_reboot = true;
         self
     }
 
-    /// Returns the judgement with its diff converted.
+    /// Returns the assessment with its diff converted.
     pub fn map_diff<E>(mut self, convert: impl FnOnce(D) -> E) -> Assessment<E> {
         let diff = self.diff.take().map(convert);
         self.with_diff(diff)
     }
 
-    /// Returns the judgement with another diff.
+    /// Returns the assessment with another diff.
     pub fn with_diff<E>(self, diff: Option<E>) -> Assessment<E> {
         Assessment {
             verdict: self.verdict,
@@ -269,6 +300,7 @@ impl<D> Assessment<D> {
         }
     }
 
+    /// Adds what the user should do next.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -283,13 +315,13 @@ impl Assessment {
 }
 
 impl<D: ResourceDiff> Assessment<D> {
-    /// Returns a judgement for differences that an action carries out.
+    /// Returns an assessment for differences that an action carries out.
     pub fn differs(reason: impl Into<UntrustedText>, diff: D, disruption: DisruptionClass, basis: Value) -> Self {
         let changes = diff.render_changes();
         Self { diff: Some(diff), ..Self::change(reason, changes, disruption, basis) }
     }
 
-    /// Returns the judgement as the planner and the engine see it.
+    /// Returns the assessment as the planner and the engine see it.
     pub fn erase_diff(self) -> Assessment {
         self.map_diff(ErasedDiff::new)
     }
@@ -336,11 +368,12 @@ pub struct RestartInput {
 
 impl RestartInput {
     /// Returns every path whose ctime indicates a change, the trace last.
-    pub fn watched_paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn watched_paths(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().chain(&self.trace).map(String::as_str)
     }
 
-    pub fn is_trace(&self, path: &str) -> bool {
+    /// Reports whether `path` is the trace.
+    pub(crate) fn is_trace(&self, path: &str) -> bool {
         self.trace.as_deref() == Some(path)
     }
 }
@@ -348,6 +381,7 @@ impl RestartInput {
 /// A file that the controller sends over the session.
 #[derive(Clone, Debug)]
 pub struct ArtifactDelivery {
+    /// The file, by its digest.
     pub artifact: crate::model::Artifact,
     /// Prints size and SHA-256 of the partial file that an earlier attempt left on the host, `0 -` for none.
     pub part: ShellFragment,

@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 /// Something that exists once a step is applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProvidedItem {
+    /// An absolute path.
     Path(String),
+    /// A systemd unit.
     Unit(String),
+    /// An account.
     User(String),
+    /// An installed package.
     Package(String),
     /// An object of the cluster's API, as named in records: `core/Namespace//web`.
     Object(String),

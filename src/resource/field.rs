@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 /// The declared type of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldType {
+    /// Any text.
     Text,
     /// Text without line breaks, which may become part of a line of a file or of an argument.
     Line,
@@ -20,9 +21,13 @@ pub enum FieldType {
     LocalDocuments,
     /// Permission bits as quoted octal text: `"0644"`.
     Mode,
+    /// `true` or `false`; YAML's other spellings (`yes`, `off`) are rejected.
     Bool,
+    /// A whole number within limits.
     Int {
+        /// The smallest valid value.
         min: i64,
+        /// The largest valid value.
         max: i64,
     },
     /// Text newtype: `560.10` stays `560.10`.
@@ -31,7 +36,9 @@ pub enum FieldType {
     Duration,
     /// A duration that may be zero.
     Wait,
+    /// One of these words.
     Enum(&'static [&'static str]),
+    /// A list of values of one type.
     List(&'static FieldType),
     /// Text keys to values of one type.
     Map(&'static FieldType),
@@ -48,19 +55,24 @@ pub enum FieldType {
 /// One field of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FieldSpec {
+    /// The key in YAML.
     pub name: &'static str,
+    /// The type of its value.
     pub ty: FieldType,
+    /// Whether it is an error to omit it.
     pub required: bool,
     /// Meaning, unit and default as Markdown, one or two sentences.
     pub doc: &'static str,
 }
 
 impl FieldSpec {
-    pub const fn required(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
+    /// Builds a field that must not be omitted.
+    pub(crate) const fn required(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
         Self { name, ty, required: true, doc }
     }
 
-    pub const fn optional(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
+    /// Builds a field that may be omitted.
+    pub(crate) const fn optional(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
         Self { name, ty, required: false, doc }
     }
 }
@@ -71,44 +83,49 @@ impl FieldSpec {
 pub struct FieldValues(pub IndexMap<&'static str, Value>);
 
 impl FieldValues {
-    pub fn contains(&self, name: &str) -> bool {
+    /// Reports whether the field is declared.
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    pub fn get_text(&self, name: &str) -> Option<&str> {
+    /// Returns a text; like all getters, `None` if the field is not declared or has another type.
+    pub(crate) fn get_text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 
-    pub fn get_bool(&self, name: &str) -> Option<bool> {
+    /// Returns a boolean.
+    pub(crate) fn get_bool(&self, name: &str) -> Option<bool> {
         self.0.get(name)?.as_bool()
     }
 
-    pub fn get_int(&self, name: &str) -> Option<i64> {
+    /// Returns a whole number; durations are in seconds.
+    pub(crate) fn get_int(&self, name: &str) -> Option<i64> {
         self.0.get(name)?.as_i64()
     }
 
     /// Returns permission bits.
-    pub fn get_mode(&self, name: &str) -> Option<u32> {
+    pub(crate) fn get_mode(&self, name: &str) -> Option<u32> {
         self.get_int(name)?.try_into().ok()
     }
 
     /// Returns a list of texts. Lists of text contain no numbers or booleans.
-    pub fn get_text_list(&self, name: &str) -> Option<Vec<String>> {
+    pub(crate) fn get_text_list(&self, name: &str) -> Option<Vec<String>> {
         let list = self.0.get(name)?.as_array()?;
         Some(list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
     }
 
     /// Returns a list of whole numbers.
-    pub fn get_int_list(&self, name: &str) -> Option<Vec<i64>> {
+    pub(crate) fn get_int_list(&self, name: &str) -> Option<Vec<i64>> {
         Some(self.0.get(name)?.as_array()?.iter().filter_map(Value::as_i64).collect())
     }
 
     /// Returns a nested table.
-    pub fn get_table(&self, name: &str) -> Option<&serde_json::Map<String, Value>> {
+    pub(crate) fn get_table(&self, name: &str) -> Option<&serde_json::Map<String, Value>> {
         self.0.get(name)?.as_object()
     }
 
-    pub fn get_text_map(&self, name: &str) -> Option<Vec<(String, String)>> {
+    /// Returns a map of texts, in the order of its declaration.
+    pub(crate) fn get_text_map(&self, name: &str) -> Option<Vec<(String, String)>> {
         let map = self.0.get(name)?.as_object()?;
         Some(map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect())
     }

@@ -3,6 +3,7 @@
 use super::assessment::{
     Action, ActionBatch, ArtifactDelivery, Assessment, AssessmentContext, ErasedDiff, ResourceDiff,
 };
+use super::change_mark::{ChangeMark, ChangedObject};
 use super::earlier_effects::ProvidedItem;
 use super::field::{FieldSpec, FieldValues};
 use crate::diag::Diag;
@@ -79,6 +80,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     /// Returns the kernel module that it declares as loaded, if any.
     fn loaded_module(&self) -> Option<&str> {
         None
+    }
+
+    /// Returns the object that a change of this resource concerns, as a host's logs name it.
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Nameless
     }
 
     /// Returns the claims that no other step of the host may declare differently: `("path", "/etc/motd")`.
@@ -164,6 +170,7 @@ impl<T: TypedResource> Resource for T {
 
 /// A registered kind: its name, fields and constructor.
 pub struct ResourceKind {
+    /// The key of a step in YAML: `file`, `package`.
     pub name: &'static str,
     /// One sentence for the reference.
     pub summary: &'static str,
@@ -171,9 +178,11 @@ pub struct ResourceKind {
     pub example: &'static str,
     /// Several paragraphs of Markdown for the reference: behaviour, meaning of a no-op, proof.
     pub doc: &'static str,
+    /// Its fields, in the order of the reference.
     pub fields: &'static [FieldSpec],
     /// Builds the resource from checked fields. `ensure: absent` and `otherwise: absent` set `absent`.
     pub build: fn(&FieldValues, absent: bool) -> ResourceBuildResult,
+    /// What holds for every step of the kind.
     pub traits: KindTraits,
 }
 

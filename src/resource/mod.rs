@@ -6,6 +6,7 @@
 
 mod accounts;
 mod assessment;
+mod change_mark;
 mod cluster;
 mod earlier_effects;
 pub mod field;
@@ -22,14 +23,17 @@ mod system;
 mod testing;
 mod traits;
 
+pub(crate) use assessment::ValueChange;
 pub use assessment::{
     Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange,
-    PackageChanges, ResourceDiff, RestartInput, ValueChange,
+    PackageChanges, ResourceDiff, RestartInput,
 };
+pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart};
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
-pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind, TypedResource};
+pub(crate) use kind::TypedResource;
+pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind};
 pub use registry::{all_kinds, find_kind, kind_traits};
-pub use shared::apply_trace;
+pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
 pub use traits::{EffectReach, KindTraits, PackageExposure, PackageListing};

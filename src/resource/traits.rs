@@ -34,8 +34,11 @@ pub struct KindTraits {
     pub removes_more: bool,
     /// A failed change may be half done, so the report includes the state after it.
     pub fails_halfway: bool,
+    /// How far the effects of a change reach.
     pub reach: EffectReach,
+    /// Whether a change installs or upgrades packages.
     pub packages: PackageListing,
+    /// What an earlier package or command of the plan can change of the resource.
     pub exposure: PackageExposure,
     /// Builds the probe that shows whether a resource of this name still exists, for the claims in records.
     pub claim_probe: Option<fn(&str) -> Option<Probe>>,
@@ -55,6 +58,7 @@ pub enum EffectReach {
 /// Whether a change installs or upgrades packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackageListing {
+    /// Never.
     None,
     /// The changes of the step list the versions.
     Listed,
@@ -80,6 +84,7 @@ pub enum PackageExposure {
 }
 
 impl KindTraits {
+    /// A kind that runs on hosts and compares by itself, and whose changes may reach the host's state.
     pub const DEFAULT: Self = Self {
         in_cluster: false,
         has_restart_inputs: false,

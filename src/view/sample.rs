@@ -184,7 +184,8 @@ fn odd_steps() -> Vec<StepPlan> {
 /// Returns a plan in which every field from a host or an author is `text`.
 pub fn hostile_plan(text: &str) -> Plan {
     let texts = || Some(UntrustedText::from(text));
-    let change = AttributeChange { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false };
+    let change =
+        AttributeChange { attribute: text.into(), from: texts(), to: texts(), ..AttributeChange::new("", None, None) };
     let diff = AttributeChange { diff: texts(), ..change.clone() };
     let hostile = |verdict| StepPlan {
         id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },

@@ -280,6 +280,8 @@ fn drifted(cause: DriftCause, verdict: StepVerdict) -> DriftFinding {
         aspect: FindingAspect::Step,
         attribute: None,
         kind: text(),
+        mark: Default::default(),
+        object: Default::default(),
         title: text(),
         path: None,
         verdict,

@@ -5,18 +5,19 @@
 
 use super::context::AttributionContext;
 use super::model::{AttributionCertainty, ChangeSource};
-use super::subject::FindingSubject;
+use super::subject::{find_changed_object, is_reset_by_boot};
 use super::sudo::SudoCommand;
 use super::{apt, boots, clock};
 use crate::drift::cause::DriftCause;
+use crate::resource::{ChangeAspect, ChangedObject};
 
 /// Returns who made the change of a finding. `None` if there is nothing to report: a reload is pending, and no user is
 /// known to have changed anything.
 pub fn attribute_finding(case: &AttributionContext<'_>) -> Option<ChangeSource> {
-    let culprit = match FindingSubject::from_finding(case.finding) {
-        FindingSubject::Packages(names) => case.attribute_package_change(&names),
-        FindingSubject::Path(path) => super::files::attribute_file_change(case, &path),
-        FindingSubject::Unit(unit) => super::units::attribute_unit_change(case, &unit),
+    let culprit = match find_changed_object(case.finding) {
+        ChangedObject::Packages(names) => case.attribute_package_change(&names),
+        ChangedObject::Path(path) => super::files::attribute_file_change(case, &path),
+        ChangedObject::Unit(unit) => super::units::attribute_unit_change(case, &unit),
         subject => case.attribute_by_command(&subject),
     };
     let silent = matches!(culprit.sure, AttributionCertainty::Nobody | AttributionCertainty::Unknown);
@@ -25,7 +26,7 @@ pub fn attribute_finding(case: &AttributionContext<'_>) -> Option<ChangeSource> 
 
 impl AttributionContext<'_> {
     fn attribute_package_change(&self, names: &[String]) -> ChangeSource {
-        if self.finding.attribute.as_deref().is_some_and(|attribute| attribute.starts_with("hold")) {
+        if self.finding.mark.aspect == ChangeAspect::Hold {
             return self.attribute_hold(names);
         }
         let run = self.recent_package_runs().find_map(|run| run.last_change_of(names).map(|change| (run, change)));
@@ -45,13 +46,13 @@ impl AttributionContext<'_> {
     /// Reports whether a change results in the observed state.
     fn leads_to_observed(&self, to: Option<&str>) -> bool {
         let observed = self.finding.observed.as_ref().map(|text| text.raw());
-        match self.finding.attribute.as_deref().map(|name| name.split(" of ").next().unwrap_or(name)) {
-            Some("version" | "downgrade") => match (observed, to) {
+        match self.finding.mark.aspect {
+            ChangeAspect::Version => match (observed, to) {
                 (Some(seen), Some(to)) => seen == to || to.split_once(':').is_some_and(|(_, to)| to == seen),
                 (None, None) => true,
                 _ => false,
             },
-            Some("exists" | "package" | "installed") => observed.is_some() == to.is_some(),
+            ChangeAspect::Existence => observed.is_some() == to.is_some(),
             _ => true,
         }
     }
@@ -84,7 +85,7 @@ impl AttributionContext<'_> {
     }
 
     /// Attributes objects without a time of their own: by the latest command that names them, then by the boot.
-    fn attribute_by_command(&self, subject: &FindingSubject) -> ChangeSource {
+    fn attribute_by_command(&self, subject: &ChangedObject) -> ChangeSource {
         if let Some(sudo) = self.recent_sudo_commands().find(|sudo| self.is_command_about(subject, sudo)) {
             let sure = if self.explains_finding(subject, sudo) {
                 AttributionCertainty::Named
@@ -93,13 +94,12 @@ impl AttributionContext<'_> {
             };
             return ChangeSource::from_sudo(sure, sudo, sudo.began);
         }
-        if *subject == FindingSubject::Kernel
+        if *subject == ChangedObject::Kernel
             && let Some(culprit) = self.attribute_kernel_change()
         {
             return culprit;
         }
-        let boot =
-            boots::attribute_reboot(self).filter(|_| subject.is_reset_by_boot(self.finding.attribute.as_deref()));
+        let boot = boots::attribute_reboot(self).filter(|_| is_reset_by_boot(subject, self.finding.mark.aspect));
         match boot {
             Some(boot) if matches!(boot.sure, AttributionCertainty::Named | AttributionCertainty::Near) => {
                 ChangeSource { sure: AttributionCertainty::Near, ..boot }
@@ -109,16 +109,16 @@ impl AttributionContext<'_> {
         }
     }
 
-    fn is_command_about(&self, subject: &FindingSubject, sudo: &SudoCommand) -> bool {
+    fn is_command_about(&self, subject: &ChangedObject, sudo: &SudoCommand) -> bool {
         let program = sudo.program();
         match subject {
-            FindingSubject::Sysctl(key) => self.sets_key(key, sudo),
-            FindingSubject::Account(name) => ACCOUNT_PROGRAMS.contains(&program) && sudo.has_token(name),
-            FindingSubject::Module(name) => {
+            ChangedObject::Sysctl(key) => self.sets_key(key, sudo),
+            ChangedObject::Account(name) => ACCOUNT_PROGRAMS.contains(&program) && sudo.has_token(name),
+            ChangedObject::Module(name) => {
                 let same = |token: &str| token.replace('-', "_") == name.replace('-', "_");
                 ["modprobe", "rmmod", "insmod", "sh", "bash"].contains(&program) && sudo.tokens().any(same)
             }
-            FindingSubject::Mount(path) => {
+            ChangedObject::Mount(path) => {
                 ["mount", "umount", "systemctl"].contains(&program) && sudo.mentions_path(path)
             }
             _ => false,
@@ -126,11 +126,11 @@ impl AttributionContext<'_> {
     }
 
     /// Reports whether the command explains the finding: an account has many attributes, so it must contain the value.
-    fn explains_finding(&self, subject: &FindingSubject, sudo: &SudoCommand) -> bool {
+    fn explains_finding(&self, subject: &ChangedObject, sudo: &SudoCommand) -> bool {
         let takes_away = ["userdel", "deluser", "groupdel", "delgroup"].contains(&sudo.program());
         match (subject, self.finding.observed.as_ref()) {
-            (FindingSubject::Account(_), Some(seen)) => sudo.has_token(seen.raw()),
-            (FindingSubject::Account(_), None) => takes_away,
+            (ChangedObject::Account(_), Some(seen)) => sudo.has_token(seen.raw()),
+            (ChangedObject::Account(_), None) => takes_away,
             _ => true,
         }
     }

@@ -5,6 +5,7 @@ use super::context::{AttributionContext, is_single_user};
 use super::evidence::FileTimestamps;
 use super::model::{AttributionCertainty, ChangeSource};
 use super::sudo::SudoCommand;
+use crate::resource::ChangeAspect;
 use jiff::Timestamp;
 
 /// Uids below this are system accounts.
@@ -37,9 +38,8 @@ pub fn attribute_file_change(case: &AttributionContext<'_>, path: &str) -> Chang
 /// Returns when the change may have happened: for content, the mtime, which any user can set; and the ctime, which no
 /// user can set.
 fn list_candidate_times(case: &AttributionContext<'_>, sign: &FileTimestamps) -> Vec<Timestamp> {
-    let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
     let of_content =
-        matches!(attribute, None | Some("content" | "line" | "block" | "keys" | "exists" | "target" | "entry"));
+        matches!(case.finding.mark.aspect, ChangeAspect::Whole | ChangeAspect::Existence | ChangeAspect::Content);
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
         // A removal modifies the folder of the file.
         (false, _) => vec![sign.modified],
@@ -66,7 +66,7 @@ fn find_concurrent_change(case: &AttributionContext<'_>, times: &[Timestamp]) ->
 
 /// Returns the owner of a file, who can change it without a log entry.
 fn attribute_to_owner(case: &AttributionContext<'_>, sign: &FileTimestamps, time: Timestamp) -> Option<ChangeSource> {
-    let own = sign.there && sign.uid >= FIRST_USER_UID && case.finding.attribute.as_deref() != Some("owner");
+    let own = sign.there && sign.uid >= FIRST_USER_UID && case.finding.mark.aspect != ChangeAspect::Owner;
     own.then(|| ChangeSource {
         user: Some(sign.owner.as_str().into()),
         program: Some("owner".into()),

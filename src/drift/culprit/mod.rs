@@ -25,11 +25,12 @@ use super::cause::DriftCause;
 use super::model::{DriftFinding, FindingAspect};
 use crate::model::{HostName, SecretStore};
 use crate::probe::{EvidenceState, Probe};
+use crate::resource::ChangedObject;
 use context::AttributionContext;
 use evidence::HostEvidence;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
-use subject::FindingSubject;
+use subject::find_changed_object;
 
 /// Maximum number of objects of one host that are queried by name.
 const MAX_NAMES: usize = 200;
@@ -59,10 +60,10 @@ pub fn build_evidence_probe(host: &HostName, findings: &[DriftFinding], now: Tim
     let own = || findings.iter().filter(|finding| finding.host == *host && last_unchanged_time(finding).is_some());
     let first = own().filter_map(last_unchanged_time).min()?.max(now.checked_sub(LOG_LOOKBACK).unwrap_or(now));
     let (mut units, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for subject in own().map(FindingSubject::from_finding) {
-        match subject {
-            FindingSubject::Unit(unit) => drop(units.insert(unit)),
-            FindingSubject::Path(path) => drop(paths.insert(path)),
+    for object in own().map(find_changed_object) {
+        match object {
+            ChangedObject::Unit(unit) => drop(units.insert(unit)),
+            ChangedObject::Path(path) => drop(paths.insert(path)),
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ use super::*;
 use crate::drift::finding_severity::FindingSeverity;
 use crate::model::{DisruptionClass, StepVerdict, UntrustedText, VerifyLevel};
 use crate::probe::EvidencePart;
+use crate::resource::{ChangeAspect, ChangeMark};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 
@@ -84,15 +85,17 @@ fn boot_entry(boot: &str, at: i64, pid: &str, uid: &str, comm: &str, message: &s
     )
 }
 
-fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> DriftFinding {
+fn finding(object: ChangedObject, aspect: ChangeAspect, observed: Option<&str>) -> DriftFinding {
     DriftFinding {
         host: HostName::new("n1"),
         recipe: "base".into(),
         step: "step".into(),
         aspect: FindingAspect::Step,
-        attribute: Some(attribute.into()),
-        kind: kind.into(),
-        title: title.into(),
+        attribute: Some("attribute".into()),
+        mark: ChangeMark { aspect, ..ChangeMark::default() },
+        object,
+        kind: "kind".into(),
+        title: "title".into(),
         path: None,
         verdict: StepVerdict::Change,
         reason: "differs".into(),
@@ -135,8 +138,12 @@ fn told(culprit: &ChangeSource) -> String {
 const HISTORY: &str = "Start-Date: 2026-11-22  03:10:00\nCommandline: apt-get install nginx=2\nRequested-By: alice (1000)\n\
                        Upgrade: nginx:amd64 (1, 2)\nEnd-Date: 2026-11-22  03:10:05\n";
 
+fn packages(names: &[&str]) -> ChangedObject {
+    ChangedObject::Packages(names.iter().map(|&name| name.to_owned()).collect())
+}
+
 fn version(observed: &str) -> DriftFinding {
-    finding("package", "nginx", "version", Some(observed))
+    finding(packages(&["nginx"]), ChangeAspect::Version, Some(observed))
 }
 
 #[test]
@@ -169,7 +176,7 @@ fn package_change_is_attributed_from_package_manager_logs() {
 #[test]
 fn package_hold_change_is_attributed_to_apt_mark_command() {
     let host = LoggedHost::new().part("apt", HISTORY);
-    let hold = || finding("package", "nginx", "hold", Some("not held"));
+    let hold = || finding(packages(&["nginx"]), ChangeAspect::Hold, Some("not held"));
     assert_eq!(told(&host.judge(hold())), "nobody: - (-) no command in the journal refers to it @-");
     let lifted = host.sudo("alice", 300, 1, "/usr/bin/apt-mark unhold nginx");
     assert_eq!(told(&lifted.judge(hold())), "named: alice (sudo) apt-mark unhold nginx @05:00Z");
@@ -178,9 +185,9 @@ fn package_hold_change_is_attributed_to_apt_mark_command() {
 #[test]
 fn only_the_differing_package_of_a_step_is_attributed() {
     let host = LoggedHost::new().part("apt", HISTORY);
-    let of = |attribute: &str| told(&host.judge(finding("package", "nginx, curl", attribute, Some("2"))));
-    assert_eq!(of("version of nginx"), "named: alice (apt) apt-get install nginx=2 @10:00Z");
-    assert_eq!(of("version of curl"), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
+    let of = |name: &str| told(&host.judge(finding(packages(&[name]), ChangeAspect::Version, Some("2"))));
+    assert_eq!(of("nginx"), "named: alice (apt) apt-get install nginx=2 @10:00Z");
+    assert_eq!(of("curl"), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
 }
 
 const DPKG: &str = "2026-11-22 03:10:00 startup archives install\n2026-11-22 03:10:01 upgrade nginx:amd64 1 2\n";
@@ -216,29 +223,39 @@ fn package_change_is_attributed_from_dnf_and_rpm_logs() {
     assert_eq!(told(&none.judge(version("2"))), "unknown: - (-) /var/log/apt/history.log is missing @-");
 }
 
-fn motd(attribute: &str) -> DriftFinding {
-    finding("file", "/etc/motd", attribute, Some("x"))
+fn path(text: &str) -> ChangedObject {
+    ChangedObject::Path(text.to_owned())
+}
+
+fn motd(aspect: ChangeAspect) -> DriftFinding {
+    finding(path("/etc/motd"), aspect, Some("x"))
 }
 
 #[test]
 fn file_change_is_attributed_to_sudo_command_naming_the_file() {
     let touched = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root");
     let edited = touched.clone().sudo("alice", 500, 110, "/usr/bin/vim /etc/motd");
-    assert_eq!(told(&edited.judge(motd("content"))), "named: alice (sudo) vim /etc/motd @10:00Z");
+    assert_eq!(told(&edited.judge(motd(ChangeAspect::Content))), "named: alice (sudo) vim /etc/motd @10:00Z");
     // It was only read, or edited at another time.
     let looked =
         touched.clone().sudo("bob", 600, 1, "/usr/bin/cat /etc/motd").sudo("bob", 300, 1, "/usr/bin/tee /etc/motd");
-    assert_eq!(told(&looked.judge(motd("content"))), "nobody: - (-) no command in the journal refers to it @10:00Z");
+    assert_eq!(
+        told(&looked.judge(motd(ChangeAspect::Content))),
+        "nobody: - (-) no command in the journal refers to it @10:00Z"
+    );
     let near = touched.clone().sudo("bob", 500, 300, "/usr/bin/bash");
-    assert_eq!(told(&near.judge(motd("content"))), "near: bob (sudo) bash @10:00Z");
+    assert_eq!(told(&near.judge(motd(ChangeAspect::Content))), "near: bob (sudo) bash @10:00Z");
     let both = edited.sudo("bob", 590, 20, "/usr/bin/vim /etc/motd");
-    assert_eq!(told(&both.judge(motd("content"))), "near: bob (sudo) vim /etc/motd @10:00Z");
+    assert_eq!(told(&both.judge(motd(ChangeAspect::Content))), "near: bob (sudo) vim /etc/motd @10:00Z");
     let packaged = touched.clone().part("apt", HISTORY);
-    assert_eq!(told(&packaged.judge(motd("content"))), "near: alice (apt) apt-get install nginx=2 @10:00Z");
+    assert_eq!(told(&packaged.judge(motd(ChangeAspect::Content))), "near: alice (apt) apt-get install nginx=2 @10:00Z");
     let owned = LoggedHost::new().file("/etc/motd", 600, 600, 1000, "alice");
-    assert_eq!(told(&owned.judge(motd("content"))), "near: alice (owner) - @10:00Z");
+    assert_eq!(told(&owned.judge(motd(ChangeAspect::Content))), "near: alice (owner) - @10:00Z");
     let untouched = LoggedHost::new().file("/etc/motd", -600, -600, 0, "root");
-    assert_eq!(told(&untouched.judge(motd("content"))), "nobody: - (-) it was not modified since it was applied @-");
+    assert_eq!(
+        told(&untouched.judge(motd(ChangeAspect::Content))),
+        "nobody: - (-) it was not modified since it was applied @-"
+    );
 }
 
 #[test]
@@ -246,8 +263,8 @@ fn file_attribution_uses_mtime_for_content_and_ctime_for_mode() {
     let host = LoggedHost::new().file("/etc/motd", 600, 900, 0, "root");
     let host =
         host.sudo("alice", 600, 1, "/usr/bin/tee /etc/motd").sudo("bob", 900, 1, "/usr/bin/chmod 0600 /etc/motd");
-    assert_eq!(told(&host.judge(motd("content"))), "named: alice (sudo) tee /etc/motd @10:00Z");
-    assert_eq!(told(&host.judge(motd("mode"))), "named: bob (sudo) chmod 0600 /etc/motd @15:00Z");
+    assert_eq!(told(&host.judge(motd(ChangeAspect::Content))), "named: alice (sudo) tee /etc/motd @10:00Z");
+    assert_eq!(told(&host.judge(motd(ChangeAspect::Other))), "named: bob (sudo) chmod 0600 /etc/motd @15:00Z");
     // `cp -p` keeps the old mtime: only the ctime shows the change.
     let copied = LoggedHost::new().file("/etc/motd", -9999, 600, 0, "root").sudo(
         "alice",
@@ -255,11 +272,11 @@ fn file_attribution_uses_mtime_for_content_and_ctime_for_mode() {
         1,
         "/usr/bin/cp -p /tmp/x /etc/motd",
     );
-    assert_eq!(told(&copied.judge(motd("content"))), "named: alice (sudo) cp -p /tmp/x /etc/motd @10:00Z");
+    assert_eq!(told(&copied.judge(motd(ChangeAspect::Content))), "named: alice (sudo) cp -p /tmp/x /etc/motd @10:00Z");
     let gone = LoggedHost::new().part("gone:/etc/motd", &format!("{} {} 0 root", APPLIED + 600, APPLIED + 600));
     let gone = gone.sudo("alice", 600, 1, "/usr/bin/rm /etc/motd");
     assert_eq!(
-        told(&gone.judge(finding("file", "/etc/motd", "exists", None))),
+        told(&gone.judge(finding(path("/etc/motd"), ChangeAspect::Existence, None))),
         "named: alice (sudo) rm /etc/motd @10:00Z"
     );
 }
@@ -271,8 +288,8 @@ fn units(time: i64, state: &str) -> String {
     )
 }
 
-fn web(attribute: &str) -> DriftFinding {
-    finding("service", "web", attribute, Some("stopped"))
+fn web(aspect: ChangeAspect) -> DriftFinding {
+    finding(ChangedObject::Unit("web.service".into()), aspect, Some("stopped"))
 }
 
 #[test]
@@ -284,9 +301,9 @@ fn unit_change_is_attributed_from_systemd_and_systemctl() {
         "Stopping web.service - Web...",
     );
     let by_alice = stopped.clone().sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
-    assert_eq!(told(&by_alice.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
+    assert_eq!(told(&by_alice.judge(web(ChangeAspect::RunState))), "named: alice (sudo) systemctl stop web @10:00Z");
     assert_eq!(
-        told(&stopped.judge(web("state"))),
+        told(&stopped.judge(web(ChangeAspect::RunState))),
         "nobody: - (-) systemd received a request, but the journal does not show from whom @10:00Z"
     );
     let slow = LoggedHost::new().part("units", &units(690, "inactive")).systemd(
@@ -296,19 +313,25 @@ fn unit_change_is_attributed_from_systemd_and_systemctl() {
         "Stopping web.service - Web...",
     );
     let slow = slow.sudo("alice", 600, 1, "/usr/bin/systemctl --no-block stop web.service");
-    assert_eq!(told(&slow.judge(web("state"))), "named: alice (sudo) systemctl --no-block stop web.service @10:00Z");
+    assert_eq!(
+        told(&slow.judge(web(ChangeAspect::RunState))),
+        "named: alice (sudo) systemctl --no-block stop web.service @10:00Z"
+    );
     let died = LoggedHost::new().part("units", &units(600, "failed"));
     let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=exited, status=1/FAILURE");
     assert_eq!(
-        told(&died.judge(web("state"))),
+        told(&died.judge(web(ChangeAspect::RunState))),
         "named: - (web.service) Main process exited, code=exited, status=1/FAILURE @10:00Z"
     );
     let asked = stopped.clone().sudo("bob", 600, 1, "/usr/bin/systemctl status web");
-    assert!(told(&asked.judge(web("state"))).starts_with("near: "));
+    assert!(told(&asked.judge(web(ChangeAspect::RunState))).starts_with("near: "));
     let other = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop webmail");
-    assert_eq!(told(&other.judge(web("state"))), "near: alice (sudo) systemctl stop webmail @10:00Z");
+    assert_eq!(told(&other.judge(web(ChangeAspect::RunState))), "near: alice (sudo) systemctl stop webmail @10:00Z");
     let disabled = LoggedHost::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
-    assert_eq!(told(&disabled.judge(web("enabled"))), "named: alice (sudo) systemctl disable web.service @10:00Z");
+    assert_eq!(
+        told(&disabled.judge(web(ChangeAspect::Enablement))),
+        "named: alice (sudo) systemctl disable web.service @10:00Z"
+    );
 }
 
 /// systemd forgets inactive units that nothing refers to: only the journal has the time of the stop.
@@ -319,23 +342,26 @@ fn stop_of_a_unit_unloaded_by_systemd_is_read_from_the_journal() {
         LoggedHost::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
     let host = host.systemd(-50, "web.service", "start", "Started web.service - Web.");
     let why = "systemd no longer knows when it stopped, and the journal does not show it";
-    assert_eq!(told(&host.judge(web("state"))), format!("nobody: - (-) {why} @-"));
+    assert_eq!(told(&host.judge(web(ChangeAspect::RunState))), format!("nobody: - (-) {why} @-"));
     let stopped = host.systemd(600, "web.service", "stop", "Stopped web.service - Web.");
     let stopped = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
-    assert_eq!(told(&stopped.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
+    assert_eq!(told(&stopped.judge(web(ChangeAspect::RunState))), "named: alice (sudo) systemctl stop web @10:00Z");
 }
 
 #[test]
 fn kill_command_is_only_near_evidence_for_a_killed_process() {
     let died = LoggedHost::new().part("units", &units(600, "failed"));
     let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=killed, status=9/KILL");
-    assert!(told(&died.judge(web("state"))).starts_with("named: - (web.service) Main process exited, code=killed"));
+    assert!(
+        told(&died.judge(web(ChangeAspect::RunState)))
+            .starts_with("named: - (web.service) Main process exited, code=killed")
+    );
     let killed = died.sudo("alice", 600, 1, "/usr/bin/pkill -9 web");
-    assert_eq!(told(&killed.judge(web("state"))), "near: alice (sudo) pkill -9 web @10:00Z");
+    assert_eq!(told(&killed.judge(web(ChangeAspect::RunState))), "near: alice (sudo) pkill -9 web @10:00Z");
 }
 
 fn forward(observed: &str) -> DriftFinding {
-    finding("sysctl", "net.ipv4.ip_forward", "loaded", Some(observed))
+    finding(ChangedObject::Sysctl("net.ipv4.ip_forward".into()), ChangeAspect::Loaded, Some(observed))
 }
 
 #[test]
@@ -361,23 +387,29 @@ fn sysctl_change_is_attributed_to_command_setting_the_value() {
 
 #[test]
 fn account_change_is_named_only_if_command_has_observed_value() {
-    let shell = || finding("user", "bob", "shell", Some("/bin/zsh"));
+    let shell = || finding(ChangedObject::Account("bob".into()), ChangeAspect::Other, Some("/bin/zsh"));
     let of = |command: &str| told(&LoggedHost::new().sudo("alice", 600, 1, command).judge(shell()));
     assert_eq!(of("/usr/sbin/usermod -s /bin/zsh bob"), "named: alice (sudo) usermod -s /bin/zsh bob @10:00Z");
     assert_eq!(of("/usr/bin/passwd bob"), "near: alice (sudo) passwd bob @10:00Z");
     assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) the journal does not mention it @-");
 }
 
-/// Kinds with several parts name the differing one: a part that is a file is attributed like any file.
 #[test]
-fn file_part_of_a_composite_kind_is_attributed_like_a_file() {
-    let path = "/etc/sysctl.d/90-forge-vm.swappiness.conf";
-    let host = LoggedHost::new().file(path, 600, 600, 0, "root").sudo("alice", 600, 1, &format!("/usr/bin/tee {path}"));
-    let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
-    assert_eq!(told(&host.judge(content)), format!("named: alice (sudo) tee {path} @10:00Z"));
-    let elsewhere = LoggedHost::new().part(&format!("gone:{path}"), "1795317000 1795317000 0 root");
-    let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
-    assert_eq!(told(&elsewhere.judge(content)), "nobody: - (-) the file at its path could not be read @-");
+fn unreadable_file_is_attributed_to_no_user() {
+    let gone = LoggedHost::new().part("gone:/etc/motd", "1795317000 1795317000 0 root");
+    assert_eq!(
+        told(&gone.judge(motd(ChangeAspect::Content))),
+        "nobody: - (-) the file at its path could not be read @-"
+    );
+}
+
+/// The owner may have changed the file, but not who owns it.
+#[test]
+fn owner_of_a_file_is_not_reported_as_the_source_of_its_ownership() {
+    let owned = LoggedHost::new().file("/etc/motd", 600, 600, 1000, "alice");
+    assert_eq!(told(&owned.judge(motd(ChangeAspect::Other))), "near: alice (owner) - @10:00Z");
+    let silent = "nobody: - (-) no command in the journal refers to it @10:00Z";
+    assert_eq!(told(&owned.judge(motd(ChangeAspect::Owner))), silent);
 }
 
 fn rebooted() -> LoggedHost {
@@ -393,37 +425,42 @@ fn reboot_is_attributed_to_the_user_that_requested_it() {
     let reached =
         boot_entry("aaaa", 1195, "1", "0", "systemd", "Reached target reboot.target - System Reboot.", target);
     let by_alice = rebooted().journal(&(asked + &reached));
-    assert_eq!(told(&by_alice.judge(web("state"))), "named: alice (sudo) systemctl reboot @19:50Z");
+    assert_eq!(told(&by_alice.judge(web(ChangeAspect::RunState))), "named: alice (sudo) systemctl reboot @19:50Z");
     // A reboot is near evidence only: the setting may have been lost at another time.
     assert_eq!(told(&by_alice.judge(forward("0"))), "near: alice (sudo) systemctl reboot @19:50Z");
-    assert_eq!(told(&by_alice.judge(motd("content"))).split(':').next(), Some("nobody"));
+    assert_eq!(told(&by_alice.judge(motd(ChangeAspect::Content))).split(':').next(), Some("nobody"));
     let orderly = rebooted().journal(&reached);
     assert_eq!(
-        told(&orderly.judge(web("state"))),
+        told(&orderly.judge(web(ChangeAspect::RunState))),
         "nobody: - (-) the host was shut down in order, and the journal does not show which user did it @20:00Z"
     );
     let crashed = rebooted().journal(&boot_entry("aaaa", 900, "9", "0", "sudo", "x", ""));
     assert_eq!(
-        told(&crashed.judge(web("state"))),
+        told(&crashed.judge(web(ChangeAspect::RunState))),
         "nobody: - (-) the previous boot ended without a shutdown: crash, reset or power loss @20:00Z"
     );
     let volatile = rebooted().part("oldest", &entry(1200, "9", "0", "systemd", "boots", ""));
     assert_eq!(
-        told(&volatile.judge(web("state"))),
+        told(&volatile.judge(web(ChangeAspect::RunState))),
         "unknown: - (-) the host was rebooted, and the journal has no entries of the previous boot @20:00Z"
     );
     let unattended =
         volatile.part("unattended", "2026-11-22 03:19:55,012 WARNING Found /var/run/reboot-required, rebooting\n");
-    assert_eq!(told(&unattended.judge(web("state"))), "named: root (unattended-upgrades) reboot @19:55Z");
+    assert_eq!(
+        told(&unattended.judge(web(ChangeAspect::RunState))),
+        "named: root (unattended-upgrades) reboot @19:55Z"
+    );
 }
 
 #[test]
 fn kernel_upgrade_is_named_only_if_finding_mentions_that_kernel() {
     let history = HISTORY.replace("nginx:amd64 (1, 2)", "linux-image-6.1.0-31-amd64:amd64 (6.1.1, 6.1.2)");
     let host = LoggedHost::new().part("apt", &history);
-    let spoken = finding("reboot", "into kernel 6.1.0-31-amd64", "reboot", None);
+    let kernel =
+        |title: &str| DriftFinding { title: title.into(), ..finding(ChangedObject::Kernel, ChangeAspect::Whole, None) };
+    let spoken = kernel("into kernel 6.1.0-31-amd64");
     assert_eq!(told(&host.judge(spoken)), "named: alice (apt) apt-get install nginx=2 @10:00Z");
-    let other = finding("reboot", "into kernel 5.15", "reboot", None);
+    let other = kernel("into kernel 5.15");
     assert_eq!(told(&host.judge(other)), "near: alice (apt) apt-get install nginx=2 @10:00Z");
 }
 
@@ -472,7 +509,7 @@ fn sudo_that_ended_before_the_journal_looked_is_attributed_by_its_user_id() {
     let logged = |uid: &str, comm: &str| {
         let line = entry(600, "77", uid, comm, message, ",\"SYSLOG_IDENTIFIER\":\"sudo\"");
         let line = line.replace("\"_COMM\":\"\",\"_EXE\":\"/usr/bin/\",", "");
-        told(&LoggedHost::new().journal(&line).judge(finding("sysctl", "net.ipv4.ip_forward", "value", Some("0"))))
+        told(&LoggedHost::new().journal(&line).judge(forward("0")))
     };
     let named = "named: alice (sudo) sysctl -qw net.ipv4.ip_forward=0 @10:00Z";
     assert_eq!((logged("1000", ""), logged("0", "")), (named.to_owned(), named.to_owned()));
@@ -484,7 +521,7 @@ fn sudo_that_ended_before_the_journal_looked_is_attributed_by_its_user_id() {
 fn journal_without_a_readable_first_entry_proves_nothing() {
     let host = LoggedHost::new().part("oldest", "");
     let why = "unknown: - (-) the first entry of the journal could not be read @-";
-    assert_eq!(told(&host.judge(finding("sysctl", "net.ipv4.ip_forward", "value", Some("0")))), why);
+    assert_eq!(told(&host.judge(forward("0"))), why);
 }
 
 /// The record has the controller's time: a host whose clock is an hour ahead does not count as changed before apply.
@@ -503,7 +540,7 @@ fn plain_and_sudo_escaped_secrets_are_masked() {
     secrets.insert("plain", SecretString::from("hunter22"));
     let command = r"/usr/bin/sh -c 'login --with=it\'s \\ 4 secret hunter22 >/etc/motd'";
     let host = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, command);
-    let culprit = host.ask(motd("content"), &secrets).unwrap();
+    let culprit = host.ask(motd(ChangeAspect::Content), &secrets).unwrap();
     assert_eq!(
         told(&culprit),
         "named: alice (sudo) sh -c login --with=(secret token) (secret plain) >/etc/motd @10:00Z"
@@ -520,7 +557,7 @@ fn long_command_lines_are_masked_before_truncation() {
     secrets.insert("token", SecretString::from("0123456789".repeat(4)));
     let command = format!("/usr/bin/tee /etc/motd {} {}", "x".repeat(200), "0123456789".repeat(4));
     let host = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, &command);
-    let line = host.ask(motd("content"), &secrets).unwrap().command.unwrap();
+    let line = host.ask(motd(ChangeAspect::Content), &secrets).unwrap().command.unwrap();
     assert!(!line.raw().contains("0123"), "{}", line.raw());
     assert!(line.raw().chars().count() <= 241);
 }
@@ -530,17 +567,17 @@ fn evidence_probe_covers_only_findings_changed_on_the_host() {
     let host = version("2").host;
     let now = Timestamp::from_second(APPLIED + 86_400).unwrap();
     let findings = [
-        motd("content"),
-        web("state"),
+        motd(ChangeAspect::Content),
+        web(ChangeAspect::RunState),
         forward("0"),
-        DriftFinding { cause: DriftCause::RecipeChanged, ..motd("mode") },
+        DriftFinding { cause: DriftCause::RecipeChanged, ..motd(ChangeAspect::Other) },
     ];
     let Some(Probe::Evidence { since, units, paths }) = build_evidence_probe(&host, &findings, now) else {
         panic!("nothing is asked")
     };
     assert_eq!((units, paths), (vec!["web.service".to_owned()], vec!["/etc/motd".to_owned()]));
     assert_eq!(since, u64::try_from(APPLIED - 3600).unwrap());
-    let quiet = [DriftFinding { cause: DriftCause::RecipeChanged, ..motd("mode") }];
+    let quiet = [DriftFinding { cause: DriftCause::RecipeChanged, ..motd(ChangeAspect::Other) }];
     assert_eq!(
         (
             build_evidence_probe(&host, &quiet, now),

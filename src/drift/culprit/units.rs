@@ -5,6 +5,7 @@ use super::journal::SystemJournalEntry;
 use super::model::{AttributionCertainty, ChangeSource, JOURNAL_SOURCE};
 use super::sudo::SudoCommand;
 use super::{boots, clock};
+use crate::resource::ChangeAspect;
 use jiff::Timestamp;
 
 /// Programs with which users control systemd.
@@ -27,8 +28,8 @@ const STATE_VERBS: [&str; 12] = [
 ];
 
 pub fn attribute_unit_change(case: &AttributionContext<'_>, unit: &str) -> ChangeSource {
-    match case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next()) {
-        Some("enabled" | "mask") => attribute_enablement(case, unit),
+    match case.finding.mark.aspect {
+        ChangeAspect::Enablement => attribute_enablement(case, unit),
         _ => attribute_state_change(case, unit),
     }
 }

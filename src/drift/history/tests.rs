@@ -4,6 +4,7 @@ use super::*;
 use crate::drift::{DRIFT_VERSION, DetectedDrift, DriftCause, FindingAspect, FindingSeverity, HostDrift};
 use crate::model::{DisruptionClass, StepVerdict, VerifyLevel};
 use crate::plan::UnreachableReason;
+use crate::resource::{ChangeMark, ChangedObject};
 use std::time::Duration;
 
 /// The observation of host `h` in one run.
@@ -30,6 +31,8 @@ fn finding(value: &str, time: &str) -> DriftFinding {
         step: "motd".into(),
         aspect: FindingAspect::Step,
         attribute: Some("mode".into()),
+        mark: ChangeMark::default(),
+        object: ChangedObject::Nameless,
         kind: "file".into(),
         title: "/etc/motd".into(),
         path: None,

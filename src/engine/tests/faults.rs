@@ -254,8 +254,13 @@ fn failed_step_is_retried_as_configured() {
     retries: 1
     command: { check: 'test -e @root/a', apply: 'test -e @root/once && touch @root/a; touch @root/once; test -e @root/a' }
 ";
-    let stage = SimulatedProject::new(1, ALL, &[("r", flaky)]);
-    assert_eq!(stage.run_once().describe_step("n1", "r/a"), "changed");
+    let ran = SimulatedProject::new(1, ALL, &[("r", flaky)]).run_once();
+    assert_eq!(ran.describe_step("n1", "r/a"), "changed");
+    let told = |event: &Event| match event {
+        Event::Retrying { host, step, why, attempt } => Some(format!("{host} {step} {attempt}: {}", why.raw())),
+        _ => None,
+    };
+    assert_eq!(ran.events.iter().filter_map(told).collect::<Vec<_>>(), ["n1 r/a 2: exit status 1"]);
 }
 
 #[test]

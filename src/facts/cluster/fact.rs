@@ -10,6 +10,7 @@ pub struct ClusterFact {
     pub name: &'static str,
     /// One sentence: meaning and source.
     pub doc: &'static str,
+    /// The part that has the `fields`.
     pub shape: FactShape,
     /// Meaning of each field.
     pub fields: &'static [(&'static str, &'static str)],

@@ -3,10 +3,13 @@
 /// One version of one module, for one kernel or not yet built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DkmsEntry {
+    /// The name of the DKMS package: `nvidia`. It may contain several kernel modules.
     pub module: String,
+    /// Its version, as text.
     pub version: String,
-    /// `None` while it is only added.
+    /// The kernel's release; `None` while the module is only added.
     pub kernel: Option<String>,
+    /// The kernel's architecture; `None` while the module is only added.
     pub arch: Option<String>,
     /// `added`, `built`, `installed`
     pub state: String,

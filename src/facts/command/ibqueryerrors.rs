@@ -10,15 +10,18 @@ pub struct PortErrors {
     pub node: String,
     /// GUID of a switch; adapters are identified by name.
     pub switch: Option<String>,
+    /// GUID of the port: `0x` and hex digits.
     pub guid: String,
     /// `None` for the sum of all ports of a switch.
     pub number: Option<u64>,
+    /// Counters above their threshold, by name: `SymbolErrorCounter`.
     pub counters: BTreeMap<String, u64>,
 }
 
 /// The result of the whole sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FabricSweep {
+    /// Ports with errors, in the order of the listing. Empty if the sweep found none or did not run.
     pub ports: Vec<PortErrors>,
     /// Number of checked nodes and of those with errors. Without this line the sweep did not finish.
     pub nodes: Option<(u64, u64)>,

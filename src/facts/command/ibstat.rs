@@ -5,18 +5,22 @@ use super::{parse_number, split_key_value};
 /// One adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IbstatAdapter {
+    /// The device: `mlx5_0`.
     pub name: String,
     /// `MT4129`; software devices have none.
     pub kind: Option<String>,
+    /// The firmware's version; software devices have none.
     pub firmware: Option<String>,
     /// `0xc470bd0300cf4964`
     pub node_guid: Option<String>,
+    /// Its ports, in the order of the listing.
     pub ports: Vec<IbstatPort>,
 }
 
 /// One port of an adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IbstatPort {
+    /// Counted from 1.
     pub number: u64,
     /// `Active`, `Initializing`, `Down`, `Armed`
     pub state: Option<String>,
@@ -24,9 +28,11 @@ pub struct IbstatPort {
     pub physical: Option<String>,
     /// Gb/s, without the number of lanes: this field alone does not show a lost lane.
     pub gbps: Option<f64>,
+    /// The port's local identifier; 0 on an Ethernet port, and before a subnet manager has assigned one.
     pub lid: Option<u64>,
-    /// 0 if no subnet manager configured the port.
+    /// The subnet manager's local identifier; 0 if no subnet manager configured the port.
     pub sm_lid: Option<u64>,
+    /// GUID of the port: `0x` and hex digits.
     pub guid: Option<String>,
     /// `InfiniBand` or `Ethernet`
     pub link_layer: Option<String>,

@@ -6,15 +6,21 @@ use super::{parse_number, split_key_value};
 /// One port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IbstatusPort {
+    /// The device: `mlx5_0`.
     pub device: String,
+    /// Counted from 1.
     pub number: u64,
+    /// The first entry of the port's GID table, as eight groups of hex digits.
     pub gid: Option<String>,
+    /// The port's local identifier; 0 on an Ethernet port, and before a subnet manager has assigned one.
     pub lid: Option<u64>,
+    /// The subnet manager's local identifier; 0 if no subnet manager configured the port.
     pub sm_lid: Option<u64>,
     /// `ACTIVE`
     pub state: Option<String>,
     /// `LinkUp`
     pub physical: Option<String>,
+    /// The rate; `None` if it has an unknown format.
     pub rate: Option<PortRate>,
     /// `InfiniBand` or `Ethernet`
     pub link_layer: Option<String>,

@@ -5,16 +5,20 @@ use super::{parse_number, split_key_value};
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerbsDevice {
+    /// The device: `mlx5_0`.
     pub name: String,
+    /// The firmware's version.
     pub firmware: Option<String>,
-    /// `MT_0000000834`
+    /// The board's identifier (PSID): `MT_0000000834`.
     pub board: Option<String>,
+    /// Its ports, in the order of the listing.
     pub ports: Vec<VerbsPort>,
 }
 
 /// One port of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerbsPort {
+    /// Counted from 1.
     pub number: u64,
     /// `ACTIVE`, without the prefix `PORT_` and the number after it
     pub state: Option<String>,
@@ -22,6 +26,7 @@ pub struct VerbsPort {
     pub max_mtu: Option<u64>,
     /// Bytes.
     pub active_mtu: Option<u64>,
+    /// `InfiniBand` or `Ethernet`
     pub link_layer: Option<String>,
 }
 

@@ -3,6 +3,7 @@
 /// A PCI bridge that has the capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcsBridge {
+    /// PCI address with domain: `0000:15:01.0`.
     pub bdf: String,
     /// The enabled controls: `SrcValid`, `ReqRedir` …
     pub on: Vec<String>,
@@ -20,6 +21,7 @@ impl AcsBridge {
 pub struct AcsListing {
     /// Number of bridges, with or without the capability.
     pub bridges: usize,
+    /// The bridges with the capability, in the order of the listing.
     pub with_acs: Vec<AcsBridge>,
     /// Whether capabilities were hidden from the account that ran the command.
     pub denied: bool,

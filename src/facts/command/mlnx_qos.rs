@@ -42,7 +42,9 @@ fn parse_enabled(line: &str) -> Option<Vec<bool>> {
 /// Pause frames of one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseFrames {
+    /// Whether the interface stops sending when it receives a pause frame.
     pub rx: bool,
+    /// Whether the interface sends pause frames.
     pub tx: bool,
 }
 

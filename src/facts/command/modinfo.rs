@@ -7,9 +7,13 @@ use super::split_key_value;
 pub struct KernelModuleInfo {
     /// `/lib/modules/…/updates/dkms/mlx5_core.ko`
     pub file: String,
+    /// The version that its authors gave it; many modules have none.
     pub version: Option<String>,
+    /// The license: `GPL`, `Dual MIT/GPL`, `NVIDIA`.
     pub license: Option<String>,
+    /// A digest of its sources: equal sources give equal text. Modules without a version may have none.
     pub srcversion: Option<String>,
+    /// The modules that it needs; the kernel loads them first.
     pub depends: Vec<String>,
 }
 

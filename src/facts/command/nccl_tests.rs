@@ -6,6 +6,7 @@
 /// The output of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclTestRun {
+    /// One row for each message size, in the order of the listing.
     pub rows: Vec<NcclTestRow>,
     /// Whether no value was out of bounds; `None` if the run did not finish.
     pub sound: Option<bool>,
@@ -14,6 +15,7 @@ pub struct NcclTestRun {
 /// The out-of-place result for one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclTestRow {
+    /// Message size in bytes.
     pub bytes: u64,
     /// Bus bandwidth in GB/s.
     pub busbw: f64,

@@ -5,8 +5,11 @@ use super::split_key_value;
 /// The contents of one GPU's file. A value that the driver does not know yet is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuInformation {
+    /// The product's name: `NVIDIA RTX A6000`.
     pub model: Option<String>,
+    /// `GPU-` and a UUID: it identifies the GPU, also after a move to another host.
     pub uuid: Option<String>,
+    /// The version of the video BIOS.
     pub vbios: Option<String>,
     /// The firmware of the system processor as written: a version, or `N/A` if it runs none. Some branches label it
     /// `GSP Firmware`.

@@ -3,6 +3,7 @@
 /// The links of one GPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuLinks {
+    /// `GPU-` and a UUID: it identifies the GPU.
     pub uuid: String,
     /// GB/s of each link in one direction, `None` for an inactive link. Empty if the GPU has no links, or all of them are
     /// inactive: then the program prints one line instead of each link.

@@ -21,6 +21,7 @@ pub enum SmiCell<'a> {
     Absent,
     /// It could not be read, in the tool's words.
     Failed(&'a str),
+    /// The text as printed, with its unit.
     Value(&'a str),
 }
 
@@ -79,7 +80,9 @@ impl SmiGpu {
 /// The contents of the whole listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmiListing {
+    /// The version of the loaded driver; `None` if the listing has none.
     pub driver: Option<String>,
+    /// Every GPU, in the order of the listing.
     pub gpus: Vec<SmiGpu>,
 }
 

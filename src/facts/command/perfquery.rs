@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 /// The counters of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
+    /// The local identifier of the port's node.
     pub lid: Option<u64>,
+    /// The port's number.
     pub port: Option<u64>,
     /// By name: `SymbolErrorCounter`. Some stop at a limit.
     pub values: BTreeMap<String, u64>,

@@ -6,16 +6,20 @@
 /// One row of a bandwidth test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BandwidthRow {
+    /// Message size in bytes.
     pub bytes: u64,
     /// Average in Gb/s. `None` if neither unit fits the message rate.
     pub gbits: Option<f64>,
 }
 
-/// One row of a latency test, in µs.
+/// One row of a latency test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyRow {
+    /// Message size in bytes.
     pub bytes: u64,
+    /// The typical latency, in µs.
     pub typical: f64,
+    /// 99 % of all messages were at most this slow, in µs. `None` if the test does not print it.
     pub percentile_99: Option<f64>,
 }
 

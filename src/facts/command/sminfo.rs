@@ -5,10 +5,13 @@ use super::parse_number;
 /// A subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetManager {
+    /// The local identifier of its port.
     pub lid: u64,
+    /// The GUID of its port: `0x` and hex digits.
     pub guid: String,
     /// Increases while it runs.
     pub activity: Option<u64>,
+    /// 0 to 15; among several subnet managers, the one with the highest priority is the master.
     pub priority: Option<u64>,
     /// `master`, `standby`, `discovering`, `not-active`
     pub state: &'static str,

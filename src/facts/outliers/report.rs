@@ -10,11 +10,13 @@ pub const MIN_CLASS_SIZE: usize = 3;
 
 /// A host to be compared.
 pub struct OutlierCandidate<'a> {
+    /// The host's name in the inventory.
     pub host: &'a HostName,
     /// What the inventory applies to it: hosts with the same text are treated the same.
     pub declared: String,
     /// The inventory groups that contain it.
     pub groups: &'a [String],
+    /// Its facts, also unknown ones.
     pub facts: &'a Facts,
 }
 
@@ -54,6 +56,7 @@ pub struct HostClass {
 pub struct FactOutlier {
     /// Index into `classes`.
     pub class: usize,
+    /// The fact's name under `facts.`.
     pub fact: String,
     /// The path in the fact, starting with the fact's name: `driver.loaded`, `rdma[MT_0000000838].firmware`.
     pub path: UntrustedText,
@@ -71,7 +74,9 @@ pub struct FactOutlier {
 /// A value of a minority of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutlierValue {
+    /// The value; null if the host does not have the item.
     pub value: Value,
+    /// The hosts with this value, in inventory order.
     pub hosts: Vec<HostName>,
 }
 
@@ -80,9 +85,11 @@ pub struct OutlierValue {
 pub struct UndecidedFact {
     /// Index into `classes`.
     pub class: usize,
+    /// The path in the fact, starting with the fact's name.
     pub path: UntrustedText,
-    /// Number of different values, and number of hosts whose value is known.
+    /// Number of different values.
     pub values: usize,
+    /// Number of hosts whose value is known.
     pub hosts: usize,
 }
 
@@ -92,8 +99,11 @@ pub struct UnknownHostFact {
     /// Index into `classes`; absent if the hardware itself is unknown, so that the host belongs to no class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<usize>,
+    /// The path in the fact, starting with the fact's name; only the name if the whole fact is unknown.
     pub path: UntrustedText,
+    /// The reason as a lowercase fragment.
     pub why: UntrustedText,
+    /// The hosts that did not report it for this reason, in inventory order.
     pub hosts: Vec<HostName>,
 }
 

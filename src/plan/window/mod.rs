@@ -21,7 +21,7 @@ use super::{
 use crate::config::{self, ExpansionState};
 use crate::graph::StepIndex;
 use crate::model::{DisruptionClass, StepVerdict};
-use crate::resource::{Assessment, AttributeChange};
+use crate::resource::{Assessment, AttributeChange, ChangeAspect};
 use members::WindowMembers;
 
 use stage::{StageNode, assign_stages};
@@ -140,13 +140,15 @@ pub(super) fn restore_after_window(
     let module = declared_loaded_module(turn);
     if let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) {
         let reason = format!("running; will be stopped while `{recipe}` changes, then started again");
-        let change = AttributeChange::new("state", Some("stopped"), Some("running"));
+        let change =
+            AttributeChange::new("state", Some("stopped"), Some("running")).with_aspect(ChangeAspect::RunState);
         return build_restore_assessment(ruling, recipe, reason, change, DisruptionClass::D1);
     }
     match module.as_deref().and_then(|module| scope.unloaded_during(module)) {
         Some(recipe) => {
             let reason = format!("loaded; will be unloaded while `{recipe}` changes, then loaded again");
-            let change = AttributeChange::new("loaded", Some("not loaded"), Some("loaded"));
+            let change =
+                AttributeChange::new("loaded", Some("not loaded"), Some("loaded")).with_aspect(ChangeAspect::Loaded);
             build_restore_assessment(ruling, recipe, reason, change, DisruptionClass::D0)
         }
         None => ruling,

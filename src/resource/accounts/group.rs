@@ -9,8 +9,8 @@ use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, group_state, join_words, required_text};
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -273,6 +273,10 @@ impl DeclaredResource for GroupResource {
 
     fn title(&self) -> String {
         self.name.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Account(self.name.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -8,8 +8,8 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, path_state};
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -195,6 +195,11 @@ impl DeclaredResource for AbsentResource {
         }
     }
 
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        let path = mark.member.as_deref().or(self.paths.first().map(String::as_str));
+        path.map_or(ChangedObject::Nameless, |path| ChangedObject::Path(path.to_owned()))
+    }
+
     fn probes(&self) -> Vec<Probe> {
         if self.idle { Vec::new() } else { self.paths.iter().map(|path| path_probe(path)).collect() }
     }
@@ -238,7 +243,7 @@ impl ExistingPath {
             PathType::File => ("file", format!("{path}, {} bytes", info.size)),
             PathType::Other => ("special file", path.clone()),
         };
-        AttributeChange::new(what, Some(&from), None)
+        AttributeChange::new(what, Some(&from), None).with_member(path)
     }
 }
 

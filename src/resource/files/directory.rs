@@ -13,8 +13,8 @@ use crate::resource::shared::support::{
 };
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -347,6 +347,10 @@ impl DeclaredResource for DirectoryResource {
 
     fn title(&self) -> String {
         self.path.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -10,8 +10,8 @@ use crate::resource::shared::support::{
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -134,6 +134,10 @@ impl DeclaredResource for FileResource {
 
     fn title(&self) -> String {
         self.target.path.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.target.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -12,8 +12,8 @@ use crate::resource::shared::text_lines::{
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind, TypedResource,
+    Action, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -211,6 +211,10 @@ impl DeclaredResource for LineResource {
 
     fn title(&self) -> String {
         self.file.path.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.file.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

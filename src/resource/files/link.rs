@@ -12,8 +12,9 @@ use crate::resource::shared::support::{
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
+    DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind,
+    TypedResource, ValueChange,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -242,8 +243,15 @@ struct LinkAttributes {
 
 impl LinkAttributes {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let all = [("target", &self.target), ("owner", &self.owner), ("group", &self.group)];
-        all.into_iter().filter_map(|(name, change)| Some(change.as_ref()?.render_change(name))).collect()
+        let all = [
+            ("target", ChangeAspect::Content, &self.target),
+            ("owner", ChangeAspect::Owner, &self.owner),
+            ("group", ChangeAspect::Other, &self.group),
+        ];
+        let render = |(name, aspect, change): (&str, _, &Option<ValueChange<String>>)| {
+            Some(change.as_ref()?.render_change(name).with_aspect(aspect))
+        };
+        all.into_iter().filter_map(render).collect()
     }
 }
 
@@ -261,6 +269,10 @@ impl DeclaredResource for LinkResource {
 
     fn title(&self) -> String {
         self.path.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

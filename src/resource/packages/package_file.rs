@@ -14,8 +14,8 @@ use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{bad_value, sha256_hex};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
-    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind, TypedResource,
+    Action, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use declaration::{PackageFileResource, PackageFileSource};
 use diff::PackageFileDiff;
@@ -145,6 +145,10 @@ impl DeclaredResource for PackageFileResource {
     fn title(&self) -> String {
         let name = self.name.as_deref().or(self.host_path()).unwrap_or("package");
         self.version.as_ref().map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Packages(self.name.iter().cloned().collect())
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -1,7 +1,7 @@
 //! Resources with parts that are evaluated separately: a file and the loaded state, two units and a timer.
 
 use crate::model::{StepVerdict, UntrustedText, Value};
-use crate::resource::{Assessment, AttributeChange, ResourceDiff};
+use crate::resource::{Assessment, AttributeChange, ChangedPart, ResourceDiff};
 use serde_json::{Map, Value as Json};
 
 /// Judgements of the parts of one resource, each with its name.
@@ -64,9 +64,14 @@ impl PartAssessments {
     }
 }
 
-/// Renders the differences of a part: each attribute begins with the part's name, unless both are the same.
-pub(in crate::resource) fn render_part<D: ResourceDiff>(part: &str, diff: Option<&D>) -> Vec<AttributeChange> {
-    label_changes(part, &diff.map(ResourceDiff::render_changes).unwrap_or_default())
+/// Renders the differences of a part: each label begins with the part's name, unless both are the same.
+pub(in crate::resource) fn render_part<D: ResourceDiff>(
+    name: &str,
+    part: ChangedPart,
+    diff: Option<&D>,
+) -> Vec<AttributeChange> {
+    let changes = diff.map(ResourceDiff::render_changes).unwrap_or_default();
+    changes.iter().map(|change| label_change(name, change).with_part(part)).collect()
 }
 
 /// Prefixes attributes with their part.

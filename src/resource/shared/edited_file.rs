@@ -10,8 +10,8 @@ use crate::resource::shared::shell::{self, FileRewriteSpec};
 use crate::resource::shared::support::{path_state, required_text, sha256_hex, will_be_provided};
 use crate::resource::shared::text_lines::TextLines;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, ResourceDiff, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, ResourceDiff, ValueChange,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -82,12 +82,13 @@ pub(in crate::resource) enum EditedFileDiff {
 
 impl ResourceDiff for EditedFileDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        vec![match self {
+        let change = match self {
             Self::Rewrite { part, change, edit } => {
                 AttributeChange { diff: edit.unified_diff(), ..change.render_change(part) }
             }
             Self::Later { part, change } => change.render_change(part),
-        }]
+        };
+        vec![change.with_aspect(ChangeAspect::Content)]
     }
 
     fn reading_after(&self) -> Option<(Probe, ProbeReading)> {

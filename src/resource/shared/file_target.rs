@@ -9,7 +9,8 @@ use crate::resource::shared::support::{
     bad_value, format_mode, join_words, parent_path, path_state, sha256_hex, will_be_provided,
 };
 use crate::resource::{
-    Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, ProvidedItem, ResourceDiff, ValueChange,
+    Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, ProvidedItem, ResourceDiff,
+    ValueChange,
 };
 use crate::script::ShellFragment;
 use base64::Engine as _;
@@ -349,6 +350,7 @@ impl ContentDiff {
             diff: self.lines.clone(),
             secret: self.secret,
             ..AttributeChange::new("content", self.from.as_deref(), self.to.as_deref())
+                .with_aspect(ChangeAspect::Content)
         }
     }
 }
@@ -390,8 +392,15 @@ impl OwnershipDiff {
     }
 
     pub fn render_changes(&self) -> Vec<AttributeChange> {
-        let all = [("owner", &self.owner), ("group", &self.group), ("mode", &self.mode)];
-        all.into_iter().filter_map(|(name, change)| Some(change.as_ref()?.render_change(name))).collect()
+        let all = [
+            ("owner", ChangeAspect::Owner, &self.owner),
+            ("group", ChangeAspect::Other, &self.group),
+            ("mode", ChangeAspect::Other, &self.mode),
+        ];
+        let render = |(name, aspect, change): (&str, _, &Option<ValueChange<String>>)| {
+            Some(change.as_ref()?.render_change(name).with_aspect(aspect))
+        };
+        all.into_iter().filter_map(render).collect()
     }
 }
 

@@ -7,8 +7,8 @@ use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{output, path_state, unit_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
+    Action, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -153,6 +153,10 @@ impl DeclaredResource for RebootResource {
             (None, Some(flag)) => format!("for {flag}"),
             (None, None) => "since the last change".to_owned(),
         }
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Kernel
     }
 
     fn probes(&self) -> Vec<Probe> {

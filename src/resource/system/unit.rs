@@ -8,8 +8,8 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, unit_name, unit_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -203,6 +203,10 @@ impl DeclaredResource for UnitResource {
             true => self.target.path.trim_start_matches(UNITS_FOLDER).trim_start_matches('/').to_owned(),
             false => self.name.clone(),
         }
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.target.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

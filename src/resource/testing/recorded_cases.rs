@@ -113,6 +113,27 @@ fn every_action_parses_as_posix_shell() {
     }
 }
 
+/// Prints the object and the aspect of every change that the cases contain, once for each label of a kind.
+#[test]
+fn every_change_names_the_object_that_logs_know() {
+    let mut named = std::collections::BTreeMap::new();
+    for kind in crate::resource::all_kinds() {
+        for file in case_files(kind) {
+            let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            assess_case(kind, &case, |resource, judgement, _| {
+                for change in &judgement.changes {
+                    let object = resource.changed_object(&change.mark);
+                    let label = format!("{}: {}", kind.name, change.attribute);
+                    named.entry(label).or_insert(format!("{:?} of {object:?}", change.mark.aspect));
+                }
+            });
+        }
+    }
+    named.retain(|_, object| !object.ends_with("Nameless"));
+    let lines: Vec<String> = named.iter().map(|(label, object)| format!("{label} = {object}")).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
 fn bless_case(file: &Path, mut case: Value, found: Value) {
     case["expect"] = found;
     std::fs::write(file, format!("{}\n", serde_json::to_string_pretty(&case).unwrap())).unwrap();
@@ -126,6 +147,15 @@ fn format_difference(file: &Path, expected: &Value, found: &Value) -> String {
 }
 
 fn run_case(kind: &ResourceKind, case: &Value) -> Value {
+    assess_case(kind, case, record_expectation)
+}
+
+/// Evaluates a case and passes the result on.
+fn assess_case<T>(
+    kind: &ResourceKind,
+    case: &Value,
+    read: impl FnOnce(&dyn Resource, &Assessment, &AssessmentContext<'_>) -> T,
+) -> T {
     let mut secrets = SecretStore::default();
     for (name, value) in case["secrets"].as_object().into_iter().flatten() {
         secrets.insert(name, SecretString::from(value.as_str().unwrap().to_owned()));
@@ -146,7 +176,7 @@ fn run_case(kind: &ResourceKind, case: &Value) -> Value {
     let seen =
         build_observation(resource.as_ref(), &inputs, context.get("record"), &case["observation"], &case["name"]);
     let judgement = resource.assess(&seen, &cx);
-    record_expectation(resource.as_ref(), &judgement, &cx)
+    read(resource.as_ref(), &judgement, &cx)
 }
 
 fn record_expectation(resource: &dyn Resource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Value {

@@ -32,10 +32,10 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         Event::Unreachable { host, why } => {
             ProgressLine::new(Quiet, prefix_host(host, &format_failure("unreachable", &why.why)))
         }
-        Event::Retrying { host, why, attempt } => ProgressLine::new(
-            Normal,
-            prefix_host(host, &format!("retrying (attempt {attempt}): {}", format_untrusted(why))),
-        ),
+        Event::Retrying { host, step, why, attempt } => {
+            let what = format!("retrying {} (attempt {attempt}): {}", format_step_id(step), format_untrusted(why));
+            ProgressLine::new(Normal, prefix_host(host, &what))
+        }
         Event::ApplyStarted { run, steps: 0, .. } => ProgressLine::new(Verbose, run_started_line(run, 0, 0)),
         Event::ApplyStarted { run, hosts, steps } => ProgressLine::new(Normal, run_started_line(run, *hosts, *steps)),
         Event::HostStarted { host, steps } => {

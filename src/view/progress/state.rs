@@ -183,7 +183,9 @@ impl ProgressState {
     fn track_activity(&mut self, event: &Event, now: Instant) {
         match event {
             Event::Connecting { host } => self.set_other_activity(host, "connecting", now),
-            Event::Retrying { host, why, .. } => self.set_other_activity(host, format!("retrying: {}", why.raw()), now),
+            Event::Retrying { host, why, attempt, .. } => {
+                self.set_note(host, format!("attempt {attempt} after {}", why.raw()).into())
+            }
             Event::Observed { host, .. } | Event::Unreachable { host, .. } | Event::HostFinished { host, .. } => {
                 self.clear_activity(host);
             }

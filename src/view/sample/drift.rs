@@ -8,6 +8,7 @@ use crate::drift::{
 use crate::facts::outliers::{FactOutlier, HostClass, OutlierReport, OutlierValue, UndecidedFact, UnknownHostFact};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, UntrustedText, Value, VerifyLevel};
 use crate::plan::{HostReachability, HostWarning, UnreachableReason};
+use crate::resource::{ChangeMark, ChangedObject};
 use std::time::Duration;
 
 /// The time of the run that found the findings of [`rich_drift`].
@@ -20,6 +21,8 @@ pub fn finding(on: &str, step: &str, cause: DriftCause, severity: FindingSeverit
         step: step.into(),
         aspect: FindingAspect::Step,
         attribute: None,
+        mark: ChangeMark::default(),
+        object: ChangedObject::Nameless,
         kind: "file".into(),
         title: format!("/etc/{step}").into(),
         path: None,

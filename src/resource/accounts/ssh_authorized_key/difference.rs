@@ -3,7 +3,7 @@
 use crate::probe::{PathState, Probe, ProbeReading};
 use crate::resource::shared::edited_file::FileEdit;
 use crate::resource::shared::support::format_mode;
-use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
+use crate::resource::{AttributeChange, ChangeAspect, ResourceDiff, ValueChange};
 use serde::Serialize;
 
 /// Write permission of group and others: sshd ignores keys that another user could have written.
@@ -42,11 +42,17 @@ impl AuthorizedKeysDiff {
 impl ResourceDiff for AuthorizedKeysDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
-            Self::Later { keys } => keys.iter().map(|key| AttributeChange::new("key", None, Some(key))).collect(),
+            Self::Later { keys } => {
+                let change = |key: &String| AttributeChange::new("key", None, Some(key));
+                keys.iter().map(|key| change(key).with_aspect(ChangeAspect::Content)).collect()
+            }
             Self::Write { keys, folder, file, edit, .. } => {
                 // The diff of the first change shows all keys.
                 let first = keys.first();
-                let keys = first.map(|key| AttributeChange { diff: edit.unified_diff(), ..key.render_change("key") });
+                let keys = first.map(|key| AttributeChange {
+                    diff: edit.unified_diff(),
+                    ..key.render_change("key").with_aspect(ChangeAspect::Content)
+                });
                 let access = [folder.render_changes("folder"), file.render_changes("file")];
                 keys.into_iter().chain(access.into_iter().flatten()).collect()
             }
@@ -86,6 +92,7 @@ impl AccessDiff {
     /// Renders the differences of the `folder` or the `file`.
     pub fn render_changes(&self, what: &str) -> Vec<AttributeChange> {
         let owner = self.owner.as_ref().map(|change| change.render_change(&format!("owner of the {what}")));
+        let owner = owner.map(|change| change.with_aspect(ChangeAspect::Owner));
         let mode = self.mode.as_ref().map(|change| change.map_values(|mode| format_mode(*mode)));
         let mode = mode.map(|change| change.render_change(&format!("mode of the {what}")));
         owner.into_iter().chain(mode).collect()

@@ -11,8 +11,8 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
 use crate::resource::traits::{EffectReach, KindTraits};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::{ShellFragment, safe_path};
 use difference::AuthorizedKeysDiff;
@@ -240,6 +240,12 @@ impl DeclaredResource for SshAuthorizedKeyResource {
             [_] => self.user.clone(),
             several => format!("{} ({} keys)", self.user, several.len()),
         }
+    }
+
+    /// The account's home is known only on the host; this is its usual place.
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        let home = if self.user == "root" { "/root".to_owned() } else { format!("/home/{}", self.user) };
+        ChangedObject::Path(format!("{home}/.ssh/authorized_keys"))
     }
 
     fn probes(&self) -> Vec<Probe> {

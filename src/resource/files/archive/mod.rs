@@ -13,8 +13,8 @@ use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::support::{bad_value, parse_owner_and_group, required_text, sha256_hex};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use declaration::{ArchiveResource, ArchiveSource};
 use diff::ArchiveDiff;
@@ -140,6 +140,10 @@ impl DeclaredResource for ArchiveResource {
 
     fn title(&self) -> String {
         self.into.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.into.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

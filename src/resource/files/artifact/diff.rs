@@ -1,7 +1,7 @@
 //! How the file at the path differs from the artifact.
 
 use crate::resource::shared::file_target::OwnershipDiff;
-use crate::resource::{AttributeChange, ResourceDiff};
+use crate::resource::{AttributeChange, ChangeAspect, ResourceDiff};
 use serde::Serialize;
 
 /// How the file differs.
@@ -34,7 +34,7 @@ pub(super) struct FoundContent {
 impl ArtifactContentDiff {
     fn render_change(&self) -> AttributeChange {
         let from = self.from.as_ref().map(|found| format!("{} bytes, sha256 {:.12}", found.bytes, found.sha256));
-        AttributeChange::new("content", from.as_deref(), Some(&self.to))
+        AttributeChange::new("content", from.as_deref(), Some(&self.to)).with_aspect(ChangeAspect::Content)
     }
 }
 

@@ -18,8 +18,8 @@ use crate::resource::shared::support::{
 };
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use declaration::ArtifactResource;
 use diff::ArtifactDiff;
@@ -164,6 +164,10 @@ impl DeclaredResource for ArtifactResource {
 
     fn title(&self) -> String {
         self.path.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -13,8 +13,8 @@ use crate::resource::shared::support::{bad_value, join_words};
 use crate::resource::shared::text_lines::{TextLines, reject_secret_edit};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
-    ResourceKind, TypedResource,
+    Action, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec, FieldType,
+    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -246,6 +246,10 @@ impl DeclaredResource for TomlResource {
 
     fn title(&self) -> String {
         self.file.path.clone()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.file.path.clone())
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -1,7 +1,7 @@
 //! How packages differ, in the terms of the package manager.
 
 use crate::probe::PackageManagerKind;
-use crate::resource::{AttributeChange, PackageChanges, ResourceDiff, ValueChange};
+use crate::resource::{AttributeChange, ChangeAspect, PackageChanges, ResourceDiff, ValueChange};
 use serde::Serialize;
 
 /// How the packages of a step differ.
@@ -82,29 +82,37 @@ impl InstallationChange {
         let latest = if manager.is_dpkg() { "latest from apt" } else { "latest from dnf" };
         match self {
             Self::Install { version } => {
-                vec![AttributeChange::new("version", None, Some(version.as_deref().unwrap_or(latest)))]
+                vec![render_version(None, Some(version.as_deref().unwrap_or(latest)))]
             }
             Self::Replace(version) => vec![version.render_change()],
             Self::Finish { status, version } => {
                 let status = AttributeChange::new("status", Some(status), Some("installed"));
                 [status].into_iter().chain(version.as_ref().map(VersionReplacement::render_change)).collect()
             }
-            Self::Remove { version } => vec![AttributeChange::new("version", Some(version), None)],
+            Self::Remove { version } => vec![render_version(Some(version), None)],
             Self::PurgeConfiguration => vec![AttributeChange::new("configuration", Some("left"), None)],
         }
     }
 }
 
+fn render_version(from: Option<&str>, to: Option<&str>) -> AttributeChange {
+    AttributeChange::new("version", from, to).with_aspect(ChangeAspect::Version)
+}
+
 impl VersionReplacement {
     fn render_change(&self) -> AttributeChange {
-        AttributeChange::new(if self.downgrade { "downgrade" } else { "version" }, Some(&self.from), Some(&self.to))
+        let label = if self.downgrade { "downgrade" } else { "version" };
+        AttributeChange::new(label, Some(&self.from), Some(&self.to)).with_aspect(ChangeAspect::Version)
     }
 }
 
 impl PackageEntryDiff {
     fn render_changes(&self, manager: PackageManagerKind) -> Vec<AttributeChange> {
         let word = |held: &Option<bool>| held.map(describe_hold);
-        let hold = self.hold.iter().map(|hold| AttributeChange::new("hold", word(&hold.from), word(&hold.to)));
+        let hold = self
+            .hold
+            .iter()
+            .map(|hold| AttributeChange::new("hold", word(&hold.from), word(&hold.to)).with_aspect(ChangeAspect::Hold));
         let installation = self.installation.iter().flat_map(|change| change.render_changes(manager));
         installation.chain(hold).collect()
     }
@@ -121,7 +129,8 @@ impl ResourceDiff for PackageDiff {
         let rendered = self.entries().flat_map(|package| {
             package.render_changes(self.manager).into_iter().map(move |change| match names_several {
                 true => {
-                    AttributeChange { attribute: format!("{} of {}", change.attribute, package.name).into(), ..change }
+                    let attribute = format!("{} of {}", change.attribute, package.name).into();
+                    AttributeChange { attribute, ..change }.with_member(&package.name)
                 }
                 false => change,
             })

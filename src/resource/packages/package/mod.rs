@@ -16,8 +16,8 @@ use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{family_state, package_state};
 use crate::resource::traits::{EffectReach, KindTraits, PackageListing};
 use crate::resource::{
-    Action, ActionBatch, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionBatch, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use declaration::PackageResource;
 use diff::PackageDiff;
@@ -139,6 +139,11 @@ impl DeclaredResource for PackageResource {
 
     fn title(&self) -> String {
         self.names.join(", ")
+    }
+
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        let differing = mark.member.as_ref().map(|name| vec![name.to_string()]);
+        ChangedObject::Packages(differing.unwrap_or_else(|| self.names.clone()))
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -1,7 +1,7 @@
 //! How the package of a file differs from the installed one.
 
 use crate::probe::PackageManagerKind;
-use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
+use crate::resource::{AttributeChange, ChangeAspect, ResourceDiff, ValueChange};
 use serde::Serialize;
 
 /// How the installed package differs.
@@ -19,16 +19,19 @@ pub(super) enum PackageFileDiff {
 
 impl ResourceDiff for PackageFileDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
+        let version_change = |from: Option<&str>, to: Option<&str>| {
+            AttributeChange::new("version", from, to).with_aspect(ChangeAspect::Version)
+        };
         vec![match self {
-            Self::Install { version, downgrade, .. } => {
-                version.render_change(if *downgrade { "downgrade" } else { "version" })
-            }
+            Self::Install { version, downgrade, .. } => version
+                .render_change(if *downgrade { "downgrade" } else { "version" })
+                .with_aspect(ChangeAspect::Version),
             Self::Finish { status, .. } => AttributeChange::new("status", Some(status), Some("installed")),
             Self::Await { installed, version, .. } => {
                 let to = version.as_deref().unwrap_or("the version of the file");
-                AttributeChange::new("version", installed.as_deref(), Some(to))
+                version_change(installed.as_deref(), Some(to))
             }
-            Self::Remove { version, .. } => AttributeChange::new("version", Some(version), None),
+            Self::Remove { version, .. } => version_change(Some(version), None),
         }]
     }
 }

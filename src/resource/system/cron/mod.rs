@@ -11,8 +11,9 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, required_text, unit_state, will_be_provided};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
+    DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind,
+    TypedResource,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -208,6 +209,10 @@ impl DeclaredResource for CronResource {
         self.name.clone()
     }
 
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Path(self.target.path.clone())
+    }
+
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
             true => vec![path_probe(&self.target.path)],
@@ -241,7 +246,7 @@ struct CronDiff(FileDiff);
 
 impl ResourceDiff for CronDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        render_part("file", Some(&self.0))
+        render_part("file", ChangedPart::File, Some(&self.0))
     }
 }
 

@@ -13,8 +13,8 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, initramfs_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -154,6 +154,10 @@ impl DeclaredResource for InitramfsResource {
         let gone = self.lacks.iter().chain(&self.lacks_modules).map(|name| format!("no {name}"));
         let there = self.files.iter().chain(&self.modules).chain(&self.current_modules).cloned();
         there.chain(gone).collect::<Vec<_>>().join(", ")
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Kernel
     }
 
     fn probes(&self) -> Vec<Probe> {

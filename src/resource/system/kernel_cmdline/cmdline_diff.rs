@@ -4,7 +4,7 @@ use super::grub::GrubOverride;
 use super::kernel_arguments::{ArgumentMismatch, KernelArgument, join_arguments};
 use crate::resource::shared::composite::render_part;
 use crate::resource::shared::file_target::FileDiff;
-use crate::resource::{AttributeChange, ResourceDiff};
+use crate::resource::{AttributeChange, ChangedPart, ResourceDiff};
 use serde::Serialize;
 
 /// The part that covers the arguments which the boot loader passes to the next kernel.
@@ -26,10 +26,10 @@ impl ResourceDiff for CmdlineDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
             Self::UpdateGrub { file, next_boot } => {
-                let next_boot = render_part(NEXT_BOOT, next_boot.as_ref());
-                render_part("file", file.as_deref()).into_iter().chain(next_boot).collect()
+                let next_boot = render_part(NEXT_BOOT, ChangedPart::Main, next_boot.as_ref());
+                render_part("file", ChangedPart::File, file.as_deref()).into_iter().chain(next_boot).collect()
             }
-            Self::Grubby(next_boot) => render_part(NEXT_BOOT, Some(next_boot)),
+            Self::Grubby(next_boot) => render_part(NEXT_BOOT, ChangedPart::Main, Some(next_boot)),
             Self::NoLoader => vec![AttributeChange::new(NEXT_BOOT, None, None)],
         }
     }

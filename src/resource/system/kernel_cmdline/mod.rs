@@ -17,8 +17,8 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, cmdline_state, reject_secrets};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -157,6 +157,10 @@ impl DeclaredResource for KernelCmdlineResource {
     fn title(&self) -> String {
         let gone = self.wanted.absent.iter().map(|word| format!("no {word}"));
         self.wanted.args.iter().cloned().chain(gone).collect::<Vec<_>>().join(", ")
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Kernel
     }
 
     fn probes(&self) -> Vec<Probe> {

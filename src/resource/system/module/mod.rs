@@ -16,8 +16,8 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, module_state, reject_secrets, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, ChangedPart, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde_json::json;
@@ -204,6 +204,14 @@ impl DeclaredResource for KernelModuleResource {
 
     fn title(&self) -> String {
         self.name.clone()
+    }
+
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        match mark.part {
+            ChangedPart::ModprobeFile => ChangedObject::Path(self.modprobe.path.clone()),
+            ChangedPart::LoadFile => ChangedObject::Path(self.modules_load.path.clone()),
+            _ => ChangedObject::Module(self.name.clone()),
+        }
     }
 
     fn probes(&self) -> Vec<Probe> {

@@ -2,7 +2,7 @@
 
 use crate::resource::shared::composite::render_part;
 use crate::resource::shared::file_target::FileDiff;
-use crate::resource::{AttributeChange, ResourceDiff};
+use crate::resource::{AttributeChange, ChangeAspect, ChangedPart, ResourceDiff};
 use serde::Serialize;
 
 pub(super) const MODPROBE: &str = "modprobe.d";
@@ -21,10 +21,10 @@ pub(super) struct ModuleDiff {
 
 impl ResourceDiff for ModuleDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let modprobe = render_part(MODPROBE, self.modprobe.as_ref());
-        let modules_load = render_part(MODULES_LOAD, self.modules_load.as_ref());
-        let others = render_part("others", self.others.as_ref());
-        let loaded = render_part("loaded", self.loaded.as_ref());
+        let modprobe = render_part(MODPROBE, ChangedPart::ModprobeFile, self.modprobe.as_ref());
+        let modules_load = render_part(MODULES_LOAD, ChangedPart::LoadFile, self.modules_load.as_ref());
+        let others = render_part("others", ChangedPart::Main, self.others.as_ref());
+        let loaded = render_part("loaded", ChangedPart::Main, self.loaded.as_ref());
         [modprobe, modules_load, others, loaded].concat()
     }
 }
@@ -57,6 +57,6 @@ impl ResourceDiff for LoadedDiff {
             Self::Load => ("not loaded", "loaded"),
             Self::Unload => ("loaded", "not loaded"),
         };
-        vec![AttributeChange::new("loaded", Some(from), Some(to))]
+        vec![AttributeChange::new("loaded", Some(from), Some(to)).with_aspect(ChangeAspect::Loaded)]
     }
 }

@@ -16,8 +16,8 @@ use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, ChangedPart, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -163,6 +163,13 @@ impl DeclaredResource for MountResource {
 
     fn title(&self) -> String {
         self.path.clone()
+    }
+
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        match mark.part {
+            ChangedPart::FstabEntry => ChangedObject::Path("/etc/fstab".to_owned()),
+            _ => ChangedObject::Mount(self.path.clone()),
+        }
     }
 
     fn probes(&self) -> Vec<Probe> {

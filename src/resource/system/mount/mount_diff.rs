@@ -2,7 +2,7 @@
 
 use crate::model::UntrustedText;
 use crate::resource::shared::composite::render_part;
-use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
+use crate::resource::{AttributeChange, ChangeAspect, ChangedPart, ResourceDiff, ValueChange};
 use serde::Serialize;
 
 /// How a mount differs.
@@ -14,8 +14,8 @@ pub(super) struct MountDiff {
 
 impl ResourceDiff for MountDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let current = render_part("mounted", self.current.as_ref());
-        render_part("fstab", self.fstab.as_ref()).into_iter().chain(current).collect()
+        let current = render_part("mounted", ChangedPart::Main, self.current.as_ref());
+        render_part("fstab", ChangedPart::FstabEntry, self.fstab.as_ref()).into_iter().chain(current).collect()
     }
 }
 
@@ -30,12 +30,15 @@ pub(super) struct FstabDiff {
 
 impl ResourceDiff for FstabDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
+        let entry = |from: Option<&str>, to: Option<&str>| {
+            AttributeChange::new("entry", from, to).with_aspect(ChangeAspect::Content)
+        };
         let new = self.new.as_deref();
         if let ([one], Some(_)) = (self.old.as_slice(), new) {
-            return vec![AttributeChange::new("entry", Some(one.raw()), new)];
+            return vec![entry(Some(one.raw()), new)];
         }
-        let gone = self.old.iter().map(|line| AttributeChange::new("entry", Some(line.raw()), None));
-        gone.chain(new.map(|line| AttributeChange::new("entry", None, Some(line)))).collect()
+        let gone = self.old.iter().map(|line| entry(Some(line.raw()), None));
+        gone.chain(new.map(|line| entry(None, Some(line)))).collect()
     }
 }
 
@@ -54,14 +57,18 @@ impl ResourceDiff for CurrentMountDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
             Self::Mount { source, fstype } => {
-                vec![AttributeChange::new("mounted", None, Some(&describe_source(source, fstype)))]
+                vec![render_mounted(None, Some(&describe_source(source, fstype)))]
             }
             Self::Remount { options } => options.iter().map(|option| option.render_change("options")).collect(),
             Self::Unmount { source, fstype, .. } => {
-                vec![AttributeChange::new("mounted", Some(&describe_source(source, fstype)), None)]
+                vec![render_mounted(Some(&describe_source(source, fstype)), None)]
             }
         }
     }
+}
+
+fn render_mounted(from: Option<&str>, to: Option<&str>) -> AttributeChange {
+    AttributeChange::new("mounted", from, to).with_aspect(ChangeAspect::Mounted)
 }
 
 /// Returns source and type as text.

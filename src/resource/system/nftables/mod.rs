@@ -14,8 +14,8 @@ use crate::resource::shared::{diff, shell};
 use crate::resource::system::unit::{UnitDiff, UnitResource};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangedPart, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -370,8 +370,14 @@ enum TableDiff {
 
 impl ResourceDiff for NftablesDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let files = [render_part("file", self.file.as_ref()), render_part("unit", self.unit.as_ref())];
-        let states = [render_part("enabled", self.enabled.as_ref()), render_part("loaded", self.loaded.as_ref())];
+        let files = [
+            render_part("file", ChangedPart::File, self.file.as_ref()),
+            render_part("unit", ChangedPart::Main, self.unit.as_ref()),
+        ];
+        let states = [
+            render_part("enabled", ChangedPart::Main, self.enabled.as_ref()),
+            render_part("loaded", ChangedPart::Main, self.loaded.as_ref()),
+        ];
         files.into_iter().chain(states).flatten().collect()
     }
 }

@@ -1,6 +1,6 @@
 //! How a unit's state differs from the declared one.
 
-use crate::resource::{AttributeChange, ResourceDiff};
+use crate::resource::{AttributeChange, ChangeAspect, ResourceDiff};
 use serde::Serialize;
 
 /// How a unit differs.
@@ -64,7 +64,7 @@ impl EnablementChange {
 
     fn render_change(&self) -> AttributeChange {
         let to = if self.to { "enabled" } else { "disabled" };
-        AttributeChange::new("enabled", self.describe_before(), Some(to))
+        AttributeChange::new("enabled", self.describe_before(), Some(to)).with_aspect(ChangeAspect::Enablement)
     }
 }
 
@@ -76,17 +76,23 @@ impl ProcessChange {
 
     fn render_change(&self) -> AttributeChange {
         match self {
-            Self::Start { from } => AttributeChange::new("state", from.as_deref(), Some("running")),
-            Self::Stop { from } => AttributeChange::new("state", from.as_deref(), Some("stopped")),
+            Self::Start { from } => Self::render_state(from.as_deref(), "running"),
+            Self::Stop { from } => Self::render_state(from.as_deref(), "stopped"),
             Self::Restart { reasons } => AttributeChange::new("restart", Some(&reasons.join("; ")), Some("restarted")),
             Self::Reload { reasons } => AttributeChange::new("reload", Some(&reasons.join("; ")), Some("reloaded")),
         }
+    }
+
+    fn render_state(from: Option<&str>, to: &str) -> AttributeChange {
+        AttributeChange::new("state", from, Some(to)).with_aspect(ChangeAspect::RunState)
     }
 }
 
 impl ResourceDiff for ServiceDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let mask = self.masked.then(|| AttributeChange::new("mask", Some("masked"), Some("not masked")));
+        let mask = self.masked.then(|| {
+            AttributeChange::new("mask", Some("masked"), Some("not masked")).with_aspect(ChangeAspect::Enablement)
+        });
         let files = self.files_unread.then(|| AttributeChange::new("daemon-reload", Some("needed"), Some("done")));
         let enabled = self.enabled.as_ref().map(EnablementChange::render_change);
         let process = self.process.as_ref().map(ProcessChange::render_change);

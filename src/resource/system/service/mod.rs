@@ -15,8 +15,8 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{required_text, unit_name, unit_state};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
-    ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
 };
 use serde_json::json;
 
@@ -119,6 +119,10 @@ impl DeclaredResource for ServiceResource {
 
     fn title(&self) -> String {
         self.unit.strip_suffix(".service").unwrap_or(&self.unit).to_owned()
+    }
+
+    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Unit(self.unit.clone())
     }
 
     /// The planner adds probes for the paths of the inputs.

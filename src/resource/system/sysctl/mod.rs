@@ -13,8 +13,9 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sysctl_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
+    ChangedPart, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff,
+    ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -258,6 +259,14 @@ impl DeclaredResource for SysctlResource {
         self.display_key()
     }
 
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        match mark.part {
+            ChangedPart::File => ChangedObject::Path(self.target.path.clone()),
+            _ if self.absent => ChangedObject::Path(self.target.path.clone()),
+            _ => ChangedObject::Sysctl(self.display_key().replace('/', ".")),
+        }
+    }
+
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
             true => vec![path_probe(&self.target.path)],
@@ -307,8 +316,8 @@ struct LoadedDiff(ValueChange<String>);
 
 impl ResourceDiff for SysctlDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let loaded = render_part("loaded", self.loaded.as_ref());
-        render_part("file", self.file.as_ref()).into_iter().chain(loaded).collect()
+        let loaded = render_part("loaded", ChangedPart::Main, self.loaded.as_ref());
+        render_part("file", ChangedPart::File, self.file.as_ref()).into_iter().chain(loaded).collect()
     }
 }
 
@@ -323,7 +332,7 @@ impl ResourceDiff for SysctlFileDiff {
 
 impl ResourceDiff for LoadedDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        vec![self.0.render_change("loaded")]
+        vec![self.0.render_change("loaded").with_aspect(ChangeAspect::Loaded)]
     }
 }
 

@@ -12,8 +12,9 @@ use crate::resource::system::service::{ServiceDiff, ServiceResource};
 use crate::resource::system::unit::{SECRET_HINT, UnitDiff, UnitResource};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
-    FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, RestartInput, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
+    DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind,
+    RestartInput, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -227,6 +228,14 @@ impl DeclaredResource for TimerResource {
         self.name.clone()
     }
 
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        match mark.part {
+            ChangedPart::ServiceFile => self.service.changed_object(mark),
+            ChangedPart::TimerFile => self.timer.changed_object(mark),
+            _ => self.state.changed_object(mark),
+        }
+    }
+
     fn probes(&self) -> Vec<Probe> {
         let mut probes: Vec<Probe> = [&self.service, &self.timer].iter().flat_map(|unit| unit.probes()).collect();
         probes.extend(self.state.probes());
@@ -266,8 +275,9 @@ struct TimerDiff {
 
 impl ResourceDiff for TimerDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        let units = [render_part("service", self.service.as_ref()), render_part("timer", self.timer.as_ref())];
-        units.into_iter().flatten().chain(render_part("state", self.state.as_ref())).collect()
+        let service = render_part("service", ChangedPart::ServiceFile, self.service.as_ref());
+        let timer = render_part("timer", ChangedPart::TimerFile, self.timer.as_ref());
+        [service, timer, render_part("state", ChangedPart::Main, self.state.as_ref())].concat()
     }
 }
 

@@ -53,7 +53,7 @@ fn all_events() -> Vec<Event> {
     vec![
         Event::ObserveStarted { hosts: 3 },
         Event::Connecting { host: node() },
-        Event::Retrying { host: node(), why: untrusted_text("connection reset"), attempt: 2 },
+        Event::Retrying { host: node(), step: step(), why: untrusted_text("exit status 100"), attempt: 2 },
         Event::Observed { host: node(), trips: 2, took: Duration::from_millis(310) },
         Event::Unreachable {
             host: host("node-02"),

@@ -1,0 +1,110 @@
+//! The schema of inventories.
+
+use super::connection::connect_schema;
+use super::drift::drift_property;
+use super::parts::{
+    LABEL_PATTERN, build_root_schema, list_schema, map_schema, nullable_schema, object_schema, text_list_schema,
+    text_schema, vars_schema, with_description,
+};
+use super::rollout::rollout_property;
+use crate::config::inventory::{DRIFT_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
+use crate::model::Value;
+use serde_json::json;
+
+/// Returns the schema of an inventory.
+pub fn inventory_schema() -> Value {
+    build_root_schema(
+        "inventory",
+        "The hosts of a cluster and the recipes applied to them.",
+        object_schema(&INVENTORY_KEYS, inventory_property, &["cluster"]),
+    )
+}
+
+fn inventory_property(key: &str) -> Value {
+    match key {
+        "cluster" => with_description(
+            "Name of the cluster and of its state folder.",
+            json!({ "type": "string", "pattern": LABEL_PATTERN }),
+        ),
+        "connect" => {
+            with_description("Connection settings of all hosts. Groups and hosts can override them.", connect_schema())
+        }
+        "hosts" => with_description(
+            "Hosts by name, or a list of names. Ranges are expanded: `node-[1:3]`.",
+            json!({ "anyOf": [map_schema(nullable_schema(object_schema(&["address", "vars", "connect"], host_property, &[]))), text_list_schema()] }),
+        ),
+        "groups" => with_description(
+            "Sets of hosts, with variables and connection settings.",
+            map_schema(nullable_schema(object_schema(&["hosts", "groups", "vars", "connect"], group_property, &[]))),
+        ),
+        "recipes" => {
+            with_description("Folders with recipes. Default: `recipes/` next to the inventory.", text_list_schema())
+        }
+        "apply" => with_description(
+            "Recipes to apply, and the hosts to apply them to.",
+            list_schema(object_schema(&["recipe", "on", "with", "ensure"], apply_property, &["recipe", "on"])),
+        ),
+        "rollout" => {
+            with_description("How changes are rolled out.", object_schema(&ROLLOUT_KEYS, rollout_property, &[]))
+        }
+        "drift" => with_description("Settings of `forge drift`.", object_schema(&DRIFT_KEYS, drift_property, &[])),
+        "kubernetes" => with_description(
+            "The Kubernetes API of the hosts' cluster. forge ignores `KUBECONFIG` and the current context.",
+            object_schema(&KUBERNETES_KEYS, kubernetes_property, &["kubeconfig", "context"]),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn kubernetes_property(key: &str) -> Value {
+    match key {
+        "kubeconfig" => with_description(
+            "Kubeconfig: absolute, below `~/`, or relative to the inventory. With `via`, absolute on that host.",
+            text_schema(),
+        ),
+        "context" => with_description("Context in the kubeconfig.", text_schema()),
+        "via" => {
+            with_description("Host through which forge reaches the API. The kubeconfig is on that host.", text_schema())
+        }
+        "namespace" => {
+            with_description("Namespace of forge's lock and records. Default: `forge-provisioner`.", text_schema())
+        }
+        _ => json!({}),
+    }
+}
+
+fn host_property(key: &str) -> Value {
+    match key {
+        "address" => {
+            with_description("Host name, address or alias in ~/.ssh/config. Default: the host's name.", text_schema())
+        }
+        "vars" => with_description("Variables of this host. They set parameters of the same name.", vars_schema()),
+        "connect" => with_description("Connection settings of this host.", connect_schema()),
+        _ => json!({}),
+    }
+}
+
+fn group_property(key: &str) -> Value {
+    match key {
+        "hosts" => with_description("Patterns of host names: `node-*`, `node-[1:3]`.", text_list_schema()),
+        "groups" => with_description("Groups inside this one.", text_list_schema()),
+        "vars" => with_description("Variables of its hosts. Inner groups override outer groups.", vars_schema()),
+        "connect" => with_description("Connection settings of its hosts.", connect_schema()),
+        _ => json!({}),
+    }
+}
+
+fn apply_property(key: &str) -> Value {
+    match key {
+        "recipe" => with_description("Name of a recipe.", text_schema()),
+        "on" => with_description(
+            "Selector: `all`, `gpu`, `gpu:&rack_a:!canary`.",
+            json!({ "anyOf": [text_schema(), text_list_schema()] }),
+        ),
+        "with" => with_description("Parameters.", vars_schema()),
+        "ensure" => {
+            with_description("Whether the recipe is applied or removed.", json!({ "enum": ["present", "absent"] }))
+        }
+        _ => json!({}),
+    }
+}
