@@ -12,9 +12,10 @@ use crate::resource::testing::recorded_cases::{RUN, build_observation, checked_f
 use crate::resource::{Assessment, AssessmentContext, Resource, RestartInput, find_kind};
 use secrecy::ExposeSecret;
 use serde_json::json;
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A directory of stand-ins and the log of their calls.
 struct CommandStubs {
@@ -282,6 +283,29 @@ fn dpkg_lock_holder_is_reported_and_wait_times_out() {
     assert!(text.starts_with(&format!("forge: waiting for the package manager's lock, held by {me}")), "{text}");
     assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
     assert!(stubs.logged_calls(&QUIET).is_empty());
+}
+
+/// apt holds `lock-frontend` and its dpkg `lock`: apt is named, in whatever order the two are found. This process stands
+/// for dpkg, and a child for apt.
+#[test]
+fn apt_is_named_as_lock_holder_before_its_dpkg() {
+    let stubs = apt_stubs("", "", FINISHED);
+    let folder = stubs.dir.path().join("dpkg-state");
+    std::fs::create_dir(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join("lock")).unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    // `F_SETLK` with a `struct flock` of 64 bits.
+    let locks = "open F, '+>', $ARGV[0] or die; my $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; $| = 1; print qq(held\\n); sleep 60";
+    let mut apt = Command::new("perl");
+    let mut apt = apt.args(["-e", locks]).arg(folder.join("lock-frontend")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(apt.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let written = json!({ "name": "nginx", "lock_timeout": "1s" });
+    let text = stderr_text(&run_packages(&stubs, written, false, &[("nginx", missing_package())]));
+    let wanted = format!("forge: waiting for the package manager's lock, held by pid {} (perl -e ", apt.id());
+    apt.kill().unwrap();
+    apt.wait().unwrap();
+    assert!(text.starts_with(&wanted), "{said}{text}");
 }
 
 /// A file that is open but not locked does not block.

@@ -15,18 +15,23 @@ say() { printf 'forge: %s\n' "$*" >&2; }
 
 /// dpkg and apt lock with `fcntl`: the holder has the file open, and `/proc/locks` lists the holder with the inode. The
 /// device in `/proc/locks` differs on overlay file systems. A process in a container has another file open under the
-/// same name, hence `-ef`. If no holder is found, apt itself waits.
+/// same name, hence `-ef`. While its dpkg holds `lock`, apt holds `lock-frontend`: apt is the holder to name. If no
+/// holder is found, apt itself waits.
 const HOLDER: &str = r#"holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
-    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
-  while read -r open lock; do
-    [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
-    pid=${open#/proc/} pid=${pid%%/*}
-    grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
-    command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
-    printf 'pid %s (%s)' "$pid" "${command% }"
-    break
-  done
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null | {
+    found=
+    while read -r open lock; do
+      [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
+      pid=${open#/proc/} pid=${pid%%/*}
+      grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
+      command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
+      who="pid $pid (${command% })"
+      case $lock in */lock-frontend) found=$who; break ;; esac
+      [ -n "$found" ] || found=$who
+    done
+    [ -z "$found" ] || printf '%s' "$found"
+  }
 }
 "#;
 
