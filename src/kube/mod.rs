@@ -30,6 +30,7 @@ mod pod;
 mod published_schema;
 mod records;
 mod request_error;
+mod retry;
 mod served_kinds;
 #[cfg(test)]
 mod tests;
