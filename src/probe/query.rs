@@ -43,6 +43,8 @@ pub enum Probe {
     PackageFile { path: String },
     /// All entries of apt's source files.
     AptSources,
+    /// All sections of dnf's repository files.
+    DnfSources,
     /// The bytes of a key on the host.
     Key { path: String },
     /// The record that the last verified apply wrote for a step (`record` is its file name). All records are read

@@ -22,6 +22,7 @@ pub enum ProbeReading {
     Group(GroupState),
     PackageFile(Box<PackageFileState>),
     AptSources(Vec<AptEntry>),
+    DnfSources(Vec<DnfEntry>),
     Key(KeyFileState),
     Records(Box<RecordsState>),
     Sysctl(SysctlState),
@@ -316,6 +317,15 @@ pub struct AptEntry {
     /// A path, fingerprints or an armored key; empty if there is none.
     pub signed_by: String,
     pub trusted: String,
+}
+
+/// One section of dnf's repository files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DnfEntry {
+    /// The file that contains it.
+    pub file: String,
+    /// The repository's id.
+    pub id: String,
 }
 
 /// The file at the path of a key.
