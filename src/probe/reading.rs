@@ -33,6 +33,8 @@ pub enum ProbeReading {
     PackageFile(Box<PackageFileState>),
     /// From `/etc/apt/sources.list` and `/etc/apt/sources.list.d`, in the order of the files.
     AptSources(Vec<AptEntry>),
+    /// From the files of `/etc/yum.repos.d`.
+    DnfSources(Vec<DnfEntry>),
     /// From the file itself.
     Key(KeyFileState),
     /// From `/var/lib/forge` and `systemctl show`.
@@ -384,6 +386,15 @@ pub struct AptEntry {
     pub signed_by: String,
     /// `Trusted` as written, for example `yes`; empty if there is none. apt then accepts an unsigned repository.
     pub trusted: String,
+}
+
+/// One section of dnf's repository files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DnfEntry {
+    /// The file that contains it.
+    pub file: String,
+    /// The repository's id.
+    pub id: String,
 }
 
 /// The file at the path of a key.

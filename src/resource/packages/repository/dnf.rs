@@ -2,7 +2,7 @@
 
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
-use crate::probe::{KeyFileState, Observation, Probe, UnansweredReason};
+use crate::probe::{DnfEntry, KeyFileState, Observation, Probe, ProbeReading, UnansweredReason};
 use crate::resource::packages::apt_repository::action_script::{PUT_FUNCTION, append_file};
 use crate::resource::packages::apt_repository::assessment::find_wrong_key;
 use crate::resource::packages::apt_repository::declaration::root_file_target;
@@ -154,7 +154,7 @@ impl DnfRepository {
         if self.absent {
             return self.removal_targets().iter().map(|target| path_probe(&target.path)).collect();
         }
-        let mut probes = vec![self.file.probe()];
+        let mut probes = vec![self.file.probe(), Probe::DnfSources];
         probes.extend(self.keyring.as_ref().map(FileTarget::probe));
         probes.extend(self.key_path.as_ref().map(|path| Probe::Key { path: path.clone() }));
         probes
@@ -195,7 +195,11 @@ impl DnfRepository {
         let reasons = collect_reasons(&file, key.as_ref());
         let files = DnfFilesDiff { file: file.diff, key: key.and_then(|key| key.diff) };
         let diff = (!reasons.is_empty()).then(|| DnfRepositoryDiff::Install(Box::new(files)));
-        Ok(match (self.find_unusable_key(seen, cx)?, diff) {
+        let obstacle = match self.find_other_file(seen)? {
+            Some(found) => Some(found),
+            None => self.find_unusable_key(seen, cx)?,
+        };
+        Ok(match (obstacle, diff) {
             (Some((reason, _)), diff) if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) => {
                 let diff = diff.unwrap_or_else(|| DnfRepositoryDiff::Unblock { key: self.key_path.clone() });
                 let reason = format!("{reason}; an earlier step may resolve this");
@@ -208,6 +212,18 @@ impl DnfRepository {
             }
             (None, None) => Assessment::ok("the repository file matches", basis),
         })
+    }
+
+    /// Returns the reason and a hint if another file has a section with the same id: dnf uses only one of them.
+    fn find_other_file(&self, seen: &Observation) -> Result<Option<(String, String)>, UnansweredReason> {
+        let ProbeReading::DnfSources(entries) = seen.get(&Probe::DnfSources)? else {
+            return Err(UnansweredReason::new("the host answered another question"));
+        };
+        let other = entries.iter().find(|entry| entry.id == self.name && entry.file != self.file.path);
+        Ok(other.map(|DnfEntry { file, id }| {
+            let hint = format!("remove it in a step before this one: `file: {{ path: {file} }}`, `ensure: absent`");
+            (format!("`{file}` declares the same id `{id}`, and dnf uses only one of them"), hint)
+        }))
     }
 
     /// Returns why rpm cannot use the key, with a hint.
