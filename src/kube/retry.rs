@@ -177,7 +177,8 @@ mod tests {
     async fn api_that_breaks_off_for_a_moment_is_asked_again() {
         let config = ::kube::Config::new(format!("http://{}", start_breaking_api()).parse().unwrap());
         let open = |seconds| {
-            let config = ::kube::Config { default_retry: false, ..config.clone() };
+            let mut config = config.clone();
+            config.default_retry = false;
             super::super::cluster::build_client(config, &Arc::new(ApiAvailability::new(Duration::from_secs(seconds))))
         };
         let client = open(10).unwrap();
