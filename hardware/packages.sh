@@ -3,6 +3,9 @@
 
 readonly DRIVERS='560.28.03 560.35.03 560.35.05' OPEN=580.105.08 STACKS='24.10-0.7.0.0 24.10-1.1.4.0' DOCAS='3.2.0-1 3.2.1-1'
 
+# Where dkms leaves modules, and where libraries are: a distribution with other folders sets its own.
+DKMS_FOLDER=updates/dkms LIBRARY_FOLDER=usr/lib/x86_64-linux-gnu
+
 # Builds everything into the directory $1; $2 is the folder that has the programs, $3 that of the samples.
 build_software() {
   local out=$1 common=$2 samples=$3 work version
@@ -49,7 +52,7 @@ module() {
 # It may take its time, and it may fail, in the words of dkms. nvidia_peermem has the symbols of an RDMA stack only where
 # one was there when it was compiled.
 dkms_build() {
-  printf '#!/bin/sh\nset -e\nsource=%s\n' "$1"
+  printf '#!/bin/sh\nset -e\nsource=%s\nd=/lib/modules/$(uname -r)/%s\n' "$1" "$DKMS_FOLDER"
   cat <<'BUILD'
 faults=/srv/forge-hardware/faults
 [ ! -e "$faults/slow-build" ] || sleep 3
@@ -57,7 +60,6 @@ if [ -e "$faults/build-fails" ]; then
   echo "Error! Bad return status for module build on kernel: $(uname -r) ($(uname -m))" >&2
   exit 10
 fi
-d=/lib/modules/$(uname -r)/updates/dkms
 mkdir -p "$d"
 cp "/usr/src/$source"/*.ko "$d/"
 [ -e "$d/ib_core.ko" ] || [ ! -d "/usr/src/$source/without-rdma" ] || cp "/usr/src/$source"/without-rdma/*.ko "$d/"
@@ -105,9 +107,8 @@ driver_modules() {
 
 # Stages the library $2 of version $4 with the link of its interface $3.
 driver_library() {
-  local folder=usr/lib/x86_64-linux-gnu
-  put "$1" "$folder/$2.so.$4" </dev/null
-  ln -s "$2.so.$4" "$1/pkg/$folder/$2.so.$3"
+  put "$1" "$LIBRARY_FOLDER/$2.so.$4" </dev/null
+  ln -s "$2.so.$4" "$1/pkg/$LIBRARY_FOLDER/$2.so.$3"
 }
 
 # Stages the persistence daemon with its unit, as Ubuntu's: it is left to udev to start it, and nothing enables it.
@@ -173,8 +174,13 @@ UNIT
 }
 
 dcgm_package() {
+  begin "$1"
+  dcgm_files "$1" "$2"
+  finish "$1" "$3" "$4"
+}
+
+dcgm_files() {
   local work=$1
-  begin "$work"
   put "$work" usr/bin/dcgmi 755 <"$2/programs/dcgmi"
   printf '#!/bin/sh\nexec sleep infinity\n' | put "$work" usr/bin/nv-hostengine 755
   put "$work" lib/systemd/system/nvidia-dcgm.service <<'UNIT'
@@ -186,7 +192,6 @@ ExecStart=/usr/bin/nv-hostengine -n
 WantedBy=multi-user.target
 UNIT
   reload_postinst | put "$work" DEBIAN/postinst 755
-  finish "$work" "$3" "$4"
 }
 
 # What asks the fabric. MLNX_OFED brings its own, DOCA takes this one.

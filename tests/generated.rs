@@ -142,6 +142,10 @@ fn render_other_ways(recipe: &str) -> String {
     let names = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.retain(|name| name.split_once('@').is_some_and(|(own, _)| own == recipe));
+    // The others are listed with the distribution that their hosts claim to be.
+    names.retain(|name| {
+        labels::library(name.trim_end_matches(".yaml")).is_some_and(|proof| proof["on_debian"] != false)
+    });
     names.sort();
     names.iter().map(|name| format!(" (and `tests/fleet/library/{name}`)")).collect()
 }

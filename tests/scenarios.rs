@@ -30,6 +30,8 @@ mod props;
 mod recipes;
 #[path = "scenarios/roce_script.rs"]
 mod roce_script;
+#[path = "scenarios/script_host.rs"]
+mod script_host;
 #[path = "scenarios/script_runs.rs"]
 mod script_runs;
 #[path = "scenarios/speed.rs"]

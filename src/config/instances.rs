@@ -8,7 +8,10 @@ use super::template::{
 };
 use super::template_list::collect_templates;
 use super::tree_render::TreeRenderer;
-use super::{Recipe, RecipeInstance, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode, scalar};
+use super::{
+    Recipe, RecipeInstance, RecipeRule, SourceExpr, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode,
+    scalar,
+};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{HostName, Value};
 use indexmap::IndexMap;
@@ -121,6 +124,7 @@ impl RecipePlacer<'_> {
         if job.recipe.uses.is_empty() {
             return self.create_instances(job, &params);
         }
+        self.check_stack_rules(job, &params, cx);
         path.push(job.recipe.name.clone());
         for used in &job.recipe.uses {
             self.place_used_recipe(job, used, &params, path, cx);
@@ -199,17 +203,51 @@ impl RecipePlacer<'_> {
         params: &BTreeMap<String, SourcedValue>,
         cx: &mut LoadContext<'_>,
     ) -> bool {
-        let Some(when) = &used.when else { return true };
-        let text = (when.source.as_str(), TemplateForm::Expression, when.span);
-        if self.broken.contains(&when.span) || self.lacks_params(&[text], params) {
-            return false;
+        used.when.as_ref().is_none_or(|when| self.evaluate_stack_expr(when, host, params, cx) == Some(true))
+    }
+
+    /// Reports each rule of a stack that a host breaks. These rules read no facts.
+    fn check_stack_rules(
+        &self,
+        job: &PlacementJob<'_>,
+        params: &[Arc<BTreeMap<String, SourcedValue>>],
+        cx: &mut LoadContext<'_>,
+    ) {
+        if job.absent {
+            return;
+        }
+        for (host, params) in job.hosts.iter().zip(params) {
+            for rule in &job.recipe.rules {
+                let mut evaluate = |expr| self.evaluate_stack_expr(expr, *host, params, cx);
+                let applies = rule.when.as_ref().is_none_or(|when| evaluate(when) == Some(true));
+                if applies && evaluate(&rule.require) == Some(false) {
+                    cx.push_diag(build_failed_rule_diag(rule, job.span, &job.recipe.name));
+                }
+            }
+        }
+    }
+
+    /// Evaluates an expression of a stack. Returns `None` if it has an error, or reads a parameter without a value.
+    fn evaluate_stack_expr(
+        &self,
+        expr: &SourceExpr,
+        host: usize,
+        params: &BTreeMap<String, SourcedValue>,
+        cx: &mut LoadContext<'_>,
+    ) -> Option<bool> {
+        let text = (expr.source.as_str(), TemplateForm::Expression, expr.span);
+        if self.broken.contains(&expr.span) || self.lacks_params(&[text], params) {
+            return None;
         }
         let bindings = self.build_bindings(host, Some(params));
         let mut renderer = TreeRenderer::new(self.programs, &cx.sources, &bindings);
-        let result = renderer.evaluate_condition(when);
+        let result = renderer.evaluate_condition(expr);
         let diags = renderer.diags;
         diags.into_iter().for_each(|diag| cx.push_diag(diag));
-        matches!(result, Some(EvalOutcome::Known { value: true, .. }))
+        match result {
+            Some(EvalOutcome::Known { value, .. }) => Some(value),
+            _ => None,
+        }
     }
 
     /// Returns the parameters of each host of the job. Hosts with equal values and origins share them.
@@ -389,6 +427,15 @@ impl RecipePlacer<'_> {
             cx.push_diag(diag.hint("make the selectors disjoint: `on: gpu:!canary`"));
         }
     }
+}
+
+/// Returns the error, or the warning, for a rule that an entry breaks.
+pub(super) fn build_failed_rule_diag(rule: &RecipeRule, applied: Span, recipe: &str) -> Diag {
+    let (diag, says) = match rule.class {
+        Some(_) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
+        None => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
+    };
+    diag.with_span(applied).with_other_span(rule.require.span, format!("{says} `{recipe}`"))
 }
 
 /// Lists a few hosts and the number of the others.

@@ -3,7 +3,7 @@
 use super::builtin_data::BUILTIN_PATH;
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
 use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
-use super::instances::{self, AppliedRecipes, RecipeLibrary};
+use super::instances::{self, AppliedRecipes, RecipeLibrary, build_failed_rule_diag};
 use super::inventory::{self, RawInventory, ResolvedInventory};
 use super::load_context::LoadContext;
 use super::load_options::LoadOptions;
@@ -400,15 +400,7 @@ fn check_rules(
         let (judged, mistakes) = expander.evaluate_rule_with_diags(host, instance, rule, known);
         mistakes.into_iter().for_each(|diag| diags.push(diag));
         if matches!(judged, ConditionOutcome::Fails { .. }) {
-            diags.push(build_failed_rule_diag(rule, instance));
+            diags.push(build_failed_rule_diag(rule, instance.span, &instance.recipe.name));
         }
     }
-}
-
-fn build_failed_rule_diag(rule: &RecipeRule, instance: &RecipeInstance) -> Diag {
-    let (diag, says) = match rule.class {
-        Some(_) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
-        None => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
-    };
-    diag.with_span(instance.span).with_other_span(rule.require.span, format!("{says} `{}`", instance.recipe.name))
 }

@@ -243,6 +243,8 @@ pub struct RecipeStep {
     pub when: Option<SourceExpr>,
     /// `otherwise: absent`: when `when` is false the resource is removed.
     pub otherwise_absent: bool,
+    /// Whether the removal of the recipe leaves what the step did.
+    pub keep: bool,
     /// The list or map whose elements the step is repeated for; `None` to run it once.
     pub each: Option<SourceExpr>,
     /// Names each repetition; `None` to use the map's key or the element itself.

@@ -34,6 +34,8 @@ pub(super) enum TemplateLocation<'p> {
     Entry,
     /// `uses` of a stack.
     Stack(&'p Recipe),
+    /// Rules of a stack.
+    StackRule(&'p Recipe),
     /// Rules and verification.
     Recipe(&'p Recipe, TemplateSubject),
     /// A step, with or without `each`.
@@ -70,7 +72,10 @@ impl TemplateChecker<'_> {
     pub fn check_recipe(&self, recipe: &Recipe, diags: &mut DiagList) {
         super::cluster_member::check_cluster_names(recipe, self.programs, self.sources, diags);
         for rule in &recipe.rules {
-            let at = TemplateLocation::Recipe(recipe, TemplateSubject::from_scope(rule.of_cluster));
+            let at = match recipe.uses.is_empty() {
+                true => TemplateLocation::Recipe(recipe, TemplateSubject::from_scope(rule.of_cluster)),
+                false => TemplateLocation::StackRule(recipe),
+            };
             rule.when.iter().chain([&rule.require]).for_each(|expr| self.check_expr(expr, at, diags));
         }
         for verify in &recipe.verify {
@@ -193,6 +198,7 @@ impl TemplateChecker<'_> {
             (
                 TemplateRoot::Params,
                 TemplateLocation::Stack(recipe)
+                | TemplateLocation::StackRule(recipe)
                 | TemplateLocation::Recipe(recipe, _)
                 | TemplateLocation::Step(recipe, ..),
             ) => diagnose_unknown_name(read, 0, recipe.params.keys().map(String::as_str))
@@ -249,6 +255,13 @@ fn diagnose_forbidden_read(root: TemplateRoot, at: TemplateLocation<'_>) -> Opti
         (TemplateRoot::Params, TemplateLocation::Entry) => {
             ("`params` is not available here", "read `vars` or `host`: an entry of `apply` sets parameters")
         }
+        (
+            TemplateRoot::Facts | TemplateRoot::Recipes | TemplateRoot::Exports | TemplateRoot::Hosts,
+            TemplateLocation::StackRule(_),
+        ) => (
+            "rules of a stack can read only `params`, `vars` and `host`",
+            "move the rule to a recipe that the stack uses",
+        ),
         (TemplateRoot::Facts, TemplateLocation::Entry | TemplateLocation::Stack(_)) => {
             ("parameters cannot read facts", "read facts in the steps of a recipe")
         }

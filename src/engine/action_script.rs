@@ -28,12 +28,14 @@ pub struct GroupedAction<'a> {
     pub batch: Option<&'a ActionBatch>,
     /// Whether its stdout is exported as a value: its stderr stays separate then, otherwise it is part of its output.
     pub exports_stdout: bool,
+    /// Paths that it may have written.
+    pub paths: &'a [String],
 }
 
 impl<'a> GroupedAction<'a> {
     /// Returns an action that shares nothing and exports nothing.
     pub fn alone(script: &'a ActionScript) -> Self {
-        Self { script, batch: None, exports_stdout: false }
+        Self { script, batch: None, exports_stdout: false, paths: &[] }
     }
 
     fn key(&self) -> Option<&'static str> {
@@ -65,11 +67,24 @@ pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
             .code("\n(\n")
             .append_fragment(action.script.body.clone())
             .code(if action.exports_stdout { "\n)\n" } else { "\n) 2>&1\n" })
-            .code("forge_rc=$?\nprintf '\\n%s end %s %s\\n' \"$FORGE_T\"")
+            .append_fragment(set_contexts(action.paths))
+            .code("printf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
     }
     script
+}
+
+/// Sets `forge_rc` to the status of the last command. If it succeeded, and the host has SELinux, gives `paths` the
+/// contexts of its policy: a file that is moved to its place keeps the context of the folder in which it was made. The
+/// shell itself tests that, so other hosts start no program for it. A file system without contexts is no reason to fail.
+pub fn set_contexts(paths: &[String]) -> ShellFragment {
+    let code = ShellFragment::new().code("forge_rc=$?\n");
+    if paths.is_empty() {
+        return code;
+    }
+    let code = code.code(r#"[ "$forge_rc" -ne 0 ] || [ ! -e /sys/fs/selinux/enforce ] || restorecon -i --"#);
+    paths.iter().fold(code, |code, path| code.word(path)).code(" 2>&1 || :\n")
 }
 
 /// Announces to the action with that number what it may do for those after it, or that one before it may have done its
@@ -198,6 +213,41 @@ mod tests {
 
     fn action_with_code(code: &'static str) -> ActionScript {
         ActionScript { body: ShellFragment::new().code(code), ..ActionScript::default() }
+    }
+
+    /// Runs a script of one action on a host that has SELinux or not; returns what it called `restorecon` with.
+    fn run_with_selinux(code: &'static str, has_selinux: bool) -> (Vec<ExecutedAction>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let enforce = folder.path().join("enforce");
+        let program = folder.path().join("restorecon");
+        fs_err::write(&program, "#!/bin/sh\necho \"$@\" >>\"${0%/*}/calls\"\n[ ! -e \"${0%/*}/broken\" ] || exit 1\n")
+            .unwrap();
+        std::process::Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+        if has_selinux {
+            fs_err::write(&enforce, "1").unwrap();
+        }
+        let action = action_with_code(code);
+        let paths = ["/etc/motd".to_owned(), "/etc/it's here".to_owned()];
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
+        let body = build_group_script(&[GroupedAction { paths: &paths, ..GroupedAction::alone(&action) }]);
+        let script = ShellScript { body, token: token.clone(), limit: Duration::from_secs(10) };
+        let text = script.render_text(&SecretStore::default()).unwrap();
+        let text = text.expose_secret().replace("/sys/fs/selinux/enforce", enforce.to_str().unwrap());
+        // A script sets its own PATH.
+        let text = text.replace("|| restorecon", &format!("|| {}", program.display()));
+        let output = std::process::Command::new("sh").arg("-c").arg(text).output().unwrap();
+        let calls = fs_err::read_to_string(folder.path().join("calls")).unwrap_or_default();
+        (split_group_output(&output.stdout, 0, &token, 1), calls)
+    }
+
+    #[test]
+    fn written_paths_get_their_contexts_on_hosts_with_selinux_only() {
+        let (acted, calls) = run_with_selinux("echo done", true);
+        assert_eq!((acted, calls.as_str()), (vec![ended_action(0, "done")], "-i -- /etc/motd /etc/it's here\n"));
+        let (acted, calls) = run_with_selinux("echo done", false);
+        assert_eq!((acted, calls.as_str()), (vec![ended_action(0, "done")], ""));
+        let (acted, calls) = run_with_selinux("exit 4", true);
+        assert_eq!((acted, calls.as_str()), (vec![ended_action(4, "")], ""));
     }
 
     #[test]

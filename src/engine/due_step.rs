@@ -28,6 +28,8 @@ pub(super) struct DueStep {
     /// Whether the action's own stdout is exported, and whether that value is secret.
     pub exports_stdout: bool,
     pub secret: bool,
+    /// Paths whose SELinux context the action may have to set.
+    pub paths: Vec<String>,
 }
 
 impl DueStep {
@@ -69,6 +71,10 @@ pub(super) fn build_due_step(
         resource: match &turn.expanded.state {
             ExpansionState::Resource(resource) => Some(resource.clone()),
             _ => None,
+        },
+        paths: match &turn.expanded.state {
+            ExpansionState::Resource(resource) => resource.labeled_paths(),
+            _ => Vec::new(),
         },
         action,
         batch,

@@ -146,6 +146,10 @@ impl<'h, 'r> StepActions<'h, 'r> {
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
         let body = due.action.script().map(|script| script.body.clone()).unwrap_or_default();
+        let body = match due.paths.is_empty() {
+            true => body,
+            false => body.append_fragment(action_script::set_contexts(&due.paths)).code("exit \"$forge_rc\"\n"),
+        };
         match self.work.link.run_long_step(&unit, body, due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
                 let output = shared.secrets.scrub_secrets(end.tail.raw()).into();
@@ -176,7 +180,12 @@ fn has_script_begun(done: &HostScriptOutput) -> bool {
 }
 
 fn group_action(due: &DueStep) -> Option<GroupedAction<'_>> {
-    Some(GroupedAction { script: due.action.script()?, batch: due.batch.as_ref(), exports_stdout: due.exports_stdout })
+    Some(GroupedAction {
+        script: due.action.script()?,
+        batch: due.batch.as_ref(),
+        exports_stdout: due.exports_stdout,
+        paths: &due.paths,
+    })
 }
 
 fn empty_outcomes(due: &[DueStep]) -> Vec<ExecutedAction> {

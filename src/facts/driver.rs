@@ -184,14 +184,15 @@ fn package_fields(parts: &[OutputSection<'_>]) -> Map<String, Value> {
     ])
 }
 
-/// Ubuntu's archive publishes `-server` packages and revisions such as `0ubuntu0.22.04.1`, Debian's a package
-/// `nvidia-smi`, RPM Fusion `xorg-x11-drv-nvidia-cuda`. NVIDIA's repository has none of these: its revisions are `1`,
-/// `0ubuntu1` and `1ubuntu1`.
+/// Ubuntu's archive publishes `-server` packages and revisions such as `0ubuntu0.22.04.1` and `0ubuntu2`, Debian's a
+/// package `nvidia-smi`, RPM Fusion `xorg-x11-drv-nvidia-cuda`. NVIDIA's repository has none of these: its revisions
+/// are `1`, `0ubuntu1` and `1ubuntu1`. A `0ubuntu1` of a release under development looks like NVIDIA's.
 fn packaged_method(name: &str, version: &str) -> &'static str {
     let of_archive = name.ends_with("-server")
         || name == "nvidia-smi"
         || name.starts_with("xorg-x11-drv-nvidia")
-        || version.contains("ubuntu0.");
+        || version.contains("ubuntu0.")
+        || version.rsplit_once("-0ubuntu").is_some_and(|(_, revision)| revision != "1");
     if of_archive { "distro" } else { "cuda-repo" }
 }
 
@@ -252,8 +253,11 @@ mod tests {
         for (package, expected) in [
             ("nvidia-utils-550-server\t550.163.01-0ubuntu0.22.04.1", "distro"),
             ("nvidia-utils-570\t570.195.03-0ubuntu0.22.04.2", "distro"),
+            ("nvidia-utils-535\t535.171.04-0ubuntu2", "distro"),
+            ("nvidia-utils-550\t550.67-0ubuntu3", "distro"),
             ("nvidia-smi\t550.163.01-2", "distro"),
             ("xorg-x11-drv-nvidia-cuda\t580.105.08", "distro"),
+            ("nvidia-utils-570\t570.133.20-0ubuntu1", "cuda-repo"),
             ("nvidia-utils-570\t570.148.08-1ubuntu1", "cuda-repo"),
             ("nvidia-utils\t595.71.05-1ubuntu1", "cuda-repo"),
             ("nvidia-driver-cuda\t580.105.08", "cuda-repo"),

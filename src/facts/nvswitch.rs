@@ -34,6 +34,9 @@ case $? in 0) printf 'bridge\t%s\n' "${d##*/}" ;; 1) ;; *) printf 'hidden\t%s\n'
 done
 :"#;
 
+/// Boards with switches have eight GPUs. On boards with four, NVLinks connect the same GPUs directly.
+const BOARD_GPUS: usize = 8;
+
 pub(super) const FACT: Fact = Fact {
     name: "nvswitch",
     doc: "Whether NVSwitches connect the GPUs, from `/sys/bus/pci/devices`, the switch driver's files and the product data of \
@@ -49,6 +52,11 @@ pub(super) const FACT: Fact = Fact {
              `required`, if the GPUs use NVLink 5 and the product data is not readable",
         ),
         ("required", "whether a fabric manager must run on this host"),
+        (
+            "expected",
+            "whether forge's table of GPUs says that switches connect them: eight or more GPUs of a board with switches, whether \
+             or not a switch is visible",
+        ),
         (
             "imex",
             "whether the host belongs to a multi-node NVLink domain (GB200, GB300): its fabric manager runs on another machine",
@@ -70,13 +78,17 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let joined =
         |by: &str| all("gpu").iter().any(|id| gpu_table::find_gpu_model(id).is_some_and(|gpu| gpu.fabric == Some(by)));
     let imex = joined("imex");
+    let on_board = |id: &&&str| {
+        gpu_table::find_gpu_model(id).is_some_and(|gpu| matches!(gpu.fabric, Some("nvswitch" | "nvlink5")))
+    };
+    let expected = all("gpu").iter().filter(on_board).count() >= BOARD_GPUS;
     let any = !switches.is_empty() || driver > 0 || !bridges.is_empty();
     let hidden = (joined("nvlink5") && !any).then(|| all("hidden").first().copied()).flatten();
     let told =
         |value: Value| hidden.map_or(value, |bdf| unknown_part(format!("product data of `{bdf}` cannot be read")));
     Ok(json!({
         "count": switches.len(), "devices": switches, "driver_devices": driver, "bridges": told(bridges.into()),
-        "required": told((any && !imex).into()), "imex": imex,
+        "required": told((any && !imex).into()), "expected": expected, "imex": imex,
     }))
 }
 
@@ -113,5 +125,19 @@ mod tests {
         );
         assert_eq!(parse_text("gpu\t0x2941\ndevices\t0\n"), (json!(0), json!(false), json!(true)), "GB200");
         assert_eq!(parse_text("devices\t0\n"), (json!(0), json!(false), json!(false)), "no GPU at all");
+    }
+
+    #[test]
+    fn switches_are_expected_on_boards_of_eight() {
+        let expected = |id: &str, count: usize| {
+            let text = format!("{}devices\t0\n", format!("gpu\t{id}\n").repeat(count));
+            parse_stdout(&FACT, &text).expect("is known")["expected"].clone()
+        };
+        assert_eq!(expected("0x2330", 8), json!(true), "H100 SXM");
+        assert_eq!(expected("0x2330", 4), json!(false), "a board of four has no switch");
+        assert_eq!(expected("0x2901", 8), json!(true), "B200");
+        assert_eq!(expected("0x2331", 8), json!(false), "PCIe cards");
+        assert_eq!(expected("0x2342", 8), json!(false), "GH200: depends on the server");
+        assert_eq!(expected("0x2941", 4), json!(false), "GB200: its switches are in other trays");
     }
 }

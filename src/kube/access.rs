@@ -174,6 +174,7 @@ contexts:
             via: None,
             withheld: Default::default(),
             namespace: DEFAULT_NAMESPACE.to_owned(),
+            retry_s: 0,
         };
         access
             .load_config()
@@ -206,6 +207,7 @@ contexts:
             via: None,
             withheld: Default::default(),
             namespace: DEFAULT_NAMESPACE.to_owned(),
+            retry_s: 0,
         };
         let error = access.load_config().await.unwrap_err();
         assert_eq!(error.message, "kubeconfig `/nonexistent` not found");
@@ -238,6 +240,7 @@ contexts:
             via: Some(HostName::new("cp-1")),
             withheld: Default::default(),
             namespace: DEFAULT_NAMESPACE.to_owned(),
+            retry_s: 0,
         };
         assert!(through("plain").parse_config(FILE).await.is_ok());
         let error = through("program").parse_config(FILE).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Single requests to the API, and their responses.
 
-use super::cluster::{ClusterApi, REQUEST_TIMEOUT};
+use super::cluster::ClusterApi;
 use super::error::KubeError;
 use super::request_error::ApiRequestError;
 use super::served_kinds::ApiCollection;
@@ -171,7 +171,7 @@ impl ClusterApi {
         &self,
         question: impl Future<Output = ::kube::Result<T>>,
     ) -> Result<T, ApiRequestError> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, question).await {
+        match tokio::time::timeout(self.request_limit(), question).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.to_request_error(&error)),
             Err(_) => Err(ApiRequestError::Away(self.no_answer_error())),

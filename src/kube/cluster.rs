@@ -2,20 +2,27 @@
 
 use super::KubeError;
 use super::helm::{HelmOptions, HelmProgram, HelmTarget};
+use super::retry::{ApiAvailability, ApiRetryPolicy};
 use super::served_kinds::ApiDiscovery;
 use crate::model::SecretStore;
 use crate::object::ClusterAccess;
 use crate::script::{ShellFragment, ShellScript};
 use crate::transport::{self, TransportSession};
 use ::kube::Client;
+use ::kube::client::ClientBuilder;
 use ::kube::config::Kubeconfig;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 
 /// The time limit of one request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Requests that may wait for the connection.
+const REQUEST_QUEUE: usize = 1024;
 
 /// The API of one cluster, as one user.
 #[derive(Clone)]
@@ -31,6 +38,7 @@ pub struct ClusterApi {
     login: HelmTarget,
     options: HelmOptions,
     pub(super) found: Arc<ClusterApiCache>,
+    availability: Arc<ApiAvailability>,
 }
 
 /// Results that are determined once and cached.
@@ -59,7 +67,9 @@ impl ClusterApi {
     pub async fn open(access: &ClusterAccess) -> Result<Self, KubeError> {
         let config = access.load_config().await?;
         let server = server_address(&config);
-        let client = Client::try_from(config).map_err(|error| KubeError::from_client_error(&server, false, &error))?;
+        let availability = Arc::new(ApiAvailability::new(Duration::from_secs(access.retry_s)));
+        let client = build_client(config, &availability)
+            .map_err(|error| KubeError::from_client_error(&server, false, &error))?;
         let login = HelmTarget {
             kubeconfig: access.kubeconfig.clone(),
             context: access.context.clone(),
@@ -74,6 +84,7 @@ impl ClusterApi {
             login,
             options: HelmOptions::default(),
             found: Arc::default(),
+            availability,
         })
     }
 
@@ -87,7 +98,9 @@ impl ClusterApi {
         let server = format!("{} through {}", server_address(&config), session.host());
         forward_connections(&mut config, &session).await?;
         let login = write_helm_kubeconfig(access, &text, &config)?;
-        let client = Client::try_from(config).map_err(|error| KubeError::from_client_error(&server, true, &error))?;
+        let availability = Arc::new(ApiAvailability::new(Duration::from_secs(access.retry_s)));
+        let client =
+            build_client(config, &availability).map_err(|error| KubeError::from_client_error(&server, true, &error))?;
         Ok(Self {
             client,
             server,
@@ -96,6 +109,7 @@ impl ClusterApi {
             login,
             options: HelmOptions::default(),
             found: Arc::default(),
+            availability,
         })
     }
 
@@ -156,7 +170,7 @@ impl ClusterApi {
         &self,
         question: impl Future<Output = ::kube::Result<T>>,
     ) -> Result<T, KubeError> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, question).await {
+        match tokio::time::timeout(self.request_limit(), question).await {
             Ok(answer) => {
                 answer.map_err(|error| KubeError::from_client_error(&self.server, self.session.is_some(), &error))
             }
@@ -164,14 +178,29 @@ impl ClusterApi {
         }
     }
 
+    /// Returns the time limit of a request with its retries.
+    pub(super) fn request_limit(&self) -> Duration {
+        REQUEST_TIMEOUT + self.availability.retry_time()
+    }
+
     pub(super) fn no_answer_error(&self) -> KubeError {
-        KubeError::new(format!("no response from `{}` within {} s", self.server, REQUEST_TIMEOUT.as_secs()))
+        KubeError::new(format!("no response from `{}` within {} s", self.server, self.request_limit().as_secs()))
     }
 
     /// Reports whether the connection goes through a host.
     pub(super) fn is_tunneled(&self) -> bool {
         self.session.is_some()
     }
+}
+
+/// Builds a client that retries requests while the API is away.
+pub(super) fn build_client(config: ::kube::Config, availability: &Arc<ApiAvailability>) -> ::kube::Result<Client> {
+    let policy = ApiRetryPolicy::new(availability.clone());
+    let client = ClientBuilder::try_from(config)?
+        // Retries need a service that can be cloned.
+        .with_layer(&BufferLayer::new(REQUEST_QUEUE))
+        .with_layer(&RetryLayer::new(policy));
+    Ok(client.build())
 }
 
 fn server_address(config: &::kube::Config) -> String {

@@ -12,7 +12,7 @@ use crate::object::{Redactor, find_added_fields, last_set_time, list_field_manag
 use crate::object::{reveal_object, strip_server_fields};
 use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use futures_util::StreamExt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of concurrent probes.
 const CONCURRENT_PROBES: usize = 8;
@@ -27,6 +27,12 @@ pub struct ClusterReader {
     /// The inventory's name of the cluster; its records are named after it.
     pub(super) name: String,
 }
+
+/// Number of nodes from which one list costs less than a request for each of them.
+const MIN_NODES_TO_LIST: usize = 5;
+
+/// Nodes that were read with one list, by name.
+type ListedNodes = BTreeMap<String, Value>;
 
 /// A probe with its result.
 pub type AnsweredProbe = (Probe, Result<ProbeReading, UnansweredReason>);
@@ -53,16 +59,47 @@ impl ClusterReader {
     ) -> Result<Vec<AnsweredProbe>, KubeError> {
         let served = ApiKindCache::default();
         self.cluster.clear_discovery().await;
+        let nodes = self.list_wanted_nodes(probes, &served).await?;
         let one = |probe: Probe| {
-            let served = &served;
+            let (served, nodes) = (&served, nodes.as_ref());
             async move {
-                let answer = self.answer_probe(&probe, served, secrets).await;
+                let answer = self.answer_probe(&probe, served, nodes, secrets).await;
                 (probe, answer)
             }
         };
         let all: Vec<_> =
             futures_util::stream::iter(probes.iter().cloned().map(one)).buffered(CONCURRENT_PROBES).collect().await;
         all.into_iter().map(|(probe, answer)| Ok((probe, self.to_reading_result(answer)?))).collect()
+    }
+
+    /// Reads all nodes with one list if `probes` read many of them as they are. A refusal is left to the single requests: an
+    /// account may be allowed these only.
+    async fn list_wanted_nodes(
+        &self,
+        probes: &BTreeSet<Probe>,
+        served: &ApiKindCache,
+    ) -> Result<Option<ListedNodes>, KubeError> {
+        let mut wanted = probes.iter().filter_map(|probe| match probe {
+            Probe::Object { id, want: None } if is_node(id) => Some(id),
+            _ => None,
+        });
+        let Some(first) = wanted.next().filter(|_| wanted.count() + 1 >= MIN_NODES_TO_LIST) else { return Ok(None) };
+        let list = async {
+            let Some(place) = self.cluster.find_collection(first, served).await? else { return Ok(None) };
+            self.cluster.list_objects(&place, None, None, None).await.map(Some)
+        };
+        let nodes = match list.await {
+            Ok(nodes) => nodes,
+            Err(ApiRequestError::Away(error)) => return Err(error),
+            Err(_) => None,
+        };
+        let by_name = |mut node: Value| {
+            // Items of a list have neither `apiVersion` nor `kind`.
+            node["apiVersion"] = first.api_version.as_str().into();
+            node["kind"] = first.kind.as_str().into();
+            Some((node.pointer("/metadata/name")?.as_str()?.to_owned(), node))
+        };
+        Ok(nodes.map(|nodes| nodes.into_iter().filter_map(by_name).collect()))
     }
 
     /// # Errors
@@ -82,12 +119,14 @@ impl ClusterReader {
         &self,
         probe: &Probe,
         served: &ApiKindCache,
+        nodes: Option<&ListedNodes>,
         secrets: &SecretStore,
     ) -> Result<ProbeReading, ApiRequestError> {
         Ok(match probe {
             Probe::Object { id, want } => {
                 let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
-                ProbeReading::Object(self.observe_object(id, want.as_ref(), served, secrets).await?)
+                let listed = nodes.filter(|_| want.is_none() && is_node(id));
+                ProbeReading::Object(self.observe_object(id, want.as_ref(), served, listed, secrets).await?)
             }
             Probe::Proof { id } => ProbeReading::Proof(Box::new(self.read_proof(id, served).await?)),
             Probe::Objects(asked) => ProbeReading::Objects(self.cluster.query_objects(asked, served, secrets).await?),
@@ -111,10 +150,14 @@ impl ClusterReader {
         id: &ObjectId,
         want: Option<&Value>,
         served: &ApiKindCache,
+        listed: Option<&ListedNodes>,
         secrets: &SecretStore,
     ) -> Result<ObjectState, ApiRequestError> {
         let Some(place) = self.cluster.find_collection(id, served).await? else { return Ok(ObjectState::Unserved) };
-        let raw = self.cluster.get_object(&place, id).await?;
+        let raw = match listed {
+            Some(nodes) => nodes.get(&id.name).cloned(),
+            None => self.cluster.get_object(&place, id).await?,
+        };
         let mut info = raw.as_ref().map(read_object_info).unwrap_or_default();
         let mut becomes = None;
         if let Some(want) = want {
@@ -195,6 +238,10 @@ impl ClusterReader {
     }
 }
 
+fn is_node(id: &ObjectId) -> bool {
+    id.api_version == "v1" && id.kind == "Node"
+}
+
 fn parse_conflict(field: &str, message: &str, info: &ObjectInfo) -> ObjectFieldConflict {
     let manager = parse_conflict_manager(message).to_owned();
     ObjectFieldConflict { field: field.to_owned(), time: last_set_time(&info.managers, &manager), manager }
@@ -221,4 +268,73 @@ fn parse_conditions(raw: &Value) -> Vec<ObjectCondition> {
         message: text(item, "message"),
     };
     all.into_iter().flatten().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::tests::{json_reply, start_api, status_reply};
+    use serde_json::json;
+
+    fn node_probe(name: &str) -> Probe {
+        let id = ObjectId { api_version: "v1".into(), kind: "Node".into(), namespace: None, name: name.into() };
+        id.to_probe()
+    }
+
+    fn node_body(name: &str) -> Value {
+        json!({ "metadata": { "name": name, "labels": { "rack": "r1" } }, "spec": {} })
+    }
+
+    /// Observes `count` nodes `n0`, `n1`, …, of which the API has all but `n0`. Returns the paths that were requested, and
+    /// whether each node exists.
+    async fn observe_nodes(count: usize, may_list: bool) -> (Vec<String>, Vec<bool>) {
+        let (cluster, server) = start_api(move |request| {
+            let path = request.path.split('?').next().unwrap_or_default().to_owned();
+            match path.strip_prefix("/api/v1/") {
+                None | Some("") => json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                    { "name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": ["get", "list", "patch"] },
+                ] })),
+                Some("nodes") if may_list => {
+                    let items: Vec<Value> = (1..count).map(|n| node_body(&format!("n{n}"))).collect();
+                    json_reply(200, &json!({ "kind": "NodeList", "metadata": {}, "items": items }))
+                }
+                Some("nodes") => status_reply(403, "forbidden", json!({})),
+                Some("nodes/n0") => status_reply(404, "not found", json!({})),
+                Some(node) => {
+                    let mut body = node_body(node.trim_start_matches("nodes/"));
+                    (body["apiVersion"], body["kind"]) = (json!("v1"), json!("Node"));
+                    json_reply(200, &body)
+                }
+            }
+        })
+        .await;
+        let probes: BTreeSet<Probe> = (0..count).map(|n| node_probe(&format!("n{n}"))).collect();
+        let seen = ClusterReader::new(cluster, "c").observe_probes(&probes, &SecretStore::default()).await.unwrap();
+        let exists = |reading: Result<ProbeReading, UnansweredReason>| match reading {
+            Ok(ProbeReading::Object(ObjectState::Known(info))) => {
+                let live = info.live.as_ref();
+                assert!(live.is_none_or(|live| live["kind"] == "Node" && live["metadata"]["labels"]["rack"] == "r1"));
+                live.is_some()
+            }
+            other => panic!("{other:?}"),
+        };
+        let paths = server.asked().into_iter().map(|request| request.path).filter(|path| path.contains("nodes"));
+        (paths.collect(), seen.into_iter().map(|(_, reading)| exists(reading)).collect())
+    }
+
+    #[tokio::test]
+    async fn many_nodes_are_read_with_one_list() {
+        let (paths, exist) = observe_nodes(1000, true).await;
+        assert_eq!(paths.len(), 1, "{paths:?}");
+        assert!(paths[0].starts_with("/api/v1/nodes?"), "{paths:?}");
+        assert_eq!(exist.iter().filter(|exists| **exists).count(), 999);
+    }
+
+    #[tokio::test]
+    async fn few_nodes_and_denied_lists_are_single_requests() {
+        let (paths, exist) = observe_nodes(3, true).await;
+        assert_eq!((paths.len(), exist), (3, vec![false, true, true]));
+        let (paths, exist) = observe_nodes(6, false).await;
+        assert_eq!((paths.len(), exist), (7, vec![false, true, true, true, true, true]));
+    }
 }

@@ -27,8 +27,10 @@ mod node;
 mod node_marks;
 mod objects;
 mod pod;
+mod published_schema;
 mod records;
 mod request_error;
+mod retry;
 mod served_kinds;
 #[cfg(test)]
 mod tests;

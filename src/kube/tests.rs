@@ -48,6 +48,7 @@ async fn start_api_in(
         via: None,
         withheld: Default::default(),
         namespace: namespace.to_owned(),
+        retry_s: 0,
     };
     (ClusterApi::open(&access).await.unwrap(), server)
 }

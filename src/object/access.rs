@@ -23,4 +23,6 @@ pub struct ClusterAccess {
     pub withheld: Arc<BTreeSet<String>>,
     /// The namespace of forge's lock and records.
     pub namespace: String,
+    /// Seconds for which a request is retried while an API that has answered before does not respond.
+    pub retry_s: u64,
 }

@@ -187,6 +187,10 @@ pub struct ChartCrd {
     pub name: String,
     /// Whether the cluster has a CRD of that name, in whatever version.
     pub present: bool,
+    /// Whether it is another than the chart's. Compared only if the release needs an upgrade, or if objects of the release
+    /// have fields that it lacks: a chart's upgrade leaves what the chart does not change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outdated: bool,
 }
 
 /// An object that runs during an install or an upgrade.

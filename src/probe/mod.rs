@@ -14,6 +14,7 @@ mod check;
 mod cmdline;
 mod conf_line;
 mod confd;
+mod dnf_source;
 mod evidence;
 mod evidence_state;
 mod exchange;
@@ -41,6 +42,8 @@ mod records;
 mod records_state;
 mod replay;
 mod rpm;
+mod rpm_offers;
+mod rpm_order;
 mod section;
 mod section_group;
 mod section_sorting;
@@ -69,7 +72,7 @@ pub use observation::Observation;
 pub(crate) use package::upstream_version;
 pub(crate) use package_family::is_family_pattern;
 pub use package_state::{
-    AptEntry, FamilyMember, PackageFamilyState, PackageFileInfo, PackageFileState, PackageManagerKind,
+    AptEntry, DnfEntry, FamilyMember, PackageFamilyState, PackageFileInfo, PackageFileState, PackageManagerKind,
     PackageManagerState, PackageState,
 };
 pub use path_state::{AuthorizedKeysInfo, AuthorizedKeysState, KeyFileState, PathInfo, PathState, PathType};
@@ -79,6 +82,6 @@ pub use reading::{ProbeOutput, ProbeReading};
 pub use recorded_answers::{recall_answers, with_script_digest};
 pub use records_state::RecordsState;
 pub use replay::replay_exchanges;
-pub(crate) use rpm::compare_rpm_versions as compare_rpm;
+pub(crate) use rpm_order::compare_rpm_versions as compare_rpm;
 pub use unanswered::UnansweredReason;
 pub use unit_state::UnitState;

@@ -1,8 +1,10 @@
 //! Packages that belong together, by patterns of their names: one `dpkg-query` for all families, and one `apt-cache` for
-//! their packages that are not of the wanted version. On a host without a dpkg database, one `rpm -qa`.
+//! their packages that are not of the wanted version. On a host without a dpkg database, one `rpm -qa` and one
+//! `dnf repoquery`.
 
-use super::apt::{APT_POLICY, AptOffer, parse_policy};
+use super::apt::{APT_POLICY, parse_policy};
 use super::query::Probe;
+use super::rpm_offers::{RPM_OFFERS, parse_offers};
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{FamilyMember, Observation, PackageFamilyState, PackageManagerKind, ProbeReading};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -28,7 +30,20 @@ if [ ! -s /var/lib/dpkg/status ]; then
 need rpm
 R=$(rpm -qa --qf '%{NAME}\t%{EVR}\n' -- $a) || return
 printf 'rpm\0%s\0' "$R"
-printf '0\0\0'
+o=
+while [ "$#" -gt 1 ]; do
+if [ -n "$2" ]; then
+while IFS="$T" read -r n v; do
+forge_unlike "$n" "$v" "$2" "$1" && o="$o $n"
+done <<FORGE_ROWS
+$R
+FORGE_ROWS
+fi
+shift 2
+done
+[ -n "$o" ] || { printf '0\0\0'; return 0; }
+P=$(forge_rpm_offers $o)
+printf '%s\0%s\0' "$?" "$P"
 return 0
 fi
 need dpkg-query
@@ -61,7 +76,7 @@ pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let mut section = ProbeSection::new("`dpkg-query`", probes, read_answers);
     section.timeout_s = 30;
     let pairs: Vec<(String, String)> = section.probes.iter().filter_map(family_words).collect();
-    let body = section.body.code(APT_POLICY).code(SNIPPET);
+    let body = section.body.code(APT_POLICY).code(RPM_OFFERS).code(SNIPPET);
     section.body = pairs.into_iter().fold(body, |body, (patterns, upstream)| body.word(patterns).word(upstream));
     (!section.probes.is_empty()).then_some(section)
 }
@@ -91,7 +106,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 struct FamilyListing<'a> {
     manager: PackageManagerKind,
     rows: Vec<(String, &'a str)>,
-    offers: BTreeMap<&'a str, AptOffer>,
+    offers: BTreeMap<&'a str, Vec<String>>,
     offers_unknown: Option<String>,
 }
 
@@ -108,8 +123,16 @@ impl<'a> FamilyListing<'a> {
         let native = lines.iter().find(|words| words.first() == Some(&"dpkg")).and_then(|words| words.get(3));
         let rows = lines.iter().filter(|words| unpacked(words.get(2)));
         let rows = rows.filter_map(|words| Some((qualify_name(words, native.copied())?, *words.get(1)?))).collect();
-        let offers_unknown = (status != b"0").then(|| "`apt-cache` failed".to_owned());
-        Some(Self { manager, rows, offers: parse_policy(parse_utf8(policy)?), offers_unknown })
+        let program = if manager.is_dpkg() { "apt-cache" } else { "dnf repoquery" };
+        let offers_unknown = (status != b"0").then(|| format!("`{program}` failed"));
+        let policy = parse_utf8(policy)?;
+        let offers = match manager {
+            PackageManagerKind::Dpkg => {
+                parse_policy(policy).into_iter().map(|(name, offer)| (name, offer.available)).collect()
+            }
+            PackageManagerKind::Rpm => parse_offers(policy),
+        };
+        Some(Self { manager, rows, offers, offers_unknown })
     }
 
     fn select_members(&self, patterns: &[String]) -> Option<PackageFamilyState> {
@@ -118,7 +141,7 @@ impl<'a> FamilyListing<'a> {
         let members = self.rows.iter().filter(|(name, _)| of_family(name)).map(|(name, version)| FamilyMember {
             name: name.clone(),
             version: (*version).to_owned(),
-            available: self.offers.get(name.as_str()).map(|offer| offer.available.clone()).unwrap_or_default(),
+            available: self.offers.get(name.as_str()).cloned().unwrap_or_default(),
         });
         let mut members: Vec<FamilyMember> = members.collect();
         members.sort_by(|a, b| a.name.cmp(&b.name));

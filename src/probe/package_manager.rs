@@ -9,7 +9,8 @@ use crate::script::ShellFragment;
 
 /// dpkg locks with `fcntl`, so `/proc/locks` lists the holder with the lock's inode. Device numbers differ there on
 /// overlay filesystems; an inode alone could belong to another filesystem, so the holder must have the lock open, if
-/// its descriptors can be read. The rows of packages follow.
+/// its descriptors can be read. While its dpkg holds `lock`, apt holds `lock-frontend` (`front`). The rows of packages
+/// follow.
 const SNIPPET: &str = r#"
 D=/var/lib/dpkg i=
 forge_holds() {
@@ -22,9 +23,9 @@ return 1
 while read -r n kind adv mode pid id rest; do
 [ "$kind $mode" = 'POSIX WRITE' ] && [ "$pid" -gt 0 ] || continue
 [ -n "$i" ] || { need stat; i="- $(stat --printf='%i ' -- $D/lock-frontend $D/lock 2>/dev/null)"; }
-case $i in *" ${id##*:} "*) ;; *) continue ;; esac
+case $i in "- ${id##*:} "*) h=front ;; *" ${id##*:} "*) h=holder ;; *) continue ;; esac
 forge_holds "$pid" || continue
-need tr; printf 'holder\0%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf '\0'
+need tr; printf '%s\0%s\0' "$h" "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf '\0'
 done </proc/locks || exit
 printf 'packages\0'"#;
 
@@ -48,17 +49,19 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     }
 }
 
-/// Parses fields: `holder`, pid, command line; and last `packages` with the rows of the listing.
+/// Parses fields: `holder` or `front`, pid, command line; and last `packages` with the rows of the listing.
 fn parse_state(stdout: &[u8]) -> Option<PackageManagerState> {
     let mut state = PackageManagerState::default();
     let mut fields = NulFields::new(stdout);
     loop {
         match fields.next()? {
-            b"holder" => {
+            kind @ (b"holder" | b"front") => {
                 let [pid, command] = fields.next_row()?;
                 let command = String::from_utf8_lossy(command).trim_end().to_owned();
                 let pid = parse_utf8(pid)?.parse().ok()?;
-                state.lock_holder.get_or_insert((pid, UntrustedText::new(command)));
+                if kind == b"front" || state.lock_holder.is_none() {
+                    state.lock_holder = Some((pid, UntrustedText::new(command)));
+                }
             }
             b"packages" => {
                 let rows = String::from_utf8_lossy(fields.next()?);

@@ -123,3 +123,12 @@ pub struct AptEntry {
     /// `Trusted` as written, for example `yes`; empty if there is none. apt then accepts an unsigned repository.
     pub trusted: String,
 }
+
+/// One section of dnf's repository files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DnfEntry {
+    /// The file that contains it.
+    pub file: String,
+    /// The repository's id.
+    pub id: String,
+}

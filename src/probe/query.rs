@@ -93,6 +93,8 @@ pub enum Probe {
     },
     /// All entries of apt's source files.
     AptSources,
+    /// All sections of dnf's repository files.
+    DnfSources,
     /// The bytes of a key on the host.
     Key {
         /// Absolute, normalized.

@@ -3,7 +3,9 @@
 use super::account_state::{GroupState, ScriptAccount, UserState};
 use super::kernel_state::{ModuleState, SysctlState};
 use super::mount_state::MountState;
-use super::package_state::{AptEntry, PackageFamilyState, PackageFileState, PackageManagerState, PackageState};
+use super::package_state::{
+    AptEntry, DnfEntry, PackageFamilyState, PackageFileState, PackageManagerState, PackageState,
+};
 use super::path_state::{AuthorizedKeysState, KeyFileState, PathState};
 use super::records_state::RecordsState;
 use super::unit_state::UnitState;
@@ -38,6 +40,8 @@ pub enum ProbeReading {
     PackageFile(Box<PackageFileState>),
     /// From `/etc/apt/sources.list` and `/etc/apt/sources.list.d`, in the order of the files.
     AptSources(Vec<AptEntry>),
+    /// From the files of `/etc/yum.repos.d`.
+    DnfSources(Vec<DnfEntry>),
     /// From the file itself.
     Key(KeyFileState),
     /// From `/var/lib/forge` and `systemctl show`.

@@ -5,10 +5,11 @@
 //! nothing, and their answers stay.
 
 use super::query::{AptOfferPolicy, Probe};
+use super::rpm_offers::{RPM_OFFERS, parse_offers};
+use super::rpm_order::compare_rpm_versions;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{Observation, PackageManagerKind, PackageManagerState, PackageState, ProbeReading};
 use crate::model::UntrustedText;
-use rpm_version::Evr;
 use std::cmp::Ordering;
 
 /// `forge_rpm_rows NAME…` prints a row for each installed package, and rpm's messages about the others.
@@ -53,25 +54,55 @@ done
 done </proc/locks
 printf '\0\0'
 }
+forge_rpm_has() {
+while IFS='	' read -r p c v; do
+[ "$p" = "$1" ] || continue
+v=${v#*:}
+[ "${v%-*}" != "$2" ] || return 0
+done <<FORGE_RPM
+$r
+FORGE_RPM
+return 1
+}
 forge_rpm() {
 [ ! -s /var/lib/dpkg/status ] && command -v rpm >/dev/null 2>&1 || return 0
 printf 'rpm\0'
 forge_rpm_holder
 [ "$#" -gt 0 ] || return 0
-printf '%s\0' "$(forge_rpm_rows "$@")"
+r=$(forge_rpm_rows $1)
+printf '%s\0' "$r"
+shift
 l=$(forge_rpm_locks) || return
 printf '%s\0' "$l"
+o=
+while [ "$#" -gt 1 ]; do
+forge_rpm_has "$1" "$2" || o="$o $1"
+shift 2
+done
+[ -n "$o" ] || return 0
+r=$(forge_rpm_offers $o)
+printf '%s\0%s\0' "$?" "$r"
 }
 forge_rpm"#;
 
 pub(crate) fn build_section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<ProbeSection> {
     let probes: Vec<Probe> = packages.into_iter().chain(manager).collect();
     let mut section = ProbeSection::new("`rpm`", probes, read_answers);
-    let body = section.body.code(RPM_ROWS).code(RPM_LOCKS).code(SNIPPET);
-    let names = section.probes.iter().filter_map(super::package::probe_package);
-    section.body = names.fold(body, |body, name| body.word(name));
+    let body = section.body.code(RPM_ROWS).code(RPM_LOCKS).code(RPM_OFFERS).code(SNIPPET);
+    let names: Vec<&str> = section.probes.iter().filter_map(super::package::probe_package).collect();
+    let body = if names.is_empty() { body } else { body.word(names.join(" ")) };
+    let wanted = section.probes.iter().filter_map(upstream_words);
+    section.body = wanted.fold(body, |body, (name, upstream)| body.word(name).word(upstream));
     section.plain = true;
     (!section.probes.is_empty()).then_some(section)
+}
+
+/// Returns the package and the upstream version that needs dnf's offers unless it is installed.
+fn upstream_words(probe: &Probe) -> Option<(&String, &String)> {
+    match probe {
+        Probe::Package { name, offers: AptOfferPolicy::UnlessUpstream(upstream) } => Some((name, upstream)),
+        _ => None,
+    }
 }
 
 /// On a dpkg host this section prints nothing: the answers of dpkg's own sections stay.
@@ -83,10 +114,21 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let head = fields.next_row().filter(|[tag, _, _]| *tag == b"rpm" && raw.is_complete(&[0]));
     let Some([_, pid, command]) = head else { return section.answer_all_unknown(&raw.explain_missing(section), out) };
     let books = fields.next_row::<2>().and_then(|[rows, locks]| Some((parse_utf8(rows)?, parse_utf8(locks)?)));
+    // Missing if no package needs it.
+    let asked = fields.next_row::<2>().and_then(|[status, rows]| Some((status == b"0", parse_utf8(rows)?)));
+    let offered = asked.filter(|(ok, _)| *ok).map(|(_, rows)| parse_offers(rows));
     for probe in &section.probes {
         let answer = match (probe, books) {
             (Probe::PackageManager, _) => Some(ProbeReading::PackageManager(parse_manager_state(pid, command))),
-            (Probe::Package { name, offers }, Some((rows, locks))) => read_package(name, offers, rows, locks),
+            (Probe::Package { name, offers }, Some((rows, locks))) => {
+                let state = read_package(name, offers, rows, locks);
+                state.map(|state| {
+                    add_offers(
+                        state,
+                        upstream_words(probe).and(offered.as_ref()).and_then(|all| all.get(name.as_str())),
+                    )
+                })
+            }
             _ => None,
         };
         out.insert(probe.clone(), answer.ok_or_else(|| raw.explain_missing(section)));
@@ -100,14 +142,21 @@ fn parse_manager_state(pid: &[u8], command: &[u8]) -> PackageManagerState {
     PackageManagerState { kind: PackageManagerKind::Rpm, lock_holder, ..Default::default() }
 }
 
-fn read_package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) -> Option<ProbeReading> {
+fn add_offers(state: PackageState, available: Option<&Vec<String>>) -> ProbeReading {
+    ProbeReading::Package(Box::new(match available {
+        Some(available) => PackageState { available: available.clone(), offers_unknown: None, ..state },
+        None => state,
+    }))
+}
+
+fn read_package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) -> Option<PackageState> {
     let wanted = match offers {
         AptOfferPolicy::UnlessVersion(version) => Some(version.as_str()),
         _ => None,
     };
     let cannot_hold = locks.is_empty().then(|| "dnf's plugin `versionlock` is not installed".to_owned());
     let state = parse_package_state(name, wanted, rows)?;
-    Some(ProbeReading::Package(Box::new(PackageState { held: is_locked(locks, name), cannot_hold, ..state })))
+    Some(PackageState { held: is_locked(locks, name), cannot_hold, ..state })
 }
 
 /// Returns the state of `name`; `None` if rpm reported neither that it is installed nor that it is not. Among several
@@ -150,29 +199,6 @@ fn parse_lock_entry(line: &str) -> Option<&str> {
         }
     }
     Some(line.rsplit_once('-')?.0.rsplit_once('-')?.0)
-}
-
-/// Compares two versions `EPOCH:VERSION-RELEASE` by rpm's rules. A missing epoch is epoch 0; if one has no release, any
-/// release of the other is equal.
-pub(crate) fn compare_rpm_versions(a: &str, b: &str) -> Ordering {
-    let (a, b) = (split_version(a), split_version(b));
-    let (a_release, b_release) = a.release.zip(b.release).unwrap_or_default();
-    Evr::new(a.epoch, a.version, a_release).cmp(&Evr::new(b.epoch, b.version, b_release))
-}
-
-struct VersionParts<'a> {
-    epoch: &'a str,
-    version: &'a str,
-    release: Option<&'a str>,
-}
-
-/// Splits a version like `parseEVR` of rpm (rpmio/rpmver.c): an epoch has only digits, and the release follows the last
-/// hyphen. `Evr::parse` splits at the first colon and the first hyphen.
-fn split_version(text: &str) -> VersionParts<'_> {
-    let epoch = text.split_once(':').filter(|(epoch, _)| epoch.bytes().all(|byte| byte.is_ascii_digit()));
-    let (epoch, rest) = epoch.unwrap_or(("", text));
-    let release = rest.rsplit_once('-');
-    VersionParts { epoch, version: release.map_or(rest, |(version, _)| version), release: release.map(|(_, r)| r) }
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use super::check::ProbeCheckOptions;
 use super::query::{FactSnippet, Probe};
 use super::section::ProbeSection;
 use super::{
-    UnansweredReason, apt, apt_source, authorized_keys, check, cmdline, evidence, fact, initramfs, kernel_module,
-    key_file, mount, package, package_family, package_file, package_manager, path, records, rpm, section_group, sysctl,
-    unit, unix_group, user,
+    UnansweredReason, apt, apt_source, authorized_keys, check, cmdline, dnf_source, evidence, fact, initramfs,
+    kernel_module, key_file, mount, package, package_family, package_file, package_manager, path, records, rpm,
+    section_group, sysctl, unit, unix_group, user,
 };
 use std::collections::BTreeSet;
 
@@ -88,6 +88,7 @@ fn merge_probes(
     quick.extend(user::build_section(of(|p| matches!(p, Probe::User { .. }))));
     quick.extend(unix_group::build_section(of(|p| matches!(p, Probe::Group { .. }))));
     quick.extend(apt_source::build_section(of(|p| matches!(p, Probe::AptSources))));
+    quick.extend(dnf_source::build_section(of(|p| matches!(p, Probe::DnfSources))));
     quick.extend(path::build_sections(of(|p| matches!(p, Probe::Path { .. }))));
     quick.extend(authorized_keys::build_section(of(|p| matches!(p, Probe::AuthorizedKeys { .. }))));
     quick.extend(together);

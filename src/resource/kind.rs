@@ -92,6 +92,17 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         vec![(self.kind(), self.title())]
     }
 
+    /// Returns the paths whose SELinux context an action may have to set: those that the resource claims, and its
+    /// inputs of services.
+    fn labeled_paths(&self) -> Vec<String> {
+        let claims = self.exclusive_claims().into_iter().chain(self.shared_claims());
+        let paths = claims.filter(|(what, _)| *what == "path").map(|(_, path)| path);
+        let mut paths: Vec<String> = paths.chain(self.restart_input_paths()).collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+
     /// Returns the declared value of the [`exclusive_claims`](Self::exclusive_claims): if there are several, the value of each.
     fn claimed_value(&self) -> Value {
         self.desired_value()

@@ -8,7 +8,7 @@ use super::ssh_arguments::{self, MasterFiles};
 use super::ssh_diagnosis::{SshFailureLogs, connect_timeout_error, diagnose_failure};
 use super::ssh_program::ssh_command;
 use super::ssh_user_config::find_timeouts;
-use super::{ConnectionTarget, TransportError, TransportErrorKind, control_sockets};
+use super::{ConnectionTarget, TransportError, TransportErrorKind, control_sockets, mux_exit};
 use crate::model::HostName;
 use backon::Retryable;
 use camino::Utf8Path;
@@ -140,18 +140,10 @@ impl SshConnection {
     async fn end_master(&self, target: &ConnectionTarget) {
         let Some(master) = self.master.lock().await.take() else { return };
         if target.keep.is_zero() {
-            // `ssh -O exit` also closes channels on which a probe hangs; openssh's own close waits for them.
-            let mut exit = ssh_command("ssh", target);
-            exit.arg("-F")
-                .arg("/dev/null")
-                .arg("-O")
-                .arg("exit")
-                .arg("-S")
-                .arg(master.control_socket())
-                .arg("--")
-                .arg("x");
-            let quiet = exit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            let _ = tokio::time::timeout(SOCKET_LIMIT, quiet.status()).await;
+            let asked = mux_exit::request_exit(master.control_socket());
+            if !matches!(tokio::time::timeout(SOCKET_LIMIT, asked).await, Ok(Ok(()))) {
+                tracing::debug!("the connection's master did not confirm that it exits");
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Every kind on real hosts: one file of `tests/fleet/kinds` each. `FORGE_KIND` selects one, `FORGE_DISTRIBUTION` one
-//! distribution.
+//! release, `FORGE_CLAIM` one distribution that hosts claim to be.
 
 use crate::distribution::Distribution;
 use crate::proof;
@@ -12,4 +12,9 @@ fn every_kind_is_applied_tampered_with_repaired_and_removed() {
 #[test]
 fn every_kind_is_applied_repaired_and_removed_on_other_releases() {
     proof::carry_out("kinds", "", "FORGE_KIND", &Distribution::OTHERS);
+}
+
+#[test]
+fn every_kind_is_applied_repaired_and_removed_on_claimed_distributions() {
+    proof::carry_out_claims("kinds", "", "FORGE_KIND");
 }

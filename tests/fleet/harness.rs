@@ -39,7 +39,7 @@ fn node_claims_another_distribution_and_gets_its_programs() {
     for (distribution, os, programs) in [
         (ClaimedDistribution::Ubuntu2204, "ubuntu 22.04 jammy", "netplan apt-get update-initramfs"),
         (ClaimedDistribution::Ubuntu2404, "ubuntu 24.04 noble", "netplan apt-get update-initramfs"),
-        (ClaimedDistribution::Rocky9, "rocky 9.7", "dnf rpm createrepo_c dracut"),
+        (ClaimedDistribution::Rocky9, "rocky 9.7", "dnf rpm dracut lsinitrd"),
     ] {
         let Some(nodes) = Fleet::take_on(Distribution::Debian12, 1) else { return };
         let node = &nodes[0];

@@ -117,9 +117,51 @@ pub fn proven(section: &str, name: &str) -> Option<String> {
     proven_list()[section][name].as_str().map(str::to_owned)
 }
 
-/// Returns the proof on a host that claims a distribution.
+/// Returns the proof on a host that claims a distribution: one written as code, or a proof file with that claim.
 fn claimed(place: ProofPlace, section: &str, name: &str) -> Option<String> {
-    proven_list()["claimed"][place.folder()][section][name].as_str().map(str::to_owned)
+    let coded = proven_list()["claimed"][place.folder()][section][name].as_str().map(str::to_owned);
+    coded.or_else(|| {
+        claims_of_files(section)
+            .into_iter()
+            .find(|claim| claim.place == place.folder() && claim.subject == name)
+            .map(|claim| claim.file)
+    })
+}
+
+/// A subject that a proof file proves on hosts that claim the distribution `place`.
+struct FileClaim {
+    subject: String,
+    place: String,
+    file: String,
+}
+
+/// Returns the claims of the proof files of a section, sorted by file.
+fn claims_of_files(section: &str) -> Vec<FileClaim> {
+    let folder = if section == "kinds" { "kinds" } else { "library" };
+    let names =
+        std::fs::read_dir(fleet().join(folder)).expect("the folder").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names.iter().flat_map(|name| claims_of_file(folder, name)).collect()
+}
+
+fn claims_of_file(folder: &str, name: &str) -> Vec<FileClaim> {
+    let text = std::fs::read_to_string(fleet().join(folder).join(name)).expect("the file");
+    let proof: Value = serde_saphyr::from_str(&text).expect("the proof is YAML");
+    let list = |key: &str| -> Vec<String> {
+        proof[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut subjects = list("kinds");
+    if subjects.is_empty() {
+        subjects.extend(name.trim_end_matches(".yaml").split('@').next().map(str::to_owned));
+    }
+    let places = list("claims");
+    let claim = |subject: &String, place: &String| FileClaim {
+        subject: subject.clone(),
+        place: place.clone(),
+        file: format!("tests/fleet/{folder}/{name}"),
+    };
+    subjects.iter().flat_map(|subject| places.iter().map(move |place| claim(subject, place))).collect()
 }
 
 /// Returns a proof file of a recipe.

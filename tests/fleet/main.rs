@@ -21,6 +21,7 @@ mod converge;
 mod culprit;
 mod distribution;
 mod drift;
+mod driver_rocky;
 mod driver_runfile;
 mod driver_world;
 mod early;

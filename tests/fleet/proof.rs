@@ -1,7 +1,7 @@
 //! Proofs on real hosts, without code: a file declares the recipe, checks of the result, tampers, and a check after
 //! removal. The recipe is applied twice, tampered with, repaired with the plan that drift saves, and removed.
 
-use crate::distribution::{ClaimedDistribution, Distribution};
+use crate::distribution::{ClaimedDistribution, Distribution, ProofSystem};
 use crate::support::{Fleet, Node, Output, Project};
 use base64::Engine as _;
 use serde::Deserialize;
@@ -54,6 +54,16 @@ struct Proof {
     /// Distributions on which it cannot run, each with the reason; printed in docs/reference/proofs.md.
     #[serde(default)]
     not_on: BTreeMap<String, String>,
+    /// Distributions that hosts of Debian 12 claim to be in further runs, with the first tamper only. Such a run never
+    /// counts as one with real packages.
+    #[serde(default)]
+    claims: Vec<ClaimedDistribution>,
+    /// Script that runs on the node before it claims to be another distribution, while it still has apt.
+    #[serde(default)]
+    before_claim: String,
+    /// Whether it also runs on hosts that say they are Debian.
+    #[serde(default = "yes")]
+    on_debian: bool,
     /// The parts of a built-in recipe that such hosts cannot prove; printed next to the label.
     #[serde(default, rename = "unproven")]
     _unproven: String,
@@ -77,6 +87,10 @@ type Parameters = BTreeMap<String, serde_json::Value>;
 
 fn one() -> usize {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A change made without forge.
@@ -114,10 +128,10 @@ pub fn mark_api(subject: &str) {
     write_mark("kubernetes-api", subject);
 }
 
-/// Records that `recipe` passed its proof on a host that claims to be a distribution, with packages like its vendor's.
-#[allow(dead_code, reason = "for the proofs with the packages of other distributions")]
-pub fn mark_claimed(distribution: ClaimedDistribution, recipe: &str) {
-    write_mark(distribution.name(), &format!("profiles/{recipe}"));
+/// Records that `subject`, a kind or a recipe, passed its proof on a host that claims to be a distribution, with packages
+/// like its vendor's.
+pub fn mark_claimed(distribution: ClaimedDistribution, subject: &str) {
+    write_mark(distribution.name(), &format!("profiles/{subject}"));
 }
 
 fn write_mark(place: &str, subject: &str) {
@@ -133,10 +147,6 @@ pub fn stand_in(node: &Node, name: &str) {
     let text = |file: &str| fs_err::read_to_string(here.join(file)).expect("a script");
     let base = text("base.sh").replace(". \"$HERE/../../hardware/pack.sh\"", &text("../../hardware/pack.sh"));
     let pack = base + &text("stand-ins/pack.sh") + &text(&format!("stand-ins/{name}.sh")) + "\npacked\n";
-    // The packages of a whole distribution are a table.
-    if let Ok(table) = fs_err::read(here.join(format!("worlds/{name}.tsv"))) {
-        node.write("/root/world.tsv", table);
-    }
     node.write("/root/stand-in", pack);
     node.must("bash -eu /root/stand-in && rm /root/stand-in");
 }
@@ -155,6 +165,7 @@ fn expect(out: &Output, code: i32, when: &str) {
 struct Trial<'a> {
     proof: &'a Proof,
     recipe: &'a str,
+    system: ProofSystem,
     project: Project,
     nodes: &'a [Node],
 }
@@ -203,11 +214,16 @@ impl Trial<'_> {
         self.plan(0, when);
     }
 
-    /// Prepares the nodes before the first apply: the hardware first, because packages detect it.
+    /// Prepares the nodes before the first apply: the hardware first, because packages detect it. What is Debian's is
+    /// installed before a host claims to be another distribution, where apt may be missing.
     fn equips(&self) {
         for node in self.nodes {
             self.proof.hardware.iter().for_each(|board| node.profile(board));
             self.proof.stand_ins.iter().for_each(|name| stand_in(node, name));
+            if let ProofSystem::Claimed(distribution) = self.system {
+                node.must(&self.proof.before_claim);
+                node.claim(distribution);
+            }
         }
         self.must(&self.proof.before);
         for node in self.nodes.iter().filter(|_| self.proof.boots) {
@@ -287,17 +303,14 @@ fn entry(recipe: &str, with: &Parameters, absent: bool) -> String {
     format!("  - {{ recipe: {recipe}, on: all{with}{ensure} }}\n")
 }
 
-/// How much of a proof runs: all of it on Debian 12 and on a release that was asked for. The other releases share most of
-/// their programs with it: there, only the first tamper runs.
-fn tampers(proof: &Proof, distribution: Distribution) -> &[Tamper] {
-    match distribution {
-        _ if Distribution::wanted().is_some() => &proof.tampers,
-        Distribution::Debian12 => &proof.tampers,
-        Distribution::Debian11 | Distribution::Debian13 => &proof.tampers[..1],
-    }
+/// Returns the tampers of a run: all of them on Debian 12 and on a system that was asked for. The other systems share most
+/// of their programs with it: there, only the first tamper runs.
+fn tampers(proof: &Proof, system: ProofSystem) -> &[Tamper] {
+    let all = Distribution::wanted().is_some() || ClaimedDistribution::wanted().is_some();
+    if all || system == ProofSystem::Release(Distribution::Debian12) { &proof.tampers } else { &proof.tampers[..1] }
 }
 
-fn prove(recipe: &str, proof: &Proof, distribution: Distribution, nodes: &[Node]) {
+fn prove(recipe: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
     let project = Project::new(nodes).inventory(&inventory(recipe, proof, false));
     let project = proof.recipe.iter().fold(project, |project, text| project.recipe(recipe, text));
     let project = proof.files.iter().fold(project, |project, (path, text)| project.file(path, text));
@@ -307,12 +320,12 @@ fn prove(recipe: &str, proof: &Proof, distribution: Distribution, nodes: &[Node]
         fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs_err::write(path, base64::engine::general_purpose::STANDARD.decode(words).expect("base64")).expect("a file");
     }
-    let trial = Trial { proof, recipe, project, nodes };
+    let trial = Trial { proof, recipe, system, project, nodes };
     trial.converges();
     for foreign in &proof.foreign {
         trial.leaves(foreign);
     }
-    for tamper in tampers(proof, distribution) {
+    for tamper in tampers(proof, system) {
         trial.repairs(tamper);
     }
     if let Some(removed) = &proof.removed {
@@ -332,55 +345,91 @@ fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// One proof file on one distribution.
+/// One proof file on one system.
 struct Task {
-    distribution: Distribution,
+    system: ProofSystem,
     name: String,
-    path: PathBuf,
+    proof: Proof,
 }
 
 impl Task {
-    fn read(&self) -> Proof {
-        let text = fs_err::read_to_string(&self.path).expect("the file");
-        serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
-    }
-
-    /// Returns whether its hosts can run on the distribution. Boards simulate the hardware of hosts with Debian 12.
-    fn is_possible(&self, proof: &Proof) -> bool {
-        let elsewhere = self.distribution != Distribution::Debian12 && proof.hardware.is_some();
-        !elsewhere && !proof.not_on.contains_key(self.distribution.name())
+    /// Returns whether its hosts can run on the system. Boards simulate the hardware of hosts with Debian 12.
+    fn is_possible(&self) -> bool {
+        match self.system {
+            ProofSystem::Claimed(distribution) => self.proof.claims.contains(&distribution),
+            ProofSystem::Release(release) => {
+                let elsewhere = release != Distribution::Debian12 && self.proof.hardware.is_some();
+                self.proof.on_debian && !elsewhere && !self.proof.not_on.contains_key(release.name())
+            }
+        }
     }
 
     fn run(&self, marks: &str) {
-        let proof = self.read();
-        assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", self.path.display());
-        let Some(nodes) = Fleet::take_on(self.distribution, proof.hosts) else { return };
+        let proof = &self.proof;
+        assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", self.name);
+        let Some(nodes) = Fleet::take_on(self.system.release(), proof.hosts) else { return };
         // `NAME@WAY`: a recipe may have several proofs.
         let name = self.name.split('@').next().unwrap_or_default();
         let recipe = if proof.recipe.is_some() { "proof" } else { name };
-        prove(recipe, &proof, self.distribution, &nodes);
-        // The label `real` requires real hardware and real packages.
-        let simulated = proof.hardware.is_some() || !proof.stand_ins.is_empty();
-        match proof.kinds.is_empty() {
-            true if simulated => mark_on(self.distribution, &format!("profiles/{name}")),
-            true => mark_on(self.distribution, &format!("{marks}{name}")),
-            false => proof.kinds.iter().for_each(|kind| mark_on(self.distribution, kind)),
+        prove(recipe, proof, self.system, &nodes);
+        let own = [name.to_owned()];
+        let subjects = if proof.kinds.is_empty() { &own } else { proof.kinds.as_slice() };
+        subjects.iter().for_each(|subject| self.mark(marks, subject));
+    }
+
+    /// Records that `subject` passed: the label `real` requires real hardware and real packages.
+    fn mark(&self, marks: &str, subject: &str) {
+        let simulated = self.proof.hardware.is_some() || !self.proof.stand_ins.is_empty();
+        match self.system {
+            ProofSystem::Claimed(distribution) => mark_claimed(distribution, subject),
+            ProofSystem::Release(release) if self.proof.kinds.is_empty() && simulated => {
+                mark_on(release, &format!("profiles/{subject}"));
+            }
+            ProofSystem::Release(release) if self.proof.kinds.is_empty() => {
+                mark_on(release, &format!("{marks}{subject}"));
+            }
+            ProofSystem::Release(release) => mark_on(release, subject),
         }
     }
+}
+
+fn read_proof(path: &Path) -> Proof {
+    let text = fs_err::read_to_string(path).expect("the file");
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Runs the proof files of a folder of `tests/fleet` on `distributions`, or only the file that the environment variable
 /// `variable` names, or only the distribution that `FORGE_DISTRIBUTION` names. Marks start with `marks`.
 pub fn carry_out(folder: &str, marks: &str, variable: &str, distributions: &[Distribution]) {
-    if Fleet::require().is_none() {
+    let wanted = distributions.iter().filter(|&one| Distribution::wanted().is_none_or(|wanted| wanted == *one));
+    let systems: Vec<_> = match ClaimedDistribution::wanted() {
+        Some(_) => Vec::new(),
+        None => wanted.map(|&release| ProofSystem::Release(release)).collect(),
+    };
+    run_all(folder, marks, variable, &systems);
+}
+
+/// Runs the proof files of a folder of `tests/fleet` on hosts that claim to be the distributions in their key `claims`, or
+/// only the file that the environment variable `variable` names, or only the distribution that `FORGE_CLAIM` names.
+pub fn carry_out_claims(folder: &str, marks: &str, variable: &str) {
+    let wanted = ClaimedDistribution::ALL.iter();
+    let wanted = wanted.filter(|&one| ClaimedDistribution::wanted().is_none_or(|wanted| wanted == *one));
+    let systems: Vec<_> = match Distribution::wanted() {
+        Some(_) => Vec::new(),
+        None => wanted.map(|&distribution| ProofSystem::Claimed(distribution)).collect(),
+    };
+    run_all(folder, marks, variable, &systems);
+}
+
+fn run_all(folder: &str, marks: &str, variable: &str, systems: &[ProofSystem]) {
+    if systems.is_empty() || Fleet::require().is_none() {
         return;
     }
     let files = proofs(folder, std::env::var(variable).ok().as_deref());
-    let wanted = distributions.iter().filter(|&one| Distribution::wanted().is_none_or(|wanted| wanted == *one));
-    let tasks = wanted.flat_map(|&distribution| {
-        files.iter().map(move |(name, path)| Task { distribution, name: name.clone(), path: path.clone() })
+    let tasks = systems.iter().flat_map(|&system| {
+        files.iter().map(move |(name, path)| Task { system, name: name.clone(), proof: read_proof(path) })
     });
-    let tasks: Vec<_> = tasks.filter(|task| task.is_possible(&task.read())).collect();
+    let tasks: Vec<_> = tasks.filter(Task::is_possible).collect();
     let (left, broken) = (Mutex::new(tasks), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -390,7 +439,7 @@ pub fn carry_out(folder: &str, marks: &str, variable: &str, distributions: &[Dis
                     let Some(task) = next else { break };
                     let began = Instant::now();
                     let passed = std::panic::catch_unwind(|| task.run(marks)).is_ok();
-                    let (on, result) = (task.distribution.name(), if passed { "proven" } else { "broken" });
+                    let (on, result) = (task.system.name(), if passed { "proven" } else { "broken" });
                     println!("{folder} {} on {on}: {result} ({} s)", task.name, began.elapsed().as_secs());
                     if !passed {
                         broken.lock().unwrap().push(task.name);

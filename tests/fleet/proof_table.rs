@@ -21,7 +21,7 @@ Which kinds and built-in recipes are proven on which distributions. The page is 
   the tests.
 - **profile**: the same with simulated hardware, or with stand-ins for the vendor's packages. In the columns of Ubuntu
   and Rocky: on a host with Debian 12's programs that claims to be that distribution, with packages like those of its
-  vendors.
+  vendors, and with the first change of the proof.
 - **recorded**: only cases with recorded or reconstructed answers test it; the number gives the reason.
 
 ";

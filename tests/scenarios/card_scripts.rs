@@ -4,55 +4,20 @@
 //! `mstconfig query` from NVIDIA's documentation of mstconfig, `nvidia-smi -L` from an A100 with seven instances.
 
 use super::recipes::rendered;
+use super::script_host::ScriptHost;
 use serde_json::{Value, json};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-/// A host with that tree.
-struct Host(tempfile::TempDir);
+/// Builds a host with these programs.
+fn build_host(programs: &[(&str, &str)]) -> ScriptHost {
+    let host = ScriptHost::new(&["/sys/class", "/sys/bus", "/sys/module", "/usr/local/src/"]);
+    programs.iter().for_each(|(name, text)| host.add_program(name, text));
+    host
+}
 
-impl Host {
-    fn new(programs: &[(&str, &str)]) -> Self {
-        let host = Self(tempfile::tempdir().unwrap());
-        for (name, text) in programs {
-            let path = host.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{}\n", host.moved(text)));
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        host
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn write(&self, path: &str, text: &str) -> PathBuf {
-        let path = self.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn read(&self, path: &str) -> String {
-        std::fs::read_to_string(self.path().join(path)).unwrap_or_default()
-    }
-
-    fn moved(&self, text: &str) -> String {
-        let root = self.path().to_str().unwrap();
-        let text = text
-            .replace("PATH=/usr/sbin:", &format!("PATH={root}/bin:/usr/sbin:"))
-            .replace("ROOT/", &format!("{root}/"));
-        ["/sys/class", "/sys/bus", "/sys/module", "/usr/local/src/"]
-            .iter()
-            .fold(text, |text, path| text.replace(path, &format!("{root}{path}")))
-    }
-
-    /// Runs a script; returns its exit status and what it printed to stderr.
-    fn run(&self, script: &str) -> (i32, String) {
-        let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.path().display());
-        let ran = Command::new("dash").arg("-c").arg(self.moved(script)).env("PATH", path).output().unwrap();
-        (ran.status.code().unwrap(), String::from_utf8(ran.stderr).unwrap())
-    }
+/// Runs a script; returns its exit status and what it printed to stderr.
+fn run(host: &ScriptHost, script: &str) -> (i32, String) {
+    let ran = host.run(script);
+    (ran.status.unwrap(), ran.stderr)
 }
 
 fn script<'v>(command: &'v Value, part: &str) -> &'v str {
@@ -82,14 +47,13 @@ query)
 esac"#;
 
 /// A card with two functions of one flash, whose image is there.
-fn card() -> Host {
-    let host = Host::new(&[("mstflint", MSTFLINT), ("mstconfig", MSTCONFIG)]);
+fn card() -> ScriptHost {
+    let host = build_host(&[("mstflint", MSTFLINT), ("mstconfig", MSTCONFIG)]);
     for (device, bdf) in [("mlx5_0", "0000:40:00.0"), ("mlx5_1", "0000:40:00.1")] {
         host.write(&format!("sys/class/infiniband/{device}/board_id"), "MT_0000000838\n");
         host.write(&format!("sys/class/infiniband/{device}/fw_ver"), "28.39.1002\n");
         host.write(&format!("sys/bus/pci/devices/{bdf}/class"), "0x020700\n");
-        let link = host.path().join(format!("sys/class/infiniband/{device}/device"));
-        symlink(host.path().join(format!("sys/bus/pci/devices/{bdf}")), link).unwrap();
+        host.link(&format!("sys/class/infiniband/{device}/device"), format!("sys/bus/pci/devices/{bdf}"));
     }
     host.write("flash", "28.39.1002\n");
     host.write("image-psid", "MT_0000000838\n");
@@ -110,15 +74,15 @@ fn firmware_is_burned_once_per_card_and_judged_by_its_flash() {
     let (_, command) = rendered("nic-firmware", &firmware_case(), "firmware[MT_0000000838]");
     let (check, apply) = (script(&command, "/check/check"), script(&command, "/apply"));
     let host = card();
-    assert_eq!(host.run(check), (1, String::new()), "the flash has another version");
-    assert_eq!(host.run(apply), (0, String::new()));
+    assert_eq!(run(&host, check), (1, String::new()), "the flash has another version");
+    assert_eq!(run(&host, apply), (0, String::new()));
     assert_eq!(host.read("burned"), "0000:40:00.0\n", "the second function has the same flash");
     assert_eq!(
-        host.run(check),
+        run(&host, check),
         (0, String::new()),
         "until the reset the old version runs, and the flash has the new one"
     );
-    assert_eq!(host.run(apply), (0, String::new()));
+    assert_eq!(run(&host, apply), (0, String::new()));
     assert_eq!(host.read("burned"), "0000:40:00.0\n", "applied again");
 }
 
@@ -128,7 +92,7 @@ fn image_of_another_product_is_not_burned() {
     let host = card();
     host.write("image-psid", "MT_0000000228\n");
     let said = "the image is of PSID MT_0000000228, not MT_0000000838\n".to_owned();
-    assert_eq!(host.run(script(&command, "/apply")), (1, said));
+    assert_eq!(run(&host, script(&command, "/apply")), (1, said));
     assert_eq!(host.read("burned"), "");
 }
 
@@ -136,8 +100,8 @@ fn image_of_another_product_is_not_burned() {
 fn adapter_without_an_answer_is_unknown() {
     let (_, command) = rendered("nic-firmware", &firmware_case(), "firmware[MT_0000000838]");
     let host = card();
-    std::fs::remove_file(host.path().join("flash")).unwrap();
-    let (status, said) = host.run(script(&command, "/check/check"));
+    host.remove("flash");
+    let (status, said) = run(&host, script(&command, "/check/check"));
     assert_eq!((status, said.contains("-E- Cannot open Device")), (2, true), "{said}");
 }
 
@@ -148,10 +112,10 @@ fn link_type_of_every_port_of_a_card_is_set() {
     let host = card();
     host.write("link-1", "ETH(2)\n");
     host.write("link-2", "IB(1)\n");
-    assert_eq!(host.run(check), (1, String::new()), "the second port is of InfiniBand");
-    assert_eq!(host.run(apply), (0, String::new()));
+    assert_eq!(run(&host, check), (1, String::new()), "the second port is of InfiniBand");
+    assert_eq!(run(&host, apply), (0, String::new()));
     assert_eq!((host.read("link-1"), host.read("link-2")), ("ETH(2)\n".to_owned(), "ETH(2)\n".to_owned()));
-    assert_eq!(host.run(check), (0, String::new()));
+    assert_eq!(run(&host, check), (0, String::new()));
 }
 
 const NVIDIA_SMI: &str = r#"gpus=$(cd ROOT/gpus && ls)
@@ -176,23 +140,26 @@ fn instances_are_created_on_gpus_that_have_others() {
     let case = json!({
         "host": "h100-bare",
         "with": { "layout": ["3g.40gb", "2g.20gb", "1g.10gb"] },
-        "beside": [{ "recipe": "nvidia-driver", "with": { "version": "580.105.08", "flavor": "open" } }],
+        "beside": [
+            { "recipe": "nvidia-fabricmanager" },
+            { "recipe": "nvidia-driver", "with": { "version": "580.105.08", "flavor": "open" } },
+        ],
     });
     let (program, _) = rendered("mig", &case, "program");
     let (_, command) = rendered("mig", &case, "in force");
     let check = script(&command, "/check/check");
-    let host = Host::new(&[("nvidia-smi", NVIDIA_SMI)]);
+    let host = build_host(&[("nvidia-smi", NVIDIA_SMI)]);
     host.write("sys/module/nvidia/version", "580.105.08\n");
     host.write("gpus/0", "1g.10gb 2g.20gb 3g.40gb\n");
     host.write("gpus/1", "7g.80gb\n");
     host.write("gpus/2", "");
-    assert_eq!(host.run(check).0, 1);
-    let (status, said) = host.run(&program);
+    assert_eq!(run(&host, check).0, 1);
+    let (status, said) = run(&host, &program);
     assert_eq!(status, 0, "{said}");
     assert_eq!(host.read("created"), "1\n2\n", "the order of instances does not count");
-    assert_eq!(host.run(check).0, 0);
-    assert_eq!(host.run(&program).0, 0);
+    assert_eq!(run(&host, check).0, 0);
+    assert_eq!(run(&host, &program).0, 0);
     assert_eq!(host.read("created"), "1\n2\n", "nothing is created again");
-    std::fs::remove_file(host.path().join("sys/module/nvidia/version")).unwrap();
-    assert_eq!(host.run(check), (2, "the driver is not loaded\n".to_owned()));
+    host.remove("sys/module/nvidia/version");
+    assert_eq!(run(&host, check), (2, "the driver is not loaded\n".to_owned()));
 }

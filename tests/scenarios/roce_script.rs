@@ -3,10 +3,8 @@
 //! what theirs print (Mellanox/mlnx-tools: `mlnx_qos`, `cma_roce_mode`, `cma_roce_tos`).
 
 use super::recipes::rendered;
+use super::script_host::{ScriptHost, ScriptRun};
 use serde_json::json;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::process::{Command, Output};
 
 const ONE: &str = "0000:1b:00.0";
 const TWO: &str = "0000:1b:00.1";
@@ -31,7 +29,7 @@ printf '\tenabled     %s\n' "$(cat "ROOT/qos/$2.pfc" 2>/dev/null || echo 0 0 0 0
 
 /// A host with that tree, and the recipe's program and check for it.
 struct Tree {
-    folder: tempfile::TempDir,
+    host: ScriptHost,
     program: String,
     check: String,
 }
@@ -46,12 +44,10 @@ impl Tree {
         let (program, _) = rendered("roce", &case, "program");
         let (_, command) = rendered("roce", &case, "in force");
         let check = command["check"]["check"].as_str().unwrap().to_owned();
-        let tree = Self { folder: tempfile::tempdir().unwrap(), program, check };
-        for (name, text) in PROGRAMS {
-            let path = tree.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{}\n", tree.moved(text)));
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        ["log/ip", "log/cma", "qos/x"].iter().for_each(|file| _ = tree.write(file, ""));
+        let host = ScriptHost::new(&["/sys/", "/run/forge-roce"]);
+        PROGRAMS.iter().for_each(|(name, text)| host.add_program(name, text));
+        let tree = Self { host, program, check };
+        ["log/ip", "log/cma", "qos/x"].iter().for_each(|file| tree.write(file, ""));
         tree.write("mode", "RoCE v2\n");
         tree.write("sys/class/net/bond0/mtu", "1500\n");
         tree.write("sys/class/net/bond0/bonding/mode", "802.3ad 4\n");
@@ -69,62 +65,39 @@ impl Tree {
                 tree.write(&format!("{net}/{file}"), text);
             }
             tree.write(&format!("sys/bus/pci/devices/{bdf}/vendor"), "0x15b3\n");
-            std::fs::create_dir(tree.path().join(format!("sys/bus/pci/devices/{bdf}/net"))).unwrap();
-            tree.link(&format!("sys/bus/pci/devices/{bdf}/net/{name}"), &net);
+            tree.host.link(&format!("sys/bus/pci/devices/{bdf}/net/{name}"), &net);
             if bdf != THREE {
-                tree.link(&format!("{net}/master"), "sys/class/net/bond0");
+                tree.host.link(&format!("{net}/master"), "sys/class/net/bond0");
             }
             if let Some(device) = device {
                 tree.write(&format!("sys/class/infiniband/{device}/node_guid"), "g\n");
-                std::fs::create_dir(tree.path().join(format!("sys/bus/pci/devices/{bdf}/infiniband"))).unwrap();
                 let class = format!("sys/class/infiniband/{device}");
-                tree.link(&format!("sys/bus/pci/devices/{bdf}/infiniband/{device}"), &class);
+                tree.host.link(&format!("sys/bus/pci/devices/{bdf}/infiniband/{device}"), &class);
             }
         }
         tree
     }
 
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn write(&self, path: &str, text: &str) -> std::path::PathBuf {
-        let path = self.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn link(&self, path: &str, target: &str) {
-        symlink(self.path().join(target), self.path().join(path)).unwrap();
+    fn write(&self, path: &str, text: &str) {
+        self.host.write(path, text);
     }
 
     fn read(&self, path: &str) -> String {
-        std::fs::read_to_string(self.path().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+        self.host.read(path)
     }
 
-    /// Returns the text with the paths of this tree in place of those of a host.
-    fn moved(&self, text: &str) -> String {
-        let root = self.path().to_str().unwrap();
-        let text = text.replace("PATH=/usr/sbin:", &format!("PATH={root}/bin:/usr/sbin:")).replace("ROOT/", "@ROOT/");
-        let text =
-            ["/sys/", "/run/forge-roce"].iter().fold(text, |text, path| text.replace(path, &format!("@ROOT{path}")));
-        text.replace("@ROOT@ROOT", root).replace("@ROOT", root)
-    }
-
-    fn run(&self, script: &str) -> Output {
-        let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.path().display());
-        Command::new("dash").arg("-c").arg(self.moved(script)).env("PATH", path).output().unwrap()
+    fn run(&self, script: &str) -> ScriptRun {
+        self.host.run(script)
     }
 
     #[track_caller]
     fn set(&self) {
         let ran = self.run(&self.program);
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     }
 
     fn is_in_force(&self) -> bool {
-        self.run(&self.check).status.success()
+        self.run(&self.check).status == Some(0)
     }
 }
 
@@ -153,9 +126,8 @@ fn refused_roce_version_fails_the_unit() {
     let tree = Tree::new();
     tree.write("mode", "IB/RoCE v1\n");
     let ran = tree.run(&tree.program);
-    let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(
-        (ran.status.code(), said.as_str()),
+        (ran.status, ran.stderr.as_str()),
         (Some(1), "connections of mlx5_bond_0 use 'IB/RoCE v1', not RoCE v2\n")
     );
     assert!(!tree.is_in_force());
@@ -184,7 +156,7 @@ fn lost_setting_is_noticed() {
 #[test]
 fn function_without_an_interface_fails_with_its_address() {
     let tree = Tree::new();
-    std::fs::remove_file(tree.path().join(format!("sys/bus/pci/devices/{TWO}/net/ens9f1np1"))).unwrap();
-    let said = String::from_utf8(tree.run(&tree.program).stderr).unwrap();
+    tree.host.remove(&format!("sys/bus/pci/devices/{TWO}/net/ens9f1np1"));
+    let said = tree.run(&tree.program).stderr;
     assert_eq!(said, "0000:1b:00.1 has no network interface\n");
 }

@@ -195,3 +195,22 @@ fn every_recipe_has_bare_and_converged_host_cases() {
     }
     nothing(&wrong);
 }
+
+/// A stack is removed as a whole: each command of its recipes says what undoes it, or that nothing has to.
+#[test]
+fn every_recipe_of_the_stacks_of_servers_can_be_removed() {
+    let recipe = |name: &str| yaml(&root().join(format!("../../recipes/{name}.yaml")));
+    let mut wrong = Vec::new();
+    for stack in ["h100-node", "roce-node", "nvlink5-node"] {
+        for used in recipe(stack)["uses"].as_array().unwrap() {
+            let name = text(used, "recipe").unwrap();
+            let steps = recipe(name)["steps"].as_array().cloned().unwrap_or_default();
+            let stuck = |step: &Value| {
+                step["command"].is_object() && step["command"]["remove"].is_null() && step["keep"] != true
+            };
+            let names = steps.iter().filter(|step| stuck(step)).filter_map(|step| text(step, "name"));
+            wrong.extend(names.map(|step| format!("{stack}: {name}/{step} has neither `remove` nor `keep`")));
+        }
+    }
+    nothing(&wrong);
+}

@@ -31,9 +31,12 @@ pub(super) fn expand_step(
 ) -> Vec<ExpandedStep> {
     let work = StepExpansion { project, instance, step, bindings };
     let id = StepId::new(&instance.recipe.name, &step.name);
-    if instance.absent && step.scope == StepScope::Fleet {
-        let state = ExpansionState::NotApplicable("a `fleet` step creates nothing to remove".to_owned());
-        return vec![ExpandedStep::new(id, state, BTreeSet::new(), true)];
+    let kept = match step.scope {
+        StepScope::Fleet => Some("a `fleet` step creates nothing to remove"),
+        _ => step.keep.then_some("a removal keeps it (`keep`)"),
+    };
+    if let Some(why) = kept.filter(|_| instance.absent) {
+        return vec![ExpandedStep::new(id, ExpansionState::NotApplicable(why.to_owned()), BTreeSet::new(), true)];
     }
     if step.each.is_none() {
         return vec![work.expand_instance(id, bindings, true)];

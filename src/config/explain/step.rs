@@ -39,6 +39,9 @@ pub struct StepExplanation {
     pub when: Option<String>,
     /// Whether the resource is removed if `when` is false. Otherwise nothing happens.
     pub otherwise_absent: bool,
+    /// Whether a removal leaves what it did.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
     /// Expression for the list or map whose elements the step is repeated for; absent if it runs once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
@@ -128,6 +131,7 @@ pub fn explain_step(
         disruption: step.disruption,
         when: step.when.as_ref().map(|when| when.source.clone()),
         otherwise_absent: step.otherwise_absent,
+        keep: step.keep,
         each: step.each.as_ref().map(|each| each.source.clone()),
         effective_by: step.effective.as_ref().map(|effective| effective.by.clone()).unwrap_or_default(),
         effective_seen_by: step.effective.as_ref().map(|e| if e.expect.is_some() { "expect" } else { "check" }),

@@ -11,7 +11,12 @@ use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 
 /// Keys of `kubernetes`.
-pub(in crate::config) const KEYS: [&str; 4] = ["kubeconfig", "context", "via", "namespace"];
+pub(in crate::config) const KEYS: [&str; 5] = ["kubeconfig", "context", "via", "namespace", "retry"];
+
+/// Seconds for which requests are retried by default.
+const DEFAULT_RETRY_S: u64 = 20;
+/// Longer, and another run could take the cluster's lock, which expires after 30 seconds without renewal.
+const MAX_RETRY_S: u64 = 25;
 
 /// Parses the access to the API. The kubeconfig and the context are required: defaults would come from the environment
 /// of the user that runs forge.
@@ -38,7 +43,19 @@ pub(super) fn read_kubernetes_access(
         via,
         withheld: Default::default(),
         namespace: namespace?,
+        retry_s: table.get("retry").map_or(Some(DEFAULT_RETRY_S), |node| read_retry(node, cx))?,
     })
+}
+
+fn read_retry(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<u64> {
+    let seconds = yaml_table::expect_duration(node, "retry", &mut cx.diags)?;
+    if seconds <= MAX_RETRY_S {
+        return Some(seconds);
+    }
+    let diag =
+        Diag::error(DiagCode::BadConnect, format!("`retry` is longer than {MAX_RETRY_S} s")).with_span(node.span);
+    cx.push_diag(diag.hint("the lock of the cluster expires after 30 s: then another run may write"));
+    None
 }
 
 fn read_via_host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> Option<HostName> {

@@ -84,7 +84,7 @@ fn read_recipe_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(
     }
 }
 
-/// Reports a stack with steps or verification, and a recipe without any of `steps`, `verify` and `uses`.
+/// Reports a stack with a key of recipes that have steps, and a recipe without any of `steps`, `verify` and `uses`.
 fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadContext<'_>) {
     if let (false, Some(key)) = (recipe.uses.is_empty(), table.find_key("steps").or(table.find_key("verify"))) {
         let diag = Diag::error(DiagCode::Exclusive, "a stack cannot have `steps` or `verify`").with_span(key.span);
@@ -92,6 +92,11 @@ fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadCont
             Some(uses) => diag.with_other_span(uses.span, "`uses` makes it a stack"),
             None => diag,
         });
+    }
+    let inner = ["supports", "needs", "after", "during", "fails_as"];
+    for key in inner.iter().filter(|_| !recipe.uses.is_empty()).filter_map(|key| table.find_key(key)) {
+        let diag = Diag::error(DiagCode::Exclusive, format!("a stack cannot have `{}`", key.text)).with_span(key.span);
+        cx.push_diag(diag.hint("declare it in the recipes that the stack uses"));
     }
     if ["steps", "verify", "uses"].iter().all(|key| table.get(key).is_none()) {
         cx.push_diag(
@@ -145,7 +150,8 @@ fn read_steps(
 
 /// Reads `supports` and `rules`. The distribution comes first: nothing else about the host matters on a wrong one.
 fn read_rules(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<RecipeRule> {
-    let supports = supports::read_supports(table, cx);
+    // Stacks cannot have it, which is reported elsewhere.
+    let supports = if table.get("uses").is_none() { supports::read_supports(table, cx) } else { None };
     let rules = table.get_items("rules", &mut cx.diags);
     supports.into_iter().chain(rules.into_iter().filter_map(|node| read_rule(node, cx))).collect()
 }

@@ -45,6 +45,7 @@ pub(super) fn read_step(
         timeout_s: table.get_limit("timeout", &mut cx.diags),
         retries: table.get_int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
         long: table.get_bool("long", &mut cx.diags).unwrap_or(false),
+        keep: table.get_bool("keep", &mut cx.diags).unwrap_or(false),
         kind,
         body,
         name,

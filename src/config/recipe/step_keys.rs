@@ -1,7 +1,7 @@
 //! Keys of a step.
 
 /// Keys that every step supports in addition to its resource.
-pub(in crate::config) const STEP_KEYS: [&str; 18] = [
+pub(in crate::config) const STEP_KEYS: [&str; 19] = [
     "name",
     "when",
     "otherwise",
@@ -20,4 +20,5 @@ pub(in crate::config) const STEP_KEYS: [&str; 18] = [
     "timeout",
     "retries",
     "long",
+    "keep",
 ];

@@ -3,8 +3,8 @@
 use super::connection::connect_schema;
 use super::drift::drift_property;
 use super::parts::{
-    LABEL_PATTERN, build_root_schema, list_schema, map_schema, nullable_schema, object_schema, text_list_schema,
-    text_schema, vars_schema, with_description,
+    LABEL_PATTERN, build_root_schema, duration_schema, list_schema, map_schema, nullable_schema, object_schema,
+    text_list_schema, text_schema, vars_schema, with_description,
 };
 use super::rollout::rollout_property;
 use crate::config::inventory::{DRIFT_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
@@ -66,6 +66,11 @@ fn kubernetes_property(key: &str) -> Value {
         "via" => {
             with_description("Host through which forge reaches the API. The kubeconfig is on that host.", text_schema())
         }
+        "retry" => with_description(
+            "How long a request is retried while an API that has answered before does not respond, at most 25 s. Default: \
+             `20s`.",
+            duration_schema(),
+        ),
         "namespace" => {
             with_description("Namespace of forge's lock and records. Default: `forge-provisioner`.", text_schema())
         }

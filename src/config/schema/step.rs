@@ -66,6 +66,7 @@ fn step_property(key: &str) -> Value {
             json!({ "type": "integer", "minimum": 0, "maximum": 10 }),
         ),
         "long" => with_description("Keep the command running if the connection is lost.", json!({ "type": "boolean" })),
+        "keep" => with_description("Leave what the step did when the recipe is removed.", json!({ "type": "boolean" })),
         _ => json!({}),
     }
 }

@@ -26,6 +26,8 @@ pub(super) enum HelmApplyResult {
     Becomes(Value),
     /// Other managers own fields that it sets: their paths and owners, as in the message of the API.
     Conflict(Vec<(String, String)>),
+    /// It sets fields that the definition of its kind does not have: the message of the API.
+    Undefined(String),
 }
 
 /// Objects of one release at the API.
@@ -92,6 +94,9 @@ impl HelmObjectClient<'_> {
                     found if found.is_empty() => Err(::kube::Error::Api(status)),
                     found => Ok(HelmApplyResult::Conflict(found)),
                 },
+                Err(::kube::Error::Api(status)) if is_undefined_field(&status) => {
+                    Ok(HelmApplyResult::Undefined(status.message))
+                }
                 Err(error) => Err(error),
             }
         };
@@ -123,6 +128,12 @@ impl HelmObjectClient<'_> {
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
         self.cluster.send_request(self.cluster.client().request::<Value>(request)).await.map(drop)
     }
+}
+
+/// Reports whether an apply was refused since a custom object has a field that its definition lacks. The API has no typed
+/// reason for that, and answers 500: the message is that of `structured-merge-diff`, `typed/helpers.go`.
+fn is_undefined_field(status: &::kube::core::Status) -> bool {
+    status.code == 500 && status.message.contains("field not declared in schema")
 }
 
 /// Reads fields and their owners from a conflict of the API.

@@ -30,6 +30,21 @@ pub(super) struct DriftedHelmObject {
     pub told: LiveObject,
 }
 
+/// The live objects of a manifest, compared.
+#[derive(Default)]
+pub(super) struct ManifestComparison {
+    pub drifted: Vec<DriftedHelmObject>,
+    /// Objects that cannot be compared, since their definition lacks fields of the manifest: why, one for each.
+    undefined: Vec<String>,
+}
+
+enum ObjectComparison {
+    Same,
+    Drifted(Box<DriftedHelmObject>),
+    /// Its definition lacks a field of the manifest: the message.
+    Undefined(String),
+}
+
 pub(super) struct HelmLiveComparison {
     pub live: Value,
     pub becomes: Value,
@@ -181,34 +196,56 @@ impl<'c> ReleaseObserver<'c> {
         read_manifest(&rehearsed.manifest).map(Some)
     }
 
-    /// Returns the live objects that differ from the manifest.
-    pub async fn find_drift(&self, manifest: &[ManifestObject]) -> Result<Vec<DriftedHelmObject>, KubeError> {
+    /// Compares the live objects with the manifest.
+    pub async fn compare_live(&self, manifest: &[ManifestObject]) -> Result<ManifestComparison, KubeError> {
         let looks = stream::iter(manifest).map(|object| self.compare_object(object)).buffered(CONCURRENT_REQUESTS);
-        let found: Vec<Option<DriftedHelmObject>> = looks.try_collect().await?;
-        Ok(found.into_iter().flatten().collect())
+        let found: Vec<ObjectComparison> = looks.try_collect().await?;
+        let mut compared = ManifestComparison::default();
+        for one in found {
+            match one {
+                ObjectComparison::Same => {}
+                ObjectComparison::Drifted(object) => compared.drifted.push(*object),
+                ObjectComparison::Undefined(why) => compared.undefined.push(why),
+            }
+        }
+        Ok(compared)
     }
 
-    async fn compare_object(&self, object: &ManifestObject) -> Result<Option<DriftedHelmObject>, KubeError> {
+    async fn compare_object(&self, object: &ManifestObject) -> Result<ObjectComparison, KubeError> {
         let Some(live) = self.objects.get_live(object).await? else {
-            return Ok(Some(missing_object(object, self.objects.home)));
+            return Ok(ObjectComparison::Drifted(Box::new(missing_object(object, self.objects.home))));
         };
         let how = HelmApplyOptions { manager: COMPARISON_MANAGER, force: true, dry: true };
+        let title = || object.display_title(self.objects.home);
         let becomes = match self.objects.apply_object(object, how).await? {
             HelmApplyResult::Becomes(becomes) => becomes,
             HelmApplyResult::Conflict(_) => {
-                return Err(KubeError::new(format!(
-                    "{} keeps changing and cannot be compared",
-                    object.display_title(self.objects.home)
-                )));
+                return Err(KubeError::new(format!("{} keeps changing and cannot be compared", title())));
             }
+            HelmApplyResult::Undefined(why) => return Ok(ObjectComparison::Undefined(format!("{}: {why}", title()))),
         };
         let drifted = ObjectDrift::compare_live(object, &live, &becomes);
         let told = drifted.to_live_object(object, self.objects.home, &live, self.secrets);
-        Ok(told.map(|told| DriftedHelmObject {
-            object: object.clone(),
-            seen: Some(HelmLiveComparison { live, becomes, drifted }),
-            told,
+        Ok(told.map_or(ObjectComparison::Same, |told| {
+            let seen = Some(HelmLiveComparison { live, becomes, drifted });
+            ObjectComparison::Drifted(Box::new(DriftedHelmObject { object: object.clone(), seen, told }))
         }))
+    }
+
+    /// Returns the chart's definitions that exist and differ from the chart: those of another version of it. Fields that
+    /// the chart does not set are ignored.
+    pub async fn find_outdated_definitions(&self, chart: &LocalHelmChart) -> Result<Vec<ManifestObject>, KubeError> {
+        let definitions = self.chart_definitions(chart).await?;
+        let looks = stream::iter(definitions).map(|definition| async move {
+            Ok::<_, KubeError>(match self.compare_object(definition).await? {
+                ObjectComparison::Drifted(found) if !found.told.missing && !found.told.changed.is_empty() => {
+                    Some(definition.clone())
+                }
+                _ => None,
+            })
+        });
+        let found: Vec<Option<ManifestObject>> = looks.buffered(CONCURRENT_REQUESTS).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Returns the fields that applying these objects would take over from other managers.
@@ -217,7 +254,8 @@ impl<'c> ReleaseObserver<'c> {
         let ask = |object| async move {
             let how = HelmApplyOptions { manager: HELM_MANAGER, force: false, dry: true };
             let found = match self.objects.apply_object(object, how).await? {
-                HelmApplyResult::Becomes(_) => Vec::new(),
+                // The upgrade renews the definition first; who owns a field that does not exist yet is no question.
+                HelmApplyResult::Becomes(_) | HelmApplyResult::Undefined(_) => Vec::new(),
                 HelmApplyResult::Conflict(found) => found,
             };
             let title = object.display_title(self.objects.home);
@@ -242,14 +280,37 @@ impl<'c> ReleaseObserver<'c> {
             false => None,
         };
         let mut state = ReleaseState { release: noted.as_ref().map(|noted| noted.info.clone()), ..Default::default() };
+        let mut undefined = Vec::new();
         if let Some(noted) = &noted {
-            state.live = self.find_drift(&noted.manifest).await?.into_iter().map(|found| found.told).collect();
+            let compared = self.compare_live(&noted.manifest).await?;
+            state.live = compared.drifted.into_iter().map(|found| found.told).collect();
+            undefined = compared.undefined;
         }
         if let Some(chart) = &self.chart {
             state.foreign = self.find_foreign_releases(chart, &all, &ours);
             self.compare_with_chart(chart, noted.as_ref(), &mut state).await?;
+            if noted.as_ref().is_some_and(|noted| needs_upgrade(chart, noted, &state)) || !undefined.is_empty() {
+                self.mark_outdated_definitions(chart, &mut state).await?;
+            }
         }
-        Ok(state)
+        // An interrupted upgrade leaves objects of the new version and definitions of the old one: the upgrade renews
+        // them. Without such a definition there is no way to compare.
+        let renewed = state.chart.iter().flat_map(|chart| &chart.crds).any(|crd| crd.outdated || !crd.present);
+        match undefined.into_iter().next().filter(|_| self.chart.is_some() && !renewed) {
+            Some(why) => Err(KubeError::new(format!("cannot compare {why}"))),
+            None => Ok(state),
+        }
+    }
+
+    async fn mark_outdated_definitions(
+        &self,
+        chart: &LocalHelmChart,
+        state: &mut ReleaseState,
+    ) -> Result<(), KubeError> {
+        let outdated = self.find_outdated_definitions(chart).await?;
+        let crds = state.chart.iter_mut().flat_map(|chart| &mut chart.crds);
+        crds.for_each(|crd| crd.outdated = outdated.iter().any(|definition| definition.name() == crd.name));
+        Ok(())
     }
 
     fn find_foreign_releases(
@@ -321,7 +382,7 @@ impl<'c> ReleaseObserver<'c> {
         let definitions = self.chart_definitions(chart).await?;
         let crds = stream::iter(definitions).map(|crd| async move {
             let present = self.objects.get_live(crd).await?.is_some();
-            Ok::<_, KubeError>(ChartCrd { name: crd.name().to_owned(), present })
+            Ok::<_, KubeError>(ChartCrd { name: crd.name().to_owned(), present, outdated: false })
         });
         Ok(ChartInfo {
             name: chart.file.name.clone(),

@@ -156,7 +156,9 @@ impl ReleaseExecutor<'_> {
         self.run_helm_checked(flags::upgrade_args(self.look.helm.major(), &told), true).await
     }
 
-    /// Installs CRDs that a later chart version added: helm installs CRDs with the first release only.
+    /// Installs CRDs that a later chart version added, and renews those that it changed: helm installs CRDs with the first
+    /// release only. Hooks that renew them run after it, if at all: an upgrade that a hook ends leaves no new object with
+    /// an old definition.
     async fn install_definitions(&mut self) -> Result<(), KubeError> {
         let Some(chart) = &self.look.chart else { return Ok(()) };
         for definition in self.look.chart_definitions(chart).await? {
@@ -164,11 +166,28 @@ impl ReleaseExecutor<'_> {
                 (self.say)(&format!("installing CRD {}", definition.name()));
                 let how = HelmApplyOptions { manager: "forge", force: false, dry: false };
                 // A CRD that another user created in the meantime stays as it is, like one from before.
-                let (HelmApplyResult::Becomes(_) | HelmApplyResult::Conflict(_)) =
+                let (HelmApplyResult::Becomes(_) | HelmApplyResult::Conflict(_) | HelmApplyResult::Undefined(_)) =
                     self.look.objects.apply_object(definition, how).await?;
                 self.wait_until_served(definition).await?;
             }
         }
+        let outdated = self.look.find_outdated_definitions(chart).await?;
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        let cluster = self.look.objects.cluster;
+        let before = cluster.read_schema_mark().await;
+        for definition in &outdated {
+            (self.say)(&format!("renewing CRD {}", definition.name()));
+            let how = HelmApplyOptions { manager: "forge", force: true, dry: false };
+            match self.look.objects.apply_object(definition, how).await? {
+                HelmApplyResult::Becomes(_) => self.wait_until_served(definition).await?,
+                HelmApplyResult::Conflict(_) | HelmApplyResult::Undefined(_) => {
+                    return Err(KubeError::new(format!("`{}` could not be renewed", definition.name())));
+                }
+            }
+        }
+        cluster.wait_for_new_schema(before).await;
         Ok(())
     }
 
@@ -202,7 +221,7 @@ impl ReleaseExecutor<'_> {
 
     async fn repair_drift(&mut self) -> Result<(), KubeError> {
         let Some(noted) = self.look.read_stored_release(true).await? else { return Ok(()) };
-        for found in self.look.find_drift(&noted.manifest).await? {
+        for found in self.look.compare_live(&noted.manifest).await?.drifted {
             (self.say)(&format!("repairing {}", found.told.object));
             self.repair_object(&found).await?;
         }
@@ -225,6 +244,7 @@ impl ReleaseExecutor<'_> {
             HelmApplyResult::Conflict(_) => {
                 Err(KubeError::new(format!("`{}` was created in the meantime", found.told.object)))
             }
+            HelmApplyResult::Undefined(why) => Err(KubeError::new(format!("`{}`: {why}", found.told.object))),
         }
     }
 }

@@ -56,6 +56,17 @@ fn listing_without_the_row_of_dpkg_is_unknown() {
 }
 
 #[test]
+fn offers_of_dnf_are_listed_for_members_of_another_version() {
+    let rows = "nvidia-driver-cuda\t3:570.172.08-1.el9\nnvidia-driver-libs\t3:570.172.08-1.el9";
+    let offers = "nvidia-driver-cuda\t3:580.95.05-1.el9\nnvidia-driver-cuda\t3:580.105.08-1.el9";
+    let state = family(&format!("rpm\0{rows}\x000\0{offers}\0"), &["nvidia-driver*"]).unwrap();
+    assert_eq!(state.members[0].available, ["3:580.105.08-1.el9", "3:580.95.05-1.el9"]);
+    assert_eq!((state.members[1].available.len(), state.offers_unknown), (0, None));
+    let failed = family(&format!("rpm\0{rows}\x001\0\0"), &["nvidia-driver*"]).unwrap();
+    assert_eq!(failed.offers_unknown.as_deref(), Some("`dnf repoquery` failed"));
+}
+
+#[test]
 fn rpm_lists_members_without_offers() {
     let state = family("rpm\0nvidia-driver-cuda\t3:580.105.08-1.el9\x000\0\0", &["nvidia-driver*"]).unwrap();
     assert_eq!((state.manager, names(&state)), (PackageManagerKind::Rpm, vec!["nvidia-driver-cuda"]));

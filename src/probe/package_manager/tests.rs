@@ -22,6 +22,14 @@ fn lock_holder_and_broken_packages_are_reported() {
 }
 
 #[test]
+fn holder_of_the_front_end_lock_is_named_before_its_dpkg() {
+    // origin: reconstructed, apt and its dpkg in the order of `/proc/locks`
+    let text = "holder\x0020\x00/usr/bin/dpkg --configure -a \x00front\x0019\x00apt-get install x \x00packages\0dpkg\tinstalled\t1\tamd64\tinstall\tdpkg\n\0";
+    let (pid, command) = one(&printed(text)).expect("known").lock_holder.expect("held");
+    assert_eq!((pid, command.raw()), (19, "apt-get install x"));
+}
+
+#[test]
 fn healthy_host_has_no_lock_holder_or_broken_packages() {
     assert_eq!(
         one(&printed("packages\0dpkg\tinstalled\t1\tamd64\tinstall\tdpkg\n\0")),

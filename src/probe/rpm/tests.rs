@@ -46,6 +46,19 @@ fn wanted_version_is_preferred_among_installed_ones() {
 }
 
 #[test]
+fn offers_of_dnf_are_added_if_an_upstream_version_is_wanted() {
+    let wanted = |upstream: &str| AptOfferPolicy::UnlessUpstream(upstream.to_owned());
+    let offers = "0\0zork\t3:580.95.05-1.el9\nzork\t3:580.105.08-1.el9\n\0";
+    let asked = ask("zork", wanted("580.95.05"), &(said(ROWS, LOCK) + offers)).unwrap();
+    assert_eq!(asked.available, ["3:580.105.08-1.el9", "3:580.95.05-1.el9"]);
+    assert_eq!(asked.offers_unknown, None);
+    let failed = ask("zork", wanted("580.95.05"), &(said(ROWS, LOCK) + "1\0\0")).unwrap();
+    assert_eq!((failed.available.len(), failed.offers_unknown.as_deref()), (0, Some("dnf was not asked")));
+    let unneeded = ask("zork", AptOfferPolicy::Unneeded, &(said(ROWS, LOCK) + offers)).unwrap();
+    assert_eq!((unneeded.available.len(), unneeded.offers_unknown.as_deref()), (0, Some("dnf was not asked")));
+}
+
+#[test]
 fn broken_database_is_unknown_not_an_absent_package() {
     let rows = "error: cannot open Packages database in /var/lib/rpm\npackage zork is not installed";
     assert_eq!(ask("zork", AptOfferPolicy::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` returned no answer");

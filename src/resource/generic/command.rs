@@ -41,7 +41,8 @@ the command only if necessary.
 **Disruption** is that of the step's `disruption` key; forge cannot detect what a command affects. With `long: true` in
 the step the command survives a lost connection.
 
-**Removal** runs `remove` if the check passes. A command without `remove` cannot be removed.",
+**Removal** runs `remove` if the check passes, or, with `removed`, if that does not: it is for a check that also passes
+where nothing is left. A command without `remove` cannot be removed; its step may declare `keep: true`.",
     fields: FIELDS,
     build,
     traits: KindTraits {
@@ -70,6 +71,11 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("apply", FieldType::Text, "Script that establishes the desired state."),
     FieldSpec::optional("verify", FieldType::Text, "Read-only script. Must exit 0 for the step to pass."),
     FieldSpec::optional("remove", FieldType::Text, "Script that undoes `apply`, for removal."),
+    FieldSpec::optional(
+        "removed",
+        FieldType::Text,
+        "Read-only script for removal. Exit code 0: nothing is left to undo, 1: something is. Default: the opposite of `check`.",
+    ),
     FieldSpec::optional("user", FieldType::Name, "User that runs all scripts. Default `root`."),
     FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
     FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
@@ -97,6 +103,7 @@ struct CommandResource {
     apply: String,
     verify: Option<String>,
     remove: Option<String>,
+    removed: Option<String>,
     user: Option<String>,
     cwd: Option<String>,
     env: Vec<(String, String)>,
@@ -124,6 +131,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         },
         verify: script("verify")?,
         remove,
+        removed: script("removed")?.filter(|_| absent),
         user: fields.get_text("user").filter(|user| *user != "root").map(str::to_owned),
         cwd: fields.get_text("cwd").map(str::to_owned),
         env: parse_environment(fields)?,
@@ -133,8 +141,9 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     };
     command.user.as_deref().map_or(Ok(()), |user| check_account_name("user", user))?;
     if absent && command.remove.is_none() {
-        return Err(Diag::error(DiagCode::BadStep, "a command without `remove` cannot be removed")
-            .hint("add `remove:`, the script that undoes `apply`"));
+        return Err(Diag::error(DiagCode::BadStep, "a command without `remove` cannot be removed").hint(
+            "add `remove:`, the script that undoes `apply`, or `keep: true` to the step if nothing has to be undone",
+        ));
     }
     Ok(Box::new(command))
 }
@@ -187,6 +196,9 @@ impl CommandResource {
     }
 
     fn check_probe(&self) -> Probe {
+        if let Some(script) = &self.removed {
+            return self.script_probe("removed", script);
+        }
         match &self.check {
             CommandCheck::Script(script) => self.script_probe("check", script),
             CommandCheck::Creates(path) => path_probe(path),
@@ -198,6 +210,9 @@ impl CommandResource {
     }
 
     fn evaluate_checks(&self, seen: &Observation) -> Result<CommandCheckResult, UnansweredReason> {
+        if self.removed.is_some() {
+            return self.interpret_exit_status("removed", output(seen, &self.check_probe())?);
+        }
         let checked = match &self.check {
             CommandCheck::Creates(path) => match path_state(seen, &path_probe(path))? {
                 PathState::Present(_) => CommandCheckResult::Holds("the path in `creates` exists"),
@@ -221,6 +236,7 @@ impl CommandResource {
     ) -> Result<CommandCheckResult, UnansweredReason> {
         match output.status {
             0 if part == "check" => Ok(CommandCheckResult::Holds("check reports the desired state")),
+            0 if part == "removed" => Ok(CommandCheckResult::Holds("nothing is left")),
             0 => Ok(CommandCheckResult::Holds("check and verify report the desired state")),
             status if status == 1 || self.check_not.contains(&i64::from(status)) => {
                 Ok(CommandCheckResult::Not(format!("{part} exited with {status}")))
@@ -236,7 +252,8 @@ impl CommandResource {
             CommandCheckResult::Not(why) => (false, why),
         };
         let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
-        if holds != self.absent {
+        let as_declared = if self.absent && self.removed.is_none() { !holds } else { holds };
+        if as_declared {
             return self.assess_satisfied(why, basis, cx);
         }
         let diff = self.command_diff(CheckFinding::Reported(why.clone()));

@@ -5,3 +5,4 @@ pub(in crate::resource) mod installer;
 pub(in crate::resource) mod package;
 pub(in crate::resource) mod package_file;
 pub(in crate::resource) mod repository;
+mod repository_fields;

@@ -44,7 +44,7 @@ on: use `sha256` to pin the file.
 
 **Removal** removes only this package, and needs `name` unless the file is on the host.
 
-The proof below covers a `.deb`. `.rpm` files are covered by **recorded** output, as for [`package`](package.md).",
+The proof below covers a `.deb`, and a `.rpm` with Debian's dnf and rpm.",
     fields: FIELDS,
     build,
     traits: KindTraits { reach: EffectReach::Unknown, packages: PackageListing::Unlisted, ..KindTraits::DEFAULT },

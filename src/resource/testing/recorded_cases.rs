@@ -7,7 +7,7 @@ use crate::model::{BlockClass, SecretStore, StepVerdict, UntrustedText, Value};
 use crate::object::ClusterCall;
 use crate::object::{NamespaceContents, ObjectInfo, ProofState, ReleaseState};
 use crate::probe::{
-    AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
+    AptEntry, CmdlineState, DnfEntry, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
 use crate::probe::{
@@ -308,6 +308,7 @@ pub(in crate::resource) fn build_observation(
         match answers.get(&key) {
             Some(answer) => seen.insert(probe.clone(), parse_reading(&probe, answer)),
             None if probe == Probe::AptSources => seen.insert(probe, Ok(ProbeReading::AptSources(Vec::new()))),
+            None if probe == Probe::DnfSources => seen.insert(probe, Ok(ProbeReading::DnfSources(Vec::new()))),
             None if probe == Probe::PackageManager => {
                 seen.insert(probe, Ok(ProbeReading::PackageManager(PackageManagerState::default())));
             }
@@ -338,6 +339,7 @@ fn probe_key(probe: &Probe) -> String {
         Probe::Group { name, .. } => format!("group {name}"),
         Probe::PackageFile { path } => format!("package file {path}"),
         Probe::AptSources => "apt sources".to_owned(),
+        Probe::DnfSources => "dnf sources".to_owned(),
         Probe::Key { path } => format!("key {path}"),
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         Probe::Object { id, .. } => format!("object {id}"),
@@ -382,6 +384,10 @@ fn parse_reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, Unanswer
         Probe::Group { .. } => ("group", group_answer(answer)),
         Probe::PackageFile { .. } => ("package_file", package_file_answer(answer)),
         Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry_answer).collect()),
+        Probe::DnfSources => {
+            let entry = |answer| overlay_answer(&DnfEntry::default(), answer);
+            ("dnf_sources", answer.as_array().unwrap().iter().map(entry).collect())
+        }
         Probe::Key { .. } if answer == "absent" => ("key", json!("absent")),
         Probe::Key { .. } => ("key", json!({ "present": answer["text"].as_str().unwrap().as_bytes() })),
         _ => ("output", overlay_answer(&crate::probe::ProbeOutput::default(), answer)),

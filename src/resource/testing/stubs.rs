@@ -12,9 +12,10 @@ use crate::resource::testing::recorded_cases::{RUN, build_observation, checked_f
 use crate::resource::{Assessment, AssessmentContext, Resource, RestartInput, find_kind};
 use secrecy::ExposeSecret;
 use serde_json::json;
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A directory of stand-ins and the log of their calls.
 struct CommandStubs {
@@ -81,7 +82,7 @@ fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const QUIET: [&str; 4] = ["dpkg-query", "apt-cache", "apt-mark showhold", "systemctl show"];
+const QUIET: [&str; 3] = ["dpkg-query", "apt-cache", "systemctl show"];
 const APT: &str = "apt-get -y -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef \
                    -o Dpkg::Options::=--force-confold";
 
@@ -118,7 +119,7 @@ fn held_package(version: &str) -> Value {
 }
 
 const FINISHED: &str = "echo 'ii |nginx'";
-const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx ;; esac; exit 0";
+const NGINX_HELD: &str = "case $* in *Status-Want*) echo 'hold nginx' ;; *) echo 'ii |nginx' ;; esac";
 
 #[test]
 fn apt_installs_all_packages_in_one_transaction() {
@@ -162,7 +163,7 @@ fn first_step_installs_the_packages_of_later_steps_too() {
 
 #[test]
 fn hold_is_restored_even_if_apt_fails() {
-    let stubs = apt_stubs("exit 100", NGINX_HELD, FINISHED);
+    let stubs = apt_stubs("exit 100", "", NGINX_HELD);
     let states = [("nginx", missing_package()), ("other", installed_package("1"))];
     let output = run_packages(&stubs, json!({ "names": ["nginx", "other"] }), false, &states);
     assert!(!output.status.success());
@@ -181,7 +182,7 @@ fn declared_apt_hold_is_set_or_released_last() {
     let run = |stubs: &CommandStubs, hold: bool, state: Value| {
         run_packages(stubs, json!({ "name": "nginx", "version": "1", "hold": hold }), false, &[("nginx", state)])
     };
-    let stubs = apt_stubs("", NGINX_HELD, FINISHED);
+    let stubs = apt_stubs("", "", NGINX_HELD);
     let output = run(&stubs, false, held_package("1"));
     assert!(output.status.success(), "{}", stderr_text(&output));
     assert_eq!(stubs.logged_calls(&QUIET), ["apt-mark unhold -- nginx"]);
@@ -191,7 +192,7 @@ fn declared_apt_hold_is_set_or_released_last() {
         stubs.logged_calls(&QUIET),
         [format!("{APT} install --no-remove -- nginx=1"), "apt-mark hold -- nginx".to_owned()]
     );
-    let stubs = apt_stubs("", NGINX_HELD, FINISHED);
+    let stubs = apt_stubs("", "", NGINX_HELD);
     run(&stubs, false, held_package("0.9"));
     assert_eq!(stubs.logged_calls(&QUIET).last().unwrap(), "apt-mark unhold -- nginx");
 }
@@ -253,7 +254,7 @@ fn apt_removal_fails_if_it_would_remove_other_packages() {
     assert!(!output.status.success());
     assert_eq!(stderr_text(&output), "forge: apt would also remove site: declare their removal too, or keep nginx\n");
     assert_eq!(stubs.logged_calls(&QUIET), ["apt-get -s -q remove -- nginx"]);
-    let stubs = apt_stubs("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", NGINX_HELD, FINISHED);
+    let stubs = apt_stubs("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", "", NGINX_HELD);
     let written = json!({ "name": "nginx", "purge": true });
     let output = run_packages(&stubs, written, true, &[("nginx", held_package("1"))]);
     assert!(output.status.success(), "{}", stderr_text(&output));
@@ -282,6 +283,29 @@ fn dpkg_lock_holder_is_reported_and_wait_times_out() {
     assert!(text.starts_with(&format!("forge: waiting for the package manager's lock, held by {me}")), "{text}");
     assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
     assert!(stubs.logged_calls(&QUIET).is_empty());
+}
+
+/// apt holds `lock-frontend` and its dpkg `lock`: apt is named, in whatever order the two are found. This process stands
+/// for dpkg, and a child for apt.
+#[test]
+fn apt_is_named_as_lock_holder_before_its_dpkg() {
+    let stubs = apt_stubs("", "", FINISHED);
+    let folder = stubs.dir.path().join("dpkg-state");
+    std::fs::create_dir(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join("lock")).unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    // `F_SETLK` with a `struct flock` of 64 bits.
+    let locks = "open F, '+>', $ARGV[0] or die; my $l = pack('s s x4 q q i x4', 1, 0, 0, 0, 0); fcntl(F, 6, $l) or die; $| = 1; print qq(held\\n); sleep 60";
+    let mut apt = Command::new("perl");
+    let mut apt = apt.args(["-e", locks]).arg(folder.join("lock-frontend")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(apt.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let written = json!({ "name": "nginx", "lock_timeout": "1s" });
+    let text = stderr_text(&run_packages(&stubs, written, false, &[("nginx", missing_package())]));
+    let wanted = format!("forge: waiting for the package manager's lock, held by pid {} (perl -e ", apt.id());
+    apt.kill().unwrap();
+    apt.wait().unwrap();
+    assert!(text.starts_with(&wanted), "{said}{text}");
 }
 
 /// A file that is open but not locked does not block.

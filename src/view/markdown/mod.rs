@@ -4,7 +4,8 @@
 
 pub(super) mod page;
 
-use super::text::host_values::{self, FoldedStep};
+use super::text::host_values::FoldedStep;
+use super::text::item_fold;
 use super::text::{group, plan_sections, plan_summary, step, windows};
 use super::{fold::fold_names, format_count, formatting};
 use crate::model::{DisruptionClass, HostName};
@@ -30,7 +31,7 @@ pub fn write_plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io:
     );
     let rest = render_remaining_sections(plan)?;
     page.reserve(rest.len() + 1);
-    for folded in host_values::fold_host_values(group::group_steps(plan, StepPlan::will_run)) {
+    for folded in item_fold::fold_steps(group::group_steps(plan, StepPlan::will_run)) {
         page.push_section("change", &[render_change(&folded, true), render_change(&folded, false)]);
     }
     page.reserve(0);
@@ -178,7 +179,11 @@ fn render_change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> St
         quote(&fold_hosts(&group.hosts), NAME)
     );
     let values = if folded.values.is_empty() { "" } else { ", with host-specific values" };
-    format!("{} {what}{class} on {on}{values}", quote(sign, NAME))
+    let items = match folded.items.len() {
+        0 => String::new(),
+        _ => format!(", and {}", format_count(folded.items.len() - 1, "more item")),
+    };
+    format!("{} {what}{items}{class} on {on}{values}", quote(sign, NAME))
 }
 
 fn render_change_body(folded: &FoldedStep<'_>) -> String {
@@ -193,6 +198,9 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
         let _ = writeln!(out, "- ? at most {most}, evaluated again after {until}");
     }
     let _ = writeln!(out, "- declared at {}", code_span(&step.place, MAX_VALUE_CHARS));
+    if let Some(items) = folded.describe_items() {
+        let _ = writeln!(out, "- {}", prose_span(&items, MAX_VALUE_CHARS));
+    }
     let values = folded.describe_values(false);
     if !values.is_empty() {
         // Writing to a `String` cannot fail.

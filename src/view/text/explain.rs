@@ -79,6 +79,7 @@ fn write_traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
         ("disruption", page.disruption.map(|class| format!("{class}: {}", class.meaning()))),
         ("when", page.when.as_ref().map(|when| format!("{when}{otherwise}"))),
         ("each", page.each.clone()),
+        ("removal", page.keep.then(|| "keeps it".to_owned())),
         (
             "effective",
             page.effective_seen_by.map(|by| match page.effective_by.is_empty() {

@@ -31,6 +31,8 @@ pub struct FoldedStep<'a> {
     pub shown: &'a HostName,
     /// Empty if the text is the same on all hosts.
     pub values: Vec<HostValue<'a>>,
+    /// The items of an `each` for which it is the same but for their names, with the shown one. Empty for one item.
+    pub items: Vec<&'a str>,
 }
 
 /// A word that differs by host.
@@ -75,11 +77,11 @@ fn merge_bucket(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
     let Some(mut group) = groups.next() else { return Vec::new() };
     let shown = group.hosts[0];
     groups.for_each(|other| group.hosts.extend(other.hosts));
-    vec![FoldedStep { group, shown, values }]
+    vec![FoldedStep { group, shown, values, items: Vec::new() }]
 }
 
 fn unfolded_step(group: StepGroup<'_>) -> FoldedStep<'_> {
-    FoldedStep { shown: group.hosts[0], group, values: Vec::new() }
+    FoldedStep { shown: group.hosts[0], group, values: Vec::new(), items: Vec::new() }
 }
 
 /// Returns the words that differ between texts of one shape. Places that differ in the same way are one value. Returns
@@ -299,6 +301,14 @@ fn is_word_char(c: char) -> bool {
 }
 
 impl FoldedStep<'_> {
+    /// Returns `same for 1000 items but for their names: gpu[0001:1000]`; `None` for one item.
+    pub fn describe_items(&self) -> Option<String> {
+        let names = fold_names(self.items.iter().copied());
+        let count = format_count(self.items.len(), "item");
+        let line = || format!("same for {count} but for their names: {}", escape::escape_line(&names));
+        (!self.items.is_empty()).then(line)
+    }
+
     /// Describes which host's text is shown and how the others differ. Returns no lines if all are equal.
     pub fn describe_values(&self, verbose: bool) -> Vec<String> {
         if self.values.is_empty() {

@@ -14,6 +14,7 @@ pub(super) mod group;
 mod host_rows;
 pub(super) mod host_values;
 mod init;
+pub(super) mod item_fold;
 mod outliers;
 mod plan;
 pub(super) mod plan_sections;

@@ -1,6 +1,6 @@
 //! Plans: changes, then blocked and unknown steps, then the summary.
 
-use super::{TextWriter, group, host_values, plan_sections, plan_summary, step, windows};
+use super::{TextWriter, group, item_fold, plan_sections, plan_summary, step, windows};
 use crate::plan::{Plan, PlanCounts, StepPlan};
 use crate::view::escape;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ fn write_header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    for folded in host_values::fold_host_values(group::group_steps(plan, StepPlan::will_run)) {
+    for folded in item_fold::fold_steps(group::group_steps(plan, StepPlan::will_run)) {
         step::write_step(&folded, verbose, out)?;
         writeln!(out)?;
     }

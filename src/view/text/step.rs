@@ -75,6 +75,7 @@ pub fn write_step(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -
         write_envelope(step, envelope, out)?;
     }
     write_location(step, verbose, out)?;
+    folded.describe_items().iter().try_for_each(|items| writeln!(out, "    {}", paint(DIM, format!("= {items}"))))?;
     write_hosts(folded, verbose, out)
 }
 

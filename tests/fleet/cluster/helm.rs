@@ -79,6 +79,7 @@ impl Place {
             via: None,
             withheld: Default::default(),
             namespace: forge::object::DEFAULT_NAMESPACE.to_owned(),
+            retry_s: 20,
         };
         let cluster = runtime.block_on(kube::ClusterApi::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();

@@ -41,13 +41,17 @@ impl Project {
 
     /// Declares the release with these fields.
     fn declare(&self, fields: &str) {
+        self.declare_version("0.1.0", fields);
+    }
+
+    fn declare_version(&self, version: &str, fields: &str) {
         let name = &self.name;
         self.site.write(
             "recipes/app.yaml",
             &format!(
                 "recipe: app\nsummary: A chart\nparams: {{ password: {{ type: secret }} }}\nsteps:\n  \
                  - name: place\n    namespace: {{ name: {name} }}\n  \
-                 - name: chart\n    helm_release:\n      {{ name: r, namespace: {name}, path: charts/tiny, version: 0.1.0, wait: false, hooks: false, {fields} }}\n"
+                 - name: chart\n    helm_release:\n      {{ name: r, namespace: {name}, path: charts/tiny, version: {version}, wait: false, hooks: false, {fields} }}\n"
             ),
         );
     }
@@ -198,6 +202,65 @@ fn release_with_an_unpinned_image_is_rejected() {
         has(&out, "an image without a tag or digest, or with tag `latest`: `forge.local/tiny:latest`");
         assert_ne!(out.code, 0);
         assert_eq!(project.revisions(), "");
+    });
+}
+
+/// Gives the chart's definition a schema without unknown fields, with these ones in `spec`.
+fn define_fields(project: &Project, fields: &str) {
+    let path = project.site.path("recipes/charts/tiny/crds/gadgets.yaml");
+    let text = std::fs::read_to_string(&path).expect("a definition");
+    let (before, after) = text.split_once("            spec:\n").expect("a schema");
+    let (_, after) = after.split_once("            status:").expect("a schema");
+    let fields: String =
+        fields.split(' ').map(|field| format!("                {field}: {{ type: string }}\n")).collect();
+    let driver = "                driver: { type: object, properties: { enabled: { type: boolean } } }\n";
+    let spec = format!("            spec:\n              type: object\n              properties:\n{driver}{fields}");
+    std::fs::write(path, format!("{before}{spec}            status:{after}")).expect("written");
+}
+
+/// Replaces text in a file of the chart.
+fn edit_chart(project: &Project, file: &str, from: &str, to: &str) {
+    let path = project.site.path(&format!("recipes/charts/tiny/{file}"));
+    let text = std::fs::read_to_string(&path).expect("a file");
+    assert!(text.contains(from), "{text}");
+    std::fs::write(path, text.replace(from, to)).expect("written");
+}
+
+/// The object of the new version has a field that the old definition lacks, and the hook that would renew the definition
+/// never ends: the release remembers the new object, and the API knows only the old definition.
+#[test]
+fn failed_upgrade_with_a_new_definition_is_planned_and_finished() {
+    both("renewed", |project| {
+        define_fields(project, "greeting");
+        project.must_apply();
+        define_fields(project, "greeting mode");
+        edit_chart(
+            project,
+            "templates/objects.yaml",
+            "  driver: { enabled: false }\n",
+            "  driver: { enabled: false }\n  mode: fast\n",
+        );
+        edit_chart(project, "Chart.yaml", "version: 0.1.0", "version: 0.2.0");
+        let api = Cluster::require().expect("an API");
+        let helm = api.helm(if project.four { Helm::Four } else { Helm::Three }).expect("a helm");
+        let mut theirs = limited(helm.to_str().expect("text"));
+        theirs.args(["upgrade", "r", "--disable-openapi-validation"]).arg(project.site.path("recipes/charts/tiny"));
+        theirs.args(["--reuse-values", "--set", "hook=true", "--timeout", "3s", "-n", &project.name]);
+        let out = Output::of(theirs.arg("--kubeconfig").arg(&api.kubeconfig).args(["--kube-context", "test"]), b"");
+        assert!(!out.ok(), "{out}");
+        assert_eq!(project.revisions(), "1=deployed 2=failed ");
+
+        project.declare_version("0.2.0", "values: { replicas: 2 }");
+        let plan = project.forge(&["plan", "--detailed-exitcode"]);
+        assert_eq!(plan.code, 2, "{plan}");
+        has(&plan, &format!("CustomResourceDefinition {}", project.gadgets()));
+        has(&plan, "failed");
+        assert!(!plan.stdout.contains("unknown"), "{plan}");
+        project.must_apply();
+        let mode = project.kubectl(&["get", &project.gadgets(), "r", "-o", "jsonpath={.spec.mode}"]);
+        assert_eq!((mode.as_str(), project.revisions().as_str()), ("fast", "1=superseded 2=failed 3=deployed "));
+        let again = project.forge(&["plan", "--detailed-exitcode"]);
+        assert_eq!(again.code, 0, "{again}");
     });
 }
 

@@ -215,6 +215,7 @@ fn compare_release(state: &ReleaseState, chart: &ChartInfo, info: &ReleaseInfo) 
         values: state.values.clone(),
         manifest: state.manifest.clone(),
         crds: missing_crds(chart),
+        renewed_crds: chart.crds.iter().filter(|crd| crd.outdated).map(|crd| crd.name.clone()).collect(),
         live: state.live.clone(),
         conflicts: state.conflicts.clone(),
         hooks: Vec::new(),

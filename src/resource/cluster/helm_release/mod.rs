@@ -41,8 +41,9 @@ declared secret.
 
 **A change** of chart, version, values or manifest is one `helm upgrade --install` with the declared hooks, which the
 plan lists. With `wait` it succeeds when everything is ready, and is rolled back otherwise. Conflicting fields of other
-owners are listed and taken over (`--force-conflicts`; Helm 3 does so by default). CustomResourceDefinitions in the
-chart's `crds` directory that are missing in the cluster are created first; existing ones are not changed, as with Helm.
+owners are listed and taken over (`--force-conflicts`; Helm 3 does so by default). Before it, forge creates the
+CustomResourceDefinitions in the chart's `crds` directory that are missing, and renews those of another version of the
+chart, which Helm leaves to hooks or to you. The plan lists both.
 **Drift of live objects alone** is repaired through the API, without a new revision or hooks.
 
 **A `failed` release** is repaired by an upgrade. **A pending release** belongs to a running Helm process and blocks the

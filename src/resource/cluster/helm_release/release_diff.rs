@@ -47,6 +47,8 @@ pub(super) struct UpgradeDiff {
     pub manifest: Vec<ObjectChange>,
     /// CustomResourceDefinitions that are created, by name.
     pub crds: Vec<String>,
+    /// CustomResourceDefinitions of another version of the chart, which are renewed first, by name.
+    pub renewed_crds: Vec<String>,
     pub live: Vec<LiveObject>,
     /// Fields that are taken over from other owners.
     pub conflicts: Vec<ReleaseFieldConflict>,
@@ -102,6 +104,7 @@ impl UpgradeDiff {
             && self.values.is_empty()
             && self.manifest.is_empty()
             && self.crds.is_empty()
+            && self.renewed_crds.is_empty()
     }
 
     fn list_changes(&self) -> Vec<ReleaseChange> {
@@ -122,6 +125,7 @@ impl UpgradeDiff {
         changes.extend(values);
         changes.extend(self.manifest_changes());
         changes.extend(self.crds.iter().map(|crd| crd_change(crd)));
+        changes.extend(self.renewed_crds.iter().map(|crd| renewed_crd_change(crd)));
         self.live.iter().flat_map(live_changes).for_each(|moved| merge_change(&mut changes, moved));
         changes.extend(hooks_change(&self.hooks));
         changes
@@ -234,6 +238,11 @@ fn field_change(subject: ChangeSubject, field: &FieldChange) -> ReleaseChange {
 
 fn crd_change(name: &str) -> ReleaseChange {
     ReleaseChange::new(ChangeSubject::Object(format!("CustomResourceDefinition {name}")), None, Some("new"))
+}
+
+fn renewed_crd_change(name: &str) -> ReleaseChange {
+    let subject = ChangeSubject::Object(format!("CustomResourceDefinition {name}"));
+    ReleaseChange::new(subject, Some("of another version of the chart"), Some("renewed"))
 }
 
 fn hooks_change(hooks: &[ChartHook]) -> Option<ReleaseChange> {

@@ -74,7 +74,7 @@ fn make_release_state(status: ReleaseStatus) -> ReleaseState {
     let chart = ChartInfo {
         name: "tiny".to_owned(),
         version: "0.1.0".to_owned(),
-        crds: vec![ChartCrd { name: "gadgets.tiny".to_owned(), present: true }],
+        crds: vec![ChartCrd { name: "gadgets.tiny".to_owned(), present: true, outdated: false }],
         hooks: vec![ChartHook {
             object: "Job h".to_owned(),
             events: vec!["pre-install".to_owned(), "pre-upgrade".to_owned()],
@@ -137,6 +137,16 @@ fn first_install_lists_missing_crds_and_hooks() {
         (Some(ReleaseAction::Upgrade { force: false }), DisruptionClass::D0)
     );
     assert_eq!(changed_attributes(&assess_with(&[("hooks", json!(false))], false, state)).len(), 2);
+}
+
+#[test]
+fn outdated_crd_is_renewed_by_an_upgrade() {
+    let mut state = make_release_state(ReleaseStatus::Failed);
+    state.chart.as_mut().unwrap().crds[0].outdated = true;
+    let judged = assess_state(state);
+    assert_eq!(changed_attributes(&judged), ["status", "CustomResourceDefinition gadgets.tiny", "hooks"]);
+    assert_eq!(judged.changes[1].from.as_ref().unwrap().raw(), "of another version of the chart");
+    assert_eq!(requested_action(&judged), Some(ReleaseAction::Upgrade { force: false }));
 }
 
 #[test]

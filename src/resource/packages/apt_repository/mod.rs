@@ -8,11 +8,12 @@ pub(in crate::resource::packages) mod diff;
 pub(in crate::resource::packages) mod openpgp;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{SecretStore, Value};
+use crate::model::Value;
 use crate::probe::{Observation, Probe};
-use crate::resource::shared::file_target::{FileBody, FileTarget};
+use crate::resource::packages::repository_fields::{RepositoryKey, check_plain_word, parse_uris};
+use crate::resource::shared::file_target::FileTarget;
 use crate::resource::shared::package_lock;
-use crate::resource::shared::support::{bad_value, join_quoted, required_text};
+use crate::resource::shared::support::{bad_value, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues,
@@ -112,77 +113,40 @@ pub(in crate::resource::packages) fn build_apt_repository(
         return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
             .hint("use letters, digits, `.`, `_` and `-` only"));
     }
-    let (keyring, key_path) = parse_keys(fields, &name)?;
+    let own_path =
+        |body: &[u8]| format!("/etc/apt/keyrings/{name}.{}", if openpgp::is_armored(body) { "asc" } else { "gpg" });
+    let key = RepositoryKey::from_fields(fields, own_path)?;
     let what = if absent { AptSourceSpec::default() } else { parse_source_spec(fields)? };
-    let signed_by = keyring.as_ref().map(|key| key.path.clone()).or(key_path.clone());
     if !absent {
-        check_trust(what.trusted, signed_by.is_some())?;
+        key.check_trust(what.trusted)?;
     }
-    let fingerprints = fields.get_text("fingerprint").map(parse_fingerprints).transpose()?;
-    if let (Some(key), Some(pinned)) = (&keyring, &fingerprints) {
-        openpgp::check_pinned(key.body.bytes(), pinned)
-            .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
-    }
-    if fingerprints.is_some() && signed_by.is_none() && !absent {
-        return Err(bad_value("`fingerprint` needs a key"));
-    }
-    let sources =
-        root_file_target(format!("/etc/apt/sources.list.d/{name}.sources"), what.render_source(signed_by.as_deref()));
+    let sources = root_file_target(format!("/etc/apt/sources.list.d/{name}.sources"), what.render_source(key.path()));
     Ok(AptRepositoryResource {
         name,
         what,
         sources,
-        keyring,
-        key_path,
-        fingerprints,
+        keyring: key.installed,
+        key_path: key.existing,
+        fingerprints: key.fingerprints,
         lock_timeout: package_lock::parse_lock_timeout(fields),
         absent,
     })
 }
 
-pub(in crate::resource::packages) fn check_trust(trusted: bool, key: bool) -> Result<(), Diag> {
-    match (trusted, key) {
-        (true, true) => Err(Diag::error(DiagCode::Exclusive, "`trusted` and a key exclude each other")),
-        (false, false) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
-            .hint("or set `trusted: true` to skip signature checks")),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the key to install, or the path of an existing one.
-pub(in crate::resource::packages) fn parse_keys(
-    fields: &FieldValues,
-    name: &str,
-) -> Result<(Option<FileTarget>, Option<String>), Diag> {
-    const KEYS: [&str; 3] = ["key", "key_text", "key_path"];
-    let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.contains(field)).collect();
-    let field = match given.as_slice() {
-        [] => return Ok((None, None)),
-        ["key_path"] => return Ok((None, fields.get_text("key_path").map(str::to_owned))),
-        [one] => *one,
-        more => return Err(Diag::error(DiagCode::Exclusive, format!("{} exclude each other", join_quoted(more)))),
-    };
-    let body = FileBody::from_value(field, &fields.0[field])?;
-    openpgp::read_fingerprints(body.bytes())
-        .map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.describe())))?;
-    let ends = if openpgp::is_armored(body.bytes()) { "asc" } else { "gpg" };
-    Ok((Some(root_file_target(format!("/etc/apt/keyrings/{name}.{ends}"), body.bytes())), None))
-}
-
 fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
     let list = |name: &str| fields.get_text_list(name).unwrap_or_default();
     let types = fields.get_text_list("types").unwrap_or_else(|| vec!["deb".to_owned()]);
-    let (uris, suites, components) = (list("uris"), list("suites"), list("components"));
-    for (field, words) in [("uris", &uris), ("suites", &suites), ("types", &types)] {
+    let uris = parse_uris(fields)?;
+    let (suites, components) = (list("suites"), list("components"));
+    for (field, words) in [("suites", &suites), ("types", &types)] {
         if words.is_empty() {
             return Err(Diag::error(DiagCode::MissingKey, format!("a repository needs `{field}`")));
         }
     }
-    let fields_of = [("uris", &uris), ("suites", &suites), ("components", &components)];
+    let fields_of = [("suites", &suites), ("components", &components)];
     for (field, word) in fields_of.iter().flat_map(|(field, words)| words.iter().map(move |word| (field, word))) {
         check_plain_word(field, word)?;
     }
-    uris.iter().try_for_each(|uri| check_uri(uri))?;
     match (suites.iter().all(|suite| suite.ends_with('/')), components.is_empty()) {
         (true, false) => Err(bad_value("a suite that ends with `/` is an exact path and cannot have components")),
         (false, true) => Err(Diag::error(DiagCode::MissingKey, "a repository needs `components`")
@@ -196,47 +160,6 @@ fn parse_source_spec(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
             trusted: fields.get_bool("trusted").unwrap_or(false),
         }),
     }
-}
-
-pub(in crate::resource::packages) fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
-    if SecretStore::has_placeholder(word) {
-        return Err(bad_value(format!(
-            "`{field}` contains a secret, but the file is readable by every user on the host"
-        ))
-        .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step"));
-    }
-    match word.is_empty() || word.contains(char::is_whitespace) || word.contains("$(") {
-        true => Err(bad_value(format!("`{word}` is not valid in `{field}`"))
-            .hint("remove blanks and apt variables such as `$(ARCH)`")),
-        false => Ok(()),
-    }
-}
-
-pub(in crate::resource::packages) fn check_uri(uri: &str) -> Result<(), Diag> {
-    let rest = uri.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
-    let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a valid URI"))) };
-    let host = rest.strip_prefix("//").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    match host.contains('@') {
-        true => Err(bad_value("`uris` contains credentials, but the file is readable by every user on the host")
-            .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step")),
-        false => Ok(()),
-    }
-}
-
-/// Parses declared fingerprints: full length, with optional blanks as `gpg` prints them.
-pub(in crate::resource::packages) fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
-    let one = |part: &str| {
-        let bare: String = part.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_uppercase();
-        match matches!(bare.len(), 40 | 64) && bare.bytes().all(|b| b.is_ascii_hexdigit()) {
-            true => Ok(bare),
-            false => Err(bad_value(format!("`{}` is not a valid fingerprint", part.trim()))
-                .hint("use the 40 hex digits that `gpg --show-keys` prints")),
-        }
-    };
-    let mut prints = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
-    prints.sort();
-    prints.dedup();
-    Ok(prints)
 }
 
 impl DeclaredResource for AptRepositoryResource {

@@ -15,18 +15,23 @@ say() { printf 'forge: %s\n' "$*" >&2; }
 
 /// dpkg and apt lock with `fcntl`: the holder has the file open, and `/proc/locks` lists the holder with the inode. The
 /// device in `/proc/locks` differs on overlay file systems. A process in a container has another file open under the
-/// same name, hence `-ef`. If no holder is found, apt itself waits.
+/// same name, hence `-ef`. While its dpkg holds `lock`, apt holds `lock-frontend`: apt is the holder to name. If no
+/// holder is found, apt itself waits.
 const HOLDER: &str = r#"holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
-    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
-  while read -r open lock; do
-    [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
-    pid=${open#/proc/} pid=${pid%%/*}
-    grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
-    command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
-    printf 'pid %s (%s)' "$pid" "${command% }"
-    break
-  done
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null | {
+    found=
+    while read -r open lock; do
+      [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
+      pid=${open#/proc/} pid=${pid%%/*}
+      grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
+      command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
+      who="pid $pid (${command% })"
+      case $lock in */lock-frontend) found=$who; break ;; esac
+      [ -n "$found" ] || found=$who
+    done
+    [ -z "$found" ] || printf '%s' "$found"
+  }
 }
 "#;
 
@@ -58,7 +63,16 @@ const APT: &str = r#"apt() {
 }
 abbreviations() { dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
 interrupted() {
-  [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || abbreviations | grep -q '^.[HUFWt]\|^..R'
+  for left in /var/lib/dpkg/updates/*; do
+    if [ -e "$left" ]; then return 0; fi
+  done
+  abbreviations | grep -q '^.[HUFWt]\|^..R'
+}
+# Prints those of "$@" that are held, each after a blank.
+held() {
+  if [ $# -eq 0 ]; then return 0; fi
+  dpkg-query -W -f '${db:Status-Want} ${binary:Package}\n' -- "$@" 2>/dev/null |
+    while read -r want package; do if [ "$want" = hold ]; then printf ' %s' "$package"; fi; done
 }
 unfinished() { abbreviations | sed -n 's/^.[HUFWt].|/ /p; s/^..R|/ /p' | tr -d '\n'; }
 configure() { locked dpkg --force-confdef --force-confold --configure -a; }
@@ -143,10 +157,7 @@ apt install $downgrade -- "$@" || exit 1
 
 /// Releases the packages of the family in `$others` for the change, and holds those again that remain.
 const RELEASE_OTHERS: &str = r#"
-others_held=
-for package in $others; do
-  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then others_held="$others_held $package"; fi
-done
+others_held=$(held $others)
 hold_others() {
   for package in $others_held; do
     if dpkg-query -W -f '${db:Status-Status}\n' -- "$package" 2>/dev/null | grep -qx installed; then
@@ -177,10 +188,7 @@ apt "$verb" -- "$@" || exit 1
 
 /// Releases held packages for the change and holds them again in every case.
 const RELEASE: &str = r#"
-was_held=
-for package in $names; do
-  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then was_held="$was_held $package"; fi
-done
+was_held=$(held $names)
 hold_again() { if [ -n "$was_held" ]; then locked apt-mark hold -- $was_held >/dev/null; fi; }
 if [ -n "$was_held" ]; then
   trap hold_again EXIT
@@ -283,7 +291,7 @@ fn is_changed(diff: &PackageDiff, name: &str) -> bool {
 }
 
 /// Returns the version that an installed or missing package gets.
-fn replaced_version(change: &InstallationChange) -> Option<&str> {
+pub(super) fn replaced_version(change: &InstallationChange) -> Option<&str> {
     match change {
         InstallationChange::Install { version } => version.as_deref(),
         InstallationChange::Replace(version) | InstallationChange::Finish { version: Some(version), .. } => {
@@ -301,11 +309,10 @@ pub(in crate::resource) fn render_removal(names: &[String], purge: bool, action:
 
 /// Releases the holds of removed packages.
 const UNHOLD: &str = r#"
-for package in $names; do
-  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then
-    locked apt-mark unhold -- "$package" >/dev/null || fail "cannot release the hold of $package"
-  fi
-done
+was_held=$(held $names)
+if [ -n "$was_held" ]; then
+  locked apt-mark unhold -- $was_held >/dev/null || fail "cannot release the hold of$was_held"
+fi
 "#;
 
 /// Sets the declared hold at the end; the trap must not undo a declared `false`.

@@ -52,7 +52,7 @@ pub(super) fn assess_packages(
     }
     let mut basis = packages_basis(want, states);
     if let Some(family) = family {
-        findings.add_family(want, family);
+        findings.add_family(want, states, family);
         if let Value::Object(basis) = &mut basis {
             basis.insert("family".to_owned(), family::family_basis(want, family));
         }
@@ -258,12 +258,15 @@ impl PackageFindings {
         self.push_package(name, installation, None);
     }
 
-    fn add_family(&mut self, want: &PackageResource, state: &PackageFamilyState) {
-        self.family = family::list_changes(want, state);
+    fn add_family(&mut self, want: &PackageResource, states: &[(&str, &PackageState)], state: &PackageFamilyState) {
+        let offered = |(_, state): &(&str, &PackageState)| {
+            want.version.as_ref().is_some_and(|version| version.choose(state.manager, None, &state.available).is_some())
+        };
+        self.family = family::list_changes(want, state, states.iter().any(offered));
         let Some(reason) = family::describe_changes(want, self.family.len()) else { return };
         self.reasons.push(reason);
         self.disruption = DisruptionClass::D1;
-        if let (Some(_), Some(why)) = (want.family_upstream(), &state.offers_unknown) {
+        if let (Some(_), Some(why), true) = (want.family_upstream(), &state.offers_unknown, state.manager.is_dpkg()) {
             self.offers_unknown = Some(format!("apt's offers of the family could not be read: {why}"));
         }
     }

@@ -1,8 +1,8 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
-use super::action_script::{WAITING, names_to_remove};
+use super::action_script::{WAITING, names_to_remove, replaced_version};
 use super::declaration::PackageResource;
-use super::diff::PackageDiff;
+use super::diff::{InstallationChange, PackageDiff};
 use super::version::VersionRequirement;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
@@ -67,6 +67,51 @@ if [ -n "$was_held" ]; then
 fi
 "#;
 
+/// Releases the locks of the family, whose packages require each other in one version. Locks those again that remain.
+const RELEASE_FAMILY: &str = r#"
+set -f
+others=$(rpm -qa --qf '%{NAME}\n' -- $family | sort -u)
+set +f
+locks=$(dnf -q versionlock list 2>/dev/null)
+others_held=
+for package in $others; do
+  case " $names " in *" $package "*) continue ;; esac
+  if printf '%s\n' "$locks" | grep -Eq -e "^$package-[0-9]+:" -e "^Package name: $package\$"; then others_held="$others_held $package"; fi
+done
+hold_others() {
+  set --
+  for package in $others_held; do
+    if rpm -q -- "$package" >/dev/null 2>&1; then set -- "$@" "$package"; fi
+  done
+  if [ "$#" -gt 0 ]; then run_dnf versionlock add "$@" >/dev/null || fail "cannot hold $*"; fi
+}
+if [ -n "$others_held" ]; then
+  trap 'hold_again; hold_others' EXIT
+  trap 'exit 143' HUP INT TERM
+  run_dnf versionlock delete $others_held >/dev/null || fail "cannot release$others_held"
+fi
+"#;
+
+/// Installs `"$@"` and removes the packages in `$gone` in one transaction, unless a package outside the family needs them.
+const SWAP: &str = r#"
+needed=
+for user in $(rpm -e --test -- $gone 2>&1 | sed -n 's/.* is needed by (installed) //p' | sort -u); do
+  name=$(rpm -q --qf '%{NAME}' -- "$user")
+  case " $names $(printf '%s ' $others)" in *" $name "*) ;; *) needed="$needed $name" ;; esac
+done
+if [ -n "$needed" ]; then fail "dnf would also remove$needed: remove them first, or keep the installed version"; fi
+commands=$(mktemp /run/forge-dnf.XXXXXX) || fail "cannot make a file in /run"
+{
+  for package in $gone; do printf 'remove %s\n' "$package"; done
+  for package; do printf 'install %s\n' "$package"; done
+  echo run
+} >"$commands"
+run_dnf shell "$commands" </dev/null
+status=$?
+rm -f -- "$commands"
+if [ "$status" -ne 0 ]; then exit 1; fi
+"#;
+
 /// Removes `"$@"`, unless another package needs them.
 const REMOVE: &str = r#"
 needed=$(rpm -e --test -- "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)/ \1/p' | sort -u | tr -d '\n')
@@ -120,11 +165,13 @@ pub(in crate::resource) fn render_transaction(
 
 fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
     let words = |action| {
-        package.names.iter().fold(action, |action: ShellFragment, name| action.word(package_word(package, name)))
+        let declared = package.names.iter().map(|name| package_word(package, name, diff));
+        declared.chain(replaced_words(diff)).fold(action, ShellFragment::word)
     };
-    let action = match diff.changes_installations() {
-        true => render_transaction(words, action),
-        false => action,
+    let action = match (diff.changes_installations(), package.family.is_empty()) {
+        (true, true) => render_transaction(words, action),
+        (true, false) => render_family_transaction(words, package, diff, action),
+        (false, _) => action,
     };
     match package.hold {
         Some(true) => action.code("was_held=\nfor package in $names; do lock_here \"$package\"; done\n"),
@@ -133,11 +180,38 @@ fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFr
     }
 }
 
-/// Returns `name-version`, followed by the architecture if the name has one.
-fn package_word(package: &PackageResource, name: &str) -> String {
+/// Like [`render_transaction`], with the family in the same transaction.
+fn render_family_transaction(
+    words: impl FnOnce(ShellFragment) -> ShellFragment,
+    package: &PackageResource,
+    diff: &PackageDiff,
+    action: ShellFragment,
+) -> ShellFragment {
+    let gone: Vec<&str> = diff.removed_names().collect();
+    let action = action.code(RELEASE).code("assign_family() { family=$1 gone=$2; }\nassign_family");
+    let action = action.word(package.family.join(" ")).word(gone.join(" ")).code(RELEASE_FAMILY);
+    match gone.is_empty() {
+        true => words(action.code("run_dnf install --")).code(" || exit 1\n"),
+        false => words(action.code("set --")).code(SWAP),
+    }
+}
+
+/// Returns the packages of the family that get another version.
+fn replaced_words(diff: &PackageDiff) -> impl Iterator<Item = String> {
+    diff.family.iter().filter_map(|entry| match &entry.installation {
+        Some(InstallationChange::Replace(version)) => Some(format!("{}-{}", entry.name, version.to)),
+        _ => None,
+    })
+}
+
+/// Returns `name-version`, followed by the architecture if the name has one. The version is the one that the plan shows.
+fn package_word(package: &PackageResource, name: &str, diff: &PackageDiff) -> String {
     const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
     let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));
-    match (package.version.as_ref().map(VersionRequirement::text), arch) {
+    let entry = diff.packages.iter().find(|entry| entry.name == name);
+    let shown = entry.and_then(|entry| replaced_version(entry.installation.as_ref()?));
+    let declared = package.version.as_ref().map(VersionRequirement::text);
+    match (declared.map(|declared| shown.unwrap_or(declared)), arch) {
         (None, _) => name.to_owned(),
         (Some(version), None) => format!("{name}-{version}"),
         (Some(version), Some((bare, arch))) => format!("{bare}-{version}.{arch}"),

@@ -8,9 +8,14 @@ use crate::probe::{FamilyMember, PackageFamilyState, PackageManagerKind};
 use serde_json::json;
 use std::cmp::Ordering;
 
-/// Returns the changes of the family: packages of another version are replaced if apt offers the declared one, else
-/// removed; with the declared packages, all are removed.
-pub(super) fn list_changes(want: &PackageResource, state: &PackageFamilyState) -> Vec<PackageEntryDiff> {
+/// Returns the changes of the family: packages of another version are replaced if the declared one is offered, else
+/// removed; with the declared packages, all are removed. dnf's metadata may be old: nothing is removed unless it has the
+/// declared packages in their version (`is_offered`).
+pub(super) fn list_changes(
+    want: &PackageResource,
+    state: &PackageFamilyState,
+    is_offered: bool,
+) -> Vec<PackageEntryDiff> {
     if !want.absent && want.family_upstream().is_none() {
         return Vec::new();
     }
@@ -18,6 +23,10 @@ pub(super) fn list_changes(want: &PackageResource, state: &PackageFamilyState) -
     let others = state.members.iter().filter(|member| !want.names.contains(&member.name));
     let changed = others.filter_map(|member| {
         let installation = change_member(upstream.as_ref(), state.manager, member)?;
+        let removed = matches!(installation, InstallationChange::Remove { .. });
+        if removed && !want.absent && !state.manager.is_dpkg() && !is_offered {
+            return None;
+        }
         Some(PackageEntryDiff { name: member.name.clone(), installation: Some(installation), hold: None })
     });
     changed.collect()
@@ -44,8 +53,7 @@ fn change_member(
 ) -> Option<InstallationChange> {
     let from = member.version.clone();
     let Some(upstream) = upstream else { return Some(InstallationChange::Remove { version: from }) };
-    // dnf is not queried; packages of rpm require or obsolete each other.
-    if !manager.is_dpkg() || upstream.is_met(manager, &from) {
+    if upstream.is_met(manager, &from) {
         return None;
     }
     let downgrade = upstream.compare(manager, &from) == Some(Ordering::Less);

@@ -46,13 +46,16 @@ installs a lower version only if that exact version is declared; the plan shows 
 released for the change and held again afterwards, even if the change fails. The action continues if the connection is
 lost. The installed version decides whether it succeeded.
 
-**`upstream`** is a version without epoch and revision: any revision of it matches. If apt's lists contain one, the plan
-shows which one will be installed: apt's candidate if that matches, else the highest.
+**`upstream`** is a version without epoch and revision: any revision of it matches. If apt's lists, or the metadata that
+dnf keeps on the host, contain one, the plan shows which one will be installed: apt's candidate if that matches, else the
+highest.
 
 **`family`** names the packages that must have the same upstream version, by patterns such as `libnvidia-*`. Installed
-packages of the family that have another one change in the same transaction: those that apt offers in the declared
-version are replaced, the others are removed. The plan lists each of them, and the transaction fails if apt would remove
-any other package. Removal of the step removes the whole family. With dnf, `family` matters for a removal only.
+packages of the family that have another one change in the same transaction: those that are offered in the declared
+version are replaced, the others are removed. The plan lists each of them, and the transaction fails if it would remove
+any other package. Holds of the family are released for the change, and set again on packages that remain. Removal of
+the step removes the whole family. With dnf, packages of all module streams count as offered, and nothing is removed
+unless its metadata has the declared packages in their version.
 
 **Disruption** is D1 if an installed version changes or is removed, because maintainer scripts restart services.
 
@@ -63,12 +66,12 @@ any other package. Removal of the step removes the whole family. With dnf, `fami
 Configuration stays unless `purge: true`.
 
 **With dnf** a hold is a `versionlock` entry; if that plugin is missing, a declared hold blocks the step. A plan does
-not query dnf's repositories: a version that no repository offers fails at installation. `update` has no effect, because
+not query dnf's repositories over the network: a version that no repository offers fails at installation. `update` has no effect, because
 dnf refreshes its metadata itself. Name a package of another architecture `name.arch`. For packages that are installed
 in several versions (kernels), one installed version that matches is enough. rpm saves modified configuration as
 `.rpmsave`, even with `purge`. A `restart_on` detects a new package by its version only.
-The proof below covers apt. The statements about dnf are based on **recorded** output of rpm 4.18 and dnf 4.14 on a
-Debian 12 host without dpkg, and on reconstructed output of RHEL 9. They have not been tested on a RHEL host.",
+The proof below covers apt, and Debian's dnf 4.14 and rpm 4.18 on a host that claims to be Rocky Linux 9. It has not been
+tested on a RHEL host.",
     fields: FIELDS,
     build,
     traits: KindTraits {

@@ -1,20 +1,18 @@
 //! A repository of dnf: its file and its key, tested separately before they are installed.
 
-use crate::diag::{Diag, DiagCode};
+use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
-use crate::probe::{KeyFileState, Observation, Probe, UnansweredReason};
+use crate::probe::{DnfEntry, KeyFileState, Observation, Probe, ProbeReading, UnansweredReason};
 use crate::resource::packages::apt_repository::action_script::{PUT_FUNCTION, append_file};
 use crate::resource::packages::apt_repository::assessment::find_wrong_key;
 use crate::resource::packages::apt_repository::declaration::root_file_target;
 use crate::resource::packages::apt_repository::diff::{RemovedFile, RepositoryFile};
-use crate::resource::packages::apt_repository::openpgp::{check_pinned, is_armored};
-use crate::resource::packages::apt_repository::{
-    check_plain_word, check_trust, check_uri, parse_fingerprints, parse_keys,
-};
+use crate::resource::packages::apt_repository::openpgp::is_armored;
 use crate::resource::packages::package::dnf as dnf_script;
+use crate::resource::packages::repository_fields::{RepositoryKey, parse_uris};
 use crate::resource::shared::composite::label_changes;
 use crate::resource::shared::file_target::{FileDiff, FileTarget, path_probe};
-use crate::resource::shared::support::{bad_value, join_words, key_state, required_text};
+use crate::resource::shared::support::{join_words, key_state, required_text};
 use crate::resource::shared::{package_lock, shell};
 use crate::resource::{Assessment, AssessmentContext, AttributeChange, FieldValues, ResourceDiff};
 use crate::script::ShellFragment;
@@ -90,14 +88,7 @@ impl ResourceDiff for DnfRepositoryDiff {
 
 impl DnfRepositorySettings {
     fn from_fields(fields: &FieldValues) -> Result<Self, Diag> {
-        let uris = fields.get_text_list("uris").unwrap_or_default();
-        if uris.is_empty() {
-            return Err(Diag::error(DiagCode::MissingKey, "a repository needs `uris`"));
-        }
-        for uri in &uris {
-            check_plain_word("uris", uri)?;
-            check_uri(uri)?;
-        }
+        let uris = parse_uris(fields)?;
         let module_hotfixes = fields.get_bool("module_hotfixes").unwrap_or(false);
         Ok(Self { uris, module_hotfixes, signed_metadata: fields.get_bool("signed_metadata").unwrap_or(false) })
     }
@@ -133,29 +124,22 @@ fn complete_file_uri(uri: &str) -> String {
 impl DnfRepository {
     pub fn from_fields(fields: &FieldValues, absent: bool) -> Result<Self, Diag> {
         let name = required_text(fields, "name")?.to_owned();
-        let (keyring, key_path) = parse_keys(fields, &name)?;
-        let keyring = keyring.map(|key| root_file_target(own_key_path(&name), key.body.bytes()));
+        let key = RepositoryKey::from_fields(fields, |_| own_key_path(&name))?;
         let settings = match absent {
             true => DnfRepositorySettings::default(),
             false => DnfRepositorySettings::from_fields(fields)?,
         };
-        let fingerprints = fields.get_text("fingerprint").map(parse_fingerprints).transpose()?;
-        if let (Some(key), Some(pinned)) = (&keyring, &fingerprints) {
-            check_pinned(key.body.bytes(), pinned)
-                .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
-        }
-        let key = keyring.as_ref().map(|key| key.path.clone()).or_else(|| key_path.clone());
         if !absent {
-            check_trust(fields.get_bool("trusted").unwrap_or(false), key.is_some())?;
+            key.check_trust(fields.get_bool("trusted").unwrap_or(false))?;
         }
-        let body = settings.render_file(&name, key.as_deref());
+        let body = settings.render_file(&name, key.path());
         Ok(Self {
             file: root_file_target(format!("{REPOSITORIES}/{name}.repo"), body),
             name,
             settings,
-            keyring,
-            key_path,
-            fingerprints,
+            keyring: key.installed,
+            key_path: key.existing,
+            fingerprints: key.fingerprints,
             lock_timeout: package_lock::parse_lock_timeout(fields),
             absent,
         })
@@ -170,7 +154,7 @@ impl DnfRepository {
         if self.absent {
             return self.removal_targets().iter().map(|target| path_probe(&target.path)).collect();
         }
-        let mut probes = vec![self.file.probe()];
+        let mut probes = vec![self.file.probe(), Probe::DnfSources];
         probes.extend(self.keyring.as_ref().map(FileTarget::probe));
         probes.extend(self.key_path.as_ref().map(|path| Probe::Key { path: path.clone() }));
         probes
@@ -211,7 +195,11 @@ impl DnfRepository {
         let reasons = collect_reasons(&file, key.as_ref());
         let files = DnfFilesDiff { file: file.diff, key: key.and_then(|key| key.diff) };
         let diff = (!reasons.is_empty()).then(|| DnfRepositoryDiff::Install(Box::new(files)));
-        Ok(match (self.find_unusable_key(seen, cx)?, diff) {
+        let obstacle = match self.find_other_file(seen)? {
+            Some(found) => Some(found),
+            None => self.find_unusable_key(seen, cx)?,
+        };
+        Ok(match (obstacle, diff) {
             (Some((reason, _)), diff) if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) => {
                 let diff = diff.unwrap_or_else(|| DnfRepositoryDiff::Unblock { key: self.key_path.clone() });
                 let reason = format!("{reason}; an earlier step may resolve this");
@@ -224,6 +212,18 @@ impl DnfRepository {
             }
             (None, None) => Assessment::ok("the repository file matches", basis),
         })
+    }
+
+    /// Returns the reason and a hint if another file has a section with the same id: dnf uses only one of them.
+    fn find_other_file(&self, seen: &Observation) -> Result<Option<(String, String)>, UnansweredReason> {
+        let ProbeReading::DnfSources(entries) = seen.get(&Probe::DnfSources)? else {
+            return Err(UnansweredReason::new("the host answered another question"));
+        };
+        let other = entries.iter().find(|entry| entry.id == self.name && entry.file != self.file.path);
+        Ok(other.map(|DnfEntry { file, id }| {
+            let hint = format!("remove it in a step before this one: `file: {{ path: {file} }}`, `ensure: absent`");
+            (format!("`{file}` declares the same id `{id}`, and dnf uses only one of them"), hint)
+        }))
     }
 
     /// Returns why rpm cannot use the key, with a hint.

@@ -62,8 +62,8 @@ D0, because an image is read at the next boot. Content that a rebuild does not i
 
 To read the content of files, forge unpacks an image into a temporary directory below `/var/tmp`, as `lsinitramfs` does.
 
-The proof below covers initramfs-tools on real hosts, with images built there for stand-in kernels; dracut is covered by
-recorded cases.",
+The proof below covers initramfs-tools on real hosts, and dracut on hosts that claim to be Rocky Linux 9, with images
+built there for stand-in kernels.",
     fields: &[
         FieldSpec::optional(
             "files",

@@ -5,8 +5,8 @@ use super::diff::{EnablementChange, ProcessChange, ServiceDiff};
 use super::renewal::ServiceRenewal;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, UnansweredReason, UnitState};
-use crate::resource::shared::support::{join_words, will_be_provided};
-use crate::resource::{Assessment, AssessmentContext, ProvidedItem};
+use crate::resource::shared::support::{join_words, unit_name, will_be_provided};
+use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem};
 use serde_json::json;
 
 pub(super) fn assess_service(
@@ -78,7 +78,8 @@ fn compare_unit(
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Result<Assessment<ServiceDiff>, UnansweredReason> {
-    if let Some(blocked) = block_impossible_state(want, unit) {
+    let files_change = will_change_files(want, cx.predicted);
+    if let Some(blocked) = block_impossible_state(want, unit).filter(|_| !files_change) {
         return Ok(blocked);
     }
     let mut parts = ServiceFindings::default();
@@ -93,10 +94,23 @@ fn compare_unit(
     if parts.diff.is_empty() {
         return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
     }
-    // Only a restart or reload can be predicted; other changes are observed.
-    let only_coming = parts.renewal.predicted && parts.diff.is_only_renewal();
+    // Only a restart or reload can be predicted, and what files decide that change before; other changes are observed.
+    let only_coming = parts.renewal.predicted && parts.diff.is_only_renewal()
+        || files_change && block_impossible_state(want, unit).is_some();
     let judgement = Assessment::differs(parts.reasons.join("; "), parts.diff, parts.disruption, basis);
     Ok(if only_coming { judgement.mark_predicted() } else { judgement })
+}
+
+/// Reports whether an earlier step writes the unit's file or a drop-in of it, which may bring what it lacks now.
+fn will_change_files(want: &ServiceResource, predicted: Option<&EarlierStepEffects>) -> bool {
+    let folder = format!("/{}.d/", want.unit);
+    predicted.is_some_and(|earlier| {
+        earlier.will_exist.iter().any(|item| match item {
+            ProvidedItem::Unit(name) => unit_name(name) == want.unit,
+            ProvidedItem::Path(path) => path.contains(&folder),
+            _ => false,
+        })
+    })
 }
 
 fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<Assessment<ServiceDiff>> {
