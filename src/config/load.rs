@@ -11,11 +11,11 @@ use super::local_files::LocalFileStore;
 use super::locked_digests::LockedDigests;
 use super::step_conflicts::ConflictFinder;
 use super::template::ProgramCache;
-use super::template_check::{self, TemplateChecker, TemplateLocation};
+use super::template_check::{TemplateChecker, TemplateLocation};
 use super::written_values::WrittenValues;
 use super::{
     ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep,
-    cluster_member, graph_links, recipe,
+    cluster_member, graph_links, recipe, recipe_cycles, recipe_reads, step_body_check,
 };
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
@@ -266,8 +266,8 @@ pub(super) fn check_recipes(
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
         world.check_tree(node, TemplateLocation::Entry, &mut diags);
     }
-    template_check::check_recipe_cycles(library, &mut diags);
-    template_check::check_step_bodies(library, &mut diags);
+    recipe_cycles::check_recipe_cycles(library, &mut diags);
+    step_body_check::check_step_bodies(library, &mut diags);
     graph_links::check_targets(library, &mut diags);
     let broken = world.broken.take();
     cx.diags.0.append(&mut diags.0);
@@ -304,14 +304,14 @@ fn connect_recipes(
     graph_links::check_applied(
         &applied,
         known,
-        |recipe| template_check::find_read_parameters(recipe, &project.programs),
+        |recipe| recipe_reads::find_read_parameters(recipe, &project.programs),
         diags,
     );
     graph_links::check_exports(&applied, known, project, diags);
     cluster_member::check_cluster_needs(&applied.recipes, library, diags);
     project.graph = graph_links::build_graph(&applied, project, diags);
     let ties = |recipe: &Arc<Recipe>| {
-        (recipe.name.clone(), template_check::find_read_versions(recipe, library, &project.programs))
+        (recipe.name.clone(), recipe_reads::find_read_versions(recipe, library, &project.programs))
     };
     project.ties = applied.recipes.values().map(ties).filter(|(_, of)| !of.is_empty()).collect();
     project.removals = graph_links::build_removal_graphs(&applied, &project.graph);

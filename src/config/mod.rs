@@ -7,6 +7,7 @@ mod catalog;
 mod chart;
 mod cluster_member;
 mod cluster_step;
+mod connect_settings;
 mod drift;
 mod expand;
 mod explain;
@@ -32,11 +33,15 @@ mod project;
 mod read_exports;
 mod read_share;
 mod recipe;
+mod recipe_cycles;
+mod recipe_declaration;
+mod recipe_reads;
 mod recipe_requirement;
 mod rollout;
 mod scalar;
 mod schema;
 mod starter_inventory;
+mod step_body_check;
 mod step_conflicts;
 mod template;
 mod template_check;
@@ -56,6 +61,7 @@ pub use catalog::{
     list_recipes,
 };
 pub use chart::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart, build_chart};
+pub use connect_settings::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind};
 pub use drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, OutlierMode};
 pub use expand::{
     ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, SharedExpandedStep,
@@ -74,7 +80,11 @@ pub use load_options::LoadOptions;
 pub use lock_file::{ArtifactLockFile, LockFileError, lock_file_path};
 pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
 pub use notify::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, SmtpLogin, SmtpServer};
-pub use project::*;
+pub use project::{GroupVars, Host, Project, RecipeInstance, SourcedValue, StackInstance};
+pub use recipe_declaration::{
+    DuringRequirement, FailurePattern, HostBarrier, ParamType, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep,
+    RecipeVerification, SourceExpr, StackUse, StepActivation, StepExport, VerifyTarget,
+};
 pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};
 pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};

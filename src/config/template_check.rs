@@ -1,11 +1,8 @@
-//! Checks recipes without hosts: every template compiles and reads only existing names, stacks pass only existing
-//! parameters, and bodies match their kinds.
+//! Checks the templates of recipes without hosts: every template compiles and reads only existing names, and stacks pass
+//! only existing parameters.
 
-use super::field_check::{FieldFileReader, RenderedFile, check_fields};
 use super::instances::{RecipeLibrary, build_unknown_param_diag, build_unknown_recipe_diag};
-use super::recipe_requirement::RecipeRequirement;
 use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
-use super::template_list::{list_step_templates, list_verify_templates};
 use super::tree_render::{build_template_diag, locate_range};
 use super::{
     Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
@@ -14,7 +11,7 @@ use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span};
 use crate::facts::FactShape;
 use indexmap::IndexMap;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Resolves the names that templates read.
@@ -361,178 +358,4 @@ fn report_duplicate_exports(recipe: &Recipe, diags: &mut DiagList) {
             );
         }
     }
-}
-
-/// Cycles reported in one load: finding the shortest cycle walks all recipes.
-const MAX_CYCLES: usize = 20;
-
-/// Reports stacks that use themselves, directly or through other stacks.
-pub(super) fn check_recipe_cycles(library: &RecipeLibrary, diags: &mut DiagList) {
-    let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
-    let closing = find_cycle_closing_recipes(library);
-    for recipe in library.values().filter(|recipe| closing.contains(recipe.name.as_str())).take(MAX_CYCLES) {
-        let Some(circle) = find_shortest_cycle(recipe, library) else { continue };
-        if !told.insert(circle.iter().map(|(name, _)| *name).collect()) {
-            continue;
-        }
-        let names: Vec<String> = std::iter::once(recipe.name.as_str())
-            .chain(circle.iter().map(|(name, _)| *name))
-            .map(|name| format!("`{name}`"))
-            .collect();
-        let mut diag = Diag::error(DiagCode::RecipeCycle, format!("recipes use each other: {}", names.join(" → ")));
-        for (name, span) in circle {
-            diag = if diag.span.is_none() {
-                diag.with_span(span)
-            } else {
-                diag.with_other_span(span, format!("uses `{name}`"))
-            };
-        }
-        diags.push(diag);
-    }
-}
-
-/// Returns both ends of each use that closes a cycle, which means that it leads back to a recipe whose uses are still
-/// being followed. Visits each recipe once.
-fn find_cycle_closing_recipes(library: &RecipeLibrary) -> BTreeSet<&str> {
-    let mut closing = BTreeSet::new();
-    // Whether all uses of a recipe were followed to the end.
-    let mut is_done: BTreeMap<&str, bool> = BTreeMap::new();
-    for root in library.values() {
-        if is_done.contains_key(root.name.as_str()) {
-            continue;
-        }
-        is_done.insert(&root.name, false);
-        let mut way = vec![(root.as_ref(), 0)];
-        while let Some((recipe, next)) = way.last_mut() {
-            let (from, used) = (*recipe, recipe.uses.get(*next));
-            *next += 1;
-            let Some(used) = used else {
-                is_done.insert(&from.name, true);
-                way.pop();
-                continue;
-            };
-            let Some(used) = library.get(&used.recipe) else { continue };
-            match is_done.get(used.name.as_str()) {
-                Some(true) => {}
-                Some(false) => closing.extend([from.name.as_str(), used.name.as_str()]),
-                None => {
-                    is_done.insert(&used.name, false);
-                    way.push((used.as_ref(), 0));
-                }
-            }
-        }
-    }
-    closing
-}
-
-/// Returns the shortest path from a recipe back to itself: each recipe on it with the place of its use.
-fn find_shortest_cycle<'l>(start: &'l Recipe, library: &'l RecipeLibrary) -> Option<Vec<(&'l str, Span)>> {
-    let mut came: IndexMap<&str, (&str, Span)> = IndexMap::new();
-    let mut open = std::collections::VecDeque::from([start.name.as_str()]);
-    while let Some(name) = open.pop_front() {
-        for used in library.get(name).into_iter().flat_map(|recipe| &recipe.uses) {
-            if used.recipe == start.name {
-                let mut way = vec![(used.recipe.as_str(), used.span)];
-                let mut at = name;
-                while let Some((from, span)) = came.get(at) {
-                    way.push((at, *span));
-                    at = *from;
-                }
-                way.reverse();
-                return Some(way);
-            }
-            if library.contains_key(&used.recipe) && !came.contains_key(used.recipe.as_str()) {
-                came.insert(&used.recipe, (name, used.span));
-                open.push_back(&used.recipe);
-            }
-        }
-    }
-    None
-}
-
-/// Checks the body of every step without rendering its templates: keys and literal values are valid or invalid
-/// regardless of the parameters.
-pub(super) fn check_step_bodies(library: &RecipeLibrary, diags: &mut DiagList) {
-    for step in library.values().flat_map(|recipe| &recipe.steps) {
-        let Some(kind) = crate::resource::find_kind(step.kind) else { continue };
-        let checked = check_fields(&defer_templates(&step.body), kind.fields, &format!("`{}`", kind.name), &NoFiles);
-        checked.diags.into_iter().for_each(|diag| diags.push(diag));
-    }
-}
-
-/// Skips local files: they are read only for recipes that are applied.
-struct NoFiles;
-
-impl FieldFileReader for NoFiles {
-    fn read_source(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
-        Ok(crate::model::Value::Null)
-    }
-
-    fn locate_file(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
-        Ok(crate::model::Value::Null)
-    }
-
-    fn render_template(&self, _: &str, _: Span) -> Result<RenderedFile, Box<Diag>> {
-        Ok(RenderedFile::Waits(super::PendingInput::Facts))
-    }
-}
-
-fn defer_templates(node: &YamlNode) -> YamlNode {
-    let data = match &node.data {
-        YamlData::Scalar { text, .. } if scalar::is_template(text) => YamlData::Unknown(super::PendingInput::Facts),
-        YamlData::Seq(items) => YamlData::Seq(items.iter().map(defer_templates).collect()),
-        YamlData::Map(entries) => {
-            YamlData::Map(entries.iter().map(|(key, node)| (key.clone(), defer_templates(node))).collect())
-        }
-        other => other.clone(),
-    };
-    YamlNode { span: node.span, data }
-}
-
-/// Returns the other recipes whose parameters a recipe reads: they must be applied to the same host. A template that
-/// tests `recipes["other"] is defined` does not require the recipe.
-pub(super) fn find_read_parameters(recipe: &Recipe, programs: &ProgramCache) -> Vec<RecipeRequirement> {
-    let mut all: Vec<(&str, TemplateForm, Span)> =
-        recipe.steps.iter().flat_map(|step| list_step_templates(step)).collect();
-    let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
-    all.extend(rules.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
-    all.extend(recipe.verify.iter().flat_map(list_verify_templates));
-    let mut needs = Vec::new();
-    for (text, form, span) in all {
-        if let Ok(program) = programs.get(text, form).as_ref() {
-            let reads = || program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes);
-            let asked = |recipe: &String| reads().any(|read| read.optional && read.path.first() == Some(recipe));
-            let bare = reads().filter(|read| !read.optional).filter_map(|read| read.path.first());
-            needs.extend(bare.filter(|recipe| !asked(recipe)).map(|recipe| RecipeRequirement {
-                recipe: recipe.clone(),
-                span,
-                label: "its parameter is read here",
-            }));
-        }
-    }
-    needs
-}
-
-/// Returns the other recipes whose version a recipe's steps read: the rendered values must equal that version.
-pub(super) fn find_read_versions(
-    recipe: &Recipe,
-    library: &RecipeLibrary,
-    programs: &ProgramCache,
-) -> BTreeSet<String> {
-    let is_version = |read: &TemplateRead| {
-        let other = library.get(read.path.first()?)?;
-        // A read of the whole recipe may include its version.
-        let param = |name: &String| other.params.get(name).is_some_and(|p| p.ty == super::ParamType::Version);
-        read.path.get(1).is_none_or(param).then(|| other.name.clone())
-    };
-    let mut found = BTreeSet::new();
-    for (text, form, _) in recipe.steps.iter().flat_map(|step| list_step_templates(step)) {
-        if let Ok(program) = programs.get(text, form).as_ref() {
-            found.extend(
-                program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes).filter_map(is_version),
-            );
-        }
-    }
-    found.remove(&recipe.name);
-    found
 }

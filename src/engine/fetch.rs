@@ -232,7 +232,8 @@ fn collect_needed(project: &Project, plan: &Plan, observed: &ObservedHosts, opti
     for host in plan.hosts.iter().filter(|host| host.will_run()) {
         let seen = observed.seen.iter().find(|seen| seen.host == host.host && seen.stale.is_none());
         let Some(case) = seen.and_then(|seen| HostContext::new(ground, &host.host, seen)) else { continue };
-        let acts: BTreeSet<&StepId> = host.steps.iter().filter(|s| sends_content(s)).map(|s| &s.id).collect();
+        let acts: BTreeSet<&StepId> =
+            host.steps.iter().filter(|s| s.will_run() && s.installs_artifact).map(|s| &s.id).collect();
         for turn in case.expand_local_steps().iter().filter(|turn| acts.contains(&turn.expanded.id)) {
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 let own = resource.artifact().filter(|a| !a.by_host || options.depot.is_offline());
@@ -241,8 +242,4 @@ fn collect_needed(project: &Project, plan: &Plan, observed: &ObservedHosts, opti
         }
     }
     wanted
-}
-
-fn sends_content(step: &crate::plan::StepPlan) -> bool {
-    step.will_run() && step.changes.iter().any(|change| change.attribute == "content")
 }

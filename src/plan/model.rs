@@ -135,6 +135,9 @@ pub struct StepPlan {
     /// Whether its change, or its pending state, takes effect only by a reboot, according to its kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
+    /// Whether its change installs an artifact, which must be available before any host is changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub installs_artifact: bool,
     /// The container images that it runs, as far as they are known: a mirror must contain them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,

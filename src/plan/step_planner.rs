@@ -406,6 +406,10 @@ fn build_step_plan(
 ) -> StepPlan {
     let title = step_title(turn);
     let judgement = ruling.judgement;
+    let installs_artifact = match &turn.expanded.state {
+        ExpansionState::Resource(resource) => resource.artifact_delivery(&judgement).is_some(),
+        _ => false,
+    };
     let envelope = ruling.until.map(|until| PredictedEffects {
         until: until.into(),
         disruption: worst_case_disruption(turn, &judgement, ruling.foresight),
@@ -428,6 +432,7 @@ fn build_step_plan(
         after: None,
         envelope,
         by_reboot: judgement.by_reboot,
+        installs_artifact,
         images: judgement.images,
         stage: StepStage::Before,
         held: None,

@@ -5,6 +5,7 @@
 //! cap. Each section is framed with a random token, its length and its exit status, and has its own time limit. A probe
 //! without an answer is `Unknown` with the reason; a missing end frame means a lost link, for the whole script.
 
+mod account_state;
 mod apt;
 mod apt_source;
 mod authorized_keys;
@@ -21,19 +22,24 @@ mod fact;
 mod frame;
 mod initramfs;
 mod kernel_module;
+mod kernel_state;
 mod key_file;
 mod mount;
+mod mount_state;
 mod objects_query;
 mod observation;
 mod package;
 mod package_family;
 mod package_file;
 mod package_manager;
+mod package_state;
 mod path;
+mod path_state;
 mod query;
 mod reading;
 mod recorded_answers;
 mod records;
+mod records_state;
 mod replay;
 mod rpm;
 mod rpm_offers;
@@ -45,9 +51,11 @@ mod shell;
 mod sysctl;
 mod unanswered;
 mod unit;
+mod unit_state;
 mod unix_group;
 mod user;
 
+pub use account_state::{GroupInfo, GroupState, ScriptAccount, UserInfo, UserState};
 pub use boot::*;
 pub use check::ProbeCheckOptions;
 pub use conf_line::ConfLine;
@@ -57,14 +65,23 @@ pub(crate) use exchange::KEY_LEFT_OUT;
 pub use exchange::ProbeExchange;
 pub use frame::{CompiledProbes, FrameError, compile_probes, parse_output};
 pub(crate) use initramfs::NEXT_KERNEL;
+pub use kernel_state::{ModulePresence, ModuleState, SysctlState, SysctlValue};
+pub use mount_state::{FstabLine, MountState, ObservedMount};
 pub use objects_query::ObjectsQuery;
 pub use observation::Observation;
 pub(crate) use package::upstream_version;
 pub(crate) use package_family::is_family_pattern;
+pub use package_state::{
+    AptEntry, DnfEntry, FamilyMember, PackageFamilyState, PackageFileInfo, PackageFileState, PackageManagerKind,
+    PackageManagerState, PackageState,
+};
+pub use path_state::{AuthorizedKeysInfo, AuthorizedKeysState, KeyFileState, PathInfo, PathState, PathType};
 pub(crate) use query::BODY_CAP;
 pub use query::{AptOfferPolicy, FactSnippet, Probe};
-pub use reading::*;
+pub use reading::{ProbeOutput, ProbeReading};
 pub use recorded_answers::{recall_answers, with_script_digest};
+pub use records_state::RecordsState;
 pub use replay::replay_exchanges;
 pub(crate) use rpm_order::compare_rpm_versions as compare_rpm;
 pub use unanswered::UnansweredReason;
+pub use unit_state::UnitState;

@@ -1,7 +1,7 @@
 //! Artifacts on simulated hosts: sending, resuming, and reporting those that are not available.
 
-use super::simulated_project::SimulatedProject;
-use crate::model::HostOutcome;
+use super::simulated_project::{SimulatedProject, SimulatedRun};
+use crate::model::{HostOutcome, StepVerdict};
 use sha2::Digest;
 
 const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";
@@ -33,6 +33,29 @@ fn sent_artifact_matches_on_the_next_run() {
     );
     assert_eq!((stage.read_file("n1", "x"), stage.read_file("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
     assert_eq!(stage.run_once().host_outcome("n1"), HostOutcome::Ok);
+}
+
+/// Only these artifacts are fetched before the first host is changed.
+#[test]
+fn plan_names_the_steps_that_install_an_artifact() {
+    let steps = format!(
+        "steps:\n  - {{ name: x, artifact: {{ path: '@root/x', file: files/x, sha256: {}, @own }} }}\n  \
+         - {{ name: y, file: {{ path: '@root/y', content: y, @own }} }}\n",
+        hex_digest(BODY)
+    );
+    let stage = SimulatedProject::new(1, ALL, &[("r", &steps)]);
+    stage.write_input_file("recipes/files/x", BODY);
+    let planned = |ran: &SimulatedRun| -> Vec<(String, StepVerdict, bool)> {
+        let steps = ran.plan.hosts[0].steps.iter();
+        steps.map(|step| (step.id.step.to_string(), step.verdict, step.installs_artifact)).collect()
+    };
+    let [x, y] = ["x".to_owned(), "y".to_owned()];
+    let first = planned(&stage.run_once());
+    assert_eq!(first, [(x.clone(), StepVerdict::Change, true), (y.clone(), StepVerdict::Change, false)]);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(stage.host_root("n1").join("x"), mode).unwrap();
+    let second = planned(&stage.run_once());
+    assert_eq!(second, [(x, StepVerdict::Change, false), (y, StepVerdict::Ok, false)], "only the mode differs");
 }
 
 #[test]
