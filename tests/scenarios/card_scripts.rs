@@ -129,6 +129,8 @@ case "$*" in
       at=$((at + 1))
     done
   done ;;
+--query-gpu=mig.mode.current*) cat ROOT/modes ;;
+'-mig 1') sed -i s/Disabled/Enabled/ ROOT/modes; echo "$2" >>ROOT/mode-set ;;
 'mig -i '*' -dci') [ -s "ROOT/gpus/$3" ] || { echo 'No compute instances found: Not Found'; exit 6; } ;;
 'mig -i '*' -dgi') [ -s "ROOT/gpus/$3" ] || { echo 'No GPU instances found: Not Found'; exit 6; }; : >"ROOT/gpus/$3" ;;
 'mig -i '*' -cgi '*' -C') echo "$3" >>ROOT/created; echo "$5" | tr , ' ' >"ROOT/gpus/$3" ;;
@@ -153,6 +155,7 @@ fn instances_are_created_on_gpus_that_have_others() {
     host.write("gpus/0", "1g.10gb 2g.20gb 3g.40gb\n");
     host.write("gpus/1", "7g.80gb\n");
     host.write("gpus/2", "");
+    host.write("modes", "Enabled\nDisabled\nEnabled\n");
     assert_eq!(run(&host, check).0, 1);
     let (status, said) = run(&host, &program);
     assert_eq!(status, 0, "{said}");
@@ -160,6 +163,7 @@ fn instances_are_created_on_gpus_that_have_others() {
     assert_eq!(run(&host, check).0, 0);
     assert_eq!(run(&host, &program).0, 0);
     assert_eq!(host.read("created"), "1\n2\n", "nothing is created again");
+    assert_eq!(host.read("mode-set"), "1\n", "the mode is set where a reboot ended it, and once");
     host.remove("sys/module/nvidia/version");
     assert_eq!(run(&host, check), (2, "the driver is not loaded\n".to_owned()));
 }
