@@ -36,7 +36,7 @@ impl ScriptHost {
         for tool in TEXT_TOOLS {
             let real =
                 ["/usr/bin", "/bin"].iter().map(|folder| Path::new(folder).join(tool)).find(|path| path.exists());
-            host.link(&format!("bin/{tool}"), &real.unwrap_or_else(|| panic!("no `{tool}`")));
+            host.link(&format!("bin/{tool}"), real.unwrap_or_else(|| panic!("no `{tool}`")));
         }
         host
     }
