@@ -212,6 +212,7 @@ stack() {
 ib_core
 ib_uverbs ib_core
 ib_umad ib_core
+ib_ipoib ib_core
 rdma_cm ib_core
 rdma_ucm rdma_cm,ib_uverbs,ib_core
 mlx5_ib mlx5_core,ib_uverbs,ib_core
@@ -233,7 +234,7 @@ ofed_archive() {
 #!/bin/sh
 set -e
 here=$(dirname "$(readlink -f "$0")")
-for module in mlx5_core mlx5_ib ib_core ib_uverbs ib_umad rdma_cm rdma_ucm; do rm -f "/lib/modules/$(uname -r)/updates/dkms/$module.ko"; done
+for module in mlx5_core mlx5_ib ib_core ib_uverbs ib_umad ib_ipoib rdma_cm rdma_ucm; do rm -f "/lib/modules/$(uname -r)/updates/dkms/$module.ko"; done
 rm -rf /usr/src/mlnx-ofed-* /usr/bin/ofed_info
 depmod
 cp -a "$here/files/." /

@@ -1,9 +1,9 @@
-//! The scripts of the recipes `nic-firmware` and `mig`, run over a file tree that replaces a host's `/sys`, with programs
+//! The scripts of the recipes `nic-firmware`, `mig`, `gdrcopy` and `gds`, run over a file tree that replaces a host's `/sys`, with programs
 //! in place of the vendor's tools. Their output has the form of published recordings: `mstflint q` from the tests of
 //! openstack/ironic-python-agent and the source of Mellanox/mstflint (`FW Version(Running)` appears until the reset),
 //! `mstconfig query` from NVIDIA's documentation of mstconfig, `nvidia-smi -L` from an A100 with seven instances.
 
-use super::recipes::rendered;
+use super::recipes::{rendered, rendered_check};
 use super::script_host::ScriptHost;
 use serde_json::{Value, json};
 
@@ -129,6 +129,8 @@ case "$*" in
       at=$((at + 1))
     done
   done ;;
+--query-gpu=mig.mode.current*) cat ROOT/modes ;;
+'-mig 1') sed -i s/Disabled/Enabled/ ROOT/modes; echo "$2" >>ROOT/mode-set ;;
 'mig -i '*' -dci') [ -s "ROOT/gpus/$3" ] || { echo 'No compute instances found: Not Found'; exit 6; } ;;
 'mig -i '*' -dgi') [ -s "ROOT/gpus/$3" ] || { echo 'No GPU instances found: Not Found'; exit 6; }; : >"ROOT/gpus/$3" ;;
 'mig -i '*' -cgi '*' -C') echo "$3" >>ROOT/created; echo "$5" | tr , ' ' >"ROOT/gpus/$3" ;;
@@ -153,6 +155,7 @@ fn instances_are_created_on_gpus_that_have_others() {
     host.write("gpus/0", "1g.10gb 2g.20gb 3g.40gb\n");
     host.write("gpus/1", "7g.80gb\n");
     host.write("gpus/2", "");
+    host.write("modes", "Enabled\nDisabled\nEnabled\n");
     assert_eq!(run(&host, check).0, 1);
     let (status, said) = run(&host, &program);
     assert_eq!(status, 0, "{said}");
@@ -160,6 +163,81 @@ fn instances_are_created_on_gpus_that_have_others() {
     assert_eq!(run(&host, check).0, 0);
     assert_eq!(run(&host, &program).0, 0);
     assert_eq!(host.read("created"), "1\n2\n", "nothing is created again");
+    assert_eq!(host.read("mode-set"), "1\n", "the mode is set where a reboot ended it, and once");
     host.remove("sys/module/nvidia/version");
     assert_eq!(run(&host, check), (2, "the driver is not loaded\n".to_owned()));
+}
+
+const DKMS: &str = r#"case $1 in
+status) cat ROOT/dkms-status ;;
+*) echo "$*" >>ROOT/built; : >ROOT/module.ko ;;
+esac"#;
+
+const MODINFO: &str = r#"case "$2 $3" in
+'filename nvidia') echo ROOT/driver.ko ;;
+'filename gdrdrv'|'filename nvidia-fs') [ -e ROOT/module.ko ] || { echo "modinfo: ERROR: Module $3 not found." >&2; exit 1; }; echo ROOT/module.ko ;;
+'filename ib_core') echo /lib/modules/6.8.0/kernel/drivers/infiniband/core/ib_core.ko ;;
+*) exit 2 ;;
+esac"#;
+
+fn gpu_case(with: &Value) -> Value {
+    let driver = json!({ "recipe": "nvidia-driver", "with": { "version": "570.148.08", "flavor": "open" } });
+    json!({ "host": "h100", "with": with, "beside": [{ "recipe": "nvidia-fabricmanager" }, driver] })
+}
+
+/// dkms prints its status in two formats: version 3 with a slash.
+#[test]
+fn module_that_is_older_than_the_driver_is_rebuilt() {
+    let formats =
+        ["gdrdrv/2.5.1, 6.8.0-60-generic, x86_64: installed\n", "gdrdrv, 2.5.1, 6.8.0-60-generic, x86_64: installed\n"];
+    for (recipe, name) in [("gdrcopy", "gdrdrv"), ("gds", "nvidia-fs")] {
+        let (_, command) = rendered(recipe, &gpu_case(&json!({})), "built for the driver");
+        let (check, apply) = (script(&command, "/check/check"), script(&command, "/apply"));
+        for format in formats {
+            let host = build_host(&[("modinfo", MODINFO), ("dkms", DKMS), ("uname", "echo 6.8.0-60-generic")]);
+            host.write(
+                "dkms-status",
+                &format!("nvidia/570.148.08, 6.8.0-60-generic, x86_64: installed\n{}", format.replace("gdrdrv", name)),
+            );
+            assert_eq!(run(&host, check), (1, String::new()), "no module");
+            host.write("module.ko", "");
+            // The times that the check compares have a resolution of one second.
+            std::thread::sleep(std::time::Duration::from_millis(1100));
+            host.write("driver.ko", "");
+            assert_eq!(run(&host, check), (1, String::new()), "the driver came later");
+            assert_eq!(run(&host, apply), (0, String::new()));
+            let built =
+                ["build", "install"].map(|verb| format!("{verb} --force -m {name} -v 2.5.1 -k 6.8.0-60-generic\n"));
+            assert_eq!(host.read("built"), built.concat());
+            assert_eq!(run(&host, check), (0, String::new()));
+        }
+    }
+}
+
+/// Runs the check of GPUDirect Storage where `gdscheck -p` prints `said`.
+fn check_direct_path(storage: &[&str], said: &str) -> (i32, String) {
+    let case = gpu_case(&json!({ "storage": storage, "cuda": "12.8" }));
+    let check = rendered_check("gds", &case, "every GPU and the declared storage have the direct path");
+    let host = ScriptHost::new(&["/usr/local/cuda-12.8/gds/tools"]);
+    host.write("said", said);
+    host.add_program("gdscheck", "[ \"$*\" = -p ] || exit 2\ncat ROOT/said");
+    host.link("usr/local/cuda-12.8/gds/tools/gdscheck", "bin/gdscheck");
+    run(&host, &check)
+}
+
+#[test]
+fn direct_path_to_storage_is_read_from_gdscheck() {
+    let said = include_str!("../samples/gdscheck-h100.txt");
+    assert_eq!(check_direct_path(&[], said), (0, String::new()));
+    assert_eq!(check_direct_path(&["NVMe", "NFS"], said), (0, String::new()));
+    assert_eq!(check_direct_path(&["NVMeOF"], said), (1, "NVMeOF: Unsupported\n".to_owned()));
+    assert_eq!(check_direct_path(&["NVMe", "Lustre"], said), (1, "Lustre: not listed by gdscheck\n".to_owned()));
+    // reconstructed: from versions that list the paths of each file system
+    let paths = said.replace("NVMe               : Supported", "NVMe               : nvfs, compat");
+    assert_eq!(check_direct_path(&["NVMe"], &paths), (0, String::new()));
+    let copies = said.replace("NVMe               : Supported", "NVMe               : compat");
+    assert_eq!(check_direct_path(&["NVMe"], &copies), (1, "NVMe: compat\n".to_owned()), "a copy through main memory");
+    let failed = said.replace(" Platform verification succeeded\n", "");
+    let why = "the verification of the platform did not succeed\n".to_owned();
+    assert_eq!(check_direct_path(&[], &failed), (1, why));
 }

@@ -3,7 +3,7 @@
 //! A proof has `cases`. The input of a case: a `host` (a file in `tests/recipes/hosts`), `facts` merged over those of
 //! the host, and the applied recipe (`with` for the recipe of the file's name, or `apply`). The expected result:
 //! `steps` (name to verdict; those of other recipes as `recipe/step`), `verify` (name to verdict), `says` (parts of
-//! reasons), or `refused` (parts of the messages of `validate`), `order` (steps that come after each other), `reboots`
+//! reasons), or `refused` (parts of the messages of `validate`, whose number of errors is `problems`), `order` (steps that come after each other), `reboots`
 //! (for each planned reboot the steps that need it), `stops` (units and modules that the window stops), `declares`
 //! (parts of the declared state, with the text of files) and `warns` (parts of warnings). `settled: true` gives the
 //! host everything that is declared: then there must be no changes. `probes` answers the probe of a step, by the step's
@@ -29,7 +29,9 @@
 
 use super::{Case, Look, look, plan_of, script_runs};
 use camino::{Utf8Path, Utf8PathBuf};
-use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, builtin_data};
+use forge::config::{
+    self, ConditionOutcome, ExpansionInputs, ExpansionState, FactSource, LoadOptions, Project, StepFilter, builtin_data,
+};
 use forge::diag::{DiagCode, DiagSeverity, render_diag};
 use forge::plan::{self, Plan, PlanContext};
 use forge::probe::ProbeOutput;
@@ -529,6 +531,10 @@ fn refusal(written: &Value, said: Option<&str>) -> Vec<String> {
         return refused.first().map(|_| "it is valid".to_owned()).into_iter().collect();
     };
     let missing: Vec<&&str> = refused.iter().filter(|part| !said.contains(**part)).collect();
+    let errors = said.lines().filter(|line| line.starts_with("error[")).count();
+    if written["problems"].as_u64().is_some_and(|wanted| wanted != errors as u64) {
+        return vec![format!("{errors} errors, not {}:\n{said}", written["problems"])];
+    }
     match refused.is_empty() || !missing.is_empty() {
         true => vec![format!("it is refused, but not with {missing:?}:\n{said}")],
         false => Vec::new(),
@@ -692,6 +698,21 @@ pub fn rendered(recipe: &str, written: &Value, name: &str) -> (String, Value) {
     let added = diff.lines().filter_map(|line| line.strip_prefix('+')).collect::<Vec<_>>().join("\n");
     let desired = declared(&project, &made, &seen).into_iter().find(|step| step.id == id).unwrap().desired;
     (added, desired)
+}
+
+/// Returns the script of a verification, as a case renders it.
+pub fn rendered_check(recipe: &str, written: &Value, name: &str) -> String {
+    let (project, _) = load(recipe, written).unwrap();
+    let seen = look(&project, &Given::of(written).made(), false);
+    let observed = &seen.seen[0];
+    let instance = project.instances[&observed.host].iter().find(|own| own.recipe.name == recipe).unwrap();
+    let verify = instance.recipe.verify.iter().find(|verify| verify.name == name).unwrap();
+    let known = ExpansionInputs { facts: FactSource::Known(&observed.facts), exports: &seen.exports };
+    let host = &project.hosts[&observed.host];
+    match config::StepExpander::new(&project).evaluate_verify(host, instance, verify, &known) {
+        ConditionOutcome::Check { script, .. } => script,
+        other => panic!("`{name}`: {other:?}"),
+    }
 }
 
 /// Returns the cases of a recipe's proof, merged over the common part `all`.

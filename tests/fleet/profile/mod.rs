@@ -4,6 +4,7 @@ mod bare;
 mod boards;
 mod facts;
 mod faults;
+mod firmware;
 mod killed;
 mod stacks;
 mod upgrades;

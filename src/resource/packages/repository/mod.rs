@@ -244,6 +244,8 @@ mod tests {
             build_error(&account),
             "`uris` contains credentials, but the file is readable by every user on the host"
         );
+        let pinned = [uris.clone(), ("trusted", json!(true)), ("fingerprint", json!("A".repeat(40)))];
+        assert_eq!(build_error(&pinned), "`fingerprint` needs a key");
         assert_eq!(
             build_error(&[uris, ("trusted", json!(true)), ("suites", json!([]))]),
             "a repository needs `suites`"
