@@ -5,7 +5,9 @@ mod boards;
 mod facts;
 mod faults;
 mod killed;
+mod shipped_inventory;
 mod stacks;
+mod ubuntu;
 mod upgrades;
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};
