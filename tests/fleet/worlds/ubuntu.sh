@@ -1,5 +1,5 @@
 # A mirror as a site of Ubuntu servers has one: the CUDA repository, DOCA's and the archive, the first two signed with
-# keys of their own. Sourced after `apt.sh`; `ubuntu.packages` holds what the repositories have in addition to the driver.
+# keys of their own. Sourced after `apt.sh`; `ubuntu.packages` holds their packages, except the driver's.
 # shellcheck shell=bash
 
 # Builds the mirror into $1. $2 is the folder `hardware`, $3 that of the samples. The repositories of both releases have
