@@ -1,6 +1,6 @@
 //! Whole stacks on hosts that claim to be Ubuntu, with simulated boards and with packages like those of NVIDIA's
-//! repositories and Ubuntu's archive (`worlds/ubuntu.packages`): the inventories that ship with forge go from a bare host
-//! to a verified one, through branches of the driver, and away, each time with a forge that is killed on the way.
+//! repositories and Ubuntu's archive (`worlds/ubuntu.packages`): the inventories that ship with forge go from a bare
+//! host to a verified one, through branches of the driver, and away, each time with a forge that is killed on the way.
 
 use super::killed::{booted, killed_and_finished};
 use super::shipped_inventory::ShippedInventory;
@@ -23,7 +23,8 @@ fn handed_over(distribution: ClaimedDistribution, board: &str, cuda_key: &str, d
         DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends ufw >/dev/null 2>&1 && rm trade.list
         echo 'deb [trusted=yes] file:/srv/mirror/archive ./' >archive.list && apt-get -qq update
         apt-get -qq install ethtool >/dev/null
-        mkdir -p /usr/share/keyrings && cp /srv/mirror/keys/cuda.gpg {cuda_key} && cp /srv/mirror/keys/doca.gpg {doca_key}
+        mkdir -p /usr/share/keyrings
+        cp /srv/mirror/keys/cuda.gpg {cuda_key} && cp /srv/mirror/keys/doca.gpg {doca_key}
         ufw allow 22/tcp >/dev/null && ufw --force enable >/dev/null"
     ));
     Some(nodes)
