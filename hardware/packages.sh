@@ -77,10 +77,15 @@ toolchain() {
   put "$work" usr/sbin/dkms 755 <"$2/programs/dkms"
   finish "$work" dkms 3.0.10-8
   begin "$work"
-  put "$work" "usr/src/linux-headers-$kernel/Makefile" </dev/null
-  mkdir -p "$work/pkg/lib/modules/$kernel"
-  ln -s "/usr/src/linux-headers-$kernel" "$work/pkg/lib/modules/$kernel/build"
+  headers_files "$work" "$kernel"
   finish "$work" "linux-headers-$kernel" 1.0
+}
+
+# Stages the headers of kernel $2.
+headers_files() {
+  put "$1" "usr/src/linux-headers-$2/Makefile" </dev/null
+  mkdir -p "$1/pkg/lib/modules/$2"
+  ln -s "/usr/src/linux-headers-$2" "$1/pkg/lib/modules/$2/build"
 }
 
 # The driver of version $3 as package $4, its modules under licence $5.
@@ -179,6 +184,7 @@ dcgm_package() {
   finish "$1" "$3" "$4"
 }
 
+# Stages the manager: its engine, its unit and its client.
 dcgm_files() {
   local work=$1
   put "$work" usr/bin/dcgmi 755 <"$2/programs/dcgmi"

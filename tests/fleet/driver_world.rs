@@ -2,39 +2,19 @@
 //! although newer ones are offered, upgraded across branches, and removed. The packages are stand-ins
 //! (`worlds/nvidia.packages`), the hardware is simulated.
 
+use crate::package_world::unpack_world;
 use crate::support::{Fleet, Node, Nodes, Output, Project};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 const PROFILE: &str = "h100x8-ndr";
-
-/// Returns an archive of the world, which is built once.
-fn world() -> &'static PathBuf {
-    static WORLD: OnceLock<PathBuf> = OnceLock::new();
-    WORLD.get_or_init(|| {
-        let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("world-{}", std::process::id()));
-        fs_err::create_dir_all(&into).expect("a folder");
-        let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/worlds/build");
-        let out = Output::of(Command::new(build).arg("nvidia").arg(&into), b"");
-        assert!(out.ok(), "{out}");
-        let archive = into.with_extension("tar");
-        let out = Output::of(Command::new("tar").arg("-C").arg(&into).arg("-cf").arg(&archive).arg("."), b"");
-        assert!(out.ok(), "{out}");
-        fs_err::remove_dir_all(&into).expect("removed");
-        archive
-    })
-}
 
 /// Takes one server whose apt has NVIDIA's repository and Ubuntu's archive.
 fn server() -> Option<Nodes> {
     let nodes = Fleet::take(1)?;
     let node = &nodes[0];
     node.profile(PROFILE);
-    node.write("/root/world.tar", fs_err::read(world()).expect("an archive"));
+    unpack_world(node, "nvidia", "/srv/world");
     node.must(
-        "mkdir -p /srv/world && tar -C /srv/world -xf /root/world.tar && rm /root/world.tar
-        for of in cuda ubuntu; do echo \"deb [trusted=yes] file:/srv/world/$of ./\"; done >/etc/apt/sources.list.d/world.list
+        "for of in cuda ubuntu; do echo \"deb [trusted=yes] file:/srv/world/$of ./\"; done >/etc/apt/sources.list.d/world.list
         apt-get -qq update",
     );
     Some(nodes)

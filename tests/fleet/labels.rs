@@ -61,8 +61,7 @@ pub enum ProofCell {
 
 const SAME_PROGRAMS: &str = "not applied there: a host of the test fleet that claims this distribution runs the programs of \
      Debian 12, with which the column of Debian 12 proves it";
-const NO_PACKAGES: &str =
-    "not applied there: no repository with packages like this distribution's is part of the tests";
+const NO_PACKAGES: &str = "not applied there: no test of it has packages like this distribution's";
 const BOARDS: &str = "not applied there: the software of simulated boards is for Debian 12";
 const NO_PROOF: &str = "not applied: a proof is missing, only its cases test it";
 const RPM: &str = "not applied there: recorded answers of rpm and dnf test its verdicts";

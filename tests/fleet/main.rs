@@ -33,6 +33,7 @@ mod kill;
 mod kubeadm;
 mod nginx;
 mod outliers;
+mod package_world;
 mod profile;
 mod proof;
 mod removal;

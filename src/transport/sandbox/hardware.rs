@@ -43,6 +43,7 @@ pub(super) const HARDWARE_FILES: &[SandboxFile] = &[
     of_hardware!("programs/nvidia-imex"),
     of_hardware!("programs/nvidia-imex-ctl"),
     of_hardware!("programs/nvidia-smi"),
+    of_hardware!("programs/rdma"),
     of_hardware!("programs/rmmod"),
     of_hardware!("programs/setpci"),
     of_hardware!("programs/sminfo"),

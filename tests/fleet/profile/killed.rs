@@ -8,13 +8,13 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Returns a script that succeeds once the node has booted `times` times from now.
-fn booted(node: &Node, times: usize) -> String {
+pub(super) fn booted(node: &Node, times: usize) -> String {
     format!("test $(wc -l </srv/forge-hardware/boots) -ge {}", boots(node) + times)
 }
 
 /// Applies, kills forge as soon as the script `moment` succeeds on the node, and applies again. Waits for a node that
 /// is booting by then.
-fn killed_and_finished(project: &Project, node: &Node, moment: &str) {
+pub(super) fn killed_and_finished(project: &Project, node: &Node, moment: &str) {
     let mut child = project.begin();
     let deadline = Instant::now() + Duration::from_secs(300);
     while !node.sh(moment).ok() {

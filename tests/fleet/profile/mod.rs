@@ -6,7 +6,9 @@ mod facts;
 mod faults;
 mod firmware;
 mod killed;
+mod shipped_inventory;
 mod stacks;
+mod ubuntu;
 mod upgrades;
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};

@@ -182,7 +182,7 @@ const NVLINK5: Shipped<'_> = Shipped {
 /// the bus as adapters, but are not adapters.
 #[test]
 fn nvlink5_stack_converges_and_is_repaired() {
-    let with = |_: &Node| "driver: 580.105.08, doca: 3.2.0-1, ib_ports: 4".to_owned();
+    let with = |_: &Node| "driver: 580.105.08, doca: 3.2.0-1, ib_ports: 8".to_owned();
     NVLINK5.is_carried(with, super::boards::blackwell_is_refused, |node, project| {
         let facts = facts(project);
         let nvswitch = &facts["nvswitch"]["value"];
@@ -190,7 +190,7 @@ fn nvlink5_stack_converges_and_is_repaired() {
         assert_eq!(told, [&json!(0), &json!(true), &json!(false), &json!("dmabuf")]);
         assert_eq!(nvswitch["bridges"].as_array().map(Vec::len), Some(4));
         let bridges = list(&facts, "rdma").iter().filter(|device| device["bridge"] == true).count();
-        assert_eq!((bridges, list(&facts, "rdma").len()), (4, 8));
+        assert_eq!((bridges, list(&facts, "rdma").len()), (4, 12));
         assert_eq!(node.must("cat /run/nvidia-fabricmanager/version"), "580.105.08");
         assert!(!node.exists("/usr/bin/nvidia-imex"));
     });

@@ -16,6 +16,21 @@ build_nvidia_world() {
   chmod -R a+rX "$out"
 }
 
+# Reads lines of a table from standard input whose columns are separated by `|`, and calls `$@` with the columns of each,
+# without spaces around them.
+each_row() {
+  local line column columns
+  while IFS= read -r line; do
+    case $line in '' | '#'*) continue ;; esac
+    columns=()
+    while IFS= read -r -d '|' column; do
+      read -r column <<<"$column"
+      columns+=("$column")
+    done <<<"$line|"
+    "$@" "${columns[@]}"
+  done
+}
+
 # Packs every package of one release.
 world_release() {
   local out=$1 common=$2 of=$3 branch=$4 version=$5 r=$6 m=$7 f=$8 work where name at files needs virtual
@@ -51,7 +66,8 @@ pack_related() {
     [[ -z $5 ]] || printf 'Provides: %s\nConflicts: %s\nReplaces: %s\n' "$5" "$5" "$5"
     printf 'Description: a stand-in of forge, no real software\n'
   } | put "$1" DEBIAN/control
-  dpkg-deb --root-owner-group -Znone --build "$1/pkg" "$1/$2_$3_amd64.deb" >/dev/null
+  # As in a pool: without the epoch.
+  dpkg-deb --root-owner-group -Znone --build "$1/pkg" "$1/$2_${3#*:}_amd64.deb" >/dev/null
 }
 
 # Stages the files $5 of a package of driver version $3, branch $4.

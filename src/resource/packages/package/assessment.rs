@@ -299,11 +299,12 @@ fn join_versions(versions: &[String]) -> String {
 }
 
 /// Returns the observed state that the judgement depends on. It excludes apt's offers: a new version in the archive
-/// must not make a plan stale that does not install it.
+/// must not make a plan stale that does not install it. A removal does not depend on the hold, which an earlier step may
+/// release.
 fn packages_basis(want: &PackageResource, states: &[(&str, &PackageState)]) -> Value {
     let entry = |(name, state): &(&str, &PackageState)| {
         let mut seen = json!({ "version": state.version, "status": state.status });
-        if want.hold.is_some() {
+        if want.hold.is_some() && !want.absent {
             seen["held"] = json!(state.held);
         }
         if state.manager == PackageManagerKind::Rpm {
