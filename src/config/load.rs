@@ -406,9 +406,12 @@ fn check_rules(
 }
 
 fn build_failed_rule_diag(rule: &RecipeRule, instance: &RecipeInstance) -> Diag {
-    let (diag, says) = match rule.class {
-        Some(_) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
-        None => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
+    let (diag, says) = match (rule.class, instance.find_accepted_reason(rule)) {
+        (Some(_), Some(reason)) => {
+            (Diag::warning(DiagCode::RuleFailed, format!("{}; accepted: {reason}", rule.otherwise)), "accepted rule of")
+        }
+        (Some(_), None) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
+        (None, _) => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
     };
     diag.with_span(instance.span).with_other_span(rule.require.span, format!("{says} `{}`", instance.recipe.name))
 }

@@ -345,6 +345,8 @@ pub struct RecipeRule {
     /// Why a host that breaks the rule is blocked: the host's state, the declaration, or the hardware. `None` if the
     /// rule only warns.
     pub class: Option<BlockClass>,
+    /// The parameter whose text, unless it is empty, is the reason to only warn.
+    pub accept: Option<String>,
     /// The place of the rule.
     pub span: Span,
 }
@@ -533,6 +535,14 @@ pub struct RecipeInstance {
     pub stack: Option<String>,
     /// That stack with its own parameters.
     pub through: Option<Arc<StackInstance>>,
+}
+
+impl RecipeInstance {
+    /// Returns the declared reason to accept that a rule is broken; the rule then only warns.
+    pub fn find_accepted_reason(&self, rule: &RecipeRule) -> Option<&str> {
+        let reason = self.params.get(rule.accept.as_ref()?)?.value.as_str()?.trim();
+        (!reason.is_empty()).then_some(reason)
+    }
 }
 
 /// A stack on one host, with its parameters.

@@ -40,6 +40,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         envelope: None,
         by_reboot: false,
         images: Vec::new(),
+        image_sources: Default::default(),
         stage: Default::default(),
         held: None,
         waits_for: None,
@@ -109,6 +110,7 @@ pub fn observed_host(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         window: None,
         verify: Vec::new(),
         warnings: Vec::new(),
+        accepted: Vec::new(),
         undeclared: Vec::new(),
     }
 }
@@ -184,7 +186,8 @@ fn odd_steps() -> Vec<StepPlan> {
 /// Returns a plan in which every field from a host or an author is `text`.
 pub fn hostile_plan(text: &str) -> Plan {
     let texts = || Some(UntrustedText::from(text));
-    let change = AttributeChange { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false };
+    let change =
+        AttributeChange { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false, whole: false };
     let diff = AttributeChange { diff: texts(), ..change.clone() };
     let hostile = |verdict| StepPlan {
         id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },
@@ -279,6 +282,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         reboots: Vec::new(),
         node: None,
         undeclared: Vec::new(),
+        accepted: Vec::new(),
         took: Duration::from_millis(4_200),
     }
 }

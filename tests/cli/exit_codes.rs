@@ -71,6 +71,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         reboots: vec![],
         node: None,
         undeclared: vec![],
+        accepted: vec![],
         took,
     }
 }
@@ -173,6 +174,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         envelope: None,
         by_reboot: false,
         images: Vec::new(),
+        image_sources: Default::default(),
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(forge::plan::UnmetDependency::on_step),
@@ -188,6 +190,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         verify: vec![],
         warnings: vec![],
         undeclared: vec![],
+        accepted: vec![],
     }
 }
 
