@@ -33,7 +33,15 @@ pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbR
         let (recorded, keep) = (RecordingArgs::default(), PlanOutputArgs::default());
         return plan::run_plan(
             cx,
-            &plan::PlanArgs { inventory, detailed_exitcode: false, images: false, policy, recorded, keep },
+            &plan::PlanArgs {
+                inventory,
+                detailed_exitcode: false,
+                images: false,
+                kubernetes: None,
+                policy,
+                recorded,
+                keep,
+            },
         );
     }
     let settings = cx.settings.with_policy(args.policy.to_policy(), args.evict_busy.clone());

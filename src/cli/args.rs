@@ -54,6 +54,11 @@ impl Verb {
             OutputFormat::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             OutputFormat::Dot | OutputFormat::Mermaid => matches!(self, Self::Graph(_)),
             OutputFormat::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_)),
+            OutputFormat::Skopeo => match self {
+                Self::Plan(args) => args.images,
+                Self::Show(args) => args.images,
+                _ => false,
+            },
             OutputFormat::Ndjson
             | OutputFormat::Junit
             | OutputFormat::Sarif

@@ -77,7 +77,14 @@ impl VerbOutput<'_> {
                 .hint("omit one of them, or use `--format json`"));
         }
         let images = plan.list_images();
-        self.write_result(&|writer, out| writer.write_images(&images, exit, out))?;
+        let render: ResultRenderer<'_> = &|writer, out| writer.write_images(&images, exit, out);
+        match self.settings.format {
+            OutputFormat::Skopeo => {
+                self.write_raw(&|out| view::skopeo::write_sync_file(&images, out))?;
+                self.write_json_file(render)?;
+            }
+            _ => self.write_result(render)?,
+        }
         let mut err = (self.console.err)();
         if images.images.is_empty() && images.open.is_empty() && !images.silent {
             check_stderr_write(writeln!(err, "no step of this plan runs a container image"))?;
@@ -85,7 +92,8 @@ impl VerbOutput<'_> {
         if images.silent {
             check_stderr_write(writeln!(
                 err,
-                "images of charts are missing from the list: the cluster's API did not answer"
+                "images of charts are missing from the list: the cluster's API did not answer; \
+                 `forge plan --images --kubernetes VERSION` does not ask it"
             ))?;
         }
         let open: Vec<String> = images.open.iter().map(|step| format!("`{step}`")).collect();

@@ -1,6 +1,7 @@
 //! `forge plan`.
 
 use super::backend::{Backend, ObservePurpose};
+use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
@@ -21,6 +22,8 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
   forge plan cluster.yaml -o plan.json         save it for review, then run `forge apply plan.json`
   forge plan cluster.yaml --format markdown    for a comment in a code review
   forge plan cluster.yaml --images             list the required container images, for a mirror
+  forge plan cluster.yaml --images --kubernetes 1.34 --format skopeo
+                                               the same before the cluster exists, for `skopeo sync`
   forge plan cluster.yaml --record seen.json   save the hosts' answers
   forge plan cluster.yaml --observed seen.json plan from saved answers, without contacting a host")]
 pub struct PlanArgs {
@@ -32,6 +35,9 @@ pub struct PlanArgs {
     /// Print the container images of charts, objects and jobs instead, one per line, to fill a registry mirror
     #[arg(long)]
     pub images: bool,
+    /// List the images for this release of Kubernetes (`1.34`) without asking the cluster's API, before it exists
+    #[arg(long, value_name = "VERSION", requires = "images", conflicts_with_all = ["observed", "record", "output"])]
+    pub kubernetes: Option<String>,
     #[command(flatten)]
     pub policy: PolicyArgs,
     #[command(flatten)]
@@ -42,7 +48,8 @@ pub struct PlanArgs {
 
 pub fn run_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
     let settings = args.recorded.apply_to_settings(cx.settings)?.with_policy(args.policy.to_policy(), None);
-    let settings = args.keep.apply_to_settings(&settings)?;
+    let mut settings = args.keep.apply_to_settings(&settings)?;
+    settings.replay.assumed_kubernetes = args.kubernetes.as_deref().map(parse_kubernetes_release).transpose()?;
     let cx = &cx.with_settings(&settings);
     let target = cx.resolve_target(&args.inventory)?;
     let output = cx.output_for(&target);
@@ -66,6 +73,16 @@ pub fn run_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbRes
         args.keep.report_saved_plan(cx, saved.as_ref());
         Ok(exit)
     })
+}
+
+/// Checks a release of Kubernetes: numbers that helm and the rules of recipes compare.
+fn parse_kubernetes_release(text: &str) -> Result<String, CliError> {
+    let parts: Vec<&str> = text.trim_start_matches('v').split('.').collect();
+    let number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match (2..=3).contains(&parts.len()) && parts.iter().all(number) {
+        true => Ok(text.to_owned()),
+        false => Err(CliError::usage(format!("`{text}` is not a release of Kubernetes")).hint("write it like `1.34`")),
+    }
 }
 
 /// Returns the output whose suggested next command applies the saved plan, if the plan is saved.

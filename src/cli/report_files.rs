@@ -42,7 +42,7 @@ fn list_report_formats() -> Vec<&'static str> {
 }
 
 fn is_report_format(format: OutputFormat) -> bool {
-    !matches!(format, OutputFormat::Dot | OutputFormat::Mermaid)
+    !matches!(format, OutputFormat::Dot | OutputFormat::Mermaid | OutputFormat::Skopeo)
 }
 
 /// Checks that every report can be written to a file of its own, before work starts whose result would be lost.
@@ -143,7 +143,9 @@ fn write_report(
         OutputFormat::Sarif => reports::write_sarif(told, out),
         OutputFormat::Prometheus => reports::write_prometheus(told, out),
         OutputFormat::Html => reports::write_html(told, out),
-        OutputFormat::Text | OutputFormat::Dot | OutputFormat::Mermaid => write_plain_text(told, text, out),
+        OutputFormat::Text | OutputFormat::Dot | OutputFormat::Mermaid | OutputFormat::Skopeo => {
+            write_plain_text(told, text, out)
+        }
     }
 }
 

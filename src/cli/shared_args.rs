@@ -102,6 +102,8 @@ pub enum OutputFormat {
     Prometheus,
     /// A self-contained HTML page (`drift` only)
     Html,
+    /// Source file of `skopeo sync`, for a mirror (`--images` only)
+    Skopeo,
 }
 
 impl OutputFormat {
@@ -118,6 +120,7 @@ impl OutputFormat {
             Self::Sarif => "sarif",
             Self::Prometheus => "prometheus",
             Self::Html => "html",
+            Self::Skopeo => "skopeo",
         }
     }
 }

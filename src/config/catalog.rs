@@ -99,6 +99,9 @@ pub struct RuleDetails {
     /// Whether it only warns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub warns: bool,
+    /// The parameter with a reason that makes it only warn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept: Option<String>,
     /// Where the rule is declared, `file:line:col`.
     pub place: String,
 }
@@ -295,6 +298,7 @@ fn build_rule_details(rule: &RecipeRule, place: String) -> RuleDetails {
         otherwise: rule.otherwise.clone(),
         of_cluster: rule.of_cluster,
         warns: rule.class.is_none(),
+        accept: rule.accept.clone(),
         place,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::inventory::{ApplyEntry, HostVar, ResolvedInventory};
 use super::load_context::LoadContext;
+use super::project::find_accepted_reason;
 use super::recipe::params::parse_param_value;
 use super::template::{
     EvalOutcome, ProgramCache, TemplateBindings, TemplateForm, TemplateProgram, TemplateRoot, build_map, build_tree,
@@ -221,7 +222,8 @@ impl RecipePlacer<'_> {
                 let mut evaluate = |expr| self.evaluate_stack_expr(expr, *host, params, cx);
                 let applies = rule.when.as_ref().is_none_or(|when| evaluate(when) == Some(true));
                 if applies && evaluate(&rule.require) == Some(false) {
-                    cx.push_diag(build_failed_rule_diag(rule, job.span, &job.recipe.name));
+                    let accepted = find_accepted_reason(params, rule);
+                    cx.push_diag(build_failed_rule_diag(rule, accepted, job.span, &job.recipe.name));
                 }
             }
         }
@@ -429,11 +431,14 @@ impl RecipePlacer<'_> {
     }
 }
 
-/// Returns the error, or the warning, for a rule that an entry breaks.
-pub(super) fn build_failed_rule_diag(rule: &RecipeRule, applied: Span, recipe: &str) -> Diag {
-    let (diag, says) = match rule.class {
-        Some(_) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
-        None => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
+/// Returns the error, or the warning, for a rule that an entry breaks. With a declared reason it is a warning.
+pub(super) fn build_failed_rule_diag(rule: &RecipeRule, accepted: Option<&str>, applied: Span, recipe: &str) -> Diag {
+    let (diag, says) = match (rule.class, accepted) {
+        (Some(_), Some(reason)) => {
+            (Diag::warning(DiagCode::RuleFailed, format!("{}; accepted: {reason}", rule.otherwise)), "accepted rule of")
+        }
+        (Some(_), None) => (Diag::error(DiagCode::RuleFailed, rule.otherwise.clone()), "required by"),
+        (None, _) => (Diag::warning(DiagCode::RuleFailed, rule.otherwise.clone()), "recommended by"),
     };
     diag.with_span(applied).with_other_span(rule.require.span, format!("{says} `{recipe}`"))
 }

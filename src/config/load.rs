@@ -400,7 +400,12 @@ fn check_rules(
         let (judged, mistakes) = expander.evaluate_rule_with_diags(host, instance, rule, known);
         mistakes.into_iter().for_each(|diag| diags.push(diag));
         if matches!(judged, ConditionOutcome::Fails { .. }) {
-            diags.push(build_failed_rule_diag(rule, instance.span, &instance.recipe.name));
+            diags.push(build_failed_rule_diag(
+                rule,
+                instance.find_accepted_reason(rule),
+                instance.span,
+                &instance.recipe.name,
+            ));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The result of a load: all declarations, resolved per host, with their places.
 
 use super::connect_settings::{ConnectSettings, TransportKind};
-use super::recipe_declaration::Recipe;
+use super::recipe_declaration::{Recipe, RecipeRule};
 use crate::diag::{SourceMap, Span};
 use crate::graph::Graph;
 use crate::model::{HostName, SecretStore, Value};
@@ -139,6 +139,22 @@ pub struct RecipeInstance {
     pub stack: Option<String>,
     /// That stack with its own parameters.
     pub through: Option<Arc<StackInstance>>,
+}
+
+impl RecipeInstance {
+    /// Returns the declared reason to accept that a rule is broken; the rule then only warns.
+    pub fn find_accepted_reason(&self, rule: &RecipeRule) -> Option<&str> {
+        find_accepted_reason(&self.params, rule)
+    }
+}
+
+/// Like [`RecipeInstance::find_accepted_reason`], for the parameters of a stack too.
+pub(super) fn find_accepted_reason<'p>(
+    params: &'p BTreeMap<String, SourcedValue>,
+    rule: &RecipeRule,
+) -> Option<&'p str> {
+    let reason = params.get(rule.accept.as_ref()?)?.value.as_str()?.trim();
+    (!reason.is_empty()).then_some(reason)
 }
 
 /// A stack on one host, with its parameters.

@@ -163,6 +163,8 @@ pub struct RecipeRule {
     /// Why a host that breaks the rule is blocked: the host's state, the declaration, or the hardware. `None` if the
     /// rule only warns.
     pub class: Option<BlockClass>,
+    /// The parameter whose text, unless it is empty, is the reason to only warn.
+    pub accept: Option<String>,
     /// The place of the rule.
     pub span: Span,
 }

@@ -11,12 +11,13 @@ use crate::plan::{self, HostContext, StepInstance, StepPlan};
 use crate::probe::KEY_LEFT_OUT;
 use crate::resource::{AttributeChange, ChangeAspect, ChangeMark};
 
-/// Returns the differing attributes. A missing object is one finding, not one for each attribute.
+/// Returns the differing attributes. A missing object is one finding, not one for each attribute. Of several objects,
+/// each that is missing is a finding that names it.
 pub(super) fn list_changed_attributes(step: &StepPlan) -> Vec<Option<AttributeChange>> {
     let missing = |change: &AttributeChange| change.from.is_none() && change.to.is_some() && !change.secret;
     match step.changes.as_slice() {
         [] => vec![None],
-        [first, _, ..] if step.changes.iter().all(missing) => {
+        [first, _, ..] if !first.whole && step.changes.iter().all(missing) => {
             let whole = AttributeChange {
                 diff: first.diff.clone(),
                 ..AttributeChange::new("exists", None, Some(PRESENT_VALUE)).with_aspect(ChangeAspect::Existence)

@@ -246,7 +246,8 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         // The output of a step that exports a secret is not shown on failure either.
         let tail = if turn.secret { UntrustedText::default() } else { action_script::tail_output(&acted.output) };
         if let Some(failure) = &acted.lacks {
-            return report_due_step(turn, StepResult::Failed { failure: failure.clone() });
+            let hint = self.find_call_failure_hint(&turn.id, failure);
+            return report_due_step(turn, StepResult::Failed { failure: StepFailure { hint, ..failure.clone() } });
         }
         let failure = |why: String| StepResult::Failed {
             failure: StepFailure {
@@ -283,6 +284,16 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
     fn find_failure_hint(&self, id: &StepId, output: &UntrustedText) -> Option<UntrustedText> {
         let recipe = self.work.run.project.recipes.get(&*id.recipe)?;
         recipe.find_failure_cause(output.raw()).map(UntrustedText::from)
+    }
+
+    /// Returns the hint for a failed call: the cause that the recipe declares, then the call's own hint.
+    fn find_call_failure_hint(&self, id: &StepId, failure: &StepFailure) -> Option<UntrustedText> {
+        let texts = [&failure.why, &failure.tail];
+        let cause = texts.into_iter().find_map(|text| self.find_failure_hint(id, text));
+        match (cause, &failure.hint) {
+            (Some(cause), Some(hint)) => Some(format!("{}; {}", cause.raw(), hint.raw()).into()),
+            (cause, hint) => cause.or_else(|| hint.clone()),
+        }
     }
 
     /// Closes a group: queues records of proven steps, publishes exports, then the phases reached. A step without any

@@ -159,6 +159,7 @@ impl HostJournal {
             reboots: self.reboots,
             node: self.node,
             undeclared: Vec::new(),
+            accepted: Vec::new(),
             took,
         }
     }

@@ -21,6 +21,7 @@ pub(super) fn empty_report(host: &HostName, outcome: HostOutcome, reason: Untrus
         reboots: Vec::new(),
         node: None,
         undeclared: Vec::new(),
+        accepted: Vec::new(),
         took: Default::default(),
     }
 }

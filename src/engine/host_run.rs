@@ -65,6 +65,7 @@ pub(super) async fn run_host(
     };
     report.took = run.times.time_worked(&plan.host);
     report.undeclared = plan.undeclared.clone();
+    report.accepted = plan.accepted.clone();
     announce_finished(run, plan, report)
 }
 

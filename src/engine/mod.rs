@@ -7,6 +7,7 @@
 mod action_script;
 mod api_calls;
 mod apply;
+mod assumed_cluster;
 mod bind_saved_plan;
 mod cancel;
 mod capture_recording;

@@ -2,7 +2,7 @@
 
 use super::event::{CompletedReboot, DrainedNode, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, HostOutcome, StepId, UntrustedText};
-use crate::plan::{CheckRun, UndeclaredResource};
+use crate::plan::{CheckRun, HostWarning, UndeclaredResource};
 use crate::resource::AttributeChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,9 @@ pub struct HostReport {
     /// Applied earlier and no longer declared by any step: not changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<UndeclaredResource>,
+    /// Broken rules that the inventory accepts, each with the declared reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<HostWarning>,
     /// Working time of the host, excluding the time in which it waited for its wave, for its place among the active
     /// hosts, or for other hosts.
     pub took: Duration,

@@ -57,6 +57,8 @@ pub struct ReplayOptions {
     pub keep: bool,
     /// Answers are read from here; no session is opened.
     pub observed: Option<Arc<Recording>>,
+    /// The cluster's API is not asked: the cluster is empty and has this release of Kubernetes.
+    pub assumed_kubernetes: Option<String>,
 }
 
 /// What a session is opened for.

@@ -1,5 +1,6 @@
 //! Opens sessions: over a recording, to the cluster's API, or on a host.
 
+use super::assumed_cluster::AssumedCluster;
 use super::cluster_session::ClusterSession;
 use super::host_session::HostSession;
 use super::read_only_session::ReadOnlySession;
@@ -17,6 +18,11 @@ impl OpenSession for dyn ReadOnlySession {
     async fn open(request: SessionRequest<'_>) -> Result<Box<Self>, TransportError> {
         if let Some(recording) = &request.options.replay.observed {
             return Ok(Box::new(RecordedSession::new(recording.replay_answers(request.host)?)));
+        }
+        if request.host.is_cluster()
+            && let Some(release) = &request.options.replay.assumed_kubernetes
+        {
+            return Ok(Box::new(AssumedCluster::open(request.project, request.options, release)?));
         }
         if request.host.is_cluster() {
             return Ok(Box::new(ClusterSession::open(request.project, request.options).await?));

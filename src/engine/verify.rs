@@ -68,6 +68,7 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
     let undeclared = plan.undeclared.clone();
     let mut report = HostReport { verify, hint, undeclared, took, ..empty_report(&plan.host, outcome, reason) };
+    report.accepted = plan.accepted.clone();
     if report.outcome == HostOutcome::Ok {
         report.outcome = HostReport::compute_outcome(&[], &report.verify);
     }

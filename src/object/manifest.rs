@@ -13,6 +13,10 @@ pub(crate) struct ManifestObject {
 
 /// The annotation that makes an object a hook.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
+/// The annotation that makes an uninstall keep an object, if it is `keep`.
+const POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
+/// Annotations with the name and the namespace of the release that owns an object.
+const OWNER_ANNOTATIONS: [&str; 2] = ["meta.helm.sh/release-namespace", "meta.helm.sh/release-name"];
 
 impl ManifestObject {
     fn text_at(&self, pointer: &str) -> &str {
@@ -51,9 +55,22 @@ impl ManifestObject {
         (group.to_owned(), self.kind().to_owned(), namespace.to_owned(), self.name().to_owned())
     }
 
+    fn annotation(&self, name: &str) -> Option<&str> {
+        find_annotation(&self.value, name)
+    }
+
+    /// Reports whether an uninstall, or an upgrade that no longer has the object, keeps it.
+    pub fn is_kept(&self) -> bool {
+        self.annotation(POLICY_ANNOTATION).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+    }
+
+    /// Reports whether the object is a CRD: its deletion deletes all objects of its kind.
+    pub fn is_definition(&self) -> bool {
+        self.kind() == "CustomResourceDefinition"
+    }
+
     fn hook_events(&self) -> Option<Vec<String>> {
-        let annotations = self.value.pointer("/metadata/annotations")?;
-        let events = annotations.get(HOOK_ANNOTATION)?.as_str()?;
+        let events = self.annotation(HOOK_ANNOTATION)?;
         Some(events.split(',').map(|event| event.trim().to_owned()).collect())
     }
 
@@ -75,12 +92,58 @@ impl ManifestObject {
     }
 }
 
+fn find_annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
+    object.pointer("/metadata/annotations")?.get(name)?.as_str()
+}
+
+/// Returns the release that owns a live object, as helm decides it: `NAMESPACE/NAME`.
+pub(crate) fn find_owning_release(live: &Value) -> Option<String> {
+    let managed = live.pointer("/metadata/labels").and_then(|labels| labels.get("app.kubernetes.io/managed-by"));
+    let [namespace, name] = OWNER_ANNOTATIONS.map(|key| find_annotation(live, key));
+    (managed.and_then(Value::as_str) == Some("Helm")).then_some(format!("{}/{}", namespace?, name?))
+}
+
 /// Parses a manifest. Empty documents are left out; lists are split into their items.
 ///
 /// # Errors
 /// A document is not an object of an API: the message, as a lowercase fragment.
 pub(crate) fn parse_manifest(text: &str) -> Result<Vec<ManifestObject>, String> {
-    let documents = split_documents(text).into_iter().map(|text| {
+    parse_documents(split_documents(text))
+}
+
+/// Parses the output of `helm template --include-crds`, and returns the objects from folders `crds`, by name.
+///
+/// # Errors
+/// As [`parse_manifest`].
+pub(crate) fn parse_definitions(text: &str) -> Result<Vec<ManifestObject>, String> {
+    let mut in_folder = false;
+    let documents = split_documents(text).into_iter().filter(|document| {
+        // Only the first document of a file names the file.
+        in_folder = source_file(document).map_or(in_folder, is_definition_file);
+        in_folder
+    });
+    let mut definitions = parse_documents(documents.collect())?;
+    definitions.sort_by(|one, other| one.name().cmp(other.name()));
+    definitions.dedup_by(|one, other| one.name() == other.name());
+    Ok(definitions)
+}
+
+/// Returns the chart's file that helm prints a document from: `gpu-operator/charts/nfd/crds/api.yaml`.
+fn source_file(document: &str) -> Option<&str> {
+    document.lines().next()?.strip_prefix("# Source: ").map(str::trim)
+}
+
+/// Reports whether a file is in the folder `crds` of a chart or subchart; `templates/crds` is another folder.
+fn is_definition_file(path: &str) -> bool {
+    let mut inner = path.split_once('/').map_or("", |(_, inner)| inner);
+    while let Some((_, file)) = inner.strip_prefix("charts/").and_then(|subchart| subchart.split_once('/')) {
+        inner = file;
+    }
+    inner.starts_with("crds/")
+}
+
+fn parse_documents(documents: Vec<String>) -> Result<Vec<ManifestObject>, String> {
+    let documents = documents.into_iter().map(|text| {
         let value = super::parse_document(&text).map_err(|error| format!("invalid manifest: {error}"))?;
         Ok(ManifestObject { text, value })
     });
@@ -140,10 +203,41 @@ mod tests {
     }
 
     #[test]
+    fn definitions_are_the_objects_in_folders_of_that_name() {
+        let object = |source: &str, name: &str| {
+            let source = if source.is_empty() { String::new() } else { format!("# Source: {source}\n") };
+            format!("---\n{source}apiVersion: v1\nkind: Thing\nmetadata: {{ name: {name} }}\n")
+        };
+        let text = [
+            object("c/crds/two.yaml", "third"),
+            object("", "other"),
+            object("c/charts/sub/charts/deep/crds/x.yaml", "kind"),
+            object("c/charts/sub/crds/x.yaml", "kind"),
+            object("c/templates/crds/kind.yaml", "template"),
+            object("c/charts/crds/templates/kind.yaml", "subchart"),
+            object("", "second"),
+        ];
+        let found = parse_definitions(&text.concat()).unwrap();
+        assert_eq!(found.iter().map(ManifestObject::name).collect::<Vec<_>>(), ["kind", "other", "third"]);
+    }
+
+    #[test]
     fn document_that_is_not_an_object_is_an_error() {
         let message = "the manifest has a document that is not an object: `just text`";
         assert_eq!(parse_manifest("just text\n").unwrap_err(), message);
         assert!(parse_manifest("a: [\n").unwrap_err().starts_with("invalid manifest: "));
+    }
+
+    #[test]
+    fn owner_is_read_as_helm_reads_it() {
+        let live = |label: &str| {
+            let annotations =
+                serde_json::json!({ "meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "ns" });
+            serde_json::json!({ "metadata": { "labels": { "app.kubernetes.io/managed-by": label }, "annotations": annotations } })
+        };
+        assert_eq!(find_owning_release(&live("Helm")).as_deref(), Some("ns/r"));
+        assert_eq!(find_owning_release(&live("kustomize")), None);
+        assert_eq!(find_owning_release(&serde_json::json!({ "metadata": {} })), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod drift;
 mod end_predicates;
 mod field_path;
 mod id;
+mod image_name;
 mod images;
 mod job_call;
 mod managed_fields;
@@ -35,17 +36,19 @@ pub(crate) use drift::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manif
 pub use end_predicates::{JobEndPredicates, StatusPredicate};
 pub use field_path::FieldPath;
 pub use id::ObjectId;
-pub use images::collect_images;
+pub use image_name::{ImageName, find_mirror};
+pub use images::{collect_images, pair_image_sources};
 pub use job_call::{JobCall, JobGoal, JobLogRules};
 pub(crate) use managed_fields::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
-pub(crate) use manifest::{ManifestObject, parse_manifest};
+pub(crate) use manifest::{ManifestObject, find_owning_release, parse_definitions, parse_manifest};
 pub use node::{ClusterNode, DrainAllowedLosses, find_host_node};
 pub use node_marks::{NodeMark, NodeMarkChanges, OPERANDS_LABEL};
 pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub(crate) use redaction::{Redactor, redact_object};
 pub use release::{
-    ChartCrd, ChartHook, ChartInfo, ChartQuery, ChartQuerySource, FieldChange, FieldOwner, ForeignRelease, LiveObject,
-    ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState, ReleaseStatus,
+    ChartCrd, ChartHook, ChartInfo, ChartQuery, ChartQuerySource, DoomedDefinition, FieldChange, FieldOwner,
+    ForeignRelease, LiveObject, ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
+    ReleaseState, ReleaseStatus, UnownedDefinition,
 };
 pub use release_call::{ReleaseAction, ReleaseCall};
 pub use state::{

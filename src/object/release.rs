@@ -5,6 +5,7 @@
 use crate::model::UntrustedText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A declared release, to compare with the installed one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -13,10 +14,16 @@ pub struct ReleaseQuery {
     pub name: String,
     /// The namespace of the release, in which its record is and by default its objects are.
     pub namespace: String,
-    /// `None` if it is to be removed.
+    /// A release that is to be removed may have none.
     pub chart: Option<ChartQuery>,
     /// Its own values as a JSON object, secrets as placeholders.
     pub values: String,
+    /// Its own values without those of a mirror, if it has one: the images that they render are the mirror's sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+    /// Whether it is to be removed, also if its chart is declared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
 }
 
 /// A chart and its source.
@@ -77,6 +84,33 @@ pub struct ReleaseState {
     pub conflicts: Vec<ReleaseFieldConflict>,
     /// Releases of the same chart elsewhere that forge did not install.
     pub foreign: Vec<ForeignRelease>,
+    /// CRDs of the release that the declared action deletes, with all their objects.
+    #[serde(default)]
+    pub doomed: Vec<DoomedDefinition>,
+    /// CRDs in the templates of the chart that exist, but not as part of this release.
+    #[serde(default)]
+    pub unowned: Vec<UnownedDefinition>,
+    /// Objects of the release that an uninstall keeps, by title: the chart annotates them.
+    #[serde(default)]
+    pub kept: Vec<String>,
+}
+
+/// A CRD that an uninstall or an upgrade deletes, because it is an ordinary object of the release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoomedDefinition {
+    /// The name of the CRD: plural and group.
+    pub name: String,
+    /// The number of its objects in the cluster.
+    pub objects: u64,
+}
+
+/// A CRD that a release needs and does not own: helm refuses to change it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnownedDefinition {
+    /// The name of the CRD: plural and group.
+    pub name: String,
+    /// The release that owns it, `NAMESPACE/NAME`; `None` if none does.
+    pub owner: Option<UntrustedText>,
 }
 
 /// A release as recorded by Helm.
@@ -178,6 +212,9 @@ pub struct ChartInfo {
     pub hooks: Vec<ChartHook>,
     /// All images of its manifest and hooks, sorted.
     pub images: Vec<String>,
+    /// For images in a mirror, the images that they are copies of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<String, String>,
 }
 
 /// A CRD that a chart brings.

@@ -17,6 +17,8 @@ pub struct ReleaseCall {
     pub hooks: bool,
     /// Age in seconds after which a pending release counts as left by a killed helm.
     pub stale_s: u64,
+    /// Whether CRDs that no release owns become part of this one.
+    pub adopt: bool,
 }
 
 /// The kind of action.

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct PlanImages {
     /// The steps that run each image.
     pub images: BTreeMap<String, BTreeSet<StepId>>,
+    /// For images in a mirror, the images that they are copies of, as far as they are known.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<String, String>,
     /// Steps whose images could not be determined, so the list does not contain them.
     pub open: BTreeSet<StepId>,
     /// Whether the cluster's API did not answer: then nothing is known about its charts.
@@ -34,6 +37,7 @@ impl PlanImages {
         if host.is_cluster() && step.scope == StepScope::Cluster && step.is_undetermined() && step.images.is_empty() {
             self.open.insert(step.id.clone());
         }
+        self.sources.extend(step.image_sources.clone());
         for image in &step.images {
             self.images.entry(image.clone()).or_default().insert(step.id.clone());
         }

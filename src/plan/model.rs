@@ -7,6 +7,7 @@ use crate::resource::AttributeChange;
 use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A plan for a selection of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +67,9 @@ pub struct HostPlan {
     /// Signs that this may not be the intended host, and warnings of the recipes' rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<HostWarning>,
+    /// Broken rules that the inventory accepts, each with the declared reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<HostWarning>,
     /// Resources that were applied once and that no step of the cluster declares any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<UndeclaredResource>,
@@ -141,6 +145,9 @@ pub struct StepPlan {
     /// The container images that it runs, as far as they are known: a mirror must contain them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
+    /// For images in a mirror, the images that they are copies of, as far as they are known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub image_sources: BTreeMap<String, String>,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "StepStage::is_before")]
     pub stage: StepStage,

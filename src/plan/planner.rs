@@ -6,7 +6,7 @@ use super::host_context::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
 use super::model::{HostPlan, Plan, PlanPolicy, StepPlan};
 use super::parallel::map_parallel;
-use super::rule_warnings::collect_rule_warnings;
+use super::rule_warnings::{collect_accepted_rules, collect_rule_warnings};
 use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
 use super::verify::assess_verifications;
@@ -131,12 +131,14 @@ fn plan_host(
         window: None,
         verify: Vec::new(),
         warnings: identities.check_hostname(seen).into_iter().collect(),
+        accepted: Vec::new(),
         undeclared: Vec::new(),
     };
     let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
     let turns = case.expand_local_steps();
     plan.steps = plan_steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.warnings.extend(collect_rule_warnings(&case));
+    plan.accepted = collect_accepted_rules(&case);
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
     plan.verify = assess_verifications(&case, &plan.steps);
     plan.undeclared = list_undeclared(&case, &turns);

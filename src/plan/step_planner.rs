@@ -373,7 +373,8 @@ pub fn assess_rules(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> O
     }
     let judge = |rule| case.ground.expander.evaluate_rule(case.host, instance, rule, &case.known_values());
     let mut open = None;
-    for (rule, class) in instance.recipe.rules.iter().filter_map(|rule| Some((rule, rule.class?))) {
+    let strict = instance.recipe.rules.iter().filter(|rule| instance.find_accepted_reason(rule).is_none());
+    for (rule, class) in strict.filter_map(|rule| Some((rule, rule.class?))) {
         match judge(rule) {
             ConditionOutcome::Fails { .. } => {
                 let reason =
@@ -434,6 +435,7 @@ fn build_step_plan(
         by_reboot: judgement.by_reboot,
         installs_artifact,
         images: judgement.images,
+        image_sources: judgement.image_sources,
         stage: StepStage::Before,
         held: None,
         waits_for,

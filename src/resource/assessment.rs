@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart};
 use super::earlier_effects::EarlierStepEffects;
+use std::collections::BTreeMap;
 
 /// One attribute that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,9 @@ pub struct AttributeChange {
     /// What the change is about, for code.
     #[serde(skip)]
     pub mark: ChangeMark,
+    /// Whether it is one of several objects of the step, and not an attribute of the only one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl AttributeChange {
@@ -43,6 +47,7 @@ impl AttributeChange {
             diff: None,
             secret: false,
             mark: ChangeMark::default(),
+            whole: false,
         }
     }
 
@@ -196,6 +201,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub by_reboot: bool,
     /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
     pub images: Vec<String>,
+    /// For images in a mirror, the images that they are copies of, as far as they are known.
+    pub image_sources: BTreeMap<String, String>,
     /// What the user should do next, for `blocked` and `unknown`.
     pub hint: Option<String>,
     /// What differs, for a change that an action can carry out. A change that is only predicted may have none.
@@ -214,6 +221,7 @@ impl<D> Assessment<D> {
             predicted: false,
             by_reboot: false,
             images: Vec::new(),
+            image_sources: BTreeMap::new(),
             hint: None,
             diff: None,
         }
@@ -295,6 +303,7 @@ impl<D> Assessment<D> {
             predicted: self.predicted,
             by_reboot: self.by_reboot,
             images: self.images,
+            image_sources: self.image_sources,
             hint: self.hint,
             diff,
         }

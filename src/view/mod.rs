@@ -19,6 +19,7 @@ pub mod recipe;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schemas;
+pub mod skopeo;
 pub mod starter_inventory;
 mod style;
 mod text;

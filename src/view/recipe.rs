@@ -52,7 +52,8 @@ fn format_use(recipe: &str, with: &[String], when: Option<&str>) -> String {
 
 fn format_rule(rule: &RuleDetails) -> String {
     let warns = if rule.warns { "*Warns only:* " } else { "" };
-    format!("{warns}{}{}", cluster_prefix(rule.of_cluster), rule.otherwise)
+    let accept = rule.accept.as_ref().map_or_else(String::new, |name| format!(" (`{name}` accepts it)"));
+    format!("{warns}{}{}{accept}", cluster_prefix(rule.of_cluster), rule.otherwise)
 }
 
 fn format_verify(verify: &VerifyDetails) -> String {

@@ -41,6 +41,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         by_reboot: false,
         installs_artifact: false,
         images: Vec::new(),
+        image_sources: Default::default(),
         stage: Default::default(),
         held: None,
         waits_for: None,
@@ -110,6 +111,7 @@ pub fn observed_host(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         window: None,
         verify: Vec::new(),
         warnings: Vec::new(),
+        accepted: Vec::new(),
         undeclared: Vec::new(),
     }
 }
@@ -281,6 +283,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         reboots: Vec::new(),
         node: None,
         undeclared: Vec::new(),
+        accepted: Vec::new(),
         took: Duration::from_millis(4_200),
     }
 }

@@ -71,6 +71,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         reboots: vec![],
         node: None,
         undeclared: vec![],
+        accepted: vec![],
         took,
     }
 }
@@ -174,6 +175,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         by_reboot: false,
         installs_artifact: false,
         images: Vec::new(),
+        image_sources: Default::default(),
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(forge::plan::UnmetDependency::on_step),
@@ -189,6 +191,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         verify: vec![],
         warnings: vec![],
         undeclared: vec![],
+        accepted: vec![],
     }
 }
 

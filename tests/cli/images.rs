@@ -45,11 +45,30 @@ fn images_json_lists_the_steps_of_each_image() {
 }
 
 #[test]
+fn images_of_a_mirror_are_written_for_skopeo_with_their_sources() {
+    let mut mirrored = step("m", "ok", &["mirror.example/nvidia/dcgm:4"]);
+    mirrored["image_sources"] = json!({ "mirror.example/nvidia/dcgm:4": "nvcr.io/nvidia/cloud-native/dcgm:4" });
+    let place = place(&json!("observed"), &[mirrored, step("a", "ok", &["r.example/a:1"])]);
+    assert_eq!(
+        place.forge(&["show", "plan.json", "--images", "--format", "skopeo"]),
+        "exit 0\n--- stdout\n# skopeo sync --src yaml --dest docker --all FILE MIRROR\n# MIRROR: mirror.example/nvidia\n\
+         \"nvcr.io\":\n  images:\n    \"nvidia/cloud-native/dcgm\": [\"4\"]\n\
+         \"r.example\":\n  images:\n    \"a\": [\"1\"]\n--- stderr\n"
+    );
+    assert_eq!(
+        place.forge(&["show", "plan.json", "--images"]),
+        "exit 0\n--- stdout\nmirror.example/nvidia/dcgm:4\nr.example/a:1\n--- stderr\n"
+    );
+    assert!(place.forge(&["show", "plan.json", "--format", "skopeo"]).starts_with("exit 64\n"));
+}
+
+#[test]
 fn unreachable_cluster_api_is_noted_on_stderr() {
     let place = place(&json!({ "unreachable": { "why": "it does not answer" } }), &[]);
     assert_eq!(
         place.forge(&["show", "plan.json", "--images"]),
-        "exit 0\n--- stdout\n--- stderr\nimages of charts are missing from the list: the cluster's API did not answer\n"
+        "exit 0\n--- stdout\n--- stderr\nimages of charts are missing from the list: the cluster's API did not answer; \
+         `forge plan --images --kubernetes VERSION` does not ask it\n"
     );
 }
 

@@ -5,7 +5,7 @@
 //! `steps` (name to verdict; those of other recipes as `recipe/step`), `verify` (name to verdict), `says` (parts of
 //! reasons), or `refused` (parts of the messages of `validate`, whose number of errors is `problems`), `order` (steps that come after each other), `reboots`
 //! (for each planned reboot the steps that need it), `stops` (units and modules that the window stops), `declares`
-//! (parts of the declared state, with the text of files) and `warns` (parts of warnings). `settled: true` gives the
+//! (parts of the declared state, with the text of files) and `warns` (parts of warnings and accepted rules). `settled: true` gives the
 //! host everything that is declared: then there must be no changes. `probes` answers the probe of a step, by the step's
 //! name: a command's check, an installer's probe. `printed` has the host's output for a fact, which goes through the
 //! fact's own parser: `@@` stands for the record separator, and a line `<NAME>` for `tests/samples/NAME`.
@@ -580,7 +580,8 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
     wrong.extend(scripts(recipe, written, &declared(project, &made, &seen)));
     let all = format!("{}{}", declarations(&declared(project, &made, &seen)), diffs(&plan));
     wrong.extend(absent(written, "declares", &all));
-    plan.hosts.iter().flat_map(|host| &host.warnings).for_each(|warning| warned += warning.why.raw());
+    let warnings = plan.hosts.iter().flat_map(|host| host.warnings.iter().chain(&host.accepted));
+    warnings.for_each(|warning| warned += warning.why.raw());
     wrong.extend(absent(written, "warns", &warned));
     if !wrong.is_empty() {
         wrong.push(text);

@@ -32,7 +32,7 @@ pub(super) const RECIPE_KEYS: [&str; 12] = [
 ];
 
 /// Keys of a rule.
-pub(super) const RULE_KEYS: [&str; 5] = ["when", "require", "else", "class", "scope"];
+pub(super) const RULE_KEYS: [&str; 6] = ["when", "require", "else", "class", "scope", "accept"];
 
 /// Reads the root of a recipe's file. Returns `None` if it has no valid name.
 pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Recipe> {
@@ -67,6 +67,7 @@ pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext
         span,
     };
     report_recipe_shape(&table, &recipe, cx);
+    report_unknown_reasons(&recipe, cx);
     Some(recipe)
 }
 
@@ -103,6 +104,18 @@ fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadCont
             Diag::error(DiagCode::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name))
                 .with_span(recipe.span),
         );
+    }
+}
+
+/// Reports rules whose `accept` is not a text parameter.
+fn report_unknown_reasons(recipe: &Recipe, cx: &mut LoadContext<'_>) {
+    for rule in &recipe.rules {
+        let Some(name) = &rule.accept else { continue };
+        if !recipe.params.get(name).is_some_and(|param| param.ty == super::ParamType::Text) {
+            let diag =
+                Diag::error(DiagCode::BadValue, format!("`accept: {name}` is not a text parameter of the recipe"));
+            cx.push_diag(diag.with_span(rule.span).hint("declare it in `params`: its value is the reason"));
+        }
     }
 }
 
@@ -173,7 +186,9 @@ fn read_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
     table.require_value("require", &mut cx.diags)?;
     let require = read_expr(&table, "require", cx)?;
     let class = read_rule_class(&table, cx);
-    Some(RecipeRule { of_cluster, when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
+    let accept = table.get("accept").and_then(|node| yaml_table::expect_text(node, "accept", &mut cx.diags));
+    let otherwise = otherwise.unwrap_or_default();
+    Some(RecipeRule { of_cluster, when, require, otherwise, class, accept, span: node.span })
 }
 
 /// The class of a rule that does not block.

@@ -64,6 +64,7 @@ fn build_rule(systems: &[SupportedSystem], span: Span) -> RecipeRule {
         require: SourceExpr { source: conditions.join(" or "), span },
         otherwise: format!("the recipe does not support this host's distribution; it supports {}", names.join(", ")),
         class: Some(BlockClass::Host),
+        accept: None,
         span,
     }
 }

@@ -15,6 +15,10 @@ pub(super) fn rule_property(key: &str) -> Value {
             json!({ "enum": ["rule", "hardware", "host", "warning"] }),
         ),
         "scope" => scope_schema(),
+        "accept" => with_description(
+            "Text parameter of the recipe. If it is not empty, the rule only warns, with this text as the reason.",
+            text_schema(),
+        ),
         _ => json!({}),
     }
 }

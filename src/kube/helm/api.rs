@@ -121,6 +121,41 @@ impl HelmObjectClient<'_> {
         Ok(warnings)
     }
 
+    /// Returns the number of objects of the kind that a live CRD defines.
+    pub async fn count_objects(&self, definition: &Value) -> Result<u64, KubeError> {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let served = versions.filter(|version| version.get("served") == Some(&Value::Bool(true)));
+        let Some(version) = served.filter_map(|version| version.get("name")?.as_str()).next() else { return Ok(0) };
+        let place = ApiCollection::new(&format!("{}/{version}", text("/spec/group")), text("/spec/names/plural"), true);
+        // The first item and the number of the others: a cluster may have many thousands.
+        let request = place.collection_request(None).list(&ListParams::default().limit(1));
+        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
+        let ask = async {
+            match self.cluster.client().request::<Value>(request).await {
+                Err(::kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+                answer => answer,
+            }
+        };
+        let list = self.cluster.send_request(ask).await?;
+        let shown = list.get("items").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+        Ok(shown + list.pointer("/metadata/remainingItemCount").and_then(Value::as_u64).unwrap_or(0))
+    }
+
+    /// Sets labels and annotations of a live object.
+    pub async fn patch_metadata(
+        &self,
+        object: &ManifestObject,
+        metadata: &Value,
+        manager: &str,
+    ) -> Result<(), KubeError> {
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        let patch = serde_json::json!({ "metadata": metadata });
+        let request = self.build_request(object)?.patch(object.name(), &params, &Patch::Merge(&patch));
+        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
+        self.cluster.send_request(self.cluster.client().request::<Value>(request)).await.map(drop)
+    }
+
     /// Replaces the live object, which must not have changed since it was read.
     pub async fn replace_live(&self, object: &ManifestObject, value: &Value, manager: &str) -> Result<(), KubeError> {
         let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };

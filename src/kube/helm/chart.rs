@@ -111,7 +111,7 @@ impl HelmOptions {
         if let Some(sha256) = &asked.sha256 {
             check_digest(&path, sha256)?;
         }
-        let said = helm.run_query(&flags::show_args("chart", path.as_str()), None).await?;
+        let said = helm.run_query(&flags::show_chart_args(path.as_str()), None).await?;
         if !said.ok {
             return Err(KubeError::new(format!("`{}` is not a valid chart: {}", chart_name(&path), said.error)));
         }

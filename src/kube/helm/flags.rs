@@ -56,6 +56,8 @@ pub(super) struct HelmTemplateOptions<'a> {
     pub apis: &'a [String],
     pub is_upgrade: bool,
     pub hooks: bool,
+    /// Prints the files in the folders `crds` first: those of the chart and of its enabled subcharts.
+    pub crds: bool,
 }
 
 pub(super) fn template_args(template: &HelmTemplateOptions<'_>) -> Vec<String> {
@@ -65,6 +67,7 @@ pub(super) fn template_args(template: &HelmTemplateOptions<'_>) -> Vec<String> {
     args.extend(template.apis.iter().map(|api| format!("--api-versions={api}")));
     args.extend(template.is_upgrade.then(|| "--is-upgrade".to_owned()));
     args.extend((!template.hooks).then(|| "--no-hooks".to_owned()));
+    args.extend(template.crds.then(|| "--include-crds".to_owned()));
     args
 }
 
@@ -108,9 +111,9 @@ pub(super) fn uninstall_args(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
     args
 }
 
-/// Shows one of `chart` and `crds`.
-pub(super) fn show_args(what: &str, chart: &str) -> Vec<String> {
-    to_owned_args(&["show", what, chart])
+/// Shows the `Chart.yaml` of a chart.
+pub(super) fn show_chart_args(chart: &str) -> Vec<String> {
+    to_owned_args(&["show", "chart", chart])
 }
 
 /// Fetches a chart into a folder; `repository` is `None` for `oci://…`.

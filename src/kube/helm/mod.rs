@@ -7,11 +7,13 @@
 mod api;
 mod builtin_charts;
 mod chart;
+mod definitions;
 mod flags;
 mod observe;
 mod output;
 mod program;
 mod release_call;
+mod render;
 #[cfg(test)]
 mod tests;
 mod version;

@@ -3,12 +3,12 @@
 use super::super::{ClusterApi, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
 use super::chart::LocalHelmChart;
-use super::flags::{self, HelmTemplateOptions, HelmUpgradeOptions};
+use super::flags::{self, HelmUpgradeOptions};
 use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::HelmProgram;
+use super::render::ChartRenderer;
 use crate::model::{SecretStore, Value};
 use crate::object::collect_images;
-use crate::object::reveal_value;
 use crate::object::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
 use crate::object::{
     ChartCrd, ChartInfo, FieldChange, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
@@ -93,10 +93,7 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     fn declared_values(&self) -> Result<Value, KubeError> {
-        // Placeholders are replaced in the parsed value, because a secret needs escaping in JSON text.
-        let values: Value = serde_json::from_str(&self.asked.values)
-            .map_err(|error| KubeError::new(format!("the declared values are not valid JSON: {error}")))?;
-        Ok(reveal_value(&values, self.secrets))
+        self.renderer().reveal_values(&self.asked.values)
     }
 
     async fn query_helm(&self, what: &str, args: &[String]) -> Result<String, KubeError> {
@@ -141,27 +138,21 @@ impl<'c> ReleaseObserver<'c> {
         }))
     }
 
+    fn renderer(&self) -> ChartRenderer<'_> {
+        ChartRenderer { helm: self.helm, asked: self.asked, secrets: self.secrets, kube_version: &self.kube_version }
+    }
+
     /// Renders the chart, including hooks.
     async fn render_chart(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<ManifestObject>, KubeError> {
         let apis = self.collect_api_versions(chart).await?;
-        let template = HelmTemplateOptions {
-            name: &self.asked.name,
-            namespace: &self.asked.namespace,
-            chart: chart.path.as_str(),
-            kube_version: &self.kube_version,
-            apis: &apis,
-            is_upgrade,
-            hooks: true,
-        };
-        let said = self.helm.run_query(&flags::template_args(&template), Some(&self.secret_values()?)).await?;
-        match said.ok {
-            true => read_manifest(&said.stdout),
-            false => Err(KubeError::new(format!(
-                "the chart `{}` cannot be rendered: {}",
-                chart.file.name,
-                self.secrets.scrub_secrets(&said.error)
-            ))),
-        }
+        self.renderer().render_chart(chart, &apis, is_upgrade, &self.asked.values).await
+    }
+
+    /// Returns the objects that an install or upgrade applies, without hooks.
+    pub(super) async fn render_declared(&self) -> Result<Vec<ManifestObject>, KubeError> {
+        let Some(chart) = &self.chart else { return Ok(Vec::new()) };
+        let is_upgrade = self.read_stored_release(true).await?.is_some();
+        Ok(self.render_chart(chart, is_upgrade).await?.into_iter().filter(|object| !object.is_hook()).collect())
     }
 
     /// Returns the API versions that the cluster serves, including those of the chart's own CRDs.
@@ -175,10 +166,11 @@ impl<'c> ReleaseObserver<'c> {
         Ok(apis)
     }
 
-    /// Returns the CRDs in the chart's folder `crds`.
+    /// Returns the CRDs in the folders `crds` of the chart and its enabled subcharts, by name.
     pub async fn chart_definitions(&self, chart: &LocalHelmChart) -> Result<&[ManifestObject], KubeError> {
         let read = || async {
-            read_manifest(&self.query_helm("show crds", &flags::show_args("crds", chart.path.as_str())).await?)
+            let apis = self.objects.served.list_api_versions();
+            self.renderer().read_definitions(chart, &apis).await
         };
         self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
@@ -296,10 +288,13 @@ impl<'c> ReleaseObserver<'c> {
         // An interrupted upgrade leaves objects of the new version and definitions of the old one: the upgrade renews
         // them. Without such a definition there is no way to compare.
         let renewed = state.chart.iter().flat_map(|chart| &chart.crds).any(|crd| crd.outdated || !crd.present);
-        match undefined.into_iter().next().filter(|_| self.chart.is_some() && !renewed) {
-            Some(why) => Err(KubeError::new(format!("cannot compare {why}"))),
-            None => Ok(state),
+        if let Some(why) = undefined.into_iter().next().filter(|_| self.chart.is_some() && !renewed) {
+            return Err(KubeError::new(format!("cannot compare {why}")));
         }
+        if let Some(noted) = noted.as_ref().filter(|_| self.asked.absent) {
+            self.add_uninstall_losses(noted, &mut state).await?;
+        }
+        Ok(state)
     }
 
     async fn mark_outdated_definitions(
@@ -342,8 +337,11 @@ impl<'c> ReleaseObserver<'c> {
             self.render_chart(chart, installed.is_some())
         )?;
         state.random = once != twice;
-        state.chart = Some(self.read_chart_info(chart, &once).await?);
+        state.chart = Some(self.read_chart_info(chart, &once, installed.is_some()).await?);
         let mut wanted: Vec<ManifestObject> = once.into_iter().filter(|object| !object.is_hook()).collect();
+        if !self.asked.absent {
+            self.add_definition_changes(installed, &wanted, state).await?;
+        }
         let Some(noted) = installed else { return Ok(()) };
         state.values = self.find_value_changes(noted)?;
         if !state.random {
@@ -378,18 +376,21 @@ impl<'c> ReleaseObserver<'c> {
         &self,
         chart: &LocalHelmChart,
         rendered: &[ManifestObject],
+        is_upgrade: bool,
     ) -> Result<ChartInfo, KubeError> {
         let definitions = self.chart_definitions(chart).await?;
         let crds = stream::iter(definitions).map(|crd| async move {
             let present = self.objects.get_live(crd).await?.is_some();
             Ok::<_, KubeError>(ChartCrd { name: crd.name().to_owned(), present, outdated: false })
         });
+        let apis = self.collect_api_versions(chart).await?;
         Ok(ChartInfo {
             name: chart.file.name.clone(),
             version: chart.file.version.clone(),
             crds: crds.buffered(CONCURRENT_REQUESTS).try_collect().await?,
             hooks: rendered.iter().filter_map(|object| object.to_hook(self.objects.home)).collect(),
             images: collect_images(rendered.iter().map(|object| &object.value)),
+            sources: self.renderer().find_image_sources(chart, &apis, is_upgrade, rendered).await?,
         })
     }
 

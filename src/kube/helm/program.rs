@@ -16,6 +16,8 @@ use tokio::process::Command;
 
 /// Size limit of its output in bytes. The largest known output, an upgrade of volcano as JSON, has 2.8 MB.
 const MAX_OUTPUT_BYTES: u64 = 32 * 1024 * 1024;
+/// Maximum number of lines with causes of an error.
+const MAX_CAUSE_LINES: usize = 8;
 /// The time limit of one query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -81,7 +83,7 @@ pub(in crate::kube) struct HelmProgram {
 pub(in crate::kube) struct HelmOutput {
     pub ok: bool,
     pub stdout: String,
-    /// The last line that is not a warning, secrets masked.
+    /// The last error with its causes, as one line, secrets masked.
     pub error: String,
 }
 
@@ -183,19 +185,46 @@ impl HelmCommand {
             self.command.spawn().map_err(|error| KubeError::new(format!("cannot start `helm`: {error}")))?;
         let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else { return Ok(None) };
         let ended = ended.map_err(|error| KubeError::new(format!("cannot wait for `helm`: {error}")))?;
-        let error = find_error_line(&secrets.scrub_secrets(&read_output(&mut self.stderr)?), ended);
+        let error = find_error(&secrets.scrub_secrets(&read_output(&mut self.stderr)?), ended);
         Ok(Some(HelmOutput { ok: ended.success(), stdout: read_output(&mut self.stdout)?, error }))
     }
 }
 
-/// Returns the line with the error: helm prints warnings before it, and also on success.
-fn find_error_line(stderr: &str, ended: std::process::ExitStatus) -> String {
-    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines.clone().rev().find(|line| line.starts_with("Error: ")).or_else(|| lines.next_back());
-    match line {
-        Some(line) => line.trim_start_matches("Error: ").to_owned(),
-        None => ended.to_string(),
+/// Returns the error: helm prints warnings before it, and also on success. Its causes are on the lines that follow:
+///
+/// ```text
+/// Error: UPGRADE FAILED: pre-upgrade hooks failed: 1 error occurred:
+///         * job gpu-operator-upgrade-crd failed: BackoffLimitExceeded
+/// ```
+fn find_error(stderr: &str, ended: std::process::ExitStatus) -> String {
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.iter().rposition(|line| line.starts_with("Error: ")) {
+        Some(start) => {
+            let causes = lines[start + 1..].iter().filter(|line| !is_log_line(line)).take(MAX_CAUSE_LINES);
+            let first = lines[start].trim_start_matches("Error: ").to_owned();
+            causes.fold(first, |error, cause| join_cause(&error, cause))
+        }
+        None => lines.last().map_or_else(|| ended.to_string(), |line| (*line).to_owned()),
     }
+}
+
+/// Appends a cause to an error, on the same line.
+fn join_cause(error: &str, cause: &str) -> String {
+    let cause = cause.trim_start_matches(['*', '-']).trim_start();
+    match error.ends_with(':') {
+        true => format!("{error} {cause}"),
+        false => format!("{error}; {cause}"),
+    }
+}
+
+/// Reports whether a line is a log message of helm or of its libraries: `level=WARN …`, `W1124 22:31:07.1 …`.
+fn is_log_line(line: &str) -> bool {
+    let klog = |line: &str| {
+        let mut bytes = line.bytes();
+        matches!(bytes.next(), Some(b'I' | b'W' | b'E')) && bytes.by_ref().take(4).all(|byte| byte.is_ascii_digit())
+    };
+    ["level=", "time=", "WARNING", "walk.go:"].iter().any(|start| line.starts_with(start))
+        || (line.len() > 5 && klog(line))
 }
 
 fn subcommand_name(args: &[String]) -> &str {

@@ -71,6 +71,7 @@ impl ReleaseExecutor<'_> {
             ReleaseAction::Repair => self.repair_drift().await,
             ReleaseAction::Upgrade { force } => {
                 self.install_definitions().await?;
+                self.adopt_definitions().await?;
                 self.upgrade(force).await?;
                 self.look.objects.cluster.clear_discovery().await;
                 self.repair_with_new_kinds().await
@@ -188,6 +189,17 @@ impl ReleaseExecutor<'_> {
             }
         }
         cluster.wait_for_new_schema(before).await;
+        Ok(())
+    }
+
+    /// Makes CRDs that an earlier version of the chart had in its folder `crds` part of the release: helm refuses to
+    /// change them otherwise.
+    async fn adopt_definitions(&mut self) -> Result<(), KubeError> {
+        if self.call.adopt {
+            for name in self.look.adopt_definitions().await? {
+                (self.say)(&format!("taking over CRD {name}"));
+            }
+        }
         Ok(())
     }
 

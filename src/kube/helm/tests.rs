@@ -152,6 +152,21 @@ async fn last_error_is_reported_instead_of_warnings() {
     assert!(!said.ok && said.error.starts_with("UPGRADE FAILED: conflict occurred"), "{}", said.error);
 }
 
+/// helm 3.19 prints the causes of a failed hook below the error.
+#[tokio::test]
+async fn causes_below_an_error_are_part_of_it() {
+    let script = "printf 'W1124 22:31:07.1 warn.go:70] old\\nError: UPGRADE FAILED: pre-upgrade hooks failed: 2 errors \
+                  occurred:\\n\\t* job r-hook failed: BackoffLimitExceeded\\n\\t* timed out waiting for the condition\\n\\n\
+                  level=WARN msg=late\\n' >&2; exit 1";
+    let (_folder, helm) = fake_helm(script).await;
+    let said = helm.run_query(&flags::history_args("r", "n"), None).await.unwrap();
+    assert_eq!(
+        said.error,
+        "UPGRADE FAILED: pre-upgrade hooks failed: 2 errors occurred: job r-hook failed: BackoffLimitExceeded; \
+         timed out waiting for the condition"
+    );
+}
+
 #[tokio::test]
 async fn values_are_passed_through_an_unnamed_file_on_stdin() {
     let (folder, helm) = fake_helm("cat >HERE/stdin; echo \"$@\" >HERE/argv; readlink /proc/$$/fd/0 >HERE/file").await;

@@ -60,6 +60,18 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::LocalDocuments,
         "A file of YAML documents, one object each. Templates in it are not rendered.",
     ),
+    FieldSpec::optional(
+        "omit",
+        FieldType::List(&FieldType::Line),
+        "Objects of `file` that are left out, because another step declares them: `Namespace/kubeflow`, \
+         `ConfigMap/web/settings`. One that the file lacks is not an error.",
+    ),
+    FieldSpec::optional(
+        "image_sources",
+        FieldType::Map(&FieldType::Line),
+        "Registries and paths of a mirror, each with those of the images that it has copies of, for `forge plan \
+         --images`: `{ mirror.example/nvidia: nvcr.io/nvidia/mellanox }`.",
+    ),
     FieldSpec::optional("namespace", FieldType::Name, "Namespace of namespaced objects that do not name one."),
     FieldSpec::optional(
         "wait",
@@ -73,6 +85,8 @@ const FIELDS: &[FieldSpec] = &[
 #[derive(Debug)]
 struct ManifestResource {
     objects: Vec<DeclaredObject>,
+    /// Registries and paths of mirrors, each with those of its sources.
+    mirrors: Vec<(String, String)>,
     wait: Option<String>,
     limit_s: u64,
     absent: bool,
@@ -90,12 +104,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     for object in written {
         objects.push(parse_object(object, fields.get_text("namespace"))?);
     }
+    omit_objects(&mut objects, fields)?;
     check_duplicates(&objects)?;
     objects.iter().try_for_each(|declared| rules::check_object(&declared.id, &declared.object))?;
     // Prerequisites come first; the other objects keep their order.
     objects.sort_by_key(|declared| apply_rank(&declared.id));
     Ok(Box::new(ManifestResource {
         objects,
+        mirrors: fields.get_text_map("image_sources").unwrap_or_default(),
         wait: fields.get_text("wait").map(str::to_owned),
         limit_s: fields.get_int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
         absent,
@@ -136,6 +152,25 @@ fn parse_object(mut object: Value, namespace: Option<&str>) -> Result<DeclaredOb
     }
     let id = ObjectId::from_object(&object).ok_or_else(|| lacks("kind"))?;
     Ok(DeclaredObject { id, object })
+}
+
+/// Removes the objects that `omit` names.
+fn omit_objects(objects: &mut Vec<DeclaredObject>, fields: &FieldValues) -> Result<(), Diag> {
+    let names = fields.get_text_list("omit").unwrap_or_default();
+    if let Some(bad) = names.iter().find(|name| !(1..=2).contains(&name.matches('/').count())) {
+        return Err(bad_value(format!("`{bad}` names no object"))
+            .with_field("omit")
+            .hint("write `KIND/NAME`, or `KIND/NAMESPACE/NAME`"));
+    }
+    let path = |id: &ObjectId| match &id.namespace {
+        Some(namespace) => format!("{}/{namespace}/{}", id.kind, id.name),
+        None => format!("{}/{}", id.kind, id.name),
+    };
+    objects.retain(|declared| !names.contains(&path(&declared.id)));
+    match objects.is_empty() {
+        true => Err(bad_value("`omit` leaves no object").with_field("omit")),
+        false => Ok(()),
+    }
 }
 
 fn check_duplicates(objects: &[DeclaredObject]) -> Result<(), Diag> {
@@ -209,6 +244,16 @@ impl DeclaredResource for ManifestResource {
     }
 }
 
+impl ManifestResource {
+    /// Returns the image that an image in a mirror is a copy of.
+    fn find_source(&self, image: &str) -> Option<String> {
+        self.mirrors.iter().find_map(|(mirror, source)| {
+            let name = image.strip_prefix(mirror.trim_end_matches('/'))?.strip_prefix('/')?;
+            Some(format!("{}/{name}", source.trim_end_matches('/')))
+        })
+    }
+}
+
 impl TypedResource for ManifestResource {
     type Diff = ObjectsDiff;
 
@@ -218,7 +263,8 @@ impl TypedResource for ManifestResource {
             DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
         let images =
             if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
-        Assessment { images, ..assess_objects(&want, seen, cx) }
+        let image_sources = images.iter().filter_map(|image| Some((image.clone(), self.find_source(image)?))).collect();
+        Assessment { images, image_sources, ..assess_objects(&want, seen, cx) }
     }
 
     fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
@@ -241,6 +287,21 @@ mod tests {
         assert_eq!(build_error(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "n" } });
         assert_eq!(build_error(json!([map, map])), "ConfigMap n/a is declared twice in the manifest");
+    }
+
+    #[test]
+    fn omitted_objects_are_not_part_of_the_manifest() {
+        let object = |kind: &str, name: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name } });
+        let objects = json!([object("Namespace", "n"), object("ConfigMap", "a"), object("ConfigMap", "b")]);
+        let built = |omit: Value| {
+            let values = [("objects", objects.clone()), ("namespace", json!("n")), ("omit", omit)];
+            build(&FieldValues(values.into_iter().collect()), false)
+        };
+        let manifest = built(json!(["Namespace/n", "Namespace/another", "ConfigMap/n/b"])).unwrap();
+        assert_eq!(manifest.title(), "ConfigMap n/a");
+        assert_eq!(built(json!(["n"])).unwrap_err().message, "`n` names no object");
+        let all = json!(["Namespace/n", "ConfigMap/n/a", "ConfigMap/n/b"]);
+        assert_eq!(built(all).unwrap_err().message, "`omit` leaves no object");
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl PartAssessments {
             // A change of one part and a pending part take effect together.
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
+            image_sources: self.0.iter().flat_map(|(_, part)| part.image_sources.clone()).collect(),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
             diff: None,
         }

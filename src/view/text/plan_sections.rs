@@ -342,16 +342,33 @@ fn write_verify_group(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Resul
     writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))
 }
 
-/// Writes the warnings about hosts, equal ones once.
+/// Writes the warnings about hosts, then the accepted rules.
 fn write_warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let warnings = plan.hosts.iter().flat_map(|host| host.warnings.iter().map(|warning| (warning, &host.host)));
+    write_warning_section("warnings", warnings, out)?;
+    write_accepted_rules(plan.hosts.iter().flat_map(|host| host.accepted.iter().map(|rule| (rule, &host.host))), out)
+}
+
+/// Writes broken rules that the inventory accepts, with their reasons.
+pub fn write_accepted_rules<'a>(
+    all: impl Iterator<Item = (&'a HostWarning, &'a HostName)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_warning_section("accepted rules", all, out)
+}
+
+/// Writes a section of warnings, equal ones once.
+fn write_warning_section<'a>(
+    head: &str,
+    all: impl Iterator<Item = (&'a HostWarning, &'a HostName)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut groups: IndexMap<&HostWarning, Vec<&HostName>> = IndexMap::new();
-    for host in &plan.hosts {
-        host.warnings.iter().for_each(|warning| groups.entry(warning).or_default().push(&host.host));
-    }
+    all.for_each(|(warning, host)| groups.entry(warning).or_default().push(host));
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "warnings"))?;
+    writeln!(out, "{}", paint(HEAD, head))?;
     groups.iter().try_for_each(|(warning, hosts)| write_warning_group(warning, hosts, out))?;
     writeln!(out)
 }

@@ -62,7 +62,13 @@ pub fn write_recipe(page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()>
             let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
             (
                 format!("{}{when}{}", rule.require, if rule.of_cluster { " (scope cluster)" } else { "" }),
-                vec![format!("{}: {}", if rule.warns { "otherwise warns" } else { "otherwise" }, rule.otherwise)],
+                [
+                    Some(format!("{}: {}", if rule.warns { "otherwise warns" } else { "otherwise" }, rule.otherwise)),
+                    rule.accept.as_ref().map(|name| format!("accepted with a reason in `{name}`")),
+                ]
+                .into_iter()
+                .flatten()
+                .collect(),
             )
         }),
         out,

@@ -13,6 +13,8 @@ pub fn write_report(text: &TextWriter, report: &RunReport, exit: ExitCode, out: 
     super::shared_lines::write_simulated(&report.simulated, out)?;
     problems::write_problems(report, out)?;
     write_left_behind(report, out)?;
+    let accepted = report.hosts.iter().flat_map(|host| host.accepted.iter().map(move |rule| (rule, &host.host)));
+    plan_sections::write_accepted_rules(accepted, out)?;
     host_rows::write_rows(report, out)?;
     write_budget_stop(report, out)?;
     writeln!(out, "{}", closing_line(report, exit))?;

@@ -98,6 +98,8 @@ impl Place {
             namespace: self.name.clone(),
             chart: Some(ChartQuery { from, version: "0.1.0".to_owned(), sha256: None }),
             values: values.to_owned(),
+            upstream: None,
+            absent: false,
         }
     }
 
@@ -107,7 +109,15 @@ impl Place {
     }
 
     fn call(&self, values: &str, deed: ReleaseAction) -> ReleaseCall {
-        ReleaseCall { asked: self.asked(values), deed, timeout_s: 20, wait: false, hooks: false, stale_s: 0 }
+        ReleaseCall {
+            asked: self.asked(values),
+            deed,
+            timeout_s: 20,
+            wait: false,
+            hooks: false,
+            stale_s: 0,
+            adopt: false,
+        }
     }
 
     fn try_bring(&self, call: &ReleaseCall) -> Result<Vec<String>, kube::KubeError> {
@@ -161,6 +171,13 @@ impl Place {
     /// Returns the kind of its custom object: other tests have kinds of the same short name.
     fn gadgets(&self) -> String {
         format!("gadgets.{}.forge.test", self.name)
+    }
+
+    /// Returns the names of the chart's CRDs in the cluster.
+    fn crds(&self) -> Vec<String> {
+        let all = kubectl(&["get", "crd", "-o", "jsonpath={.items[*].metadata.name}"]);
+        let own = format!(".{}.forge.test", self.name);
+        all.split(' ').filter(|name| name.ends_with(&own)).map(str::to_owned).collect()
     }
 
     fn is_four(&self) -> bool {
@@ -224,6 +241,92 @@ fn first_install_with_crds_is_planned_and_applied() {
         let state = place.look("{}");
         assert!(state.chart.as_ref().expect("a chart").crds.iter().all(|crd| crd.present));
         assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+#[test]
+fn only_crds_of_enabled_subcharts_are_installed() {
+    both("subcharts", |place| {
+        let names = |values: &str| {
+            let crds = place.look(values).chart.expect("a chart").crds;
+            crds.iter().map(|crd| crd.name.split('.').next().expect("a name").to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let on = r#"{"extra":{"enabled":true}}"#;
+        // `helm show crds` has them all, in random order.
+        assert_eq!(
+            [names("{}"), names(on), names(on), names(on)],
+            ["gadgets", "gadgets gears widgets", "gadgets gears widgets", "gadgets gears widgets"]
+        );
+        place.install("{}");
+        assert_eq!(place.crds(), [place.gadgets()]);
+        let said = place.bring(on, ReleaseAction::Upgrade { force: false });
+        assert!(said.contains(&format!("installing CRD gears.{}.forge.test", place.name)), "{said:?}");
+        assert_eq!(place.crds().len(), 3);
+        let state = place.look(on);
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+const WITH_KINDS: &str = r#"{"kinds":true}"#;
+
+fn doomed(state: &ReleaseState) -> Vec<String> {
+    state.doomed.iter().map(|crd| format!("{} {}", crd.name, crd.objects)).collect()
+}
+
+#[test]
+fn crds_in_templates_are_counted_before_they_are_deleted() {
+    both("doomed", |place| {
+        place.install(WITH_KINDS);
+        let trinkets = format!("trinkets.{}.forge.test", place.name);
+        for name in ["one", "two"] {
+            let object = format!(
+                "apiVersion: {0}.forge.test/v1\nkind: Trinket\nmetadata: {{ name: {name}, namespace: {0} }}\n",
+                place.name
+            );
+            place.api.kubectl_with(&["create", "-f", "-"], &object);
+        }
+        let removal = |values: &str| {
+            let asked = ReleaseQuery { absent: true, ..place.asked(values) };
+            place.runtime.block_on(place.cluster.observe_release(&asked, &SecretStore::default())).expect("a release")
+        };
+        // An upgrade to a version without it deletes it too.
+        assert_eq!(doomed(&place.look(WITH_KINDS)), Vec::<String>::new());
+        assert_eq!(doomed(&place.look("{}")), [format!("{trinkets} 2")]);
+        assert_eq!(doomed(&removal(WITH_KINDS)), [format!("{trinkets} 2")]);
+        place.install(r#"{"kinds":true,"keep":true}"#);
+        let kept = removal(r#"{"kinds":true,"keep":true}"#);
+        assert_eq!((doomed(&kept), kept.kept), (vec![], vec![format!("CustomResourceDefinition {trinkets}")]));
+        place.bring(WITH_KINDS, ReleaseAction::Uninstall);
+        assert_eq!(place.kubectl(&["get", &trinkets, "-o", "name"]).lines().count(), 2);
+    });
+}
+
+/// An earlier version of the chart had the CRD in its folder `crds`.
+#[test]
+fn crds_without_a_release_are_taken_over() {
+    both("adopted", |place| {
+        place.install(WITH_KINDS);
+        let trinkets = format!("trinkets.{}.forge.test", place.name);
+        let out = Output::of(&mut place.helm(&["uninstall", "r", "--no-hooks"]), b"");
+        assert!(out.ok(), "{out}");
+        let definition = std::fs::read_to_string(place.chart().join("templates/kinds.yaml")).expect("a file");
+        let plain: String =
+            definition.lines().filter(|line| !line.contains("{{")).map(|line| format!("{line}\n")).collect();
+        let apply = ["apply", "--server-side", "--field-manager=helm", "-f", "-"];
+        place.api.kubectl_with(&apply, &plain.replace("tiny", &place.name));
+        place.install("{}");
+        let unowned = |state: ReleaseState| {
+            state.unowned.into_iter().map(|crd| (crd.name, crd.owner.is_some())).collect::<Vec<_>>()
+        };
+        assert_eq!(unowned(place.look(WITH_KINDS)), [(trinkets.clone(), false)]);
+        let upgrade = place.call(WITH_KINDS, ReleaseAction::Upgrade { force: true });
+        let error = place.try_bring(&upgrade).unwrap_err();
+        assert!(error.message.contains("invalid ownership metadata"), "{error}");
+        let said = place.try_bring(&ReleaseCall { adopt: true, ..upgrade }).expect("an upgrade");
+        assert!(said.contains(&format!("taking over CRD {trinkets}")), "{said:?}");
+        let state = place.look(WITH_KINDS);
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+        assert_eq!(unowned(state), []);
     });
 }
 

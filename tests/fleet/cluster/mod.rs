@@ -4,6 +4,7 @@
 mod access;
 // The longest test: libtest starts it early because of its name.
 mod bare_servers;
+mod definitions;
 mod drain;
 mod helm;
 mod jobs;

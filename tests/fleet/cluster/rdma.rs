@@ -377,9 +377,10 @@ fn without_rule(text: &str, says: &str) -> String {
     let start = text.lines().position(|line| line.contains(says)).expect("the rule");
     let lines: Vec<&str> = text.lines().collect();
     let first = (0..start).rev().find(|at| lines[*at].starts_with("  - ")).expect("its begin");
+    let end = (start + 1..lines.len()).find(|at| !lines[*at].starts_with("    ")).expect("its end");
     lines
         .iter()
         .enumerate()
-        .filter(|(at, _)| !(first..=start).contains(at))
+        .filter(|(at, _)| !(first..end).contains(at))
         .fold(String::new(), |all, (_, line)| all + line + "\n")
 }

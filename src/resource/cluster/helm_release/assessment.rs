@@ -4,7 +4,7 @@ use super::declaration::HelmReleaseResource;
 use super::release_changes::{self, HookTrigger};
 use super::release_diff::{InstallDiff, ReleaseDiff, UpgradeDiff};
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::object::{ChartHook, ChartInfo, LiveObject, ReleaseInfo, ReleaseState, ReleaseStatus};
+use crate::object::{ChartHook, ChartInfo, DoomedDefinition, LiveObject, ReleaseInfo, ReleaseState, ReleaseStatus};
 use crate::resource::ValueChange;
 use crate::resource::shared::support::join_quoted;
 
@@ -17,6 +17,8 @@ fn release_basis(release: &HelmReleaseResource, state: &ReleaseState) -> Value {
     if let Some(info) = &mut state.release {
         info.age_s = 0;
     }
+    // Jobs come and go: it only matters whether there are any.
+    state.doomed.iter_mut().for_each(|crd| crd.objects = crd.objects.min(1));
     // Plain data: it always serializes.
     serde_json::json!({ "state": serde_json::to_value(&state).unwrap_or_default(), "stale": stale })
 }
@@ -33,11 +35,17 @@ pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState)
     if let Some(blocked) = block_if_busy(release, info, &basis).or_else(|| block_if_foreign(release, info, &basis)) {
         return blocked;
     }
-    let mut reason = format!("release `{title}` is {}", info.status.name());
-    if let Some(stays) = describe_crds(state.chart.as_ref()) {
-        reason.push_str(&format!("; uninstalling keeps {stays}"));
+    if let Some(blocked) = block_data_loss(release, state, "uninstalling", &basis) {
+        return blocked;
     }
-    let diff = ReleaseDiff::Uninstall { chart: info.chart.clone(), version: info.version.clone() };
+    let mut reason = format!("release `{title}` is {}", info.status.name());
+    let stays = [describe_crds(state.chart.as_ref()), describe_kept(state)];
+    let stays: Vec<String> = stays.into_iter().flatten().collect();
+    if !stays.is_empty() {
+        reason.push_str(&format!("; uninstalling keeps {}", stays.join(" and ")));
+    }
+    let (chart, version) = (info.chart.clone(), info.version.clone());
+    let diff = ReleaseDiff::Uninstall { chart, version, doomed: state.doomed.clone() };
     ReleaseAssessment::differs(reason, diff, DisruptionClass::D1, basis)
 }
 
@@ -45,7 +53,8 @@ pub(super) fn assess_present(release: &HelmReleaseResource, state: &ReleaseState
     let Some(chart) = &state.chart else {
         return ReleaseAssessment::unknown(&crate::probe::UnansweredReason::new("the chart was not read"));
     };
-    ReleaseAssessment { images: chart.images.clone(), ..assess_with_chart(release, state, chart) }
+    let (images, image_sources) = (chart.images.clone(), chart.sources.clone());
+    ReleaseAssessment { images, image_sources, ..assess_with_chart(release, state, chart) }
 }
 
 fn assess_with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo) -> ReleaseAssessment {
@@ -109,14 +118,59 @@ fn assess_first_install(
         return ReleaseAssessment::blocked(BlockClass::Host, reason, basis)
             .hint("declare that release with `adopt: true`, uninstall it, or set `beside: true` to keep both");
     }
+    if let Some(blocked) = block_unowned_definitions(release, state, &basis) {
+        return blocked;
+    }
     let diff = ReleaseDiff::Install(InstallDiff {
         chart: chart.name.clone(),
         version: chart.version.clone(),
         crds: missing_crds(chart),
+        adopted: unowned_names(state),
         hooks: due_hooks(release, chart, HookTrigger::Install),
     });
     let reason = format!("release `{}` does not exist", release.qualified_name());
     ReleaseAssessment::differs(reason, diff, DisruptionClass::D0, basis)
+}
+
+/// Blocks an action that deletes CustomResourceDefinitions which still have objects.
+fn block_data_loss(
+    release: &HelmReleaseResource,
+    state: &ReleaseState,
+    action: &str,
+    basis: &Value,
+) -> Option<ReleaseAssessment> {
+    let lost: Vec<String> = state.doomed.iter().filter(|crd| crd.objects > 0).map(describe_doomed).collect();
+    let reason = format!("{action} deletes CustomResourceDefinitions with all their objects: {}", lost.join(", "));
+    (!lost.is_empty() && !release.delete_definitions).then(|| {
+        ReleaseAssessment::blocked(BlockClass::Declaration, reason, basis.clone())
+            .hint("set `definitions: delete` to delete these objects too")
+    })
+}
+
+fn describe_doomed(crd: &DoomedDefinition) -> String {
+    let objects = if crd.objects == 1 { "object" } else { "objects" };
+    format!("`{}` ({} {objects})", crd.name, crd.objects)
+}
+
+/// Blocks a step whose chart declares CustomResourceDefinitions that exist outside of the release.
+fn block_unowned_definitions(
+    release: &HelmReleaseResource,
+    state: &ReleaseState,
+    basis: &Value,
+) -> Option<ReleaseAssessment> {
+    let blocked = |reason: String, hint: &str| {
+        Some(ReleaseAssessment::blocked(BlockClass::Host, reason, basis.clone()).hint(hint))
+    };
+    if let Some((name, owner)) = state.unowned.iter().find_map(|crd| Some((&crd.name, crd.owner.as_ref()?))) {
+        let reason = format!("CustomResourceDefinition `{name}` belongs to the release `{}`", owner.raw());
+        return blocked(reason, "uninstall that release, or switch its CustomResourceDefinitions off in `values`");
+    }
+    if state.unowned.is_empty() || release.adopt {
+        return None;
+    }
+    let names: Vec<&str> = state.unowned.iter().map(|crd| crd.name.as_str()).collect();
+    let reason = format!("the chart declares CustomResourceDefinitions that no release owns: {}", join_quoted(&names));
+    blocked(reason, "set `adopt: true` to make them part of the release: helm rejects the change otherwise")
 }
 
 /// Returns the hooks that run, if the declaration lets them.
@@ -160,6 +214,11 @@ fn assess_installed(
     }
     if matches {
         return assess_repair(state, basis);
+    }
+    let blocked = block_unowned_definitions(release, state, &basis)
+        .or_else(|| block_data_loss(release, state, "the upgrade", &basis));
+    if let Some(blocked) = blocked {
+        return blocked;
     }
     let hooks = due_hooks(release, chart, HookTrigger::Upgrade);
     assess_upgrade(UpgradeDiff { hooks, ..upgrade }, basis)
@@ -218,6 +277,8 @@ fn compare_release(state: &ReleaseState, chart: &ChartInfo, info: &ReleaseInfo) 
         renewed_crds: chart.crds.iter().filter(|crd| crd.outdated).map(|crd| crd.name.clone()).collect(),
         live: state.live.clone(),
         conflicts: state.conflicts.clone(),
+        adopted: unowned_names(state),
+        doomed: state.doomed.clone(),
         hooks: Vec::new(),
     }
 }
@@ -263,6 +324,17 @@ fn assess_upgrade(upgrade: UpgradeDiff, basis: Value) -> ReleaseAssessment {
 
 fn format_chart(info: &ReleaseInfo) -> String {
     format!("{} {}", info.chart, info.version)
+}
+
+/// Returns the CustomResourceDefinitions that become part of the release.
+fn unowned_names(state: &ReleaseState) -> Vec<String> {
+    state.unowned.iter().map(|crd| crd.name.clone()).collect()
+}
+
+/// Lists the objects that the chart's annotations keep.
+fn describe_kept(state: &ReleaseState) -> Option<String> {
+    let names: Vec<&str> = state.kept.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| join_quoted(&names))
 }
 
 /// Lists the existing CustomResourceDefinitions of a chart.

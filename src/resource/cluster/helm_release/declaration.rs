@@ -13,7 +13,8 @@ pub(super) struct HelmReleaseResource {
     pub(super) adopt: bool,
     pub(super) beside: bool,
     pub(super) majors: Option<i64>,
-    pub(super) absent: bool,
+    /// Whether CRDs may be deleted with their objects.
+    pub(super) delete_definitions: bool,
 }
 
 impl HelmReleaseResource {

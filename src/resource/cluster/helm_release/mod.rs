@@ -57,8 +57,15 @@ unless it matches. A cluster in which the same chart is installed elsewhere bloc
 
 **Disruption** is D1, or D0 for a first install.
 
-**Removal** uninstalls the release. CustomResourceDefinitions stay, because removing them would delete all their
-resources; they are listed if the step declares the chart.",
+**CustomResourceDefinitions** in the chart's `crds` directory stay when the release is removed, because removing them
+would delete all their resources; they are listed if the step declares the chart. Those in the chart's *templates* are
+ordinary objects of the release, which Helm deletes with all their resources: on removal, and by an upgrade to a version
+that no longer has them. Such a step is blocked without `definitions: delete`; the reason counts the resources. If they
+exist and no release owns them, because an earlier version of the chart had them in `crds`, Helm rejects the upgrade:
+`adopt: true` takes them over.
+
+**Removal** uninstalls the release. Objects that the chart annotates with `helm.sh/resource-policy: keep` stay, and are
+listed.",
     fields: FIELDS,
     build,
     traits: KindTraits { downloads: true, ..KindTraits::IN_CLUSTER },
@@ -99,6 +106,12 @@ const FIELDS: &[FieldSpec] = &[
     ),
     FieldSpec::optional("values", FieldType::Map(&FieldType::Any), "Values of the release. May contain secrets."),
     FieldSpec::optional(
+        "mirror_values",
+        FieldType::Map(&FieldType::Any),
+        "Values with the registries of a mirror, merged over `values`. The images of the chart without them are the \
+         mirror's sources, for `forge plan --images`.",
+    ),
+    FieldSpec::optional(
         "wait",
         FieldType::Bool,
         "Wait until everything is ready, and roll back otherwise. Default `true`.",
@@ -110,7 +123,18 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Wait,
         "Age after which a pending release counts as left by a killed Helm process. Default `15m`.",
     ),
-    FieldSpec::optional("adopt", FieldType::Bool, "Take over a release that forge did not install. Default `false`."),
+    FieldSpec::optional(
+        "adopt",
+        FieldType::Bool,
+        "Take over a release that forge did not install, and CustomResourceDefinitions of the chart's templates that no \
+         release owns. Default `false`.",
+    ),
+    FieldSpec::optional(
+        "definitions",
+        FieldType::Enum(&["keep", "delete"]),
+        "Whether CustomResourceDefinitions of the chart's templates may be deleted with all their objects. Default \
+         `keep`: a step that would delete them is blocked.",
+    ),
     FieldSpec::optional(
         "beside",
         FieldType::Bool,
@@ -137,11 +161,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if chart.is_none() && !absent {
         return Err(Diag::error(DiagCode::MissingKey, "a release needs `chart`, `path` or `built_in`"));
     }
-    let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({})).to_string();
+    let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({}));
+    let mirror = fields.0.get("mirror_values").filter(|mirror| mirror.as_object().is_some_and(|map| !map.is_empty()));
+    let upstream = mirror.map(|_| values.to_string());
+    let values = mirror.map_or_else(|| values.clone(), |mirror| merge_values(values.clone(), mirror)).to_string();
     let seconds = |key, default| fields.get_int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
     let flag = |key, default| fields.get_bool(key).unwrap_or(default);
     Ok(Box::new(HelmReleaseResource {
-        asked: ReleaseQuery { name, namespace, chart, values },
+        asked: ReleaseQuery { name, namespace, chart, values, upstream, absent },
         wait: flag("wait", true),
         hooks: flag("hooks", true),
         timeout_s: seconds("timeout", TIMEOUT_S),
@@ -149,8 +176,22 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         adopt: flag("adopt", false),
         beside: flag("beside", false),
         majors: fields.get_int("majors"),
-        absent,
+        delete_definitions: fields.get_text("definitions") == Some("delete"),
     }))
+}
+
+/// Merges values, as helm merges several files of values: maps key by key, everything else as a whole.
+fn merge_values(mut under: Value, over: &Value) -> Value {
+    match (under.as_object_mut(), over.as_object()) {
+        (Some(map), Some(more)) => {
+            for (key, value) in more {
+                let old = map.get(key).cloned().unwrap_or_default();
+                map.insert(key.clone(), merge_values(old, value));
+            }
+            under
+        }
+        _ => over.clone(),
+    }
 }
 
 /// Checks for a DNS label, as Helm and the API require.
@@ -220,7 +261,7 @@ fn parse_repository(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
 impl HelmReleaseResource {
     fn try_assess(&self, seen: &Observation) -> Result<Assessment<ReleaseDiff>, UnansweredReason> {
         let state = release_state(seen, &self.probe())?;
-        Ok(match self.absent {
+        Ok(match self.asked.absent {
             true => assessment::assess_absent(self, state),
             false => assessment::assess_present(self, state),
         })
@@ -234,6 +275,7 @@ impl HelmReleaseResource {
             wait: self.wait,
             hooks: self.hooks,
             stale_s: self.stale_s,
+            adopt: self.adopt,
         }))
     }
 }
@@ -258,7 +300,7 @@ impl DeclaredResource for HelmReleaseResource {
     fn desired_value(&self) -> Value {
         let values: Value = serde_json::from_str(&self.asked.values).unwrap_or_default();
         json!({
-            "name": self.asked.name, "namespace": self.asked.namespace, "absent": self.absent,
+            "name": self.asked.name, "namespace": self.asked.namespace, "absent": self.asked.absent,
             "version": self.asked.chart.as_ref().map(|chart| &chart.version), "values": values,
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::model::UntrustedText;
 use crate::object::{
-    ChartHook, FieldChange, FieldOwner, LiveObject, ObjectChange, ObjectChangeKind, ReleaseAction,
+    ChartHook, DoomedDefinition, FieldChange, FieldOwner, LiveObject, ObjectChange, ObjectChangeKind, ReleaseAction,
     ReleaseFieldConflict, ReleaseStatus,
 };
 use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
@@ -23,6 +23,8 @@ pub(super) enum ReleaseDiff {
     Uninstall {
         chart: String,
         version: String,
+        /// CustomResourceDefinitions that are deleted with their objects.
+        doomed: Vec<DoomedDefinition>,
     },
 }
 
@@ -33,6 +35,8 @@ pub(super) struct InstallDiff {
     pub version: String,
     /// CustomResourceDefinitions that are created, by name.
     pub crds: Vec<String>,
+    /// CustomResourceDefinitions that exist and become part of the release, by name.
+    pub adopted: Vec<String>,
     /// Hooks that run, with the events that make them run.
     pub hooks: Vec<ChartHook>,
 }
@@ -52,6 +56,10 @@ pub(super) struct UpgradeDiff {
     pub live: Vec<LiveObject>,
     /// Fields that are taken over from other owners.
     pub conflicts: Vec<ReleaseFieldConflict>,
+    /// CustomResourceDefinitions that exist and become part of the release, by name.
+    pub adopted: Vec<String>,
+    /// CustomResourceDefinitions that are deleted with their objects.
+    pub doomed: Vec<DoomedDefinition>,
     /// Hooks that run, with the events that make them run.
     pub hooks: Vec<ChartHook>,
 }
@@ -60,7 +68,8 @@ impl ReleaseDiff {
     /// Returns the action that makes the release match.
     pub fn action(&self) -> ReleaseAction {
         match self {
-            Self::Install(_) => ReleaseAction::Upgrade { force: false },
+            // Fields of a CRD that is taken over have other owners.
+            Self::Install(install) => ReleaseAction::Upgrade { force: !install.adopted.is_empty() },
             Self::Upgrade(upgrade) => ReleaseAction::Upgrade { force: !upgrade.conflicts.is_empty() },
             Self::Repair { .. } => ReleaseAction::Repair,
             Self::Uninstall { .. } => ReleaseAction::Uninstall,
@@ -72,8 +81,9 @@ impl ReleaseDiff {
             Self::Install(install) => install.list_changes(),
             Self::Upgrade(upgrade) => upgrade.list_changes(),
             Self::Repair { live } => live.iter().flat_map(live_changes).collect(),
-            Self::Uninstall { chart, version } => {
-                vec![ReleaseChange::new(ChangeSubject::Release, Some(&format!("{chart} {version}")), None)]
+            Self::Uninstall { chart, version, doomed } => {
+                let release = ReleaseChange::new(ChangeSubject::Release, Some(&format!("{chart} {version}")), None);
+                std::iter::once(release).chain(doomed.iter().map(doomed_change)).collect()
             }
         }
     }
@@ -90,6 +100,7 @@ impl InstallDiff {
         let release = format!("{} {}", self.chart, self.version);
         let mut changes = vec![ReleaseChange::new(ChangeSubject::Release, None, Some(&release))];
         changes.extend(self.crds.iter().map(|crd| crd_change(crd)));
+        changes.extend(self.adopted.iter().map(|crd| adopted_change(crd)));
         changes.extend(hooks_change(&self.hooks));
         changes
     }
@@ -123,6 +134,8 @@ impl UpgradeDiff {
         changes.extend(status);
         let values = self.values.iter().map(|field| field_change(ChangeSubject::Value(field.path.clone()), field));
         changes.extend(values);
+        changes.extend(self.adopted.iter().map(|crd| adopted_change(crd)));
+        changes.extend(self.doomed.iter().map(doomed_change));
         changes.extend(self.manifest_changes());
         changes.extend(self.crds.iter().map(|crd| crd_change(crd)));
         changes.extend(self.renewed_crds.iter().map(|crd| renewed_crd_change(crd)));
@@ -131,8 +144,16 @@ impl UpgradeDiff {
         changes
     }
 
+    /// Reports whether a change of the manifest is that of a CRD that is taken over or deleted.
+    fn is_definition_change(&self, change: &ObjectChange) -> bool {
+        let names = self.adopted.iter().chain(self.doomed.iter().map(|crd| &crd.name));
+        !matches!(change.what, ObjectChangeKind::Changed(_))
+            && names.into_iter().any(|name| change.object == crd_title(name))
+    }
+
     fn manifest_changes(&self) -> Vec<ReleaseChange> {
-        let mut changes: Vec<ReleaseChange> = self.manifest.iter().flat_map(object_changes).collect();
+        let told = |change: &&ObjectChange| !self.is_definition_change(change);
+        let mut changes: Vec<ReleaseChange> = self.manifest.iter().filter(told).flat_map(object_changes).collect();
         let more = changes.len().saturating_sub(MAX_SHOWN_FIELDS);
         changes.truncate(MAX_SHOWN_FIELDS);
         if more > 0 {
@@ -176,6 +197,7 @@ impl ReleaseChange {
     }
 
     fn render(self) -> AttributeChange {
+        let whole = matches!(self.subject, ChangeSubject::Object(_));
         let attribute = match self.subject {
             ChangeSubject::Release => "release".to_owned(),
             ChangeSubject::Chart => "chart".to_owned(),
@@ -188,7 +210,7 @@ impl ReleaseChange {
             ChangeSubject::Hooks => "hooks".to_owned(),
         };
         let change = AttributeChange::new(&attribute, None, None);
-        AttributeChange { from: self.from, to: self.to, secret: self.secret, ..change }
+        AttributeChange { from: self.from, to: self.to, secret: self.secret, whole, ..change }
     }
 }
 
@@ -236,8 +258,27 @@ fn field_change(subject: ChangeSubject, field: &FieldChange) -> ReleaseChange {
     ReleaseChange { subject, from: field.from.clone(), to: field.to.clone(), secret: field.secret }
 }
 
+fn crd_title(name: &str) -> String {
+    format!("CustomResourceDefinition {name}")
+}
+
 fn crd_change(name: &str) -> ReleaseChange {
-    ReleaseChange::new(ChangeSubject::Object(format!("CustomResourceDefinition {name}")), None, Some("new"))
+    ReleaseChange::new(ChangeSubject::Object(crd_title(name)), None, Some("new"))
+}
+
+fn adopted_change(name: &str) -> ReleaseChange {
+    let subject = ChangeSubject::Object(crd_title(name));
+    ReleaseChange::new(subject, Some("without a release"), Some("part of the release"))
+}
+
+/// The change of a CRD that is deleted: its objects are lost.
+fn doomed_change(crd: &DoomedDefinition) -> ReleaseChange {
+    let lost = match crd.objects {
+        0 => "without objects".to_owned(),
+        1 => "with 1 object, which is lost".to_owned(),
+        more => format!("with {more} objects, which are lost"),
+    };
+    ReleaseChange::new(ChangeSubject::Object(crd_title(&crd.name)), Some(&lost), None)
 }
 
 fn renewed_crd_change(name: &str) -> ReleaseChange {

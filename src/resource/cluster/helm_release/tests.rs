@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::object::{
-    ChartCrd, ChartHook, ChartInfo, FieldChange, FieldOwner, ForeignRelease, LiveObject, ReleaseFieldConflict,
-    ReleaseInfo, ReleaseState, ReleaseStatus,
+    ChartCrd, ChartHook, ChartInfo, DoomedDefinition, FieldChange, FieldOwner, ForeignRelease, LiveObject,
+    ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseInfo, ReleaseState, ReleaseStatus, UnownedDefinition,
 };
 use crate::probe::ProbeReading;
 use crate::resource::assessment::ErasedDiff;
@@ -80,6 +80,7 @@ fn make_release_state(status: ReleaseStatus) -> ReleaseState {
             events: vec!["pre-install".to_owned(), "pre-upgrade".to_owned()],
         }],
         images: vec!["a:1".to_owned()],
+        sources: Default::default(),
     };
     ReleaseState { release: Some(make_release_info(status)), chart: Some(chart), ..ReleaseState::default() }
 }
@@ -110,6 +111,17 @@ fn changed_attributes(judgement: &Assessment) -> Vec<&str> {
 }
 
 #[test]
+fn values_of_a_mirror_are_merged_over_the_others() {
+    let values = ("values", json!({ "a": { "on": true, "repository": "up" }, "list": [1] }));
+    let mirror = ("mirror_values", json!({ "a": { "repository": "m" }, "b": { "repository": "m" } }));
+    let resource = |entries: &[_]| build(&make_fields(entries), true).unwrap();
+    let merged = json!({ "a": { "on": true, "repository": "m" }, "list": [1], "b": { "repository": "m" } });
+    assert_eq!(resource(&[values.clone(), mirror]).desired_value()["values"], merged);
+    let Probe::Release(asked) = resource(&[values, ("mirror_values", json!({}))]).probes().remove(0) else { panic!() };
+    assert_eq!(asked.upstream, None);
+}
+
+#[test]
 fn matching_release_requires_no_action() {
     let ok = assess_state(make_release_state(ReleaseStatus::Deployed));
     assert_eq!((ok.verdict, requested_action(&ok)), (StepVerdict::Ok, None));
@@ -123,6 +135,75 @@ fn matching_release_requires_no_action() {
     let mut older = make_release_state(ReleaseStatus::Deployed);
     older.release.as_mut().unwrap().age_s = 9999;
     assert_eq!(assess_state(older).basis, ok.basis);
+}
+
+fn doomed(objects: u64) -> Vec<DoomedDefinition> {
+    vec![DoomedDefinition { name: "jobs.tiny".to_owned(), objects }]
+}
+
+#[test]
+fn removal_that_deletes_objects_of_crds_is_blocked() {
+    let state = |objects| ReleaseState {
+        doomed: doomed(objects),
+        kept: vec!["Policy p".to_owned()],
+        ..make_release_state(ReleaseStatus::Deployed)
+    };
+    let judged = assess_with(&[], true, state(2));
+    assert_eq!(judged.verdict, StepVerdict::Blocked(BlockClass::Declaration));
+    assert_eq!(
+        judged.reason.raw(),
+        "uninstalling deletes CustomResourceDefinitions with all their objects: `jobs.tiny` (2 objects)"
+    );
+    assert_eq!(judged.hint.as_deref(), Some("set `definitions: delete` to delete these objects too"));
+    let allowed = assess_with(&[("definitions", json!("delete"))], true, state(2));
+    assert_eq!(requested_action(&allowed), Some(ReleaseAction::Uninstall));
+    assert_eq!(changed_attributes(&allowed), ["release", "CustomResourceDefinition jobs.tiny"]);
+    assert_eq!(allowed.changes[1].from.as_ref().unwrap().raw(), "with 2 objects, which are lost");
+    assert_eq!(
+        allowed.reason.raw(),
+        "release `ns/r` is deployed; uninstalling keeps the CustomResourceDefinitions `gadgets.tiny` and `Policy p`"
+    );
+    // Nothing is lost.
+    assert_eq!(requested_action(&assess_with(&[], true, state(0))), Some(ReleaseAction::Uninstall));
+}
+
+#[test]
+fn upgrade_that_deletes_objects_of_crds_is_blocked() {
+    let changed =
+        ObjectChange { object: "CustomResourceDefinition jobs.tiny".to_owned(), what: ObjectChangeKind::Removed };
+    let state =
+        ReleaseState { doomed: doomed(1), manifest: vec![changed], ..make_release_state(ReleaseStatus::Deployed) };
+    let judged = assess_state(state.clone());
+    assert_eq!(
+        judged.reason.raw(),
+        "the upgrade deletes CustomResourceDefinitions with all their objects: `jobs.tiny` (1 object)"
+    );
+    let allowed = assess_with(&[("definitions", json!("delete"))], false, state);
+    assert_eq!(changed_attributes(&allowed), ["CustomResourceDefinition jobs.tiny", "hooks"]);
+    assert_eq!(allowed.changes[0].from.as_ref().unwrap().raw(), "with 1 object, which is lost");
+}
+
+#[test]
+fn crds_without_a_release_need_consent() {
+    let added = ObjectChange { object: "CustomResourceDefinition jobs.tiny".to_owned(), what: ObjectChangeKind::Added };
+    let owned = |owner: Option<&str>| ReleaseState {
+        unowned: vec![UnownedDefinition { name: "jobs.tiny".to_owned(), owner: owner.map(Into::into) }],
+        manifest: vec![added.clone()],
+        ..make_release_state(ReleaseStatus::Deployed)
+    };
+    let judged = assess_state(owned(None));
+    assert_eq!(judged.verdict, StepVerdict::Blocked(BlockClass::Host));
+    assert_eq!(judged.reason.raw(), "the chart declares CustomResourceDefinitions that no release owns: `jobs.tiny`");
+    let adopting = assess_with(&[("adopt", json!(true))], false, owned(None));
+    assert_eq!(requested_action(&adopting), Some(ReleaseAction::Upgrade { force: false }));
+    assert_eq!(changed_attributes(&adopting), ["CustomResourceDefinition jobs.tiny", "hooks"]);
+    assert_eq!(adopting.changes[0].to.as_ref().unwrap().raw(), "part of the release");
+    let theirs = assess_with(&[("adopt", json!(true))], false, owned(Some("ns/other")));
+    assert_eq!(theirs.reason.raw(), "CustomResourceDefinition `jobs.tiny` belongs to the release `ns/other`");
+    let first = ReleaseState { release: None, manifest: Vec::new(), ..owned(None) };
+    assert_eq!(assess_state(first.clone()).verdict, StepVerdict::Blocked(BlockClass::Host));
+    let action = requested_action(&assess_with(&[("adopt", json!(true))], false, first));
+    assert_eq!(action, Some(ReleaseAction::Upgrade { force: true }));
 }
 
 #[test]
