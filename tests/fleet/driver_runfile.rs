@@ -41,7 +41,7 @@ fn apply(project: &Project) -> Output {
 fn installer_program_installs_repairs_and_removes_the_driver() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
-    node.profile("h100x8-ndr");
+    node.profile("h100-pcie");
     node.must("apt-get -qq install dkms >/dev/null");
     let project = Project::new(&nodes).inventory(&inventory(node, "560.35.03", ""));
     apply(&project);
@@ -69,7 +69,7 @@ fn installer_program_installs_repairs_and_removes_the_driver() {
 fn installer_of_an_old_branch_gets_only_options_that_it_knows() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
-    node.profile("h100x8-ndr");
+    node.profile("h100-pcie");
     let project = Project::new(&nodes).inventory(&inventory(node, "535.288.01", ""));
     let out = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 3, "{out}");
