@@ -1,7 +1,7 @@
 //! The entries of apt's sources: all files are read together.
 
 use super::query::Probe;
-use super::section::{NulFields, ProbeSection, SectionOutput};
+use super::section::{ProbeSection, SectionOutput, read_listed_files};
 use super::{AptEntry, Observation, ProbeReading};
 
 /// Prints two fields per file that apt reads: its path and its text. Names that apt ignores are skipped.
@@ -33,20 +33,10 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 }
 
 fn parse_sources(stdout: &[u8]) -> Option<Vec<AptEntry>> {
-    let mut fields = NulFields::new(stdout);
-    let mut entries = Vec::new();
-    loop {
-        let path = fields.next()?;
-        if path == b"end" {
-            return Some(entries);
-        }
-        let (path, text) = (String::from_utf8_lossy(path), String::from_utf8_lossy(fields.next()?));
-        entries.extend(if path.ends_with(".sources") {
-            parse_deb822_file(&path, &text)
-        } else {
-            parse_one_line_file(&path, &text)
-        });
-    }
+    let entries = read_listed_files(stdout)?.into_iter().flat_map(|(path, text)| {
+        if path.ends_with(".sources") { parse_deb822_file(&path, &text) } else { parse_one_line_file(&path, &text) }
+    });
+    Some(entries.collect())
 }
 
 /// One-line style: `deb [options] uri suite [component …]`.

@@ -1,7 +1,7 @@
 //! The sections of dnf's repository files: all files are read together.
 
 use super::query::Probe;
-use super::section::{NulFields, ProbeSection, SectionOutput};
+use super::section::{ProbeSection, SectionOutput, read_listed_files};
 use super::{DnfEntry, Observation, ProbeReading};
 
 /// Prints two fields per file that dnf reads: its path and its text. The folders are dnf's default `reposdir`.
@@ -31,17 +31,11 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 }
 
 fn parse_repositories(stdout: &[u8]) -> Option<Vec<DnfEntry>> {
-    let mut fields = NulFields::new(stdout);
-    let mut entries = Vec::new();
-    loop {
-        let path = fields.next()?;
-        if path == b"end" {
-            return Some(entries);
-        }
-        let (file, text) = (String::from_utf8_lossy(path), String::from_utf8_lossy(fields.next()?));
-        let ids = text.lines().filter_map(parse_section_head);
-        entries.extend(ids.map(|id| DnfEntry { file: file.clone().into_owned(), id: id.to_owned() }));
-    }
+    let entries = read_listed_files(stdout)?.into_iter().flat_map(|(file, text)| {
+        let ids: Vec<String> = text.lines().filter_map(parse_section_head).map(str::to_owned).collect();
+        ids.into_iter().map(move |id| DnfEntry { file: file.clone(), id })
+    });
+    Some(entries.collect())
 }
 
 /// Returns the id in `[id]`. A disabled section counts: dnf keeps the first one of an id, whatever it says.

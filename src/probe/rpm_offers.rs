@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 /// `forge_rpm_offers NAME…` prints the offered versions, one row each: name and version.
 ///
-/// dnf writes its cache and logs as it reads, and a plan writes nothing: it gets a folder of links to its cache, which is
-/// removed afterwards. It does not use the network. Packages of all module streams count, because a step may enable
+/// dnf writes its cache and logs as it reads, and a plan leaves nothing on a host: it gets a folder of links to its cache,
+/// in memory where the host has `/dev/shm`, which is removed afterwards. It does not use the network. Packages of all module streams count, because a step may enable
 /// another stream before the packages change.
 pub(crate) const RPM_OFFERS: &str = r#"
 forge_rpm_offers() (
 command -v dnf >/dev/null 2>&1 || exit 127
-t=$(mktemp -d "${TMPDIR:-/var/tmp}/forge-dnf.XXXXXX") || exit
+t=/dev/shm
+[ -w "$t" ] || t=/var/tmp
+t=$(mktemp -d "$t/forge-dnf.XXXXXX") || exit
 trap 'rm -rf -- "$t"' EXIT
 trap 'exit 143' HUP INT TERM
 mkdir -- "$t/cache" || exit

@@ -148,6 +148,20 @@ impl<'a> NulFields<'a> {
     }
 }
 
+/// Parses pairs of a path and a text up to the field `end`; `None` if the output is truncated.
+pub(crate) fn read_listed_files(stdout: &[u8]) -> Option<Vec<(String, String)>> {
+    let mut fields = NulFields::new(stdout);
+    let mut files = Vec::new();
+    loop {
+        let path = fields.next()?;
+        if path == b"end" {
+            return Some(files);
+        }
+        let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+        files.push((text(path), text(fields.next()?)));
+    }
+}
+
 impl<'a> Iterator for NulFields<'a> {
     type Item = &'a [u8];
 
