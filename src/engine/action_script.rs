@@ -77,7 +77,7 @@ pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
 
 /// Sets `forge_rc` to the status of the last command. If it succeeded, and the host has SELinux, gives `paths` the
 /// contexts of its policy: a file that is moved to its place keeps the context of the folder in which it was made. The
-/// shell itself tests that, so other hosts start no program for it. A file system without contexts is no reason to fail.
+/// shell itself tests that, so other hosts start no program for it. A file system without contexts does not fail the step.
 pub fn set_contexts(paths: &[String]) -> ShellFragment {
     let code = ShellFragment::new().code("forge_rc=$?\n");
     if paths.is_empty() {

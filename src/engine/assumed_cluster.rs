@@ -85,7 +85,7 @@ impl ReadOnlySession for AssumedCluster {
     }
 }
 
-/// Returns an object that does not exist, and becomes what is declared.
+/// Returns an object that does not exist, and that an apply would create as declared.
 fn new_object(want: Option<&str>) -> ObjectInfo {
     let want = want.and_then(|text| serde_json::from_str(text).ok());
     ObjectInfo { dry: want.map(ObjectDryRun::Becomes), ..ObjectInfo::default() }

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(collect_images(&[policy(&json!({}))]), without);
         assert_eq!(collect_images(&[policy(&json!({ "enabled": true, "mode": "kubevirt" }))]), kubevirt);
         assert_eq!(collect_images(&[policy(&json!({ "enabled": true, "mode": "kata" }))]), kata);
-        // Before v26.3 there is no mode.
+        // Releases before v26.3 have no mode.
         let all = collect_images(&[policy(&json!({ "enabled": true }))]);
         assert_eq!(
             all,

@@ -21,7 +21,7 @@ const ANSWER_CAP: u32 = 4096;
 /// which the library offers, waits for them.
 ///
 /// # Errors
-/// There is no master, or it does not agree.
+/// No master listens on the socket, or it refuses.
 pub(super) async fn request_exit(socket: &Path) -> io::Result<()> {
     let mut stream = UnixStream::connect(socket).await?;
     let request: Vec<u8> = HELLO.into_iter().chain(TERMINATE).flat_map(u32::to_be_bytes).collect();

@@ -108,7 +108,7 @@ fn driver_stack_changes_module_streams_on_rocky_and_leaves() {
     is_of(node, "570.172.08");
     assert_eq!(node.must("rpm -q --qf '%{VERSION}-%{RELEASE} ' doca-ofed libnccl"), "3.2.0-1 2.25.1-1+cuda12.8 ");
 
-    // An upgrade by somebody else does not reach the driver.
+    // An upgrade outside forge does not change the driver.
     node.must("dnf -y -q upgrade >/dev/null");
     is_of(node, "570.172.08");
 

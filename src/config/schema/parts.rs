@@ -32,7 +32,7 @@ pub(super) fn with_description(description: &str, mut schema: Value) -> Value {
     schema
 }
 
-/// Returns the schema of text. Plain numbers and booleans are valid text: scalars keep what was typed.
+/// Returns the schema of text. Plain numbers and booleans are valid text: scalars keep their text.
 pub(super) fn text_schema() -> Value {
     json!({ "type": ["string", "number", "boolean"] })
 }

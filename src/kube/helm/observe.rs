@@ -246,7 +246,7 @@ impl<'c> ReleaseObserver<'c> {
         let ask = |object| async move {
             let how = HelmApplyOptions { manager: HELM_MANAGER, force: false, dry: true };
             let found = match self.objects.apply_object(object, how).await? {
-                // The upgrade renews the definition first; who owns a field that does not exist yet is no question.
+                // The upgrade renews the definition first. A field that does not exist yet has no owner.
                 HelmApplyResult::Becomes(_) | HelmApplyResult::Undefined(_) => Vec::new(),
                 HelmApplyResult::Conflict(found) => found,
             };
@@ -286,7 +286,7 @@ impl<'c> ReleaseObserver<'c> {
             }
         }
         // An interrupted upgrade leaves objects of the new version and definitions of the old one: the upgrade renews
-        // them. Without such a definition there is no way to compare.
+        // them. Without such a definition, these objects cannot be compared.
         let renewed = state.chart.iter().flat_map(|chart| &chart.crds).any(|crd| crd.outdated || !crd.present);
         if let Some(why) = undefined.into_iter().next().filter(|_| self.chart.is_some() && !renewed) {
             return Err(KubeError::new(format!("cannot compare {why}")));

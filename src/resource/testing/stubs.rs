@@ -285,8 +285,8 @@ fn dpkg_lock_holder_is_reported_and_wait_times_out() {
     assert!(stubs.logged_calls(&QUIET).is_empty());
 }
 
-/// apt holds `lock-frontend` and its dpkg `lock`: apt is named, in whatever order the two are found. This process stands
-/// for dpkg, and a child for apt.
+/// apt holds `lock-frontend` and its dpkg `lock`: apt is named, in whatever order the two are found. This process
+/// plays dpkg, and a child plays apt.
 #[test]
 fn apt_is_named_as_lock_holder_before_its_dpkg() {
     let stubs = apt_stubs("", "", FINISHED);

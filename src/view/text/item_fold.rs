@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 /// Fewer items are shown one by one.
 const MIN_ITEMS_TO_FOLD: usize = 3;
-/// Stands for the item's name in a text. No text of a plan contains it: it would be escaped.
+/// Replaces the item's name in a text. Texts of a plan do not contain it: output escapes control characters.
 const NAME: &str = "\u{1}";
 
 /// Folds hosts first, then items on the same hosts.

@@ -114,7 +114,7 @@ impl Life<'_> {
     }
 }
 
-/// Checks what is on disk, and after a boot what is loaded.
+/// Checks the files on disk and, after a boot, the loaded modules.
 fn nothing_is_left(node: &Node) {
     assert_eq!(driver_packages(node), "");
     let others = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n' | sed -n 's/^installed //p' |
