@@ -122,11 +122,19 @@ impl HelmObjectClient<'_> {
     }
 
     /// Returns the number of objects of the kind that a live CRD defines.
+    ///
+    /// # Errors
+    /// The API does not answer, or it serves no version of the kind: stored objects cannot be listed then.
     pub async fn count_objects(&self, definition: &Value) -> Result<u64, KubeError> {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
         let served = versions.filter(|version| version.get("served") == Some(&Value::Bool(true)));
-        let Some(version) = served.filter_map(|version| version.get("name")?.as_str()).next() else { return Ok(0) };
+        let Some(version) = served.filter_map(|version| version.get("name")?.as_str()).next() else {
+            let name = text("/metadata/name");
+            return Err(KubeError::new(format!(
+                "objects of `{name}` cannot be counted: the API serves no version of it"
+            )));
+        };
         let place = ApiCollection::new(&format!("{}/{version}", text("/spec/group")), text("/spec/names/plural"), true);
         // The first item and the number of the others: a cluster may have many thousands.
         let request = place.collection_request(None).list(&ListParams::default().limit(1));

@@ -31,7 +31,7 @@ impl ReleaseObserver<'_> {
 
     /// Returns the CRDs of `wanted` that exist without belonging to this release.
     async fn find_unowned_definitions(&self, wanted: &[ManifestObject]) -> Result<Vec<UnownedDefinition>, KubeError> {
-        let own = format!("{}/{}", self.asked.namespace, self.asked.name);
+        let own = self.qualified_name();
         let mut unowned = Vec::new();
         for definition in wanted.iter().filter(|object| object.is_definition()) {
             let Some(live) = self.objects.get_live(definition).await? else { continue };

@@ -8,13 +8,13 @@ use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, 
 use super::program::HelmProgram;
 use super::render::ChartRenderer;
 use crate::model::{SecretStore, Value};
-use crate::object::collect_images;
 use crate::object::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
 use crate::object::{
     ChartCrd, ChartInfo, FieldChange, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
     ReleaseState, ReleaseStatus,
 };
 use crate::object::{ManifestObject, parse_manifest};
+use crate::object::{collect_images, find_owning_release};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
@@ -106,6 +106,11 @@ impl<'c> ReleaseObserver<'c> {
 
     async fn list_releases(&self, ours: bool) -> Result<Vec<ListedRelease>, KubeError> {
         output::parse_json("list", &self.query_helm("list", &flags::list_args(self.helm.major(), ours)).await?)
+    }
+
+    /// Returns `NAMESPACE/NAME`, as owners of objects are compared.
+    pub(super) fn qualified_name(&self) -> String {
+        format!("{}/{}", self.asked.namespace, self.asked.name)
     }
 
     fn is_this_release(&self, listed: &ListedRelease) -> bool {
@@ -225,13 +230,18 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Returns the chart's definitions that exist and differ from the chart: those of another version of it. Fields that
-    /// the chart does not set are ignored.
+    /// the chart does not set are ignored, and so are definitions that belong to another release.
     pub async fn find_outdated_definitions(&self, chart: &LocalHelmChart) -> Result<Vec<ManifestObject>, KubeError> {
         let definitions = self.chart_definitions(chart).await?;
+        let own = self.qualified_name();
+        let is_ours = |live: &Value| find_owning_release(live).is_none_or(|owner| owner == own);
+        let is_ours = &is_ours;
         let looks = stream::iter(definitions).map(|definition| async move {
             Ok::<_, KubeError>(match self.compare_object(definition).await? {
-                ObjectComparison::Drifted(found) if !found.told.missing && !found.told.changed.is_empty() => {
-                    Some(definition.clone())
+                ObjectComparison::Drifted(found) => {
+                    let live = found.seen.as_ref().map(|seen| &seen.live);
+                    let is_outdated = live.is_some_and(is_ours) && !found.told.changed.is_empty();
+                    is_outdated.then(|| definition.clone())
                 }
                 _ => None,
             })

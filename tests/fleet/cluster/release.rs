@@ -251,6 +251,7 @@ fn failed_upgrade_with_a_new_definition_is_planned_and_finished() {
         assert_eq!(project.revisions(), "1=deployed 2=failed ");
 
         project.declare_version("0.2.0", "values: { replicas: 2 }");
+        definition_of_another_release_is_kept(project);
         let plan = project.forge(&["plan", "--detailed-exitcode"]);
         assert_eq!(plan.code, 2, "{plan}");
         has(&plan, &format!("CustomResourceDefinition {}", project.gadgets()));
@@ -262,6 +263,20 @@ fn failed_upgrade_with_a_new_definition_is_planned_and_finished() {
         let again = project.forge(&["plan", "--detailed-exitcode"]);
         assert_eq!(again.code, 0, "{again}");
     });
+}
+
+/// Checks that a plan renews no definition that another release owns, and says why it cannot compare its objects then.
+fn definition_of_another_release_is_kept(project: &Project) {
+    let definition = format!("crd/{}", project.gadgets());
+    let label = |value: &str| project.kubectl(&["label", &definition, value]);
+    let annotate = |name: &str, space: &str| project.kubectl(&["annotate", &definition, name, space]);
+    label("app.kubernetes.io/managed-by=Helm");
+    annotate("meta.helm.sh/release-name=other", "meta.helm.sh/release-namespace=other");
+    let plan = project.forge(&["plan"]);
+    assert!(!plan.stdout.contains("of another version of the chart"), "{plan}");
+    has(&plan, "cannot compare Gadget r");
+    label("app.kubernetes.io/managed-by-");
+    annotate("meta.helm.sh/release-name-", "meta.helm.sh/release-namespace-");
 }
 
 #[test]
