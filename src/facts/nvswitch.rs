@@ -34,8 +34,9 @@ case $? in 0) printf 'bridge\t%s\n' "${d##*/}" ;; 1) ;; *) printf 'hidden\t%s\n'
 done
 :"#;
 
-/// Boards with switches have eight GPUs. On boards with four, NVLinks connect the same GPUs directly.
-const BOARD_GPUS: usize = 8;
+/// On boards with four GPUs, NVLinks connect the same GPUs directly. Boards with more have switches; a board with eight
+/// shows fewer if one is lost.
+const DIRECT_GPUS: usize = 4;
 
 pub(super) const FACT: Fact = Fact {
     name: "nvswitch",
@@ -54,7 +55,7 @@ pub(super) const FACT: Fact = Fact {
         ("required", "whether a fabric manager must run on this host"),
         (
             "expected",
-            "whether forge's table of GPUs says that switches connect them: eight or more GPUs of a board with switches, whether \
+            "whether forge's table of GPUs says that switches connect them: more than four GPUs of a board with switches, whether \
              or not a switch is visible",
         ),
         (
@@ -81,7 +82,7 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let on_board = |id: &&&str| {
         gpu_table::find_gpu_model(id).is_some_and(|gpu| matches!(gpu.fabric, Some("nvswitch" | "nvlink5")))
     };
-    let expected = all("gpu").iter().filter(on_board).count() >= BOARD_GPUS;
+    let expected = all("gpu").iter().filter(on_board).count() > DIRECT_GPUS;
     let any = !switches.is_empty() || driver > 0 || !bridges.is_empty();
     let hidden = (joined("nvlink5") && !any).then(|| all("hidden").first().copied()).flatten();
     let told =
@@ -128,12 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn switches_are_expected_on_boards_of_eight() {
+    fn switches_are_expected_on_boards_with_more_than_four_gpus() {
         let expected = |id: &str, count: usize| {
             let text = format!("{}devices\t0\n", format!("gpu\t{id}\n").repeat(count));
             parse_stdout(&FACT, &text).expect("is known")["expected"].clone()
         };
         assert_eq!(expected("0x2330", 8), json!(true), "H100 SXM");
+        assert_eq!(expected("0x2330", 7), json!(true), "a board of eight that has lost a GPU");
         assert_eq!(expected("0x2330", 4), json!(false), "a board of four has no switch");
         assert_eq!(expected("0x2901", 8), json!(true), "B200");
         assert_eq!(expected("0x2331", 8), json!(false), "PCIe cards");
