@@ -118,7 +118,7 @@ pub(crate) fn parse_manifest(text: &str) -> Result<Vec<ManifestObject>, String> 
 pub(crate) fn parse_definitions(text: &str) -> Result<Vec<ManifestObject>, String> {
     let mut in_folder = false;
     let documents = split_documents(text).into_iter().filter(|document| {
-        // Only the first document of a file names the file.
+        // Only the first document of a file names the file. It is empty if the file begins with dashes.
         in_folder = source_file(document).map_or(in_folder, is_definition_file);
         in_folder
     });
@@ -143,7 +143,7 @@ fn is_definition_file(path: &str) -> bool {
 }
 
 fn parse_documents(documents: Vec<String>) -> Result<Vec<ManifestObject>, String> {
-    let documents = documents.into_iter().map(|text| {
+    let documents = documents.into_iter().filter(|text| !is_empty_document(text)).map(|text| {
         let value = super::parse_document(&text).map_err(|error| format!("invalid manifest: {error}"))?;
         Ok(ManifestObject { text, value })
     });
@@ -171,8 +171,11 @@ fn split_documents(text: &str) -> Vec<String> {
             _ => documents.push(String::new()),
         }
     }
-    documents.retain(|text| text.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#')));
     documents
+}
+
+fn is_empty_document(text: &str) -> bool {
+    text.lines().all(|line| line.trim().is_empty() || line.starts_with('#'))
 }
 
 /// Splits a `List` into its items.
@@ -216,9 +219,12 @@ mod tests {
             object("c/templates/crds/kind.yaml", "template"),
             object("c/charts/crds/templates/kind.yaml", "subchart"),
             object("", "second"),
+            // A file that begins with `---`, as those of gpu-operator.
+            format!("---\n# Source: c/crds/dashes.yaml\n{}", object("", "dashes")),
+            format!("---\n# Source: c/templates/dashes.yaml\n{}", object("", "dashes-template")),
         ];
         let found = parse_definitions(&text.concat()).unwrap();
-        assert_eq!(found.iter().map(ManifestObject::name).collect::<Vec<_>>(), ["kind", "other", "third"]);
+        assert_eq!(found.iter().map(ManifestObject::name).collect::<Vec<_>>(), ["dashes", "kind", "other", "third"]);
     }
 
     #[test]

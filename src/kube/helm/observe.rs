@@ -30,6 +30,14 @@ pub(super) struct DriftedHelmObject {
     pub told: LiveObject,
 }
 
+/// A CRD of the chart that exists in another version.
+pub(super) struct OutdatedDefinition {
+    pub definition: ManifestObject,
+    pub live: Value,
+    /// What it becomes if it is renewed.
+    pub becomes: Value,
+}
+
 /// The live objects of a manifest, compared.
 #[derive(Default)]
 pub(super) struct ManifestComparison {
@@ -231,22 +239,28 @@ impl<'c> ReleaseObserver<'c> {
 
     /// Returns the chart's definitions that exist and differ from the chart: those of another version of it. Fields that
     /// the chart does not set are ignored, and so are definitions that belong to another release.
-    pub async fn find_outdated_definitions(&self, chart: &LocalHelmChart) -> Result<Vec<ManifestObject>, KubeError> {
+    pub async fn find_outdated_definitions(
+        &self,
+        chart: &LocalHelmChart,
+    ) -> Result<Vec<OutdatedDefinition>, KubeError> {
         let definitions = self.chart_definitions(chart).await?;
         let own = self.qualified_name();
         let is_ours = |live: &Value| find_owning_release(live).is_none_or(|owner| owner == own);
         let is_ours = &is_ours;
         let looks = stream::iter(definitions).map(|definition| async move {
             Ok::<_, KubeError>(match self.compare_object(definition).await? {
-                ObjectComparison::Drifted(found) => {
-                    let live = found.seen.as_ref().map(|seen| &seen.live);
-                    let is_outdated = live.is_some_and(is_ours) && !found.told.changed.is_empty();
-                    is_outdated.then(|| definition.clone())
+                ObjectComparison::Drifted(found) if !found.told.changed.is_empty() => {
+                    let seen = found.seen.filter(|seen| is_ours(&seen.live));
+                    seen.map(|HelmLiveComparison { live, becomes, .. }| OutdatedDefinition {
+                        definition: definition.clone(),
+                        live,
+                        becomes,
+                    })
                 }
                 _ => None,
             })
         });
-        let found: Vec<Option<ManifestObject>> = looks.buffered(CONCURRENT_REQUESTS).try_collect().await?;
+        let found: Vec<Option<OutdatedDefinition>> = looks.buffered(CONCURRENT_REQUESTS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -314,7 +328,7 @@ impl<'c> ReleaseObserver<'c> {
     ) -> Result<(), KubeError> {
         let outdated = self.find_outdated_definitions(chart).await?;
         let crds = state.chart.iter_mut().flat_map(|chart| &mut chart.crds);
-        crds.for_each(|crd| crd.outdated = outdated.iter().any(|definition| definition.name() == crd.name));
+        crds.for_each(|crd| crd.outdated = outdated.iter().any(|outdated| outdated.definition.name() == crd.name));
         Ok(())
     }
 

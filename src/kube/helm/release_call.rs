@@ -3,7 +3,7 @@
 use super::super::{ClusterApi, ClusterProgressFn, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult};
 use super::flags::{self, HelmUpgradeOptions};
-use super::observe::{DriftedHelmObject, ReleaseObserver, StoredRelease};
+use super::observe::{DriftedHelmObject, OutdatedDefinition, ReleaseObserver, StoredRelease};
 use super::program::HelmOutput;
 use crate::model::{SecretStore, Value};
 use crate::object::{HELM_MANAGER, ManifestObject, ReleaseAction, ReleaseCall};
@@ -177,8 +177,10 @@ impl ReleaseExecutor<'_> {
             return Ok(());
         }
         let cluster = self.look.objects.cluster;
-        let before = cluster.read_schema_mark().await;
-        for definition in &outdated {
+        let becomes: Vec<(Value, Value)> =
+            outdated.iter().map(|outdated| (outdated.live.clone(), outdated.becomes.clone())).collect();
+        let before = cluster.read_changing_kinds(&becomes).await;
+        for OutdatedDefinition { definition, .. } in &outdated {
             (self.say)(&format!("renewing CRD {}", definition.name()));
             let how = HelmApplyOptions { manager: "forge", force: true, dry: false };
             match self.look.objects.apply_object(definition, how).await? {
@@ -188,7 +190,7 @@ impl ReleaseExecutor<'_> {
                 }
             }
         }
-        cluster.wait_for_new_schema(before).await;
+        cluster.wait_for_new_schemas(before).await;
         Ok(())
     }
 
