@@ -135,7 +135,8 @@ fn is_transient_kind(kind: &str) -> bool {
 fn is_default_object(kind: &str, name: &str) -> bool {
     match kind {
         "ServiceAccount" => name == "default",
-        "ConfigMap" => name == "kube-root-ca.crt",
+        // The second one is OpenShift's.
+        "ConfigMap" => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
         "Secret" => name.starts_with("default-token-"),
         _ => false,
     }
@@ -201,8 +202,10 @@ mod tests {
 
     #[test]
     fn default_objects_are_ignored_and_the_list_is_limited() {
-        let maps: Vec<Value> =
-            ["kube-root-ca.crt", "a", "b", "c", "d", "e", "f"].iter().map(|n| owned_object(n, &[])).collect();
+        let maps: Vec<Value> = ["kube-root-ca.crt", "openshift-service-ca.crt", "a", "b", "c", "d", "e", "f"]
+            .iter()
+            .map(|n| owned_object(n, &[]))
+            .collect();
         let mut found = NamespaceListing::default();
         found.add_objects("v1", "ConfigMap", &maps);
         let contents = found.summarize_contents();

@@ -8,6 +8,9 @@ use crate::object::{
 use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
 use serde::Serialize;
 
+/// Number of objects from which on their equal changes are one line: a new version of a chart changes its name in the
+/// labels of all objects.
+const SHARED_BY: usize = 3;
 /// Maximum number of manifest fields in a plan; a new version of a large chart changes hundreds.
 const MAX_SHOWN_FIELDS: usize = 60;
 
@@ -153,7 +156,7 @@ impl UpgradeDiff {
 
     fn manifest_changes(&self) -> Vec<ReleaseChange> {
         let told = |change: &&ObjectChange| !self.is_definition_change(change);
-        let mut changes: Vec<ReleaseChange> = self.manifest.iter().filter(told).flat_map(object_changes).collect();
+        let mut changes = fold_shared_fields(self.manifest.iter().filter(told).flat_map(object_changes).collect());
         let more = changes.len().saturating_sub(MAX_SHOWN_FIELDS);
         changes.truncate(MAX_SHOWN_FIELDS);
         if more > 0 {
@@ -178,6 +181,11 @@ enum ChangeSubject {
         object: String,
         path: String,
     },
+    /// A field that changes alike in several objects.
+    SharedField {
+        objects: usize,
+        path: String,
+    },
     /// The fields of the manifest that are not shown.
     Rest,
     Hooks,
@@ -196,6 +204,16 @@ impl ReleaseChange {
         Self { subject, from: from.map(UntrustedText::from), to: to.map(UntrustedText::from), secret: false }
     }
 
+    /// Reports whether both change the same field of their objects in the same way. Secret values are never compared.
+    fn is_alike(&self, other: &Self) -> bool {
+        let (ChangeSubject::Field { path, .. }, ChangeSubject::Field { path: other_path, .. }) =
+            (&self.subject, &other.subject)
+        else {
+            return false;
+        };
+        path == other_path && !self.secret && !other.secret && (&self.from, &self.to) == (&other.from, &other.to)
+    }
+
     fn render(self) -> AttributeChange {
         let whole = matches!(self.subject, ChangeSubject::Object(_));
         let attribute = match self.subject {
@@ -206,12 +224,38 @@ impl ReleaseChange {
             ChangeSubject::Value(path) => format!("values.{path}"),
             ChangeSubject::Object(title) => title,
             ChangeSubject::Field { object, path } => format!("{object} {path}"),
+            ChangeSubject::SharedField { objects, path } => format!("{path} of {objects} objects"),
             ChangeSubject::Rest => "manifest".to_owned(),
             ChangeSubject::Hooks => "hooks".to_owned(),
         };
         let change = AttributeChange::new(&attribute, None, None);
         AttributeChange { from: self.from, to: self.to, secret: self.secret, whole, ..change }
     }
+}
+
+/// Makes one change of those that several objects share, at the place of the first.
+fn fold_shared_fields(changes: Vec<ReleaseChange>) -> Vec<ReleaseChange> {
+    let count_alike = |change: &ReleaseChange| changes.iter().filter(|other| change.is_alike(other)).count();
+    let counts: Vec<usize> = changes.iter().map(count_alike).collect();
+    let mut folded: Vec<ReleaseChange> = Vec::new();
+    for (change, objects) in changes.into_iter().zip(counts) {
+        let ChangeSubject::Field { path, .. } = &change.subject else {
+            folded.push(change);
+            continue;
+        };
+        if objects < SHARED_BY {
+            folded.push(change);
+            continue;
+        }
+        let subject = ChangeSubject::SharedField { objects, path: path.clone() };
+        let is_new = !folded
+            .iter()
+            .any(|other| other.subject == subject && (&other.from, &other.to) == (&change.from, &change.to));
+        if is_new {
+            folded.push(ReleaseChange { subject, ..change });
+        }
+    }
+    folded
 }
 
 /// Adds the drift of a live object to the changes of an upgrade. A field in both goes from the live to the declared

@@ -317,6 +317,40 @@ fn field_changed_live_and_in_manifest_is_listed_once() {
 }
 
 #[test]
+fn fields_that_change_alike_in_several_objects_are_one_change() {
+    let label = |to: &str| make_field_change("metadata.labels.chart", "\"tiny-1\"", to);
+    let object = |name: &str, fields: Vec<FieldChange>| ObjectChange {
+        object: format!("Deployment {name}"),
+        what: ObjectChangeKind::Changed(fields),
+    };
+    let hidden = FieldChange { secret: true, from: None, to: None, ..label("") };
+    let two = "\"tiny-2\"";
+    let manifest = vec![
+        object("a", vec![label(two), make_field_change("spec.replicas", "1", "2")]),
+        object("b", vec![label(two), make_field_change("spec.replicas", "1", "2")]),
+        object("c", vec![label(two), make_field_change("spec.replicas", "1", "3")]),
+        object("d", vec![label("\"tiny-3\"")]),
+        object("e", vec![hidden.clone()]),
+        object("f", vec![hidden.clone()]),
+        object("g", vec![hidden]),
+    ];
+    let judged = assess_state(ReleaseState { manifest, ..make_release_state(ReleaseStatus::Deployed) });
+    let expected = [
+        "metadata.labels.chart of 3 objects",
+        "Deployment a spec.replicas",
+        "Deployment b spec.replicas",
+        "Deployment c spec.replicas",
+        "Deployment d metadata.labels.chart",
+        "Deployment e metadata.labels.chart",
+        "Deployment f metadata.labels.chart",
+        "Deployment g metadata.labels.chart",
+        "hooks",
+    ];
+    assert_eq!(changed_attributes(&judged), expected);
+    assert_eq!(judged.changes[0].to.as_ref().unwrap().raw(), two);
+}
+
+#[test]
 fn field_conflict_forces_the_upgrade() {
     let conflict =
         ReleaseFieldConflict { object: "Deployment r".into(), field: "spec.replicas".into(), by: "kubectl".into() };
