@@ -4,4 +4,4 @@
 pub type ClusterProgressFn<'s> = &'s (dyn Fn(&str) + Send + Sync);
 
 /// Reports whether the user wants to stop.
-pub type JobStopFn<'s> = &'s (dyn Fn() -> bool + Send + Sync);
+pub type CallStopFn<'s> = &'s (dyn Fn() -> bool + Send + Sync);

@@ -1,6 +1,6 @@
 //! Changes to a cluster: calls, one after the other, each by the holder of the cluster's lock.
 
-use super::callbacks::{ClusterProgressFn, JobStopFn};
+use super::callbacks::{CallStopFn, ClusterProgressFn};
 use super::custom_kinds::ESTABLISHED;
 use super::request_error::{ApiRequestError, local_request_error};
 use super::served_kinds::{ApiCollection, ApiKindCache};
@@ -27,7 +27,7 @@ impl ClusterWriter {
         limit: Duration,
         secrets: &SecretStore,
         say: ClusterProgressFn<'_>,
-        stopped: JobStopFn<'_>,
+        stopped: CallStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.check_lock()?;
         if let ClusterCall::Job(job) = call {
@@ -43,14 +43,25 @@ impl ClusterWriter {
                 .await
                 .map(|()| call.describe_call());
         }
-        let done = match tokio::time::timeout(limit, self.execute_object_call(call, secrets)).await {
-            Ok(done) => done,
-            Err(_) => return Err(self.call_timeout_error(call, limit).await),
+        let done = match tokio::time::timeout(limit, self.execute_object_call(call, secrets, say, stopped)).await {
+            Ok(Ok(Some(outcome))) => return Ok(outcome),
+            Ok(done) => done.map(|_| "stopped with the run".to_owned()),
+            Err(_) => Ok(format!("timed out after {:.0} s", limit.as_secs_f64())),
         };
-        done.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))
+        match done {
+            Ok(why) => Err(self.unfinished_call_error(call, &why).await),
+            Err(refusal) => Err(refusal.into_kube_error(self.looker.cluster.server())),
+        }
     }
 
-    async fn execute_object_call(&self, call: &ClusterCall, secrets: &SecretStore) -> Result<String, ApiRequestError> {
+    /// Returns a description of the outcome, or `None` if the user stopped the run while the call waited.
+    async fn execute_object_call(
+        &self,
+        call: &ClusterCall,
+        secrets: &SecretStore,
+        say: ClusterProgressFn<'_>,
+        stopped: CallStopFn<'_>,
+    ) -> Result<Option<String>, ApiRequestError> {
         // Discovered anew for each call: the previous call may have added a kind.
         let served = ApiKindCache::default();
         let cluster = &self.looker.cluster;
@@ -72,9 +83,15 @@ impl ClusterWriter {
                 }
                 cluster.replace_object(&place, id, &remove_pointers(&raw, pointers), false).await?;
             }
-            ClusterCall::Delete { id, uid } => self.delete_and_wait(id, uid, &served).await?,
+            ClusterCall::Delete { id, uid } => {
+                if !self.delete_and_wait(id, uid, &served, say, stopped).await? {
+                    return Ok(None);
+                }
+            }
             ClusterCall::Await { id, condition, limit_s } => {
-                self.wait_for_condition(id, condition, *limit_s, &served).await?
+                if !self.wait_for_condition(id, condition, *limit_s, &served, stopped).await? {
+                    return Ok(None);
+                }
             }
             ClusterCall::Mark(marks) => cluster.change_node_marks(marks).await?,
             ClusterCall::Unprove { id } => self.forget_proof(id).await?,
@@ -82,11 +99,11 @@ impl ClusterWriter {
                 return Err(local_request_error("a job or release is not an object"));
             }
         }
-        Ok(call.describe_call())
+        Ok(Some(call.describe_call()))
     }
 
-    async fn call_timeout_error(&self, call: &ClusterCall, limit: Duration) -> KubeError {
-        let why = format!("timed out after {:.0} s: {}", limit.as_secs_f64(), call.describe_call());
+    async fn unfinished_call_error(&self, call: &ClusterCall, why: &str) -> KubeError {
+        let why = format!("{why}: {}", call.describe_call());
         match call {
             ClusterCall::Delete { id, .. } => self.not_deleted_error(id, why).await,
             _ => KubeError::new(why),
@@ -98,13 +115,15 @@ impl ClusterWriter {
         place.ok_or_else(|| local_request_error(&format!("the API serves no `{}` of `{}`", id.kind, id.api_version)))
     }
 
+    /// Returns whether the condition holds; `false` if the user stopped the run before.
     async fn wait_for_condition(
         &self,
         id: &ObjectId,
         condition: &str,
         limit_s: u64,
         served: &ApiKindCache,
-    ) -> Result<(), ApiRequestError> {
+        stopped: CallStopFn<'_>,
+    ) -> Result<bool, ApiRequestError> {
         let place = self.require_collection(id, served).await?;
         let end = Instant::now() + Duration::from_secs(limit_s);
         loop {
@@ -116,8 +135,8 @@ impl ClusterWriter {
                 }
                 _ => found.is_some_and(|found| found["status"] == "True"),
             };
-            if holds {
-                return Ok(());
+            if holds || stopped() {
+                return Ok(holds);
             }
             if Instant::now() >= end {
                 let why = match found {

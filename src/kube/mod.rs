@@ -36,7 +36,7 @@ mod served_kinds;
 mod tests;
 mod write_records;
 
-pub use callbacks::{ClusterProgressFn, JobStopFn};
+pub use callbacks::{CallStopFn, ClusterProgressFn};
 pub use cluster::{ApiPermission, ClusterApi};
 pub use cluster_reader::{AnsweredProbe, ClusterReader};
 pub use cordon::CordonRecord;

@@ -4,7 +4,7 @@ use super::logs;
 use super::proofs::pod_collection;
 use super::reasons::WorkloadSnapshot;
 use super::run_object::{RUN_LABEL, build_run_object, job_label_value};
-use crate::kube::callbacks::{ClusterProgressFn, JobStopFn};
+use crate::kube::callbacks::{CallStopFn, ClusterProgressFn};
 use crate::kube::request_error::{ApiRequestError, local_request_error};
 use crate::kube::served_kinds::{ApiCollection, ApiKindCache};
 use crate::kube::{ClusterWriter, KubeError};
@@ -50,7 +50,7 @@ impl ClusterWriter {
         call: &JobCall,
         secrets: &SecretStore,
         say: ClusterProgressFn<'_>,
-        stopped: JobStopFn<'_>,
+        stopped: CallStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.check_lock()?;
         let server = self.looker.cluster.server();
@@ -107,7 +107,7 @@ impl ClusterWriter {
         &self,
         made: &CreatedWorkload<'_>,
         say: ClusterProgressFn<'_>,
-        stopped: JobStopFn<'_>,
+        stopped: CallStopFn<'_>,
     ) -> Result<WorkloadEnd, ApiRequestError> {
         let (began, mut lapses, mut told) = (Instant::now(), 0, String::new());
         loop {
