@@ -24,6 +24,8 @@ mod dashboard;
 mod host;
 #[path = "scenarios/many.rs"]
 mod many;
+#[path = "scenarios/pod_scripts.rs"]
+mod pod_scripts;
 #[path = "scenarios/props.rs"]
 mod props;
 #[path = "scenarios/recipes.rs"]

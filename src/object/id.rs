@@ -43,6 +43,14 @@ impl ObjectId {
         format!("{group}/{}/{}/{}", self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 
+    /// Returns the object as recipes name it: `Namespace/web`, `ConfigMap/web/settings`.
+    pub fn to_path(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{}/{namespace}/{}", self.kind, self.name),
+            None => format!("{}/{}", self.kind, self.name),
+        }
+    }
+
     /// Parses the output of [`to_claim`](Self::to_claim).
     pub fn from_claim(claim: &str) -> Option<Self> {
         let [group, kind, namespace, name] = claim.split('/').collect::<Vec<_>>()[..] else { return None };

@@ -23,6 +23,18 @@ pub fn pair_image_sources<'o>(
     }
 }
 
+/// Returns the image that an image in a mirror is a copy of. `mirrors` are registries and paths, each with those of its
+/// sources; `.` is Docker Hub without a path, as `dirname` of `busybox:1.36` gives it.
+pub fn find_image_source(mirrors: &[(String, String)], image: &str) -> Option<String> {
+    mirrors.iter().find_map(|(mirror, source)| {
+        let name = image.strip_prefix(mirror.trim_end_matches('/'))?.strip_prefix('/')?;
+        Some(match source.trim_end_matches('/') {
+            "." | "" => name.to_owned(),
+            source => format!("{source}/{name}"),
+        })
+    })
+}
+
 /// Returns the images in the order of the objects, repeated ones too.
 fn list_images<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Vec<String> {
     let mut found = Vec::new();
@@ -163,6 +175,14 @@ mod tests {
         let paired = pair_image_sources(&[pod("m", "same:1")], &[pod("up", "same:1")]);
         assert_eq!(paired, [("m/a:1".to_owned(), "up/a:1".to_owned()), ("m/b:1".into(), "up/b:1".into())].into());
         assert_eq!(pair_image_sources(&[pod("m", "same:1")], &[json!({})]), BTreeMap::new());
+    }
+
+    #[test]
+    fn image_in_a_mirror_has_the_path_of_its_source() {
+        let source = |source: &str, image: &str| find_image_source(&[("m/x/".into(), source.into())], image);
+        assert_eq!(source("nvcr.io/nvidia", "m/x/a:1").unwrap(), "nvcr.io/nvidia/a:1");
+        assert_eq!(source(".", "m/x/busybox:1.36").unwrap(), "busybox:1.36");
+        assert_eq!(source("nvcr.io/nvidia", "m/xy/a:1"), None);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use end_predicates::{JobEndPredicates, StatusPredicate};
 pub use field_path::FieldPath;
 pub use id::ObjectId;
 pub use image_name::{ImageName, find_mirror};
-pub use images::{collect_images, pair_image_sources};
+pub use images::{collect_images, find_image_source, pair_image_sources};
 pub use job_call::{JobCall, JobGoal, JobLogRules};
 pub(crate) use managed_fields::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
 pub(crate) use manifest::{ManifestObject, find_owning_release, parse_definitions, parse_manifest};

@@ -1,7 +1,7 @@
 //! Template filters for the nodes of a cluster and for addresses.
 
 use crate::object::{ClusterNode, find_host_node};
-use minijinja::value::Value;
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;
 
@@ -67,10 +67,15 @@ fn get_entry(map: &Value, key: &Value) -> Result<Option<Value>, Error> {
     }
 }
 
+/// Returns whether a condition holds for each entry of a map, or of the list of pairs that `items` and `select` make of it.
 fn all_entries_hold(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result<bool, Error>) -> Result<bool, Error> {
+    let is_map = map.kind() == ValueKind::Map;
     let mut whole = true;
-    for key in map.try_iter()? {
-        whole &= holds(&key, &map.get_item(&key)?)?;
+    for entry in map.try_iter()? {
+        whole &= match is_map {
+            true => holds(&entry, &map.get_item(&entry)?)?,
+            false => holds(&entry.get_item_by_index(0)?, &entry.get_item_by_index(1)?)?,
+        };
     }
     Ok(whole)
 }
@@ -175,5 +180,10 @@ mod tests {
         assert_eq!(join_node_names(&select_offering(&nodes, &counts, "rdma/").unwrap()), "one three");
         let both = build_tree("t", &serde_json::json!({ "ib": 8, "roce": 8 }));
         assert_eq!(join_node_names(&select_offering(&nodes, &both, "rdma/").unwrap()), "");
+        let pairs = |json: serde_json::Value| build_tree("t", &json);
+        let one = pairs(serde_json::json!([["ib", 8]]));
+        assert_eq!(join_node_names(&select_offering(&nodes, &one, "rdma/").unwrap()), "one three");
+        let two = pairs(serde_json::json!([["ib", 8], ["roce", 8]]));
+        assert_eq!(join_node_names(&select_offering(&nodes, &two, "rdma/").unwrap()), "");
     }
 }

@@ -1,5 +1,6 @@
 //! `manifest`: declared objects of a cluster's API.
 
+mod patches;
 mod rules;
 
 pub(in crate::resource) use rules::check_workload;
@@ -7,7 +8,7 @@ pub(in crate::resource) use rules::check_workload;
 use crate::diag::Diag;
 use crate::model::{DisruptionClass, SecretStore, Value};
 use crate::object::ObjectId;
-use crate::object::collect_images;
+use crate::object::{collect_images, find_image_source};
 use crate::probe::{Observation, Probe};
 use crate::resource::cluster::object::{
     DeclaredObject, DesiredObjects, ObjectsDiff, assess_objects, object_claim, obsolete_probes,
@@ -67,6 +68,11 @@ const FIELDS: &[FieldSpec] = &[
          `ConfigMap/web/settings`. One that the file lacks is not an error.",
     ),
     FieldSpec::optional(
+        "patches",
+        FieldType::List(&FieldType::Table(patches::PATCH_FIELDS)),
+        "Values that are set in the objects, such as a flag of a vendor's program or an image in a mirror.",
+    ),
+    FieldSpec::optional(
         "image_sources",
         FieldType::Map(&FieldType::Line),
         "Registries and paths of a mirror, each with those of the images that it has copies of, for `forge plan \
@@ -105,6 +111,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         objects.push(parse_object(object, fields.get_text("namespace"))?);
     }
     omit_objects(&mut objects, fields)?;
+    patches::apply_patches(&mut objects, fields)?;
     check_duplicates(&objects)?;
     objects.iter().try_for_each(|declared| rules::check_object(&declared.id, &declared.object))?;
     // Prerequisites come first; the other objects keep their order.
@@ -162,11 +169,7 @@ fn omit_objects(objects: &mut Vec<DeclaredObject>, fields: &FieldValues) -> Resu
             .with_field("omit")
             .hint("write `KIND/NAME`, or `KIND/NAMESPACE/NAME`"));
     }
-    let path = |id: &ObjectId| match &id.namespace {
-        Some(namespace) => format!("{}/{namespace}/{}", id.kind, id.name),
-        None => format!("{}/{}", id.kind, id.name),
-    };
-    objects.retain(|declared| !names.contains(&path(&declared.id)));
+    objects.retain(|declared| !names.contains(&declared.id.to_path()));
     match objects.is_empty() {
         true => Err(bad_value("`omit` leaves no object").with_field("omit")),
         false => Ok(()),
@@ -244,16 +247,6 @@ impl DeclaredResource for ManifestResource {
     }
 }
 
-impl ManifestResource {
-    /// Returns the image that an image in a mirror is a copy of.
-    fn find_source(&self, image: &str) -> Option<String> {
-        self.mirrors.iter().find_map(|(mirror, source)| {
-            let name = image.strip_prefix(mirror.trim_end_matches('/'))?.strip_prefix('/')?;
-            Some(format!("{}/{name}", source.trim_end_matches('/')))
-        })
-    }
-}
-
 impl TypedResource for ManifestResource {
     type Diff = ObjectsDiff;
 
@@ -263,7 +256,8 @@ impl TypedResource for ManifestResource {
             DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
         let images =
             if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
-        let image_sources = images.iter().filter_map(|image| Some((image.clone(), self.find_source(image)?))).collect();
+        let image_sources =
+            images.iter().filter_map(|image| Some((image.clone(), find_image_source(&self.mirrors, image)?))).collect();
         Assessment { images, image_sources, ..assess_objects(&want, seen, cx) }
     }
 

@@ -2,7 +2,9 @@
 
 use super::declaration::JobResource;
 use crate::model::{DisruptionClass, StepVerdict, Value};
-use crate::object::{ClusterCall, LeftoverObject, ObjectId, ObjectState, ProofState, ProvenRun, collect_images};
+use crate::object::{
+    ClusterCall, LeftoverObject, ObjectId, ObjectState, ProofState, ProvenRun, collect_images, find_image_source,
+};
 use crate::probe::Observation;
 use crate::resource::cluster::object::{DesiredObjects, assess_objects, creation_change, render_object};
 use crate::resource::shared::support::{object_state, proof};
@@ -77,18 +79,15 @@ impl JobDiff {
 }
 
 pub(super) fn assess_job(job: &JobResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<JobDiff> {
-    let state = match proof(seen, &job.probe()) {
-        Ok(state) => state,
-        Err(why) => return Assessment { images: job_images(job), ..Assessment::unknown(&why) },
+    let assessment = match proof(seen, &job.probe()) {
+        Ok(state) if job.absent => return assess_removal(job, state),
+        Ok(state) => assess_presence(job, state, seen, cx),
+        Err(why) => Assessment::unknown(&why),
     };
-    match job.absent {
-        true => assess_removal(job, state),
-        false => Assessment { images: job_images(job), ..assess_presence(job, state, seen, cx) },
-    }
-}
-
-fn job_images(job: &JobResource) -> Vec<String> {
-    if job.absent { Vec::new() } else { collect_images([&job.declared.object]) }
+    let images = if job.absent { Vec::new() } else { collect_images([&job.declared.object]) };
+    let source = |image: &String| Some((image.clone(), find_image_source(&job.mirrors, image)?));
+    let image_sources = images.iter().filter_map(source).collect();
+    Assessment { images, image_sources, ..assessment }
 }
 
 fn proof_basis(state: &ProofState) -> Value {

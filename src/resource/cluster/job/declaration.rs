@@ -14,6 +14,8 @@ pub(super) struct JobResource {
     pub(super) logs: JobLogRules,
     /// Value of `for`.
     pub(super) about: Value,
+    /// Registries and paths of mirrors, each with those of its sources.
+    pub(super) mirrors: Vec<(String, String)>,
     pub(super) absent: bool,
 }
 

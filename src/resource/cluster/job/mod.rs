@@ -113,6 +113,12 @@ const FIELDS: &[FieldSpec] = &[
     ),
     FieldSpec::optional("logs", FieldType::Table(LOG_FIELDS), "Expected output of its pods."),
     FieldSpec::optional(
+        "image_sources",
+        FieldType::Map(&FieldType::Line),
+        "Registries and paths of a mirror, each with those of the images that it has copies of, for `forge plan \
+         --images`: `{ mirror.example/tests: nvcr.io/nvidia }`.",
+    ),
+    FieldSpec::optional(
         "for",
         FieldType::Map(&FieldType::Any),
         "Other values that the result depends on; the workload runs again if one of them changes.",
@@ -147,7 +153,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     };
     bounds::add_bounds(&mut object, aim_limit_s(&aim));
     let about = fields.get_table("for").cloned().map(Value::Object).unwrap_or_default();
-    Ok(Box::new(JobResource { declared: DeclaredObject { id, object }, aim, logs: parse_logs(fields)?, about, absent }))
+    Ok(Box::new(JobResource {
+        declared: DeclaredObject { id, object },
+        aim,
+        logs: parse_logs(fields)?,
+        about,
+        mirrors: fields.get_text_map("image_sources").unwrap_or_default(),
+        absent,
+    }))
 }
 
 fn aim_limit_s(aim: &JobGoal) -> u64 {

@@ -17,6 +17,7 @@ fn build_job(more: Value) -> Result<JobResource, String> {
         aim: JobGoal::Ends { signs, within_s: 1 },
         logs: JobLogRules::default(),
         about: Value::Null,
+        mirrors: Vec::new(),
         absent: false,
     })
 }
