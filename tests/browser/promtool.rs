@@ -3,6 +3,7 @@
 use super::sample;
 use forge::model::HostName;
 use forge::view::drift::write_prometheus;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -80,26 +81,99 @@ fn rules_and_dashboard_use_only_written_metrics() {
     }
 }
 
-#[test]
-fn the_queries_of_the_dashboard_are_valid() {
-    let text = std::fs::read_to_string(deploy("grafana/forge-drift.json")).unwrap();
-    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+/// Returns the dashboard of drift reports, and that of the recipe dcgm-monitoring.
+fn dashboards() -> [Value; 2] {
+    let drift = std::fs::read_to_string(deploy("grafana/forge-drift.json")).unwrap();
+    let recipes = forge::config::builtin_data::BUILTIN_RECIPES;
+    let (_, recipe) = recipes.iter().find(|(name, _)| *name == "dcgm-monitoring").unwrap();
+    let devices = recipe.split("{%- raw %}").nth(1).and_then(|rest| rest.split("{%- endraw %}").next()).unwrap();
+    [drift.as_str(), devices].map(|text| serde_json::from_str(text).unwrap())
+}
+
+/// Returns the queries of a dashboard with values in place of its variables.
+fn queries(dashboard: &Value) -> Vec<String> {
     let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<i64> = panels.iter().map(|panel| panel["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "two panels with one id");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let queries: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
     assert!(queries.len() >= panels.len(), "a panel without a query");
-    let ids: BTreeSet<i64> = panels.iter().map(|panel| panel["id"].as_i64().unwrap()).collect();
-    assert_eq!(ids.len(), panels.len(), "two panels with one id");
-    // promtool parses the queries as rules. The dashboard's variables are replaced first.
-    let rule = |(at, query): (usize, &&str)| {
-        let query = query.replace("$cluster", ".*").replace("$__rate_interval", "5m");
-        serde_json::json!({ "record": format!("dashboard:query_{at}"), "expr": query })
+    let values = [("$__rate_interval", "5m"), ("$__range_s", "3600"), ("$__range", "1h")];
+    let names = ["$cluster", "$node", "$instance"].map(|name| (name, ".*"));
+    let fill = |query: &str| {
+        values.iter().chain(&names).fold(query.to_owned(), |query, (name, value)| query.replace(name, value))
     };
-    let rules: Vec<_> = queries.iter().enumerate().map(rule).collect();
+    queries.into_iter().map(fill).inspect(|query| assert!(!query.contains('$'), "{query}")).collect()
+}
+
+/// Series of two hours for what forge writes, and for the names that exporters have, with the labels that they set:
+/// NVIDIA/dcgm-exporter 4.4.2-4.7.0 `internal/pkg/rendermetrics`, prometheus/node_exporter
+/// `collector/infiniband_linux.go`. Their values make every query have a result: counters grow, a port is down, an
+/// Xid was reported.
+fn series() -> Vec<Value> {
+    let written = sample::written(&sample::rich(), write_prometheus);
+    let own = written.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(|line| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        json!({ "series": series, "values": format!("{value}x120") })
+    });
+    let of = |labels: &str, names: &str| {
+        let one = |name: &str| match name.ends_with("_total") || name.contains("COUNTER") || name.contains("BANDWIDTH")
+        {
+            true => json!({ "series": format!("{name}{labels}"), "values": "0+60x120" }),
+            false => json!({ "series": format!("{name}{labels}"), "values": "2x120" }),
+        };
+        names.lines().map(one).collect::<Vec<_>>()
+    };
+    let gpu = r#"{gpu="0",UUID="GPU-0",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-01"}"#;
+    let port = r#"{instance="gpu-01:9100",device="mlx5_0",port="1"}"#;
+    let gpus = of(gpu, include_str!("../samples/dcgm-exporter-names.txt"));
+    own.chain(gpus).chain(of(port, include_str!("../samples/node-infiniband-names.txt"))).collect()
+}
+
+/// promtool parses each query and evaluates it on real names of metrics: a query without a result would be an empty
+/// panel.
+#[test]
+fn every_query_of_the_dashboards_has_a_result() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rules.json");
-    std::fs::write(&file, serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] }).to_string())
+    let all: Vec<String> = dashboards().iter().flat_map(queries).collect();
+    let has_result = |query: &String| {
+        let expr = format!("count({query}) > bool 0");
+        json!({ "expr": expr, "eval_time": "90m", "exp_samples": [{ "labels": "{}", "value": 1 }] })
+    };
+    let group = json!({
+        "interval": "1m", "input_series": series(), "promql_expr_test": all.iter().map(has_result).collect::<Vec<_>>(),
+    });
+    let file = folder.path().join("test.json");
+    std::fs::write(&file, json!({ "rule_files": [], "evaluation_interval": "1m", "tests": [group] }).to_string())
         .unwrap();
-    let Some((well, said)) = promtool(&["check", "rules", file.to_str().unwrap()], "") else { return };
+    let Some((well, said)) = promtool(&["test", "rules", file.to_str().unwrap()], "") else { return };
+    assert!(well, "{said}");
+    assert!(all.len() > 30, "{}", all.len());
+}
+
+/// The time in each state: a port that was down for half of the hour, hosts whose outcome changed.
+#[test]
+fn time_in_each_state_is_measured_over_the_range() {
+    let [drift, devices] = dashboards();
+    let query = |dashboard: &Value, needle: &str| {
+        queries(dashboard).into_iter().find(|query| query.contains(needle) && query.contains("3600")).unwrap()
+    };
+    let tests = [
+        (query(&devices, "node_infiniband_state_id"), r#"{instance="n1",device="mlx5_0",port="1"}"#, 1800),
+        (query(&drift, "forge_drift_hosts"), r#"{outcome="drifted"}"#, 3600),
+        (query(&drift, "forge_drift_findings"), r#"{severity="high"}"#, 1800),
+    ];
+    let one = |(expr, labels, value): &(String, &str, i32)| json!({ "expr": expr, "eval_time": "59m", "exp_samples": [{ "labels": labels, "value": value }] });
+    let input = json!([
+        { "series": r#"node_infiniband_state_id{instance="n1",device="mlx5_0",port="1"}"#, "values": "4x29 2x29" },
+        { "series": r#"forge_drift_hosts{cluster="lab",outcome="drifted"}"#, "values": "2x29 0x29" },
+        { "series": r#"forge_drift_findings{cluster="lab",recipe="base",severity="high"}"#, "values": "3x29 0x29" },
+    ]);
+    let group = json!({ "interval": "1m", "input_series": input, "promql_expr_test": tests.iter().map(one).collect::<Vec<_>>() });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("test.json");
+    std::fs::write(&file, json!({ "rule_files": [], "evaluation_interval": "1m", "tests": [group] }).to_string())
+        .unwrap();
+    let Some((well, said)) = promtool(&["test", "rules", file.to_str().unwrap()], "") else { return };
     assert!(well, "{said}");
 }
