@@ -154,7 +154,7 @@ impl HostDriftCollector<'_, '_> {
     /// Reports a node that a run drained and did not uncordon: it takes no pods, even if every step matches.
     fn check_node(&mut self, case: &HostContext<'_>) {
         match case.seen.node.as_ref() {
-            Some(ObservedNode::Node { name, left: Some(run) }) => {
+            Some(ObservedNode::Node { name, left: Some(run), .. }) => {
                 let finding = DriftFinding {
                     title: format!("node {} of Kubernetes", name.raw()).into(),
                     verdict: StepVerdict::Pending,

@@ -129,6 +129,7 @@ fn build_node_seen(project: &Project, host: &HostName, nodes: &[ClusterNode]) ->
         Ok(Some(node)) => ObservedNode::Node {
             name: node.name.as_str().into(),
             left: CordonRecord::from_node(node).map(|claim| claim.run.into()),
+            obstacles: Vec::new(),
         },
         Ok(None) => ObservedNode::Absent,
         Err(why) => ObservedNode::Unknown { why: why.into() },

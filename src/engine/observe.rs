@@ -7,6 +7,7 @@ use super::host_session::{HostSession, describe_transport_error};
 use super::read_only_session::ReadOnlySession;
 use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
+use super::window::note_drain_obstacles;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::plan::{self, ChosenHosts, HostContext, HostExports, ObservedHost, PlanContext, UnreachableReason};
@@ -174,6 +175,9 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     look.run_second_trips(&mut observed, &mut sessions).await;
     look.compute_shared_values(&mut observed);
     nodes.fill_in_nodes(project, options, &mut observed.seen);
+    if !matches!(purpose, ObservationPurpose::Drift { .. }) {
+        note_drain_obstacles(project, &mut observed, options, &api).await;
+    }
     match purpose {
         ObservationPurpose::Change => observed.api = api,
         ObservationPurpose::Read | ObservationPurpose::Drift { .. } => api.close().await,

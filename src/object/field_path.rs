@@ -158,7 +158,7 @@ impl PathStep {
         }
     }
 
-    fn find_index(&self, items: &[Value]) -> Option<usize> {
+    pub(super) fn find_index(&self, items: &[Value]) -> Option<usize> {
         let json = |value: &Value| value.to_string();
         match self {
             Self::Key(_) => None,

@@ -20,6 +20,7 @@ mod managed_fields;
 mod manifest;
 mod node;
 mod node_marks;
+mod overlay;
 mod proof;
 mod redaction;
 mod release;
@@ -43,6 +44,7 @@ pub(crate) use managed_fields::{find_added_fields, last_set_time, list_field_man
 pub(crate) use manifest::{ManifestObject, find_owning_release, parse_definitions, parse_manifest};
 pub use node::{ClusterNode, DrainAllowedLosses, find_host_node};
 pub use node_marks::{NodeMark, NodeMarkChanges, OPERANDS_LABEL};
+pub(crate) use overlay::overlay_object;
 pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub(crate) use redaction::{Redactor, redact_object};
 pub use release::{

@@ -33,6 +33,9 @@ pub struct ObjectInfo {
     /// The predicted result of applying the declaration, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry: Option<ObjectDryRun>,
+    /// Whether `dry` was computed from the live object, because the account may not ask for a dry run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub computed: bool,
     /// Fields that another manager set to a different value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ObjectFieldConflict>,

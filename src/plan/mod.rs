@@ -4,6 +4,7 @@
 
 mod assessment;
 mod canonical_json;
+mod cluster_warnings;
 mod cross_host;
 mod cross_host_edges;
 mod host_context;

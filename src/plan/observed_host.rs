@@ -74,6 +74,10 @@ pub enum ObservedNode {
         /// The run that drained it and has not uncordoned it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left: Option<UntrustedText>,
+        /// Pods and disruption budgets that will hold up a drain, each as a lowercase fragment. Read for nodes that the
+        /// plan drains only.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        obstacles: Vec<UntrustedText>,
     },
     /// It is not a node, or not yet.
     Absent,

@@ -10,7 +10,7 @@ use crate::config::NodeDrain;
 use crate::engine::event::{DrainedNode, NodeDrainEvent};
 use crate::engine::run_context::ApplyContext;
 use crate::kube::{
-    CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod, PodDrainAction,
+    CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod, PodBudget, PodDrainAction,
 };
 use crate::model::{HostName, UntrustedText};
 use crate::plan::HostWindow;
@@ -232,9 +232,7 @@ impl WindowNode<'_> {
     async fn describe_blocked_eviction(&self, policy: &EvictionApiVersion, pod: &Pod, said: &str) -> String {
         let name = pod.qualified_name();
         let budgets = self.cluster.list_pod_budgets(policy, pod).await.unwrap_or_default();
-        let told = |budget: &crate::kube::PodBudget| {
-            format!("{BUDGET_WORDS} {}/{} allows {}", pod.namespace, budget.name, format_disruptions(budget.allowed))
-        };
+        let told = |budget: &PodBudget| describe_budget(pod, budget);
         match budgets.is_empty() {
             true => format!("cannot evict pod {name}: {said}"),
             false => format!("cannot evict pod {name}: {}", budgets.iter().map(told).collect::<Vec<_>>().join(", ")),
@@ -294,8 +292,13 @@ fn format_disruptions(count: i64) -> String {
     }
 }
 
+/// Returns how many disruptions of a pod a budget allows.
+pub(super) fn describe_budget(pod: &Pod, budget: &PodBudget) -> String {
+    format!("{BUDGET_WORDS} {}/{} allows {}", pod.namespace, budget.name, format_disruptions(budget.allowed))
+}
+
 /// Returns why a pod is not evicted, if that would lose it permanently.
-fn describe_irreplaceable_pod(pod: &Pod, rule: &NodeDrain) -> Option<String> {
+pub(super) fn describe_irreplaceable_pod(pod: &Pod, rule: &NodeDrain) -> Option<String> {
     let PodDrainAction::Lost(key) = pod.drain_action(rule.manner) else { return None };
     let what = match pod.owner {
         None => "has no controller",

@@ -5,6 +5,7 @@
 //! by their state, an open window by its mark.
 
 mod device_holders;
+mod drain_obstacles;
 mod host_reboots;
 mod host_service;
 mod kubernetes_drain;
@@ -21,6 +22,7 @@ mod window_refusal;
 mod window_scripts;
 mod window_turn;
 
+pub(super) use drain_obstacles::note_drain_obstacles;
 pub(super) use maintenance::MaintenanceWindow;
 #[cfg(test)]
 pub(super) use window_scripts::{BOOT_ID_PATH, REBOOT_COMMAND};

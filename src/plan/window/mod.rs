@@ -105,7 +105,7 @@ pub(super) fn warn_drained_node(seen: &ObservedHost) -> Option<HostWarning> {
             format!("its Kubernetes node could not be read; an earlier run may have left it drained: {}", why.raw()),
             None,
         ),
-        ObservedNode::Node { name, left: Some(run) } => (
+        ObservedNode::Node { name, left: Some(run), .. } => (
             format!("its Kubernetes node {} is still drained by run {}", name.raw(), run.raw()),
             Some("run `forge apply` without `--step` and `--skip` to uncordon it".to_owned()),
         ),

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn node_to_drain_is_named_or_reported_absent() {
-        let known = ObservedNode::Node { name: "gpu-1".into(), left: None };
+        let known = ObservedNode::Node { name: "gpu-1".into(), left: None, obstacles: Vec::new() };
         assert_eq!(
             format_node(&known),
             "drain: Kubernetes node gpu-1 first; uncordoned afterwards if forge cordoned it"

@@ -132,3 +132,53 @@ fn exec_credential_program_requires_trust() {
     assert!(cluster(&out).contains("= rights: context `test` has full permissions"), "{out}");
     assert!(site.path("home/ran").exists());
 }
+
+/// An account that may only read sees differences, and says what it does not see.
+#[test]
+fn read_only_account_finds_drift_without_a_dry_run() {
+    let Some(api) = Cluster::require() else { return };
+    let site = Site::new(api, &api.kubeconfig, "test", Helm::No);
+    std::fs::create_dir(site.path("recipes")).expect("a folder");
+    let recipe = "recipe: web\nsummary: A page.\nsteps:\n  - name: space\n    namespace: { name: readers }\n  - name: objects\n    \
+                  manifest: { namespace: readers, objects: [{ apiVersion: v1, kind: ConfigMap, metadata: { name: settings }, \
+                  data: { text: hello } }, { apiVersion: v1, kind: ResourceQuota, metadata: { name: gpus }, \
+                  spec: { hard: { requests.memory: 1024Mi } } }] }\n";
+    site.write("recipes/web.yaml", recipe);
+    let inventory = |kubeconfig: &std::path::Path| {
+        format!(
+            "cluster: readers\nconnect: {{ transport: sandbox }}\nhosts: {{ box: }}\n\
+             kubernetes: {{ kubeconfig: {}, context: test }}\napply: [{{ recipe: web, on: all }}]\n",
+            kubeconfig.display()
+        )
+    };
+    site.write("inventory.yaml", &inventory(&api.kubeconfig));
+    let out = site.forge(&["apply", "--yes"]);
+    assert_eq!(out.code, 0, "{out}");
+    for args in [
+        &["create", "clusterrole", "readers", "--verb=get", "--resource=namespaces,configmaps,resourcequotas"][..],
+        &["create", "rolebinding", "-n", "readers", "readers", "--clusterrole=readers", "--user=nobody"],
+        &["create", "rolebinding", "-n", "forge-provisioner", "readers", "--clusterrole=readers", "--user=nobody"],
+    ] {
+        api.kubectl(args);
+    }
+    site.write("inventory.yaml", &inventory(&api.nobody));
+    let drift = site.forge(&["drift"]);
+    assert_eq!(drift.code, 0, "{drift}");
+    let blind = "this account may not `patch` ConfigMap readers/settings, Namespace readers, ResourceQuota readers/gpus: \
+                 compared without a dry run";
+    assert!(drift.stdout.contains(blind), "{drift}");
+    api.kubectl(&[
+        "-n",
+        "readers",
+        "patch",
+        "configmap",
+        "settings",
+        "--type=merge",
+        "-p",
+        r#"{"data":{"text":"mine"}}"#,
+    ]);
+    let drift = site.forge(&["drift"]);
+    assert_eq!(drift.code, 2, "{drift}");
+    assert!(drift.stdout.contains(".data.text") && drift.stdout.contains("kubectl-patch"), "{drift}");
+    site.write("inventory.yaml", &inventory(&api.kubeconfig));
+}

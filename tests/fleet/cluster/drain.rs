@@ -239,6 +239,22 @@ fn next_apply_uncordons_a_node_after_a_kill() {
     join(api, &nodes, "drain-killed");
     run(api, &nodes, "drain-killed");
     let project = project(api, &nodes, "timeout: 60s");
+    // The plan says what a drain would wait for.
+    let budget = [
+        "-n",
+        "drain-killed",
+        "create",
+        "poddisruptionbudget",
+        "all-ranks",
+        "--selector=app=train",
+        "--min-available=1",
+    ];
+    api.kubectl(&budget);
+    let held = format!("the drain of node {} is held up: cannot evict pod drain-killed/train-", node.name);
+    api.wait(|| project.forge(["plan", "inventory.yaml"]).stdout.contains(&held));
+    let plan = project.forge(["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains(" now: disruption budget drain-killed/all-ranks allows 0 disruptions"), "{plan}");
+    api.kubectl(&["-n", "drain-killed", "delete", "poddisruptionbudget", "all-ranks"]);
     // Killed during the eviction: without a kubelet, no pod ends.
     let mut child = project.begin();
     api.wait(|| standing(api, node) == (true, true));

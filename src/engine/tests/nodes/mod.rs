@@ -88,7 +88,7 @@ fn nodes_are_drained_and_uncordoned_one_at_a_time() {
     assert_eq!(api.with_state(|state| (state.most, state.pods.len())), (1, 3));
     expect_released(&api);
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
-    assert_eq!(window.kubernetes, Some(ObservedNode::Node { name: "n1".into(), left: None }));
+    assert_eq!(window.kubernetes, Some(ObservedNode::Node { name: "n1".into(), left: None, obstacles: Vec::new() }));
     let report = &ran.report.hosts[0].node;
     assert_eq!(*report, Some(DrainedNode { name: "n1".into(), pods: 2, returned: true }));
     assert_eq!(
@@ -148,6 +148,11 @@ fn drain_blocked_by_a_disruption_budget_is_undone() {
     let why = "Kubernetes node n1 was not drained within 1 s: cannot evict pod ml/train: disruption budget ml/all-ranks \
                allows 0 disruptions";
     assert_eq!(ran.describe_step("n1", "driver/packages"), format!("blocked: {why}"));
+    let warned: Vec<&str> = ran.plan.hosts[0].warnings.iter().map(|warning| warning.why.raw()).collect();
+    let held = "the drain of node n1 is held up: cannot evict pod ml/train now: disruption budget ml/all-ranks allows 0 \
+                disruptions";
+    assert_eq!(warned, [held]);
+    assert!(ran.plan.hosts[1].warnings.is_empty(), "{:?}", ran.plan.hosts[1].warnings);
     assert_eq!(
         (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
         (HostOutcome::Blocked, HostOutcome::Changed, 3)

@@ -89,6 +89,9 @@ impl ObjectFindings {
             let why = format!("{} is being deleted", declared.id);
             return self.record_unknown(UnansweredReason::new(why));
         }
+        if info.computed {
+            self.notes.push(format!("{} was compared without a dry run", declared.id));
+        }
         match &info.dry {
             Some(ObjectDryRun::Becomes(becomes)) => self.add_differences(want, declared, info, becomes, cx),
             Some(ObjectDryRun::NoNamespace) => self.add_without_namespace(want, declared, cx),

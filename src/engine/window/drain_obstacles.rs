@@ -1,0 +1,76 @@
+//! Pods and disruption budgets that will hold up the drains of a plan.
+
+use super::kubernetes_drain::{describe_budget, describe_irreplaceable_pod};
+use crate::config::{NodeDrain, Project};
+use crate::engine::cluster_nodes::LazyClusterApi;
+use crate::engine::observe::ObservedHosts;
+use crate::engine::run_options::RunOptions;
+use crate::kube::{ClusterApi, EvictionApiVersion, KubeError, PodDrainAction};
+use crate::model::{HostName, UntrustedText};
+use crate::plan::{self, ObservedNode};
+use futures_util::StreamExt;
+use std::collections::BTreeSet;
+
+/// Maximum number of nodes that are read concurrently.
+const CONCURRENT_NODES: usize = 8;
+
+/// Reads the pods of the nodes that the plan of this observation drains, and notes what holds up each drain.
+pub(in crate::engine) async fn note_drain_obstacles(
+    project: &Project,
+    observed: &mut ObservedHosts,
+    options: &RunOptions,
+    api: &LazyClusterApi,
+) {
+    let Some(rule) = project.rollout.kubernetes.as_ref().filter(|_| options.replay.observed.is_none()) else { return };
+    let drained = list_drained_hosts(project, observed, options);
+    if drained.is_empty() {
+        return;
+    }
+    // Without an answer the drain itself reports what blocks it.
+    let Ok(cluster) = api.get_cluster(project, options).await else { return };
+    let Ok(policy) = cluster.find_eviction_api().await else { return };
+    let nodes: Vec<(usize, String)> = observed
+        .seen
+        .iter()
+        .enumerate()
+        .filter(|(_, seen)| drained.contains(&seen.host))
+        .filter_map(|(at, seen)| match &seen.node {
+            Some(ObservedNode::Node { name, .. }) => Some((at, name.raw().to_owned())),
+            _ => None,
+        })
+        .collect();
+    let (cluster, policy) = (&cluster, &policy);
+    let one = |(at, name): (usize, String)| async move { (at, list_obstacles(cluster, policy, rule, &name).await) };
+    let found: Vec<_> =
+        futures_util::stream::iter(nodes.into_iter().map(one)).buffered(CONCURRENT_NODES).collect().await;
+    for (at, texts) in found {
+        let texts = texts.unwrap_or_else(|error| vec![format!("its pods could not be read: {}", error.message)]);
+        if let Some(ObservedNode::Node { obstacles, .. }) = &mut observed.seen[at].node {
+            *obstacles = texts.into_iter().map(UntrustedText::from).collect();
+        }
+    }
+}
+
+/// Returns the hosts whose plan has a window.
+fn list_drained_hosts(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> BTreeSet<HostName> {
+    let plan = plan::plan(&crate::engine::verify::plan_inputs(project, observed, options));
+    plan.hosts.into_iter().filter(|host| host.window.is_some()).map(|host| host.host).collect()
+}
+
+/// Returns the pods that would be lost, then those whose budgets allow no disruption.
+async fn list_obstacles(
+    cluster: &ClusterApi,
+    policy: &EvictionApiVersion,
+    rule: &NodeDrain,
+    node: &str,
+) -> Result<Vec<String>, KubeError> {
+    let pods = cluster.list_node_pods(node).await?;
+    let mut found: Vec<String> = pods.iter().filter_map(|pod| describe_irreplaceable_pod(pod, rule)).collect();
+    for pod in pods.iter().filter(|pod| pod.drain_action(rule.manner) == PodDrainAction::Goes && !pod.finished) {
+        let budgets = cluster.list_pod_budgets(policy, pod).await?;
+        let closed = budgets.iter().filter(|budget| budget.allowed <= 0);
+        let told = |budget| format!("cannot evict pod {} now: {}", pod.qualified_name(), describe_budget(pod, budget));
+        found.extend(closed.map(told));
+    }
+    Ok(found)
+}

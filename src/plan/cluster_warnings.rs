@@ -1,0 +1,59 @@
+//! Warnings about what the cluster's API did not let forge see, and about pods that will hold up a drain.
+
+use super::{HostWarning, ObservedHost, ObservedNode};
+use crate::object::ObjectState;
+use crate::probe::{Probe, ProbeReading};
+
+/// Maximum number of things that a warning names.
+const MAX_NAMED: usize = 3;
+
+/// Returns the warning for objects that were compared without a dry run.
+pub(super) fn warn_computed_objects(seen: &ObservedHost) -> Option<HostWarning> {
+    let computed = seen.observation.iter().filter_map(|(probe, answer)| match (probe, answer) {
+        (Probe::Object { id, .. }, Ok(ProbeReading::Object(ObjectState::Known(info)))) if info.computed => {
+            Some(id.to_string())
+        }
+        _ => None,
+    });
+    let names: Vec<String> = computed.collect();
+    let named = join_first(&names)?;
+    Some(HostWarning {
+        why: format!(
+            "this account may not `patch` {named}: compared without a dry run. Changes by defaults and webhooks, undeclared \
+             fields, and rejections by the API were not seen"
+        )
+        .into(),
+        hint: Some("use an account that may `patch` these objects for a complete comparison".to_owned()),
+    })
+}
+
+/// Returns the warning for a node whose pods will hold up its drain, if its host has a window.
+pub(super) fn warn_drain_obstacles(seen: &ObservedHost) -> Option<HostWarning> {
+    let Some(ObservedNode::Node { name, obstacles, .. }) = &seen.node else { return None };
+    let texts: Vec<String> = obstacles.iter().map(|text| text.raw().to_owned()).collect();
+    let named = join_first(&texts)?;
+    Some(HostWarning { why: format!("the drain of node {} is held up: {named}", name.raw()).into(), hint: None })
+}
+
+/// Joins the first few texts; `None` if there are none.
+fn join_first(texts: &[String]) -> Option<String> {
+    let first = texts.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match texts.len() {
+        0 => None,
+        count if count > MAX_NAMED => Some(format!("{first} and {} more", count - MAX_NAMED)),
+        _ => Some(first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_name_the_first_three() {
+        let texts = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Vec<_>>();
+        assert_eq!(join_first(&texts(0)), None);
+        assert_eq!(join_first(&texts(3)).unwrap(), "t0, t1, t2");
+        assert_eq!(join_first(&texts(5)).unwrap(), "t0, t1, t2 and 2 more");
+    }
+}
