@@ -326,7 +326,8 @@ fn network_operator_policy_and_pod_network_are_repaired() {
          plugin: v1.5.3, namespace: {name}, networks: v26.4.0, resources: {{ ib: 1000 }}, wait: false }} }}"
     );
     let network = format!(
-        "{{ recipe: rdma-cni, on: all, with: {{ name: roce, namespace: {name}, master: ens1f0np0, range: 192.168.2.0/24 }} }}"
+        "{{ recipe: rdma-cni, on: all, with: {{ namespace: {name}, rails: {{ roce: {{ master: ens1f0np0, range: 192.168.2.0/24 }}, \
+         rail1: {{ master: ens2f0np0, range: 192.168.3.0/24, mtu: 4200 }} }} }} }}"
     );
     trial.declare(&format!("{operator}, {network}"));
     let _kubelet = Kubelet::of(api, name, 1000);
@@ -350,6 +351,9 @@ fn network_operator_policy_and_pod_network_are_repaired() {
     let config = trial.asked(&["net-attach-def", "roce"], "{.spec.config}");
     let config: Value = serde_json::from_str(&config).expect("JSON");
     assert_eq!((&config["type"], &config["ipam"]["range"]), (&json!("macvlan"), &json!("192.168.2.0/24")));
+    let second = trial.asked(&["net-attach-def", "rail1"], "{.spec.config}");
+    let second: Value = serde_json::from_str(&second).expect("JSON");
+    assert_eq!((&second["master"], &second["mtu"]), (&json!("ens2f0np0"), &json!(4200)));
     trial.tampered(&["patch", "net-attach-def", "roce", "--type=merge", "-p", r#"{"spec":{"config":"{}"}}"#]);
     trial.tampered(&[
         "patch",

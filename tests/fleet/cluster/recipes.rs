@@ -421,6 +421,10 @@ fn training_operator_is_applied_from_its_manifest_file() {
     let _kubelet = Kubelet::of(api, "kubeflow");
     trial.must_apply();
     trial.is_settled();
+    // The file is upstream's, whose operator knows no gang scheduler.
+    let args = "jsonpath={.spec.template.spec.containers[0].args}";
+    let operator = ["deployment", "-n", "kubeflow", "training-operator", "-o", args];
+    assert_eq!(trial.get(&operator), r#"["--gang-scheduler-name=volcano"]"#);
     trial.mends(
         &[
             "set",
@@ -433,10 +437,14 @@ fn training_operator_is_applied_from_its_manifest_file() {
         "kubectl-set",
     );
     // Without the scheduler's name, gangs would not be scheduled together.
-    trial.site.write("recipes/files/training.yaml", &file.replace(", --gang-scheduler-name=volcano", ""));
-    let out = trial.apply();
-    assert!(out.to_string().contains("the operator is started without `--gang-scheduler-name=volcano`"), "{out}");
-    trial.site.write("recipes/files/training.yaml", &file);
+    trial.own("training-operator", SHORT);
+    let bare = r#"[{"op":"replace","path":"/spec/template/spec/containers/0/args","value":["-v"]}]"#;
+    api.kubectl(&["patch", "deployment", "-n", "kubeflow", "training-operator", "--type=json", "-p", bare]);
+    let verify = trial.forge(&["verify"]);
+    assert!(verify.to_string().contains("the operator is started without `--gang-scheduler-name=volcano`"), "{verify}");
+    trial.own("training-operator", PATIENT);
+    trial.must_apply();
+    trial.is_settled();
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "kubeflow", "--ignore-not-found"]), "");
     crate::proof::mark_api("profiles/training-operator");
@@ -486,6 +494,68 @@ fn nfd_verifies_the_feature_labels_of_every_host() {
     assert_eq!(trial.get(&["ns", "node-feature-discovery", "--ignore-not-found"]), "");
     api.kubectl(&["delete", "node", "labelled"]);
     crate::proof::mark_api("profiles/nfd");
+}
+
+/// Nodes, and the operator's findings, are simulated.
+#[test]
+fn calico_is_applied_repaired_and_removed() {
+    let Some(api) = Cluster::require() else { return };
+    let trial = Trial::new(api, "pods", Helm::Four);
+    trial.chart("tigera-operator");
+    trial.own("calico", PATIENT);
+    let apply = |rest: &str| {
+        format!(
+            "  - {{ recipe: calico, on: all, with: {{ version: 3.30.3, chart: {{ path: charts/tigera-operator }}, \
+             interface: eno1, pods: 10.244.0.0/16, mirror: mirror.example/calico }}{rest} }}\n"
+        )
+    };
+    let declare = |rest: &str| {
+        trial.declare(&apply(rest));
+        let inventory = std::fs::read_to_string(trial.site.path("inventory.yaml")).expect("an inventory");
+        trial.site.write("inventory.yaml", &inventory.replace("hosts: { box:", "hosts: { podded:"));
+    };
+    declare("");
+    let images = trial.forge(&["plan", "--images"]);
+    let listed: Vec<&str> = images.stdout.lines().filter(|line| line.contains("calico/")).collect();
+    let expected = [
+        "apiserver:v3.30.3",
+        "cni:v3.30.3",
+        "kube-controllers:v3.30.3",
+        "node:v3.30.3",
+        "operator:v1.38.6",
+        "typha:v3.30.3",
+    ];
+    assert_eq!(listed, expected.map(|name| format!("mirror.example/calico/{name}")), "{images}");
+    node(api, "podded", "{}", (8, 8));
+    let ready = r#"{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}"#;
+    let _kubelet = Kubelet::of(api, "tigera-operator");
+    std::thread::scope(|scope| {
+        let applied = scope.spawn(|| trial.apply());
+        api.until(&["get", "installations.operator.tigera.io", "default"]);
+        api.kubectl_with(
+            &["apply", "-f", "-"],
+            r#"{"apiVersion":"operator.tigera.io/v1","kind":"TigeraStatus","metadata":{"name":"calico"},"spec":{}}"#,
+        );
+        let available = json!({ "conditions": [{ "type": "Available", "status": "True" }] });
+        api.tell("/apis/operator.tigera.io/v1/tigerastatuses/calico", &available);
+        api.kubectl(&["patch", "node", "podded", "--subresource=status", "--type=strategic", "-p", ready]);
+        let out = applied.join().expect("it ends");
+        assert_eq!(out.code, 0, "{out}");
+    });
+    let spec = trial.get(&["installations.operator.tigera.io", "default", "-o", "jsonpath={.spec.calicoNetwork}"]);
+    assert!(spec.contains(r#""nodeAddressAutodetectionV4":{"interface":"eno1"}"#), "{spec}");
+    // Somebody sets the detection back to the first address.
+    let first = r#"{"spec":{"calicoNetwork":{"nodeAddressAutodetectionV4":{"firstFound":true,"interface":null}}}}"#;
+    api.kubectl(&["patch", "installations.operator.tigera.io", "default", "--type=merge", "-p", first]);
+    let drift = trial.forge(&["drift"]);
+    assert!(drift.code == 2 && drift.stdout.contains("kubectl-patch"), "{drift}");
+    declare(", ensure: absent");
+    trial.must_apply();
+    let left = trial.get(&["installations.operator.tigera.io", "-o", "name"]);
+    assert_eq!(left, "");
+    assert_eq!(trial.get(&["ns", "tigera-operator", "--ignore-not-found"]), "");
+    api.kubectl(&["delete", "node", "podded"]);
+    crate::proof::mark_api("profiles/calico");
 }
 
 #[test]

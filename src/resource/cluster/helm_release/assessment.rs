@@ -53,7 +53,9 @@ pub(super) fn assess_present(release: &HelmReleaseResource, state: &ReleaseState
     let Some(chart) = &state.chart else {
         return ReleaseAssessment::unknown(&crate::probe::UnansweredReason::new("the chart was not read"));
     };
-    let (images, image_sources) = (chart.images.clone(), chart.sources.clone());
+    let (mut images, mut image_sources) = (chart.images.clone(), chart.sources.clone());
+    images.extend(release.images.iter().map(|(image, _)| image.clone()));
+    image_sources.extend(release.images.iter().filter(|(image, source)| image != source).cloned());
     ReleaseAssessment { images, image_sources, ..assess_with_chart(release, state, chart) }
 }
 

@@ -6,6 +6,8 @@ use crate::probe::Probe;
 #[derive(Debug)]
 pub(super) struct HelmReleaseResource {
     pub(super) asked: ReleaseQuery,
+    /// Images that the chart does not contain, each with its source.
+    pub(super) images: Vec<(String, String)>,
     pub(super) wait: bool,
     pub(super) hooks: bool,
     pub(super) timeout_s: u64,

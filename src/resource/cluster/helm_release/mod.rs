@@ -112,6 +112,12 @@ const FIELDS: &[FieldSpec] = &[
          mirror's sources, for `forge plan --images`.",
     ),
     FieldSpec::optional(
+        "images",
+        FieldType::Map(&FieldType::Line),
+        "Images that a program of the chart runs and that the chart does not contain, each with its source in a mirror, \
+         or the same name without one, for `forge plan --images`.",
+    ),
+    FieldSpec::optional(
         "wait",
         FieldType::Bool,
         "Wait until everything is ready, and roll back otherwise. Default `true`.",
@@ -169,6 +175,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let flag = |key, default| fields.get_bool(key).unwrap_or(default);
     Ok(Box::new(HelmReleaseResource {
         asked: ReleaseQuery { name, namespace, chart, values, upstream, absent },
+        images: fields.get_text_map("images").unwrap_or_default(),
         wait: flag("wait", true),
         hooks: flag("hooks", true),
         timeout_s: seconds("timeout", TIMEOUT_S),

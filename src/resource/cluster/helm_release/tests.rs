@@ -122,6 +122,16 @@ fn values_of_a_mirror_are_merged_over_the_others() {
 }
 
 #[test]
+fn images_that_a_chart_does_not_contain_are_listed_with_their_sources() {
+    let images =
+        ("images", json!({ "m/node:v1": "quay.io/calico/node:v1", "quay.io/calico/cni:v1": "quay.io/calico/cni:v1" }));
+    let seen = assess_with(&[images], false, make_release_state(ReleaseStatus::Deployed));
+    assert_eq!(seen.images, ["a:1", "m/node:v1", "quay.io/calico/cni:v1"]);
+    assert_eq!(seen.image_sources, [("m/node:v1".to_owned(), "quay.io/calico/node:v1".to_owned())].into());
+    assert_eq!(seen.verdict, StepVerdict::Ok);
+}
+
+#[test]
 fn matching_release_requires_no_action() {
     let ok = assess_state(make_release_state(ReleaseStatus::Deployed));
     assert_eq!((ok.verdict, requested_action(&ok)), (StepVerdict::Ok, None));
