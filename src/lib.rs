@@ -26,6 +26,8 @@ pub mod graph;
 
 pub mod resource;
 
+pub mod acceptance;
+
 pub mod facts;
 
 pub mod notify;

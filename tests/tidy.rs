@@ -32,6 +32,7 @@ const ROOMS: &[&str] = &[
     "config",
     "graph",
     "resource",
+    "acceptance",
     "facts",
     "notify",
     "artifact",
@@ -61,6 +62,7 @@ const BANS: &[Ban] = &[
         words: &["tokio", "std::fs", "fs_err", "std::process::Command", "std::net", "openssh"],
         within: &[
             "resource/",
+            "acceptance/",
             "drift/",
             "plan/",
             "probe/",
@@ -94,7 +96,7 @@ const BANS: &[Ban] = &[
     },
     Ban {
         words: &["crate::kube"],
-        within: &["resource/", "drift/", "plan/", "config/", "graph/", "facts/", "probe/", "object/"],
+        within: &["resource/", "acceptance/", "drift/", "plan/", "config/", "graph/", "facts/", "probe/", "object/"],
         but: &[],
         reason: "these modules do no I/O: the types of the cluster's API are in `object`",
     },
@@ -118,6 +120,7 @@ const BANS: &[Ban] = &[
             "drift/",
             "plan/",
             "resource/",
+            "acceptance/",
             "config/",
             "graph/",
             "probe/",

@@ -80,6 +80,7 @@ pub const BUILTIN_RECIPES: &[(&str, &str)] = files!("recipes":
 
 /// Every built-in table: name and text.
 const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
+    "acceptance-floors",
     "driver-branches",
     "driver-companions",
     "driver-installer",
@@ -175,6 +176,17 @@ mod tests {
     fn builtin_lists_match_the_files_in_order() {
         assert_eq!(list_file_names("recipes"), BUILTIN_RECIPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         assert_eq!(list_file_names("recipes/data"), BUILTIN_TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_published_floor_can_be_read() {
+        let table = builtin_tables().iter().find(|table| table.name == "acceptance-floors").unwrap();
+        let floors = crate::acceptance::parse_floors(&table.rows).unwrap();
+        let mut names: Vec<&str> = floors.iter().map(|floor| floor.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), floors.len(), "names are unique");
+        assert!(floors.iter().all(|floor| floor.source.contains('/')), "each has a repository");
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod ibv_devinfo;
 pub mod lspci_acs;
 pub mod mlnx_qos;
 pub mod modinfo;
+pub mod nccl_log;
 pub mod nccl_tests;
 pub mod nvidia_information;
 pub mod nvidia_nvlink;

@@ -8,6 +8,8 @@
 pub struct BandwidthRow {
     /// Message size in bytes.
     pub bytes: u64,
+    /// Number of messages; `None` if the test does not print it.
+    pub iterations: Option<u64>,
     /// Average in Gb/s. `None` if neither unit fits the message rate.
     pub gbits: Option<f64>,
 }
@@ -96,7 +98,8 @@ impl PerftestRow<'_> {
                 [declared, average].into_iter().find(|gbits| (gbits - sent).abs() <= sent * 0.01)
             }
         };
-        Some(BandwidthRow { bytes, gbits })
+        let iterations = self.find_column("#iterations").map(|(_, count)| count as u64);
+        Some(BandwidthRow { bytes, iterations, gbits })
     }
 
     fn to_latency(&self) -> Option<LatencyRow> {
@@ -113,13 +116,14 @@ mod tests {
     #[test]
     fn bandwidth_rows_are_found_among_clock_warnings() {
         let rows = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw.txt"));
-        assert_eq!(rows, [BandwidthRow { bytes: 65536, gbits: Some(92.40) }]);
+        assert_eq!(rows, [BandwidthRow { bytes: 65536, iterations: Some(5000), gbits: Some(92.40) }]);
     }
 
     #[test]
     fn bandwidth_unit_is_checked_against_message_rate() {
         let server = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw-server.txt"));
-        assert_eq!(server, [BandwidthRow { bytes: 8_388_608, gbits: Some(375.31) }], "gigabits under a header of MB");
+        let expected = BandwidthRow { bytes: 8_388_608, iterations: Some(5000), gbits: Some(375.31) };
+        assert_eq!(server, [expected], "gigabits under a header of MB");
         let megabytes = parse_bandwidth(include_str!("../../../tests/samples/ib_write_bw-mb.txt"));
         let gbits = megabytes[0].gbits.expect("fits the rate");
         assert!((gbits - 87.25).abs() < 0.01, "{gbits}");

@@ -1,0 +1,97 @@
+//! What hardware can reach at most, computed from facts: the rate of ports, the PCIe slot, NVLink.
+
+use super::verdict::{ExpectedValue, format_number};
+
+/// A PCIe slot as negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PcieLink {
+    /// 3, 4, 5, 6.
+    pub generation: u8,
+    /// Number of lanes.
+    pub width: u8,
+}
+
+impl PcieLink {
+    /// Returns the payload rate of one direction in Gb/s, after the line code; `None` for an unknown generation.
+    /// Generations 3 to 5 send 128 of 130 bits, generation 6 236 of 256 bytes.
+    pub fn gbits(self) -> Option<f64> {
+        let lane = match self.generation {
+            1 => 2.5 * 0.8,
+            2 => 5.0 * 0.8,
+            3 => 8.0 * 128.0 / 130.0,
+            4 => 16.0 * 128.0 / 130.0,
+            5 => 32.0 * 128.0 / 130.0,
+            6 => 64.0 * 236.0 / 256.0,
+            _ => return None,
+        };
+        Some(lane * f64::from(self.width))
+    }
+}
+
+/// Returns what a port can carry, in Gb/s: its rate, or that of its slot if it is lower.
+pub fn port_ceiling(rate_gbits: f64, slot: Option<PcieLink>) -> f64 {
+    slot.and_then(PcieLink::gbits).map_or(rate_gbits, |slot| slot.min(rate_gbits))
+}
+
+/// Returns the bus bandwidth that collectives over several hosts can reach, in GB/s: all ports of a host.
+pub fn collective_ceiling(ports_gbits: &[f64]) -> f64 {
+    ports_gbits.iter().sum::<f64>() / 8.0
+}
+
+/// Returns the bus bandwidth that collectives within a host can reach in one direction, in GB/s.
+pub fn nvlink_ceiling(links: u32, gbytes_per_link: f64) -> f64 {
+    f64::from(links) * gbytes_per_link
+}
+
+/// Returns the expectation of a declared share of a ceiling.
+pub fn expect_share(ceiling: f64, share: f64, unit: &str) -> ExpectedValue {
+    let origin = format!("{} of {}", format_number(share), format_number(ceiling));
+    ExpectedValue::at_least(ceiling * share, unit, &origin)
+}
+
+/// Compares a floor with what the hardware can reach.
+///
+/// # Errors
+/// Returns why the floor cannot be reached.
+pub fn check_floor(floor: f64, ceiling: f64, unit: &str) -> Result<(), String> {
+    match floor > ceiling {
+        true => Err(format!(
+            "the floor of {} {unit} is above the {} {unit} that the hardware can reach",
+            format_number(floor),
+            format_number(ceiling)
+        )),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_is_limited_by_its_slot() {
+        let gen5 = PcieLink { generation: 5, width: 16 };
+        assert_eq!(port_ceiling(400.0, Some(gen5)), 400.0);
+        let narrow = port_ceiling(400.0, Some(PcieLink { generation: 5, width: 8 }));
+        assert!((narrow - 252.06).abs() < 0.01, "{narrow}");
+        let old = port_ceiling(400.0, Some(PcieLink { generation: 4, width: 16 }));
+        assert!((old - 252.06).abs() < 0.01, "{old}");
+        assert_eq!(port_ceiling(400.0, Some(PcieLink { generation: 9, width: 16 })), 400.0);
+        assert_eq!(port_ceiling(200.0, None), 200.0);
+    }
+
+    #[test]
+    fn collectives_are_limited_by_all_ports_or_links() {
+        assert_eq!(collective_ceiling(&[400.0; 8]), 400.0);
+        assert_eq!(collective_ceiling(&[400.0; 4]), 200.0);
+        assert_eq!(nvlink_ceiling(18, 25.0), 450.0);
+    }
+
+    #[test]
+    fn floor_above_the_ceiling_is_refused() {
+        assert_eq!(check_floor(400.0, 400.0, "Gb/s"), Ok(()));
+        let error = "the floor of 800 GB/s is above the 400 GB/s that the hardware can reach".to_owned();
+        assert_eq!(check_floor(800.0, collective_ceiling(&[400.0; 8]), "GB/s"), Err(error));
+        assert_eq!(expect_share(400.0, 0.85, "Gb/s").to_string(), "at least 340 Gb/s (0.85 of 400)");
+    }
+}

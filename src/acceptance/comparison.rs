@@ -1,0 +1,68 @@
+//! Compares values with an earlier run of the same machines, and with those of their peers: what is slow is found
+//! without a number that somebody typed.
+
+use super::verdict::format_number;
+
+/// How far a value may be below the last accepted one (microsoft/superbench-results, `rule.yaml`).
+pub const BASELINE_DROP: f64 = 0.05;
+
+/// Returns why a value is worse than an earlier one by more than `drop`; `None` if it is not.
+pub fn compare_with_baseline(value: f64, baseline: f64, more_is_better: bool, drop: f64) -> Option<String> {
+    let limit = if more_is_better { baseline * (1.0 - drop) } else { baseline * (1.0 + drop) };
+    let is_worse = if more_is_better { value < limit } else { value > limit };
+    let loss = (value / baseline - 1.0).abs();
+    (is_worse && baseline > 0.0).then(|| {
+        format!(
+            "{} is {:.1} % worse than {} of the earlier run (limit {} %)",
+            format_number(value),
+            loss * 100.0,
+            format_number(baseline),
+            format_number(drop * 100.0)
+        )
+    })
+}
+
+/// Returns the median; `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// Returns the positions of values that are worse than the median of all by more than `drop`, the worst first. With
+/// fewer than three values there is no majority, and none is returned.
+pub fn find_slow_peers(values: &[f64], more_is_better: bool, drop: f64) -> Vec<usize> {
+    let Some(median) = median(values).filter(|median| values.len() >= 3 && *median > 0.0) else { return Vec::new() };
+    let loss = |at: &usize| if more_is_better { 1.0 - values[*at] / median } else { values[*at] / median - 1.0 };
+    let mut slow: Vec<usize> = (0..values.len()).filter(|at| loss(at) > drop).collect();
+    slow.sort_by(|one, other| loss(other).total_cmp(&loss(one)));
+    slow
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_below_the_baseline_is_reported() {
+        assert_eq!(compare_with_baseline(361.0, 380.0, true, BASELINE_DROP), None);
+        let worse = compare_with_baseline(360.0, 380.0, true, BASELINE_DROP).unwrap();
+        assert_eq!(worse, "360 is 5.3 % worse than 380 of the earlier run (limit 5 %)");
+        assert_eq!(compare_with_baseline(390.0, 380.0, true, BASELINE_DROP), None);
+        assert_eq!(compare_with_baseline(2.0, 2.2, false, BASELINE_DROP), None);
+        assert!(compare_with_baseline(2.4, 2.2, false, BASELINE_DROP).is_some(), "a latency that grew");
+    }
+
+    #[test]
+    fn slowest_peer_is_found_without_a_floor() {
+        assert_eq!(find_slow_peers(&[392.0, 391.0, 350.0, 393.0, 300.0], true, 0.05), [4, 2]);
+        assert_eq!(find_slow_peers(&[1.9, 1.8, 2.6], false, 0.05), [2]);
+        assert_eq!(find_slow_peers(&[392.0, 300.0], true, 0.05), Vec::<usize>::new(), "two values have no majority");
+        assert_eq!((median(&[]), median(&[1.0, 4.0])), (None, Some(2.5)));
+    }
+}

@@ -1,0 +1,30 @@
+//! Acceptance: which hosts are tested together, what their numbers mean, and which part of the fabric is bad.
+//!
+//! Architecture Invariants: nothing here runs a test. A number is judged only if its test measured something at that
+//! rate and size; one slow sample is not a verdict.
+
+mod ceiling;
+mod comparison;
+mod fabric;
+mod floors;
+mod group_run;
+mod isolation;
+#[cfg(test)]
+mod isolation_tests;
+mod judge;
+mod part_set;
+mod run_choice;
+mod schedule;
+#[cfg(test)]
+mod simulation;
+mod verdict;
+
+pub use ceiling::{PcieLink, check_floor, collective_ceiling, expect_share, nvlink_ceiling, port_ceiling};
+pub use comparison::{BASELINE_DROP, compare_with_baseline, find_slow_peers, median};
+pub use fabric::{Fabric, FabricPart, HostIndex, RailFlow};
+pub use floors::{AcceptanceFloor, FloorQuality, parse_floors};
+pub use group_run::GroupRun;
+pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
+pub use judge::{RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
+pub use schedule::{MemberPair, group_by_topology, limit_rounds, schedule_ring, schedule_rounds, split_in_root_groups};
+pub use verdict::{ExpectedValue, TestVerdict, format_number};

@@ -1,0 +1,163 @@
+//! Which hosts are tested together, and when: rounds of pairs, and groups.
+
+use std::collections::BTreeMap;
+
+/// Two members that are tested against each other.
+pub type MemberPair = (usize, usize);
+
+/// Returns rounds in which every member meets every other one once, and is in one pair per round at most: the circle
+/// method. An even number of members takes n − 1 rounds; an odd one n, each with one member that rests.
+pub fn schedule_rounds(members: usize) -> Vec<Vec<MemberPair>> {
+    if members < 2 {
+        return Vec::new();
+    }
+    let seats = members + members % 2;
+    let turning = seats - 1;
+    let seat = |round: usize, at: usize| if at == 0 { turning } else { (round + at - 1) % turning };
+    (0..turning)
+        .map(|round| {
+            (0..seats / 2)
+                .map(|at| (seat(round, at), seat(round, seats - 1 - at)))
+                .map(|(one, other)| (one.min(other), one.max(other)))
+                .filter(|(_, other)| *other < members)
+                .collect()
+        })
+        .collect()
+}
+
+/// Returns the pairs of neighbours in a ring as rounds in which no member is in two pairs: two rounds, or three for an
+/// odd number of members. Every member meets two others.
+pub fn schedule_ring(members: usize) -> Vec<Vec<MemberPair>> {
+    if members < 2 {
+        return Vec::new();
+    }
+    let mut rounds: Vec<Vec<MemberPair>> = vec![Vec::new(), Vec::new()];
+    (0..members - 1).for_each(|at| rounds[at % 2].push((at, at + 1)));
+    if members > 2 {
+        let closing = if members % 2 == 0 { 1 } else { 2 };
+        rounds.resize(rounds.len().max(closing + 1), Vec::new());
+        rounds[closing].push((0, members - 1));
+    }
+    rounds.retain(|round| !round.is_empty());
+    rounds
+}
+
+/// Splits rounds so that `at_once` pairs run at a time at most; 0 is no limit.
+pub fn limit_rounds(rounds: Vec<Vec<MemberPair>>, at_once: usize) -> Vec<Vec<MemberPair>> {
+    match at_once {
+        0 => rounds,
+        _ => rounds.iter().flat_map(|round| round.chunks(at_once).map(<[MemberPair]>::to_vec)).collect(),
+    }
+}
+
+/// Groups members by a declared key (rack, leaf, rail), in the order of the keys. Members without a key are divided by
+/// [`split_in_root_groups`].
+pub fn group_by_topology<K: Ord>(keys: &[Option<K>]) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<&K, Vec<usize>> = BTreeMap::new();
+    let mut rest = Vec::new();
+    for (member, key) in keys.iter().enumerate() {
+        match key {
+            Some(key) => groups.entry(key).or_default().push(member),
+            None => rest.push(member),
+        }
+    }
+    groups.into_values().chain(split_in_root_groups(&rest)).collect()
+}
+
+/// Divides members into √n groups of nearly the same size, in order.
+pub fn split_in_root_groups(members: &[usize]) -> Vec<Vec<usize>> {
+    split_in_groups(members, (members.len() as f64).sqrt().ceil() as usize)
+}
+
+/// Divides members into `groups` groups whose sizes differ by one at most. No group has a single member if there are at
+/// least two: it could not be tested.
+pub fn split_in_groups(members: &[usize], groups: usize) -> Vec<Vec<usize>> {
+    if members.is_empty() {
+        return Vec::new();
+    }
+    let groups = groups.clamp(1, (members.len() / 2).max(1));
+    (0..groups).map(|at| members[at * members.len() / groups..(at + 1) * members.len() / groups].to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn assert_members_meet_once_per_round(rounds: &[Vec<MemberPair>], members: usize) {
+        for round in rounds {
+            let busy: Vec<usize> = round.iter().flat_map(|(one, other)| [*one, *other]).collect();
+            let different: BTreeSet<usize> = busy.iter().copied().collect();
+            assert_eq!(busy.len(), different.len(), "{members} members: {round:?}");
+            assert!(different.iter().all(|member| *member < members), "{round:?}");
+        }
+    }
+
+    #[test]
+    fn every_pair_meets_once_and_members_are_in_one_pair_per_round() {
+        for members in 0..66 {
+            let rounds = schedule_rounds(members);
+            assert_members_meet_once_per_round(&rounds, members);
+            let expected = if members < 2 { 0 } else { members - 1 + members % 2 };
+            assert_eq!(rounds.len(), expected);
+            let pairs: Vec<MemberPair> = rounds.concat();
+            let different: BTreeSet<MemberPair> = pairs.iter().copied().collect();
+            assert_eq!((pairs.len(), different.len()), (members * members.saturating_sub(1) / 2, pairs.len()));
+            let resting = |round: &Vec<MemberPair>| members - 2 * round.len();
+            assert!(rounds.iter().all(|round| resting(round) == members % 2), "one member rests if the number is odd");
+        }
+    }
+
+    #[test]
+    fn ring_takes_at_most_three_rounds() {
+        for members in 0..66 {
+            let rounds = schedule_ring(members);
+            assert_members_meet_once_per_round(&rounds, members);
+            let mut met = vec![0; members];
+            rounds.concat().iter().for_each(|(one, other)| {
+                met[*one] += 1;
+                met[*other] += 1;
+            });
+            let neighbours = match members {
+                0 | 1 => 0,
+                2 => 1,
+                _ => 2,
+            };
+            assert!(met.iter().all(|times| *times == neighbours), "{members}: {met:?}");
+            assert!(rounds.len() <= 2 + members % 2);
+        }
+        assert_eq!(schedule_ring(3), [vec![(0, 1)], vec![(1, 2)], vec![(0, 2)]]);
+    }
+
+    #[test]
+    fn pairs_at_once_are_limited() {
+        for (members, at_once) in [(9, 2), (16, 3), (7, 0)] {
+            let rounds = limit_rounds(schedule_rounds(members), at_once);
+            assert_members_meet_once_per_round(&rounds, members);
+            assert!(rounds.iter().all(|round| at_once == 0 || round.len() <= at_once));
+            assert_eq!(rounds.concat().len(), members * (members - 1) / 2);
+        }
+    }
+
+    #[test]
+    fn members_are_in_exactly_one_group() {
+        for members in 0..300 {
+            let keys: Vec<Option<usize>> = (0..members).map(|at| (at % 7 != 3).then_some(at % 5)).collect();
+            for groups in [group_by_topology(&keys), split_in_root_groups(&(0..members).collect::<Vec<_>>())] {
+                let mut all = groups.concat();
+                all.sort_unstable();
+                assert_eq!(all, (0..members).collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(group_by_topology(&[Some("b"), Some("a"), Some("b")]), [vec![1], vec![0, 2]]);
+    }
+
+    #[test]
+    fn members_without_topology_are_divided_by_their_square_root() {
+        let groups = split_in_root_groups(&(0..232).collect::<Vec<_>>());
+        assert_eq!(groups.len(), 16);
+        assert!(groups.iter().all(|group| (14..=15).contains(&group.len())));
+        let small = split_in_root_groups(&[4, 5, 6]);
+        assert_eq!(small, [vec![4, 5, 6]], "a group of one member could not be tested");
+    }
+}
