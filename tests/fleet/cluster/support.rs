@@ -24,8 +24,27 @@ pub struct Cluster {
     pub server: String,
     /// Address and port of the API for the nodes of the fleet.
     pub address: String,
+    /// The variables of the script for this API.
+    variables: Vec<(&'static str, String)>,
     /// Held for the life of the process: two test runs must not share it.
     _alone: std::fs::File,
+}
+
+/// An API that ends when it is dropped.
+pub struct OwnCluster(Cluster);
+
+impl std::ops::Deref for OwnCluster {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.0
+    }
+}
+
+impl Drop for OwnCluster {
+    fn drop(&mut self) {
+        must_with("down", &self.0.variables);
+    }
 }
 
 /// The helm on the PATH.
@@ -37,8 +56,14 @@ pub enum Helm {
 }
 
 fn must(verb: &str) -> String {
+    must_with(verb, &[])
+}
+
+/// Runs a verb of the script with these variables.
+fn must_with(verb: &str, variables: &[(&str, String)]) -> String {
     // Building the programs takes minutes; the test stage has done that before.
-    let out = Output::of(limited(SCRIPT).arg(verb), b"");
+    let variables = variables.iter().map(|(name, value)| (name, value));
+    let out = Output::of(limited(SCRIPT).arg(verb).envs(variables), b"");
     assert!(out.ok(), "cluster: {out}");
     out.stdout
 }
@@ -58,9 +83,39 @@ impl Cluster {
     }
 
     fn start() -> Cluster {
+        Cluster::start_with(Vec::new())
+    }
+
+    /// Starts another API, with the same programs and a port at this distance, that ends when it is dropped: for tests
+    /// whose scheduler or kubelets other tests would notice.
+    pub fn start_own(name: &str, distance: u16) -> OwnCluster {
         let env = must("env");
+        let (dir, port) = (variable(&env, "CLUSTER_DIR"), variable(&env, "CLUSTER_PORT"));
+        let port: u16 = port.parse().expect("a port");
+        OwnCluster(Cluster::start_with(vec![
+            ("FORGE_CLUSTER_CACHE", dir.clone()),
+            ("FORGE_CLUSTER_DIR", format!("{dir}/{name}")),
+            ("FORGE_CLUSTER_PORT", (port + distance).to_string()),
+        ]))
+    }
+
+    /// Starts the real scheduler.
+    pub fn start_scheduler(&self) {
+        must_with("scheduler", &self.variables);
+    }
+
+    /// Returns a tar with a kubelet for a node of the fleet, and what it needs.
+    pub fn node_files(&self) -> Vec<u8> {
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        let out = limited(SCRIPT).arg("node").envs(variables).output().expect("it runs");
+        assert!(out.status.success(), "cluster node: {}", String::from_utf8_lossy(&out.stderr));
+        out.stdout
+    }
+
+    fn start_with(variables: Vec<(&'static str, String)>) -> Cluster {
+        let env = must_with("env", &variables);
         let alone = lock(Path::new(&variable(&env, "CLUSTER_DIR")));
-        must("up");
+        must_with("up", &variables);
         let path = |name: &str| PathBuf::from(variable(&env, name));
         Cluster {
             kubeconfig: path("CLUSTER_KUBECONFIG"),
@@ -71,6 +126,7 @@ impl Cluster {
             proxy: path("CLUSTER_PROXY"),
             server: format!("https://127.0.0.1:{}", variable(&env, "CLUSTER_PORT")),
             address: variable(&env, "CLUSTER_ADDRESS"),
+            variables,
             _alone: alone,
         }
     }

@@ -10,7 +10,8 @@ use serde_json::{Map, json};
 const MAX_NAME_LENGTH: usize = 40;
 /// Seconds after which a finished workload is deleted.
 const RETENTION_S: u64 = 600;
-/// Seconds that pods may run beyond the time for which forge waits.
+/// Seconds that a workload and its pods may run beyond the time for which forge waits: their own limits end them only if
+/// forge is gone. A controller that ends a workload deletes its pods, and with them the reason why they did not run.
 const GRACE_S: u64 = 60;
 
 /// # Errors
@@ -26,12 +27,13 @@ pub(super) fn check_workload_name(id: &ObjectId) -> Result<(), Diag> {
     }
 }
 
-/// Adds limits to a workload that may take `limit_s` seconds.
+/// Adds limits to a workload for which forge waits `limit_s` seconds.
 pub(super) fn add_bounds(object: &mut Value, limit_s: u64) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let group =
         object["apiVersion"].as_str().unwrap_or_default().rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-    bound_pods(object, limit_s + GRACE_S);
+    let limit_s = limit_s + GRACE_S;
+    bound_pods(object, limit_s);
     let own: &[(&str, Value)] = &match (group.as_str(), kind.as_str()) {
         ("batch", "Job") => vec![
             ("activeDeadlineSeconds", json!(limit_s)),

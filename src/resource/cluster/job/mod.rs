@@ -46,8 +46,8 @@ reason from the workload, its pod group, its pods or an event, with the last lin
 the cluster. The step prints the reported reason for waiting. Without a reported reason nothing is proven, because then
 no scheduler processed the workload.
 
-**Limits** are added where the object has none: each pod ends at most one minute after `within`; a Job fails at that
-time, is not retried, and is deleted ten minutes after its end, even if forge no longer runs.
+**Limits** are added where the object has none: a Job and each pod end one minute after `within` at the latest; a Job
+is not retried, and is deleted ten minutes after its end, even if forge no longer runs.
 
 **Rejected before anything is contacted**: images without tag or digest; volumes of the host's devices and of the
 kubelet's device plugins, which bypass the scheduler; and a request of `rdma/…` other than 1, because these are tokens

@@ -82,7 +82,7 @@ fn workload_that_bypasses_the_scheduler_is_rejected() {
 #[test]
 fn default_deadline_ttl_and_restart_policy_are_added() {
     let object = build_job(json!({ "within": 120 })).unwrap().declared.object;
-    assert_eq!(object["spec"]["activeDeadlineSeconds"], 120);
+    assert_eq!(object["spec"]["activeDeadlineSeconds"], 180);
     assert_eq!(object["spec"]["ttlSecondsAfterFinished"], 600);
     assert_eq!(object["spec"]["backoffLimit"], 0);
     let pod = &object["spec"]["template"]["spec"];
@@ -94,7 +94,7 @@ fn default_deadline_ttl_and_restart_policy_are_added() {
         "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": { "runPolicy": { "cleanPodPolicy": "All" } },
     });
     bounds::add_bounds(&mut torch, 60);
-    let policy = json!({ "cleanPodPolicy": "All", "activeDeadlineSeconds": 60, "ttlSecondsAfterFinished": 600 });
+    let policy = json!({ "cleanPodPolicy": "All", "activeDeadlineSeconds": 120, "ttlSecondsAfterFinished": 600 });
     assert_eq!(torch["spec"]["runPolicy"], policy);
 }
 
