@@ -4,7 +4,7 @@
 use super::host_findings::read_kept_findings;
 use super::observe::ObservedHosts;
 use super::run_options::RunOptions;
-use super::verify::{plan, plan_inputs};
+use super::verify::plan;
 use crate::config::Project;
 use crate::drift::{
     self, CounterGrowth, DRIFT_VERSION, DetectedDrift, DetectionContext, DetectionScope, DriftHistory,
@@ -71,7 +71,8 @@ impl DriftRun<'_> {
     fn detect_without_history(&self, grown: &BTreeMap<HostName, CounterGrowth>) -> (DriftReport, DetectedDrift) {
         let now = self.format_time();
         let look = DetectionContext { took: &self.observed.took_by, grown, now: &now };
-        let mut found = drift::compute_drift(&plan_inputs(self.project, self.observed, self.options), self.plan, &look);
+        let mut found =
+            drift::compute_drift(&self.observed.to_plan_inputs(self.project, self.options), self.plan, &look);
         let drift = DriftReport {
             version: DRIFT_VERSION,
             forge: env!("CARGO_PKG_VERSION").to_owned(),

@@ -40,6 +40,19 @@ pub struct ObservedHosts {
 }
 
 impl ObservedHosts {
+    /// Returns the inputs of the plan for this observation.
+    pub(super) fn to_plan_inputs<'i>(&'i self, project: &'i Project, options: &'i RunOptions) -> plan::PlanInputs<'i> {
+        plan::PlanInputs {
+            project,
+            filter: &options.filter,
+            seen: &self.seen,
+            exports: &self.exports,
+            chosen: &self.chosen,
+            secrets: &self.secrets,
+            policy: options.policy,
+        }
+    }
+
     /// Returns the context in which the hosts are evaluated, as observed.
     pub(super) fn plan_context<'g>(
         &'g self,
@@ -176,7 +189,8 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     look.compute_shared_values(&mut observed);
     nodes.fill_in_nodes(project, options, &mut observed.seen);
     if !matches!(purpose, ObservationPurpose::Drift { .. }) {
-        note_drain_obstacles(project, &mut observed, options, &api).await;
+        let drained = list_drained_hosts(project, &observed, options);
+        note_drain_obstacles(project, &drained, &mut observed.seen, options, &api).await;
     }
     match purpose {
         ObservationPurpose::Change => observed.api = api,
@@ -185,6 +199,15 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     observed.took = began.elapsed();
     mark_simulated(project, &mut observed.seen);
     (observed, sessions)
+}
+
+/// Returns the hosts whose plan has a window, if windows drain nodes.
+fn list_drained_hosts(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> BTreeSet<HostName> {
+    if project.rollout.kubernetes.is_none() || options.replay.observed.is_some() {
+        return BTreeSet::new();
+    }
+    let plan = plan::plan(&observed.to_plan_inputs(project, options));
+    plan.hosts.into_iter().filter(|host| host.window.is_some()).map(|host| host.host).collect()
 }
 
 /// Adds the health facts of the hardware that the project manages.

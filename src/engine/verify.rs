@@ -12,24 +12,7 @@ use std::time::Duration;
 
 /// Makes the plan for an observation.
 pub fn plan(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Plan {
-    plan::plan(&plan_inputs(project, observed, options))
-}
-
-/// Returns the inputs of that plan.
-pub(super) fn plan_inputs<'i>(
-    project: &'i Project,
-    observed: &'i ObservedHosts,
-    options: &'i RunOptions,
-) -> plan::PlanInputs<'i> {
-    plan::PlanInputs {
-        project,
-        filter: &options.filter,
-        seen: &observed.seen,
-        exports: &observed.exports,
-        chosen: &observed.chosen,
-        secrets: &observed.secrets,
-        policy: options.policy,
-    }
+    plan::plan(&observed.to_plan_inputs(project, options))
 }
 
 /// Evaluates every step and every `verify` on an observation.

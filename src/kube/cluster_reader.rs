@@ -8,7 +8,9 @@ use crate::model::{SecretStore, Value};
 use crate::object::{
     AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState,
 };
-use crate::object::{Redactor, find_added_fields, last_set_time, list_field_managers, remove_pointers};
+use crate::object::{
+    Redactor, find_added_fields, find_differences, last_set_time, list_field_managers, remove_pointers,
+};
 use crate::object::{overlay_object, reveal_object, strip_server_fields};
 use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use futures_util::StreamExt;
@@ -167,6 +169,7 @@ impl ClusterReader {
                 Err(refusal) if refusal.has_code(403) => {
                     info.computed = true;
                     let object = raw.as_ref().map_or_else(|| sent.clone(), |raw| overlay_object(raw, &sent));
+                    info.conflicts = raw.as_ref().map(|raw| find_conflicts(raw, &object, &info)).unwrap_or_default();
                     becomes = Some(strip_server_fields(object));
                 }
                 Err(refusal) => return Err(refusal),
@@ -252,6 +255,24 @@ fn is_node(id: &ObjectId) -> bool {
 fn parse_conflict(field: &str, message: &str, info: &ObjectInfo) -> ObjectFieldConflict {
     let manager = parse_conflict_manager(message).to_owned();
     ObjectFieldConflict { field: field.to_owned(), time: last_set_time(&info.managers, &manager), manager }
+}
+
+/// Returns the managers of the fields that an apply would change, as the API names them in a dry run.
+fn find_conflicts(raw: &Value, becomes: &Value, info: &ObjectInfo) -> Vec<ObjectFieldConflict> {
+    let changed = find_differences(raw, becomes).into_iter().map(|difference| difference.path.to_string());
+    let held = |field: String| {
+        let other = info.managers.iter().filter(|known| known.manager != FIELD_MANAGER);
+        let known = other.filter(|known| known.fields.iter().any(|own| covers_field(own, &field)));
+        let last = known.max_by(|a, b| a.time.cmp(&b.time))?;
+        Some(ObjectFieldConflict { field, manager: last.manager.clone(), time: last.time.clone() })
+    };
+    changed.filter_map(held).collect()
+}
+
+/// Reports whether the field that a manager owns is this one, or a list or map that contains it.
+fn covers_field(owned: &str, field: &str) -> bool {
+    let (owned, field) = (owned.replace('"', ""), field.replace('"', ""));
+    field.strip_prefix(&owned).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn read_object_info(raw: &Value) -> ObjectInfo {

@@ -3,34 +3,29 @@
 use super::kubernetes_drain::{describe_budget, describe_irreplaceable_pod};
 use crate::config::{NodeDrain, Project};
 use crate::engine::cluster_nodes::LazyClusterApi;
-use crate::engine::observe::ObservedHosts;
 use crate::engine::run_options::RunOptions;
 use crate::kube::{ClusterApi, EvictionApiVersion, KubeError, PodDrainAction};
 use crate::model::{HostName, UntrustedText};
-use crate::plan::{self, ObservedNode};
+use crate::plan::{ObservedHost, ObservedNode};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 
 /// Maximum number of nodes that are read concurrently.
 const CONCURRENT_NODES: usize = 8;
 
-/// Reads the pods of the nodes that the plan of this observation drains, and notes what holds up each drain.
+/// Reads the pods of the nodes of the hosts `drained`, and notes what holds up each drain.
 pub(in crate::engine) async fn note_drain_obstacles(
     project: &Project,
-    observed: &mut ObservedHosts,
+    drained: &BTreeSet<HostName>,
+    seen: &mut [ObservedHost],
     options: &RunOptions,
     api: &LazyClusterApi,
 ) {
-    let Some(rule) = project.rollout.kubernetes.as_ref().filter(|_| options.replay.observed.is_none()) else { return };
-    let drained = list_drained_hosts(project, observed, options);
-    if drained.is_empty() {
-        return;
-    }
+    let Some(rule) = project.rollout.kubernetes.as_ref().filter(|_| !drained.is_empty()) else { return };
     // Without an answer the drain itself reports what blocks it.
     let Ok(cluster) = api.get_cluster(project, options).await else { return };
     let Ok(policy) = cluster.find_eviction_api().await else { return };
-    let nodes: Vec<(usize, String)> = observed
-        .seen
+    let nodes: Vec<(usize, String)> = seen
         .iter()
         .enumerate()
         .filter(|(_, seen)| drained.contains(&seen.host))
@@ -45,16 +40,10 @@ pub(in crate::engine) async fn note_drain_obstacles(
         futures_util::stream::iter(nodes.into_iter().map(one)).buffered(CONCURRENT_NODES).collect().await;
     for (at, texts) in found {
         let texts = texts.unwrap_or_else(|error| vec![format!("its pods could not be read: {}", error.message)]);
-        if let Some(ObservedNode::Node { obstacles, .. }) = &mut observed.seen[at].node {
+        if let Some(ObservedNode::Node { obstacles, .. }) = &mut seen[at].node {
             *obstacles = texts.into_iter().map(UntrustedText::from).collect();
         }
     }
-}
-
-/// Returns the hosts whose plan has a window.
-fn list_drained_hosts(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> BTreeSet<HostName> {
-    let plan = plan::plan(&crate::engine::verify::plan_inputs(project, observed, options));
-    plan.hosts.into_iter().filter(|host| host.window.is_some()).map(|host| host.host).collect()
 }
 
 /// Returns the pods that would be lost, then those whose budgets allow no disruption.

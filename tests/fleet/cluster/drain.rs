@@ -240,16 +240,12 @@ fn next_apply_uncordons_a_node_after_a_kill() {
     run(api, &nodes, "drain-killed");
     let project = project(api, &nodes, "timeout: 60s");
     // The plan says what a drain would wait for.
-    let budget = [
-        "-n",
-        "drain-killed",
-        "create",
-        "poddisruptionbudget",
-        "all-ranks",
-        "--selector=app=train",
-        "--min-available=1",
-    ];
-    api.kubectl(&budget);
+    let budget = json!({
+        "apiVersion": api.evictions(), "kind": "PodDisruptionBudget",
+        "metadata": { "name": "all-ranks", "namespace": "drain-killed" },
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "train" } } },
+    });
+    api.kubectl_with(&["create", "-f", "-"], &budget.to_string());
     let held = format!("the drain of node {} is held up: cannot evict pod drain-killed/train-", node.name);
     api.wait(|| project.forge(["plan", "inventory.yaml"]).stdout.contains(&held));
     let plan = project.forge(["plan", "inventory.yaml"]);
