@@ -25,8 +25,11 @@ Main:
         /32 host LOCAL
 ";
 
-/// A pod with the addresses of [`TABLE`] and these adapters, each with its table of GIDs: index, type, GID.
-fn pod(adapters: &[(&str, &[(u32, &str, &str)])]) -> ScriptHost {
+/// A table of GIDs: index, type, GID.
+type GidTable<'t> = [(u32, &'t str, &'t str)];
+
+/// A pod with the addresses of [`TABLE`] and these adapters, each with its table.
+fn pod(adapters: &[(&str, &GidTable<'_>)]) -> ScriptHost {
     let host = ScriptHost::new(&["/sys/", "/proc/net/", "/dev/infiniband/", "/forge/"]);
     host.write("proc/net/fib_trie", TABLE);
     host.write("proc/net/if_inet6", "fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n");
@@ -93,7 +96,7 @@ fn rdma_pod_script(with: &Value) -> String {
 #[test]
 fn rdma_pod_fails_on_an_adapter_without_an_address_of_the_pod() {
     let roce = json!({ "link_layer": "Ethernet", "adapters": 2, "networks": ["net/rail0", "net/rail1"] });
-    let run = |second: &[(u32, &str, &str)]| {
+    let run = |second: &GidTable<'_>| {
         let host = pod(&[("mlx5_4", &[(3, "RoCE v2", OF_HOST), (5, "RoCE v2", FIRST)]), ("mlx5_5", second)]);
         host.add_program("ibv_devinfo", "printf '\\tstate: PORT_ACTIVE (4)\\n\\tlink_layer: Ethernet\\n'");
         host.run(&rdma_pod_script(&roce))

@@ -10,6 +10,8 @@
 //! name: a command's check, an installer's probe. `printed` has the host's output for a fact, which goes through the
 //! fact's own parser: `@@` stands for the record separator, and a line `<NAME>` for `tests/samples/NAME`.
 //!
+//! `groups` are groups of the inventory, whose host is `n1`.
+//!
 //! `kubernetes` adds the API of a cluster to the case: its steps, verifications and warnings are listed together with
 //! those of the host, under the same keys. It has `facts` (`kubernetes_version: v1.30.6`, and `nodes`, each merged over
 //! a default node) and `answers`:
@@ -96,6 +98,9 @@ fn inventory(recipe: &str, case: &Value) -> Value {
     apply.iter_mut().filter(|entry| entry.get("on").is_none()).for_each(|entry| entry["on"] = json!("all"));
     let rollout = case.get("rollout").cloned().unwrap_or_else(|| json!({}));
     let mut inventory = json!({ "cluster": "proof", "hosts": { "n1": { "address": "10.0.14.31" } }, "apply": apply, "rollout": rollout });
+    if let Some(groups) = case.get("groups") {
+        inventory["groups"] = groups.clone();
+    }
     if case.get("kubernetes").is_some() {
         inventory["kubernetes"] = json!({ "kubeconfig": "/etc/kubernetes/admin.conf", "context": "proof" });
     }

@@ -437,14 +437,12 @@ fn training_operator_is_applied_from_its_manifest_file() {
         "kubectl-set",
     );
     // Without the scheduler's name, gangs would not be scheduled together.
-    trial.own("training-operator", SHORT);
     let bare = r#"[{"op":"replace","path":"/spec/template/spec/containers/0/args","value":["-v"]}]"#;
-    api.kubectl(&["patch", "deployment", "-n", "kubeflow", "training-operator", "--type=json", "-p", bare]);
-    let verify = trial.forge(&["verify"]);
-    assert!(verify.to_string().contains("the operator is started without `--gang-scheduler-name=volcano`"), "{verify}");
-    trial.own("training-operator", PATIENT);
-    trial.must_apply();
-    trial.is_settled();
+    trial.mends(
+        &["patch", "deployment", "-n", "kubeflow", "training-operator", "--type=json", "-p", bare],
+        "kubectl-patch",
+    );
+    assert_eq!(trial.get(&operator), r#"["--gang-scheduler-name=volcano"]"#);
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "kubeflow", "--ignore-not-found"]), "");
     crate::proof::mark_api("profiles/training-operator");
