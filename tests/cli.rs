@@ -50,6 +50,8 @@ mod smtp_server;
 mod support;
 #[path = "cli/surroundings.rs"]
 mod surroundings;
+#[path = "cli/test.rs"]
+mod test;
 #[path = "cli/toolchain.rs"]
 mod toolchain;
 #[path = "cli/usage.rs"]

@@ -12,6 +12,20 @@ pub struct PcieLink {
 }
 
 impl PcieLink {
+    /// Returns the link of a speed as the kernel prints it (`32.0 GT/s PCIe`) and a number of lanes.
+    pub fn from_speed(speed: &str, width: u8) -> Option<Self> {
+        let generation = match speed.split_whitespace().next()? {
+            "2.5" => 1,
+            "5.0" | "5" => 2,
+            "8.0" | "8" => 3,
+            "16.0" | "16" => 4,
+            "32.0" | "32" => 5,
+            "64.0" | "64" => 6,
+            _ => return None,
+        };
+        Some(Self { generation, width })
+    }
+
     /// Returns the payload rate of one direction in Gb/s, after the line code; `None` for an unknown generation.
     /// Generations 3 to 5 send 128 of 130 bits, generation 6 236 of 256 bytes.
     pub fn gbits(self) -> Option<f64> {
@@ -78,6 +92,8 @@ mod tests {
         assert!((old - 252.06).abs() < 0.01, "{old}");
         assert_eq!(port_ceiling(400.0, Some(PcieLink { generation: 9, width: 16 })), 400.0);
         assert_eq!(port_ceiling(200.0, None), 200.0);
+        assert_eq!(PcieLink::from_speed("32.0 GT/s PCIe", 16), Some(gen5));
+        assert_eq!(PcieLink::from_speed("Unknown", 16), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Compares values with an earlier run of the same machines, and with those of their peers: what is slow is found
 //! without a number that somebody typed.
 
-use super::verdict::format_number;
+use super::verdict::{ExpectedValue, format_number};
 
 /// How far a value may be below the last accepted one (microsoft/superbench-results, `rule.yaml`).
 pub const BASELINE_DROP: f64 = 0.05;
@@ -23,7 +23,7 @@ pub fn compare_with_baseline(value: f64, baseline: f64, more_is_better: bool, dr
 }
 
 /// Returns the median; `None` without values.
-pub fn median(values: &[f64]) -> Option<f64> {
+fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -34,14 +34,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Returns the positions of values that are worse than the median of all by more than `drop`, the worst first. With
-/// fewer than three values there is no majority, and none is returned.
-pub fn find_slow_peers(values: &[f64], more_is_better: bool, drop: f64) -> Vec<usize> {
-    let Some(median) = median(values).filter(|median| values.len() >= 3 && *median > 0.0) else { return Vec::new() };
-    let loss = |at: &usize| if more_is_better { 1.0 - values[*at] / median } else { values[*at] / median - 1.0 };
-    let mut slow: Vec<usize> = (0..values.len()).filter(|at| loss(at) > drop).collect();
-    slow.sort_by(|one, other| loss(other).total_cmp(&loss(one)));
-    slow
+/// Returns what is expected of each value: not worse than the median of all by more than `drop`. `None` with fewer than
+/// three values, which have no majority.
+pub fn expect_peers(values: &[f64], more_is_better: bool, drop: f64, unit: &str) -> Option<ExpectedValue> {
+    let median = median(values).filter(|_| values.len() >= 3)?;
+    let origin =
+        format!("the median {} of {} results, {} %", format_number(median), values.len(), format_number(drop * 100.0));
+    Some(match more_is_better {
+        true => ExpectedValue::at_least(median * (1.0 - drop), unit, &origin),
+        false => ExpectedValue::at_most(median * (1.0 + drop), unit, &origin),
+    })
 }
 
 #[cfg(test)]
@@ -59,10 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn slowest_peer_is_found_without_a_floor() {
-        assert_eq!(find_slow_peers(&[392.0, 391.0, 350.0, 393.0, 300.0], true, 0.05), [4, 2]);
-        assert_eq!(find_slow_peers(&[1.9, 1.8, 2.6], false, 0.05), [2]);
-        assert_eq!(find_slow_peers(&[392.0, 300.0], true, 0.05), Vec::<usize>::new(), "two values have no majority");
+    fn slow_peer_is_found_without_a_floor() {
+        let rail = [392.0, 391.0, 350.0, 393.0, 300.0];
+        let expected = expect_peers(&rail, true, 0.05, "Gb/s").unwrap();
+        assert_eq!(expected.to_string(), "at least 371.45 Gb/s (the median 391 of 5 results, 5 %)");
+        let latency = expect_peers(&[1.9, 1.8, 2.6], false, 0.05, "us").unwrap();
+        assert_eq!(latency.to_string(), "at most 1.99 us (the median 1.9 of 3 results, 5 %)");
+        assert_eq!(expect_peers(&[392.0, 300.0], true, 0.05, "Gb/s"), None, "two values have no majority");
         assert_eq!((median(&[]), median(&[1.0, 4.0])), (None, Some(2.5)));
     }
 }

@@ -101,6 +101,13 @@ impl<'f> FaultIsolation<'f> {
         }
     }
 
+    /// Returns a search that starts from runs that were made already, without a screening, and makes `more` at most.
+    pub fn from_runs(fabric: &'f Fabric, runs: Vec<FinishedRun>, more: usize) -> Self {
+        let mut search = Self { groups: Vec::new(), ..Self::new(fabric, runs.len() + more) };
+        runs.into_iter().for_each(|finished| search.record_run(finished.run, finished.speed));
+        search
+    }
+
     /// Returns the groups of the screening. They share no host: they can run at the same time.
     pub fn groups(&self) -> &[Vec<HostIndex>] {
         &self.groups

@@ -1,9 +1,9 @@
 //! Fault isolation on the simulated fabric: 232 hosts × 8 rails, two tiers, every value varies by 5 %. The ignored tests
 //! do the same with a thousand cases each; they take a minute.
 
-use super::fabric::{Fabric, FabricPart};
+use super::fabric::{Fabric, FabricPart, RailFlow};
 use super::group_run::GroupRun;
-use super::isolation::{FaultIsolation, IsolationReport, RunSpeed};
+use super::isolation::{FaultIsolation, FinishedRun, IsolationReport, RunSpeed};
 use super::simulation::{SeededNumbers, SimulatedFabric};
 
 /// NVIDIA's own figure for the hosts alone is 57.
@@ -179,6 +179,22 @@ fn slow_host_is_named_without_a_topology() {
             assert_eq!(named_parts(&isolate_host(hosts, slow)), [FabricPart::Host(slow)], "{hosts} hosts");
         }
     }
+}
+
+#[test]
+fn earlier_runs_replace_the_screening() {
+    let fabric = Fabric::without_topology(4, 1).unwrap().without_loopback();
+    let flow = |from, to| GroupRun::single(RailFlow { from, to, rail: 0 });
+    let speed = |run: &GroupRun| if run.hosts().contains(&2) { RunSpeed::Slow(0.4) } else { RunSpeed::Fast(1.0) };
+    let ring = [flow(0, 1), flow(2, 3), flow(1, 2), flow(0, 3)];
+    let runs = ring.into_iter().map(|run| FinishedRun { speed: speed(&run), run }).collect();
+    let mut search = FaultIsolation::from_runs(&fabric, runs, 20);
+    while let Some(run) = search.next_run() {
+        let result = speed(&run);
+        search.record_run(run, result);
+    }
+    let report = search.finish();
+    assert_eq!((named_parts(&report), report.runs.len()), (vec![FabricPart::Host(2)], 4), "the ring says enough");
 }
 
 #[test]

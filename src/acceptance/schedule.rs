@@ -34,7 +34,7 @@ pub fn schedule_ring(members: usize) -> Vec<Vec<MemberPair>> {
     let mut rounds: Vec<Vec<MemberPair>> = vec![Vec::new(), Vec::new()];
     (0..members - 1).for_each(|at| rounds[at % 2].push((at, at + 1)));
     if members > 2 {
-        let closing = if members % 2 == 0 { 1 } else { 2 };
+        let closing = if members.is_multiple_of(2) { 1 } else { 2 };
         rounds.resize(rounds.len().max(closing + 1), Vec::new());
         rounds[closing].push((0, members - 1));
     }

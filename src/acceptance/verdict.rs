@@ -1,10 +1,10 @@
 //! The result of a test: passed, failed, or not measured. There is no tolerance besides the declared one.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The result of one test with its reason.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum TestVerdict {
     /// The value meets what is expected.

@@ -2,7 +2,7 @@
 
 use super::{
     apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
-    sandbox, schema, show, sign, validate, verify,
+    sandbox, schema, show, sign, test, validate, verify,
 };
 
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
@@ -30,6 +30,7 @@ pub enum Verb {
     Apply(apply_args::ApplyArgs),
     Verify(verify::VerifyArgs),
     Drift(drift::DriftArgs),
+    Test(test::TestArgs),
     Validate(validate::ValidateArgs),
     Facts(facts::FactsArgs),
     Fetch(fetch::FetchArgs),

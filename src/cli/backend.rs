@@ -6,8 +6,8 @@ use crate::config;
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, NoticeQueue, PastDurations, Recording,
-    RunReport, SavedPlan,
+    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, NoticeQueue,
+    PastDurations, Recording, RunReport, SavedPlan, SkippedHost,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan};
@@ -213,6 +213,26 @@ pub trait Backend {
         events: VerbEvents,
         cancel: Self::Cancel,
     ) -> impl Future<Output = ExecReport>;
+
+    /// Like [`load_project`](Self::load_project), with the built-in sets of acceptance tests.
+    fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
+
+    /// Runs a set of acceptance tests and stores the report. `skipped` are not tested; `against` names an earlier run.
+    ///
+    /// # Errors
+    /// The earlier run cannot be read: the reason.
+    #[expect(clippy::too_many_arguments, reason = "each is a choice of the user")]
+    fn run_tests(
+        &self,
+        project: &Self::Project,
+        set: &str,
+        hosts: &[HostName],
+        skipped: Vec<SkippedHost>,
+        against: Option<&str>,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: Self::Cancel,
+    ) -> impl Future<Output = Result<AcceptanceReport, String>>;
 
     /// Checks whether hosts and this machine are ready. `can_ask`: a user is at a terminal.
     fn check_hosts(

@@ -351,6 +351,35 @@ impl Backend for LibraryBackend {
         engine::exec(project, hosts, command, &self.engine_options(project, settings), &events, &cancel).await
     }
 
+    fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
+        config::load_for_tests(path, &build_load_options(settings))
+    }
+
+    async fn run_tests(
+        &self,
+        project: &Project,
+        set: &str,
+        hosts: &[HostName],
+        skipped: Vec<engine::SkippedHost>,
+        against: Option<&str>,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> Result<engine::AcceptanceReport, String> {
+        let state = settings.state_folder(&project.inventory);
+        let baseline = match against {
+            Some(run) => Some(engine::read_acceptance(&state, &project.cluster, run)?),
+            None => engine::find_baseline(&state, &project.cluster, set),
+        };
+        let request = engine::AcceptanceRequest { set, hosts, skipped, baseline };
+        let options = self.engine_options(project, settings);
+        let report = engine::run_acceptance(project, request, &options, &events, &cancel).await;
+        if let Err(why) = engine::store_acceptance(&state, &report) {
+            let _ = events.send(Event::NoHistory { why: why.into() });
+        }
+        Ok(report)
+    }
+
     async fn check_hosts(
         &self,
         project: &Project,

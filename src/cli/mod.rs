@@ -45,6 +45,7 @@ mod settings;
 mod shared_args;
 mod show;
 mod sign;
+mod test;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -127,6 +128,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Facts(args) => facts::run_facts(cx, args),
         Verb::Fetch(args) => fetch::run_fetch(cx, args),
         Verb::Doctor(args) => doctor::run_doctor(cx, args),
+        Verb::Test(args) => test::run_test(cx, args),
         Verb::Exec(args) => exec::run_exec(cx, args),
         Verb::Graph(args) => graph::run_graph(cx, args),
         Verb::Recipes(args) => recipes::run_recipes(cx, args),

@@ -199,6 +199,24 @@ impl Backend for FakeBackend {
         sample::exec_report(command, hosts)
     }
 
+    fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
+        self.load_project(path, settings)
+    }
+
+    async fn run_tests(
+        &self,
+        (): &(),
+        _: &str,
+        _: &[HostName],
+        _: Vec<crate::engine::SkippedHost>,
+        _: Option<&str>,
+        _: &CliSettings,
+        _: VerbEvents,
+        (): (),
+    ) -> Result<crate::engine::AcceptanceReport, String> {
+        unreachable!("tests are tested with the real library")
+    }
+
     async fn check_hosts(&self, (): &(), hosts: &[HostName], _: bool, _: &CliSettings, _: VerbEvents) -> DoctorReport {
         sample::full_disk_checkup(hosts)
     }

@@ -94,6 +94,26 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "volcano",
 );
 
+/// Every built-in acceptance test, and the built-in sets: name and text.
+const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
+    "ib-read-bw",
+    "ib-write-bw",
+    "ib-write-lat",
+    "nccl-all-reduce",
+    "sets",
+    "ucx-bandwidth",
+);
+
+/// Returns the names of the built-in tests, with `sets`.
+pub(super) fn builtin_test_names() -> impl Iterator<Item = &'static str> {
+    BUILTIN_TESTS.iter().map(|(name, _)| *name)
+}
+
+/// Returns the text of a built-in test.
+pub(super) fn find_builtin_test(name: &str) -> Option<&'static str> {
+    BUILTIN_TESTS.iter().find(|(own, _)| *own == name).map(|(_, text)| *text)
+}
+
 /// A built-in table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompatibilityTable {
@@ -176,6 +196,7 @@ mod tests {
     fn builtin_lists_match_the_files_in_order() {
         assert_eq!(list_file_names("recipes"), BUILTIN_RECIPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         assert_eq!(list_file_names("recipes/data"), BUILTIN_TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        assert_eq!(list_file_names("recipes/tests"), builtin_test_names().collect::<Vec<_>>());
     }
 
     #[test]

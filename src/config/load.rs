@@ -4,6 +4,7 @@ use super::builtin_data::BUILTIN_PATH;
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
 use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
 use super::instances::{self, AppliedRecipes, RecipeLibrary, build_failed_rule_diag};
+use super::inventory::selector::SelectorUniverse;
 use super::inventory::{self, RawInventory, ResolvedInventory};
 use super::load_context::LoadContext;
 use super::load_options::LoadOptions;
@@ -14,15 +15,19 @@ use super::template::ProgramCache;
 use super::template_check::{TemplateChecker, TemplateLocation};
 use super::written_values::WrittenValues;
 use super::{
-    ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep,
-    cluster_member, graph_links, recipe, recipe_cycles, recipe_reads, step_body_check,
+    ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, TestSuite,
+    YamlData, YamlNode, cluster_member, graph_links, recipe, recipe_cycles, recipe_reads, step_body_check,
 };
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
+use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+
+/// The built-in sets of acceptance tests.
+const BUILTIN_SETS: [&str; 3] = ["quick", "burn-in", "full"];
 
 /// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
 /// only if there are no errors.
@@ -34,6 +39,11 @@ pub fn load_project(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Proje
 /// [`Sha256Digest::unknown`](crate::model::Sha256Digest::unknown).
 pub fn load_to_learn_digests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
     load_with_context(path, LoadContext { learn: true, ..LoadContext::new(options, find_inventory_root(path)) })
+}
+
+/// Like [`load_project`], with the built-in sets of acceptance tests.
+pub fn load_for_tests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
+    load_with_context(path, LoadContext { tests: true, ..LoadContext::new(options, find_inventory_root(path)) })
 }
 
 fn load_with_context(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList, SourceMap) {
@@ -99,6 +109,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
     let resolved = inventory::resolve_inventory(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
+    let tests = read_tests(&node, &resolved, cx);
     let programs = ProgramCache::default();
     let broken = check_recipes(&library, &resolved, &programs, cx);
     let idle = find_unapplied_builtins(&library, &resolved);
@@ -112,6 +123,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         library: library.clone(),
         rollout: rollout.unwrap_or_default(),
         drift,
+        tests,
         kubernetes,
         programs,
         digests: LockedDigests::read_lock_file(path, &cx.root, cx.learn, &mut cx.diags),
@@ -121,6 +133,27 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     expand_without_facts(&project, &broken, &mut cx.diags);
     project.files.close_reads();
     Some(project)
+}
+
+/// Reads `tests:`, and for a run of tests the built-in sets that it does not replace.
+fn read_tests(root: &YamlNode, resolved: &ResolvedInventory, cx: &mut LoadContext<'_>) -> TestSuite {
+    let universe = SelectorUniverse::from_hosts_and_groups(&resolved.hosts, &resolved.groups);
+    let hosts: Vec<HostName> = resolved.hosts.keys().cloned().collect();
+    let mut suite = inventory::tests::read_test_suite(find_tests_section(root), &universe, &hosts, cx);
+    let builtin: &[&str] = if cx.tests { &BUILTIN_SETS } else { &[] };
+    for name in builtin {
+        if !suite.sets.contains_key(*name)
+            && let Some(entries) = inventory::tests::read_builtin_set(name, &universe, &hosts, cx)
+        {
+            suite.sets.insert((*name).to_owned(), entries);
+        }
+    }
+    suite
+}
+
+fn find_tests_section(root: &YamlNode) -> Option<&YamlNode> {
+    let YamlData::Map(entries) = &root.data else { return None };
+    entries.iter().find(|(key, _)| key.text == "tests").map(|(_, node)| node)
 }
 
 /// Returns a project without any declarations.
@@ -140,6 +173,7 @@ pub(super) fn empty_project(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
         removals: Default::default(),
         rollout: Default::default(),
         drift: Default::default(),
+        tests: Default::default(),
         kubernetes: None,
         secrets: Default::default(),
         secret_variables: Default::default(),

@@ -20,6 +20,8 @@ pub(super) struct LoadContext<'o> {
     pub root: Utf8PathBuf,
     /// Whether this run computes digests that are not declared.
     pub learn: bool,
+    /// Whether this run needs the built-in sets of acceptance tests.
+    pub tests: bool,
     /// File names, without extension, of recipes that could not be read.
     pub unread: Vec<String>,
 }
@@ -34,6 +36,7 @@ impl<'o> LoadContext<'o> {
             options,
             root,
             learn: false,
+            tests: false,
             unread: Vec::new(),
         }
     }

@@ -46,6 +46,7 @@ mod step_conflicts;
 mod template;
 mod template_check;
 mod template_list;
+mod test_suite;
 mod tree_render;
 mod unknown_keys;
 mod written_values;
@@ -75,7 +76,7 @@ pub use filter::StepFilter;
 pub use host_share::HostShare;
 pub use inputs::{InputFile, describe_changed_inputs};
 use instances::RecipeLibrary;
-pub use load::{load_project, load_to_learn_digests};
+pub use load::{load_for_tests, load_project, load_to_learn_digests};
 pub use load_options::LoadOptions;
 pub use lock_file::{ArtifactLockFile, LockFileError, lock_file_path};
 pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
@@ -89,6 +90,7 @@ pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, R
 pub use schema::{inventory_schema, recipe_schema};
 pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
+pub use test_suite::{DeclaredLimit, DeclaredTest, PairSelection, TestDefinition, TestOutput, TestPrograms, TestSuite};
 pub use written_values::WrittenValues;
 pub use yaml_node::{YamlData, YamlKey, YamlNode};
 

@@ -41,6 +41,8 @@ pub struct Project {
     pub rollout: super::RolloutPolicy,
     /// The `drift:` settings; defaults if the inventory has none.
     pub drift: super::DriftPolicy,
+    /// The declared sets of acceptance tests, and the built-in sets.
+    pub tests: super::TestSuite,
     /// The cluster's API, if one is declared.
     pub kubernetes: Option<crate::object::ClusterAccess>,
     /// The secrets that the inventory names. All other values contain only their placeholders.

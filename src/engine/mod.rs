@@ -4,6 +4,7 @@
 //! again before it acts and once more afterwards, by the same code that planned it. Acting scripts are never retried
 //! blindly.
 
+mod acceptance;
 mod action_script;
 mod api_calls;
 mod apply;
@@ -75,6 +76,10 @@ mod window;
 mod work_times;
 mod workload;
 
+pub use acceptance::{
+    AcceptanceReport, AcceptanceRequest, FabricFault, SkippedHost, TestReport, TestRow, find_baseline, read_acceptance,
+    run_acceptance, store_acceptance,
+};
 pub use apply::apply;
 pub use bind_saved_plan::bind_saved_plan;
 pub use cancel::{CancelSignal, StopLevel};

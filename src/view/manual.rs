@@ -16,6 +16,7 @@ pub struct ManualPage {
 
 /// Topics with their files below `docs/` and their texts.
 const TOPICS: &[(&str, &str, &str)] = &[
+    ("acceptance", "acceptance.md", include_str!("../../docs/acceptance.md")),
     ("ansible", "ansible.md", include_str!("../../docs/ansible.md")),
     ("cluster", "cluster.md", include_str!("../../docs/cluster.md")),
     ("drift", "drift.md", include_str!("../../docs/drift.md")),

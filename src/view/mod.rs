@@ -36,7 +36,7 @@ pub use validation::{CheckedInventory, InventorySize, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
-use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::engine::{AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
 use crate::plan::{ObservedHost, Plan, PlanImages};
@@ -118,6 +118,8 @@ pub trait ResultWriter {
     fn write_drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `exec`.
     fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes the result of `test`.
+    fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `fetch`.
     fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `init`.

@@ -408,6 +408,49 @@ pub fn hostile_report(text: &str) -> RunReport {
 }
 
 /// Returns a report in which every host prints the words of the command.
+pub fn acceptance_report() -> crate::engine::AcceptanceReport {
+    use crate::acceptance::TestVerdict;
+    use crate::engine::{AcceptanceReport, FabricFault, SkippedHost, TestReport, TestRow};
+    let row = |hosts: &[&str], verdict| TestRow {
+        hosts: hosts.iter().map(|name| host(name)).collect(),
+        rail: None,
+        round: 1,
+        isolation: false,
+        verdict,
+        worse: None,
+        outputs: Vec::new(),
+    };
+    let expected = "at least 1 Gb/s (declared)";
+    let rows = vec![
+        row(&["a", "c"], TestVerdict::Pass { value: 9.5, expected: expected.into() }),
+        row(&["b", "a"], TestVerdict::Fail { value: Some(0.1), reason: format!("0.1 Gb/s, expected {expected}") }),
+        row(&["c"], TestVerdict::not_measured("exit status 127: command not found")),
+    ];
+    let fault = FabricFault {
+        part: "host `a`, its adapter or its cable".into(),
+        host: Some(host("a")),
+        evidence: vec!["a, b: 0.1".into()],
+    };
+    AcceptanceReport {
+        version: 1,
+        run: "r2".into(),
+        cluster: "c".into(),
+        set: "quick".into(),
+        tests: vec![TestReport {
+            test: "ucx-bandwidth".into(),
+            about: "Bandwidth of UCX".into(),
+            unit: "Gb/s".into(),
+            rows,
+            faults: vec![fault],
+            suspects: Vec::new(),
+        }],
+        skipped: vec![SkippedHost { host: host("d"), reason: "in use: pid 7".into(), unreachable: false }],
+        against: Some("r1".into()),
+        interrupted: false,
+        took: Duration::from_secs(2),
+    }
+}
+
 pub fn exec_report(command: &ExecCommand, hosts: &[HostName]) -> ExecReport {
     let text = match command {
         ExecCommand::Shell(text) => text.clone(),

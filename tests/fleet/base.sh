@@ -10,7 +10,7 @@ declare -rA SUITES=([debian-11]=bullseye [debian-12]=bookworm [debian-13]=trixie
 readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common,nftables${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
 # Debian's packages of GPU, RDMA and cluster software. Nodes do not have them at first: their repository is
 # /srv/forge-repo/trade.
-readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi unattended-upgrades libc6-dev containerd ufw firewalld netbase slurmctld slurmd munge nginx-light chrony)
+readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi unattended-upgrades libc6-dev containerd ufw firewalld netbase slurmctld slurmd munge nginx-light chrony ucx-utils)
 # On Debian 12 also the programs of a host that installs with dnf: Debian 11 has no dnf-plugins-core.
 readonly RPM_TOOLS=(dnf dnf-plugins-core rpm createrepo-c)
 # What `fleet distro` installs on a node of Debian 12 that claims to be another distribution.

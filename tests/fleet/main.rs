@@ -9,6 +9,7 @@
     reason = "tests check the machine from outside, and a panic is a failed test"
 )]
 
+mod acceptance;
 mod access;
 // libtest starts tests in name order: modules with long tests have names that sort early.
 mod all_kinds;

@@ -5,8 +5,20 @@ use super::{Source, assert_none, code};
 
 /// Modules without I/O: what they return depends on their arguments alone. `config` also reads the inventory and the
 /// files next to it.
-const PURE_ROOMS: &[&str] =
-    &["model", "diag", "script", "object", "probe", "facts", "resource", "graph", "plan", "drift", "config"];
+const PURE_ROOMS: &[&str] = &[
+    "model",
+    "diag",
+    "script",
+    "object",
+    "probe",
+    "facts",
+    "acceptance",
+    "resource",
+    "graph",
+    "plan",
+    "drift",
+    "config",
+];
 
 /// Modules that read and write files, sessions, addresses or terminals, or that drive those.
 const IO_ROOMS: &[&str] = &["transport", "artifact", "kube", "notify", "state", "engine", "cli", "view"];

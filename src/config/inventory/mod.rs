@@ -12,6 +12,7 @@ mod resolve;
 mod rollout;
 pub(crate) mod selector;
 pub(super) mod smtp;
+pub(super) mod tests;
 mod vars;
 
 pub(super) use apply::ApplyEntry;
@@ -35,8 +36,8 @@ use indexmap::IndexMap;
 use std::rc::Rc;
 
 /// Top-level keys of an inventory.
-pub(super) const KEYS: [&str; 9] =
-    ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes"];
+pub(super) const KEYS: [&str; 10] =
+    ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes", "tests"];
 
 /// A parsed inventory whose parts are checked one by one, but not yet against each other.
 #[derive(Default)]

@@ -7,6 +7,7 @@ use super::parts::{
     text_list_schema, text_schema, vars_schema, with_description,
 };
 use super::rollout::rollout_property;
+use crate::config::inventory::tests::ENTRY_KEYS as TEST_ENTRY_KEYS;
 use crate::config::inventory::{DRIFT_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
 use crate::model::Value;
 use serde_json::json;
@@ -51,6 +52,42 @@ fn inventory_property(key: &str) -> Value {
         "kubernetes" => with_description(
             "The Kubernetes API of the hosts' cluster. forge ignores `KUBECONFIG` and the current context.",
             object_schema(&KUBERNETES_KEYS, kubernetes_property, &["kubeconfig", "context"]),
+        ),
+        "tests" => with_description(
+            "Sets of acceptance tests for `forge test`, by name. `quick`, `burn-in` and `full` replace the built-in ones.",
+            map_schema(list_schema(object_schema(&TEST_ENTRY_KEYS, test_property, &["test", "on"]))),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn test_property(key: &str) -> Value {
+    let number = || json!({ "type": "number", "exclusiveMinimum": 0 });
+    let share = || json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 });
+    match key {
+        "test" => with_description("A built-in test, or `tests/NAME.yaml` next to the inventory.", text_schema()),
+        "on" => with_description("Selector of the hosts to test.", text_schema()),
+        "with" => with_description("Parameters of the test.", vars_schema()),
+        "rails" => with_description(
+            "Adapters to test, one after the other: `mlx5_0`. Default: all with an active port.",
+            text_list_schema(),
+        ),
+        "least" => with_description("Least good value, in the unit of the test.", number()),
+        "most" => with_description("Greatest good value, in the unit of the test.", number()),
+        "share" => with_description("Least good share of `of`, or of what the port and its slot can carry.", share()),
+        "of" => with_description("What the hardware can reach, in the unit of the test.", number()),
+        "floor" => with_description("Name of a published floor in `acceptance-floors`.", text_schema()),
+        "peers" => with_description("How far a value may be below the median of all.", share()),
+        "baseline" => {
+            with_description("How far a value may be below that of the last accepted run. Default: 0.05.", share())
+        }
+        "schedule" => with_description(
+            "Pairs to test: `ring` (each host with two others, the default) or `all`.",
+            json!({ "enum": ["ring", "all"] }),
+        ),
+        "at_once" => with_description(
+            "Pairs that run at the same time. Default: as many as there are.",
+            json!({ "type": "integer", "minimum": 0 }),
         ),
         _ => json!({}),
     }

@@ -146,6 +146,14 @@ fn join_holders(holders: &[UntrustedText]) -> String {
     holders.iter().map(UntrustedText::raw).collect::<Vec<_>>().join("; ")
 }
 
+/// Returns a description of each process that holds the host's devices.
+///
+/// # Errors
+/// They could not be determined: the reason, as a lowercase fragment.
+pub(in crate::engine) fn list_device_holders(observation: &Observation) -> Result<Vec<UntrustedText>, String> {
+    Ok(parse_holders(observation)?.into_iter().map(|holder| holder.told).collect())
+}
+
 /// Returns the holders of devices.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ mod window_refusal;
 mod window_scripts;
 mod window_turn;
 
+pub(super) use device_holders::list_device_holders;
 pub(super) use drain_obstacles::note_drain_obstacles;
 pub(super) use maintenance::MaintenanceWindow;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, Valida
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
-use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::engine::{AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{HostReachability, ObservedHost, Plan, PlanCounts, PlanImages};
@@ -94,6 +94,11 @@ struct DoctorBody<'a> {
 #[derive(Serialize, JsonSchema)]
 struct ExecBody<'a> {
     exec: &'a ExecReport,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AcceptanceBody<'a> {
+    tests: &'a AcceptanceReport,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -277,6 +282,10 @@ impl ResultWriter for JsonWriter {
 
     fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         JsonDocument::write_document("exec", exit, ExecBody { exec: report }, out)
+    }
+
+    fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("tests", exit, AcceptanceBody { tests: report }, out)
     }
 
     fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -2,8 +2,8 @@
 
 use super::exit_info::ExitInfo;
 use super::{
-    DOCUMENT_VERSION, DoctorBody, ExecBody, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody, PlanBody,
-    ReportBody, SandboxesBody, drift, offline, validation,
+    AcceptanceBody, DOCUMENT_VERSION, DoctorBody, ExecBody, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody,
+    PlanBody, ReportBody, SandboxesBody, drift, offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -38,6 +38,7 @@ const RESULT_SCHEMAS: &[(&str, BodySchema)] = &[
     ("drift", body_schema::<drift::DriftBody<'_>>),
     ("drift_history", body_schema::<drift::HistoryBody<'_>>),
     ("exec", body_schema::<ExecBody<'_>>),
+    ("tests", body_schema::<AcceptanceBody<'_>>),
     ("fetch", body_schema::<FetchBody<'_>>),
     ("init", body_schema::<InitBody<'_>>),
 ];

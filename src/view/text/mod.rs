@@ -1,5 +1,6 @@
 //! The text writer for people: equal results are grouped, the worst come first.
 
+mod acceptance;
 mod causes;
 mod check_output;
 mod diff;
@@ -38,7 +39,7 @@ use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, Valida
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
-use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::engine::{AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
 use crate::plan::{ObservedHost, Plan, PlanImages};
@@ -135,6 +136,10 @@ impl ResultWriter for TextWriter {
 
     fn write_exec_report(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         exec::write_exec_report(report, out)
+    }
+
+    fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        acceptance::write_acceptance(report, exit, out)
     }
 
     fn write_fetch_report(&self, report: &FetchReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -1,0 +1,168 @@
+//! `forge test`.
+
+use super::backend::{Backend, ObservePurpose};
+use super::confirm;
+use super::error::CliError;
+use super::interrupt::InterruptSignals;
+use super::output::VerbOutput;
+use super::shared_args::{InventoryArg, OutputFormat};
+use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
+use crate::config::{DeclaredTest, PairSelection, TestPrograms};
+use crate::engine::SkippedHost;
+use crate::model::{ExitCode, HostName, HostOutcome};
+use crate::view::{escape, fold, format_count};
+use std::io::{self, Write};
+
+/// Measure hosts and the network between them, and find the part that is slow
+///
+/// Runs a set of acceptance tests: `quick` (default), `burn-in`, `full`, or a set of the inventory's `tests:`. The tests
+/// occupy devices and links: hosts whose devices are in use, that are locked, or that are not verified are not tested.
+/// Failed measurements are compared, repeated with other pairs, and explained by the host, adapter or network that is
+/// bad. Results are compared with the last accepted run of the set. Exits 5 if a test failed, 9 if something was not
+/// measured.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge test cluster.yaml                                   the set `quick`
+  forge test cluster.yaml --set burn-in --on rack_a --yes
+  forge test cluster.yaml --dry-run                         show what would run
+  forge test cluster.yaml --against last --format json | jq '.tests.tests[].faults'")]
+pub struct TestArgs {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+    /// Set of tests to run
+    #[arg(long, value_name = "NAME", default_value = "quick")]
+    pub set: String,
+    /// Show which tests would run on which hosts; contacts nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Compare with this run of tests: its name, a prefix, or `last`; defaults to the last accepted run of the set
+    #[arg(long, value_name = "RUN")]
+    pub against: Option<String>,
+    /// Also test hosts that are not verified
+    #[arg(long)]
+    pub unverified: bool,
+    /// Skip the confirmation prompt; JSON output never implies this
+    #[arg(long)]
+    pub yes: bool,
+}
+
+pub fn run_test<B: Backend>(cx: &VerbContext<'_, B>, args: &TestArgs) -> VerbResult {
+    let target = cx.resolve_target(&args.inventory)?;
+    let output = cx.output_for(&target);
+    let loaded = cx.load_project_with(&target, B::load_for_tests)?;
+    let tests = find_set(cx.backend.project(&loaded.0), &args.set)?;
+    if args.dry_run {
+        return show_tests(cx, &output, tests, &loaded.1);
+    }
+    if !args.yes && !cx.console.can_ask {
+        let error = CliError::usage("tests require confirmation, but there is no terminal");
+        return Err(error.hint("pass `--yes` to skip the confirmation, or `--dry-run` to see what would run"));
+    }
+    block_on(test_hosts(cx, args, &output, &loaded))
+}
+
+fn find_set<'p>(project: &'p crate::config::Project, set: &str) -> Result<&'p [DeclaredTest], CliError> {
+    let sets = &project.tests.sets;
+    sets.get(set).map(Vec::as_slice).ok_or_else(|| {
+        let known: Vec<String> = sets.keys().map(|name| format!("`{name}`")).collect();
+        CliError::usage(format!("set `{set}` not found")).hint(format!("the sets are {}", known.join(", ")))
+    })
+}
+
+fn show_tests<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    tests: &[DeclaredTest],
+    selected: &[HostName],
+) -> VerbResult {
+    if cx.settings.format != OutputFormat::Text {
+        return Err(CliError::usage("`--dry-run` writes text only"));
+    }
+    output.write_raw(&|out| tests.iter().try_for_each(|test| write_test_plan(test, selected, out)))?;
+    Ok(ExitCode::Done)
+}
+
+fn write_test_plan(test: &DeclaredTest, selected: &[HostName], out: &mut dyn Write) -> io::Result<()> {
+    let hosts: Vec<&HostName> = test.hosts.iter().filter(|host| selected.contains(host)).collect();
+    let names = fold::fold_names(hosts.iter().map(|host| host.as_str()));
+    let definition = &test.definition;
+    writeln!(out, "{}  {}", escape::escape_line(&definition.name), escape::escape_line(&definition.about))?;
+    writeln!(out, "  on {}: {}", format_count(hosts.len(), "host"), escape::escape_line(&names))?;
+    match &definition.programs {
+        TestPrograms::Host(command) => write_program("each", command, out)?,
+        TestPrograms::Pair { server, client } => {
+            writeln!(out, "  {}", describe_pairs(test.pairs, hosts.len()))?;
+            write_program("server", server, out)?;
+            write_program("client", client, out)?;
+        }
+    }
+    let parameters: Vec<String> = test.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    writeln!(out, "  {}, at most {} s each", escape::escape_line(&parameters.join(" ")), definition.limit_s)
+}
+
+fn describe_pairs(pairs: PairSelection, hosts: usize) -> String {
+    let (pairs, rounds) = match (pairs, hosts) {
+        (_, 0 | 1) => (0, 0),
+        (PairSelection::Ring, 2) => (1, 1),
+        (PairSelection::Ring, _) => (hosts, 2 + hosts % 2),
+        (PairSelection::All, _) => (hosts * (hosts - 1) / 2, hosts - 1 + hosts % 2),
+    };
+    format!("{} in {}, both directions, each adapter", format_count(pairs, "pair"), format_count(rounds, "round"))
+}
+
+fn write_program(role: &str, words: &[String], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "  {role}: {}", escape::escape_line(&words.join(" ")))
+}
+
+async fn test_hosts<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &TestArgs,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+) -> VerbResult {
+    let (project, hosts) = loaded;
+    let mut stop = InterruptSignals::start_listening()?;
+    let names = fold::fold_names(hosts.iter().map(HostName::as_str));
+    let names = escape::escape_truncated(&names, 100);
+    let question = format!("run the tests of `{}` on {}: {names}?", args.set, format_count(hosts.len(), "host"));
+    if !args.yes && !confirm::ask_yes_no(&mut stop, cx.console, &question).await? {
+        return Err(CliError::interrupted("not run; nothing was contacted"));
+    }
+    let skipped = match args.unverified {
+        true => Vec::new(),
+        false => find_unverified_hosts(cx, &mut stop, output, loaded).await?,
+    };
+    let cancel = B::Cancel::default();
+    let work = cx.run_with_progress(output, |events| {
+        let against = args.against.as_deref();
+        cx.backend.run_tests(project, &args.set, hosts, skipped, against, cx.settings, events, cancel.clone())
+    });
+    let report = cx.run_stoppable(&mut stop, work, &cancel).await;
+    let report = report.map_err(CliError::usage)?;
+    let exit = report.exit_code();
+    output.write_result(&|writer, out| writer.write_acceptance(&report, exit, out))?;
+    Ok(exit)
+}
+
+/// Returns the hosts that are not as declared: what they measure says nothing about the declared state.
+async fn find_unverified_hosts<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    stop: &mut InterruptSignals,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+) -> Result<Vec<SkippedHost>, CliError> {
+    let seen = cx.observe_hosts(stop, output, loaded, ObservePurpose::Declared).await?;
+    let cancel = B::Cancel::default();
+    let report = cx
+        .run_with_progress(output, |events| cx.backend.verify(&loaded.0, seen, cx.settings, events, cancel.clone()))
+        .await;
+    let skip = |host: crate::engine::HostReport| {
+        let unreachable = host.outcome == HostOutcome::Unreachable;
+        let reason = match unreachable {
+            true => host.reason,
+            false => "not verified: run `forge verify`, or pass `--unverified`".into(),
+        };
+        SkippedHost { host: host.host, reason, unreachable }
+    };
+    Ok(report.hosts.into_iter().filter(|host| host.outcome != HostOutcome::Ok).map(skip).collect())
+}

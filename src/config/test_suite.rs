@@ -1,0 +1,155 @@
+//! The `tests:` section: sets of acceptance tests, and the tests themselves.
+
+use crate::diag::Span;
+use crate::model::HostName;
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// `tests:`, with the built-in sets that the inventory does not replace.
+#[derive(Clone, Debug, Default)]
+pub struct TestSuite {
+    /// The entries of each set, by its name.
+    pub sets: IndexMap<String, Vec<DeclaredTest>>,
+}
+
+/// An entry of a set.
+#[derive(Clone, Debug)]
+pub struct DeclaredTest {
+    /// The test.
+    pub definition: Arc<TestDefinition>,
+    /// The hosts that it runs on, in inventory order.
+    pub hosts: Vec<HostName>,
+    /// Parameters, with defaults.
+    pub parameters: BTreeMap<String, String>,
+    /// Adapters that are tested one after the other; empty for those that the hosts have.
+    pub rails: Vec<String>,
+    /// Which results are good.
+    pub expected: DeclaredLimit,
+    /// How far a value may be below that of the earlier run, as a share of it.
+    pub baseline_drop: f64,
+    /// Which pairs of hosts are tested.
+    pub pairs: PairSelection,
+    /// How many pairs run at a time; 0 for no limit.
+    pub at_once: usize,
+    /// The place of the entry.
+    pub span: Span,
+}
+
+/// Which results are good.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeclaredLimit {
+    /// At least this value.
+    Least(f64),
+    /// At most this value.
+    Most(f64),
+    /// This share of what the hardware can reach: of `of`, or of the rate of the slower port.
+    Share {
+        /// 0 to 1.
+        share: f64,
+        /// The declared ceiling; `None` for the rate of the ports.
+        of: Option<f64>,
+    },
+    /// A published floor.
+    Floor(Box<crate::acceptance::AcceptanceFloor>),
+    /// Not worse than the median of all results by more than this share.
+    Peers(f64),
+}
+
+/// Which pairs of hosts are tested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PairSelection {
+    /// Each host with two neighbours: two or three rounds.
+    #[default]
+    Ring,
+    /// Each host with each other one: n − 1 rounds.
+    All,
+}
+
+/// A test: which program runs, and how its output is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestDefinition {
+    /// The name that entries use.
+    pub name: String,
+    /// What it measures.
+    pub about: String,
+    /// The programs.
+    pub programs: TestPrograms,
+    /// How the output is read.
+    pub output: TestOutput,
+    /// Seconds after which its programs are stopped.
+    pub limit_s: u64,
+    /// Parameters with their defaults.
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// The programs of a test, with their arguments. `{name}` in an argument is the parameter `name`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TestPrograms {
+    /// One program on each host.
+    Host(Vec<String>),
+    /// Two programs on two hosts.
+    Pair {
+        /// Waits on TCP port `port`.
+        server: Vec<String>,
+        /// Connects to `address`.
+        client: Vec<String>,
+    },
+}
+
+impl TestDefinition {
+    /// Returns whether the test is run for each adapter.
+    pub fn uses_rails(&self) -> bool {
+        let uses = |words: &[String]| words.iter().any(|word| word.contains("{device}"));
+        match &self.programs {
+            TestPrograms::Host(command) => uses(command),
+            TestPrograms::Pair { server, client } => uses(server) || uses(client),
+        }
+    }
+}
+
+/// How the output of a test is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestOutput {
+    /// `ib_write_bw` and similar programs, in Gb/s, for messages of `size` bytes.
+    PerftestBandwidth,
+    /// `ib_write_lat` and similar programs, in µs.
+    PerftestLatency,
+    /// `ucx_perftest -t tag_bw`, in Gb/s.
+    Ucx,
+    /// `all_reduce_perf` and similar programs, in GB/s.
+    Nccl,
+    /// The last line is a number, in the test's own unit.
+    Number,
+}
+
+impl TestOutput {
+    /// Every format.
+    pub const ALL: [Self; 5] = [Self::PerftestBandwidth, Self::PerftestLatency, Self::Ucx, Self::Nccl, Self::Number];
+
+    /// Returns the value of `output`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerftestBandwidth => "perftest-bandwidth",
+            Self::PerftestLatency => "perftest-latency",
+            Self::Ucx => "ucx",
+            Self::Nccl => "nccl",
+            Self::Number => "number",
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::PerftestBandwidth | Self::Ucx => "Gb/s",
+            Self::PerftestLatency => "us",
+            Self::Nccl => "GB/s",
+            Self::Number => "",
+        }
+    }
+
+    /// Returns whether greater values are better.
+    pub fn is_more_better(self) -> bool {
+        self != Self::PerftestLatency
+    }
+}

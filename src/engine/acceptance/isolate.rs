@@ -1,0 +1,154 @@
+//! Finds the part that makes measurements fail, with more measurements where the scheduled ones do not suffice.
+
+use super::report::{FabricFault, TestReport, TestRow};
+use super::test_round::{TestRun, apply_peer_limit};
+use crate::acceptance::{
+    ExpectedValue, Fabric, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, RailFlow, RunSpeed,
+    TestVerdict,
+};
+use crate::model::HostName;
+
+/// How many measurements are made in addition to the scheduled ones.
+const MORE_RUNS: usize = 20;
+
+/// Isolates the faults that failed measurements show. Both directions of a pair are one measurement.
+pub(super) async fn isolate_faults(
+    run: &TestRun<'_>,
+    rails: &[Option<String>],
+    limits: &[Option<ExpectedValue>],
+    report: &mut TestReport,
+) {
+    let failed = report.rows.iter().any(|row| matches!(row.verdict, TestVerdict::Fail { .. }));
+    let fabric = Fabric::without_topology(run.hosts.len(), rails.len()).map(Fabric::without_loopback);
+    let (true, Ok(fabric)) = (failed, fabric) else { return };
+    let names: Vec<HostName> = run.hosts.iter().map(|host| host.name.clone()).collect();
+    let mut search = FaultIsolation::from_runs(&fabric, scheduled_runs(report, &names, rails), MORE_RUNS);
+    while let Some(next) = search.next_run() {
+        if run.is_stopped() {
+            return;
+        }
+        let first = report.rows.len();
+        for (rail, pairs) in split_in_rounds(&next) {
+            let round = report.rows.last().map_or(1, |row| row.round + 1);
+            let from = report.rows.len();
+            run.run_round(&pairs, rails[rail].as_deref(), (round, true), report).await;
+            report.rows[from..].iter_mut().for_each(|row| apply_limit(row, limits[rail].as_ref()));
+        }
+        let speed = speed_of(&report.rows[first..]);
+        search.record_run(next, speed);
+    }
+    let found = search.finish();
+    let name_part = |part: FabricPart| describe_part(&fabric, part, &names, rails);
+    for named in &found.named {
+        let evidence = named.slow_runs.iter().map(|at| describe_run(&found.runs[*at], &names, rails)).collect();
+        let host = host_of(named.part).map(|host| names[host].clone());
+        report.faults.push(FabricFault { part: name_part(named.part), host, evidence });
+    }
+    report.suspects = found.suspects.iter().map(|part| name_part(*part)).collect();
+}
+
+fn apply_limit(row: &mut TestRow, limit: Option<&ExpectedValue>) {
+    if limit.is_some() {
+        apply_peer_limit(row, limit);
+    }
+}
+
+fn scheduled_runs(report: &TestReport, names: &[HostName], rails: &[Option<String>]) -> Vec<FinishedRun> {
+    let place = |host: &HostName| names.iter().position(|name| name == host);
+    report
+        .rows
+        .chunk_by(|one, other| one.round == other.round && one.hosts.iter().rev().eq(other.hosts.iter()))
+        .filter_map(|rows| {
+            let [one, other] = rows[0].hosts.as_slice() else { return None };
+            let rail = rails.iter().position(|rail| *rail == rows[0].rail)?;
+            let flow = RailFlow { from: place(one)?, to: place(other)?, rail };
+            Some(FinishedRun { run: GroupRun::single(flow), speed: speed_of(rows) })
+        })
+        .collect()
+}
+
+/// Returns the slowest result: failed if one failed, and without a value if one has none.
+fn speed_of(rows: &[TestRow]) -> RunSpeed {
+    let value = rows.iter().filter_map(|row| row.verdict.value()).fold(f64::INFINITY, f64::min);
+    let any = |wanted: fn(&TestVerdict) -> bool| rows.iter().any(|row| wanted(&row.verdict));
+    if any(|verdict| matches!(verdict, TestVerdict::Fail { .. })) {
+        RunSpeed::Slow(value)
+    } else if rows.is_empty() || any(|verdict| matches!(verdict, TestVerdict::NotMeasured { .. })) {
+        RunSpeed::NotMeasured
+    } else {
+        RunSpeed::Fast(value)
+    }
+}
+
+/// Divides the flows of a run so that no host is in two pairs at a time.
+fn split_in_rounds(run: &GroupRun) -> Vec<(usize, Vec<MemberPair>)> {
+    let mut rounds: Vec<(usize, Vec<MemberPair>)> = Vec::new();
+    for flow in &run.flows {
+        let pair = (flow.from.min(flow.to), flow.from.max(flow.to));
+        let is_free = |pairs: &[MemberPair]| {
+            pairs.iter().all(|(one, other)| ![pair.0, pair.1].iter().any(|host| host == one || host == other))
+        };
+        if rounds.iter().any(|(rail, pairs)| *rail == flow.rail && pairs.contains(&pair)) {
+            continue;
+        }
+        match rounds.iter_mut().find(|(rail, pairs)| *rail == flow.rail && is_free(pairs)) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => rounds.push((flow.rail, vec![pair])),
+        }
+    }
+    rounds
+}
+
+fn host_of(part: FabricPart) -> Option<usize> {
+    match part {
+        FabricPart::Host(host) | FabricPart::Adapter(host, _) | FabricPart::HostCable(host, _) => Some(host),
+        FabricPart::Leaf(_) | FabricPart::Spine(_) | FabricPart::SwitchCable(..) | FabricPart::Rail(_) => None,
+    }
+}
+
+fn describe_part(fabric: &Fabric, part: FabricPart, names: &[HostName], rails: &[Option<String>]) -> String {
+    let host = |at: usize| names[at].as_str();
+    let rail = |at: usize| rails[at].as_deref().unwrap_or("the network");
+    match part {
+        FabricPart::Host(at) if fabric.rail_count() == 1 => format!("host `{}`, its adapter or its cable", host(at)),
+        FabricPart::Host(at) => format!("host `{}`", host(at)),
+        FabricPart::Adapter(at, of) | FabricPart::HostCable(at, of) => {
+            format!("adapter `{}` of `{}`, or its cable", rail(of), host(at))
+        }
+        FabricPart::Rail(at) => match rails[at].as_deref() {
+            Some(rail) => format!("the switch of rail `{rail}`"),
+            None => "the network between the hosts".to_owned(),
+        },
+        FabricPart::Leaf(leaf) => format!("leaf {leaf}"),
+        FabricPart::Spine(spine) => format!("spine {spine}"),
+        FabricPart::SwitchCable(leaf, spine) => format!("the cable between leaf {leaf} and spine {spine}"),
+    }
+}
+
+fn describe_run(finished: &FinishedRun, names: &[HostName], rails: &[Option<String>]) -> String {
+    let hosts: Vec<&str> = finished.run.hosts().into_iter().map(|host| names[host].as_str()).collect();
+    let used: Vec<&str> = finished.run.rails().into_iter().filter_map(|rail| rails[rail].as_deref()).collect();
+    let rails = if used.is_empty() { String::new() } else { format!(" on {}", used.join(", ")) };
+    match finished.speed {
+        RunSpeed::Slow(value) if value.is_finite() => {
+            format!("{}{rails}: {}", hosts.join(", "), crate::acceptance::format_number(value))
+        }
+        _ => format!("{}{rails}: failed", hosts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_is_in_one_pair_at_a_time() {
+        let ring = GroupRun::ring(&[0, 1, 2, 3], &[0, 1]);
+        let rounds = split_in_rounds(&ring);
+        let expected = [(0, vec![(0, 1), (2, 3)]), (0, vec![(1, 2), (0, 3)])];
+        assert_eq!(rounds[..2], expected);
+        assert_eq!(rounds.len(), 4);
+        let both = GroupRun::ring(&[0, 1], &[0]);
+        assert_eq!(split_in_rounds(&both), [(0, vec![(0, 1)])], "both directions are one measurement");
+    }
+}

@@ -1,0 +1,212 @@
+//! Runs the programs of a test on one host or two, and judges their output.
+
+use super::test_host::TestHost;
+use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
+use crate::acceptance::{
+    ExpectedValue, RequiredTransport, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_latency,
+    judge_number, judge_ucx, parse_size,
+};
+use crate::config::{DeclaredLimit, DeclaredTest, TestOutput, TestPrograms};
+use crate::engine::host_session::{HostScriptOutput, describe_transport_error, summarize_stderr};
+use crate::facts::command::nccl_log::parse_nccl_log;
+use crate::facts::command::nccl_tests::parse_nccl_test;
+use crate::model::{SecretStore, UntrustedText};
+use crate::script::ShellFragment;
+use crate::transport::TransportError;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Time for starting and stopping in addition to the test's own limit.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A measurement with what the programs printed.
+pub(super) struct Measurement {
+    pub verdict: TestVerdict,
+    pub outputs: Vec<UntrustedText>,
+}
+
+/// What a measurement needs besides its hosts.
+pub(super) struct MeasureContext<'r> {
+    pub test: &'r DeclaredTest,
+    pub secrets: &'r SecretStore,
+    /// The name of the run.
+    pub run: &'r str,
+}
+
+impl MeasureContext<'_> {
+    /// Measures one host.
+    pub async fn measure_host(&self, host: &TestHost, rail: Option<&str>, number: usize) -> Measurement {
+        let TestPrograms::Host(command) = &self.test.definition.programs else {
+            return not_measured("the test needs two hosts", Vec::new());
+        };
+        let words = match fill_words(command, &self.parameters_for(rail, None)) {
+            Ok(words) => words,
+            Err(why) => return not_measured(&why, Vec::new()),
+        };
+        let unit = format!("forge-test-{}-{number}", self.run);
+        let script = build_program_script(&unit, self.test.definition.limit_s, &words);
+        match self.run_script(host, script).await {
+            Ok(done) => self.judge(&done, Vec::new(), self.expect(&[host], rail)),
+            Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
+        }
+    }
+
+    /// Measures two hosts: starts the server, runs the client, stops the server.
+    pub async fn measure_pair(
+        &self,
+        server: &TestHost,
+        client: &TestHost,
+        rail: Option<&str>,
+        number: usize,
+    ) -> Measurement {
+        let TestPrograms::Pair { server: server_words, client: client_words } = &self.test.definition.programs else {
+            return not_measured("the test runs on one host", Vec::new());
+        };
+        let parameters = self.parameters_for(rail, Some(&server.address));
+        let (server_words, client_words) =
+            match (fill_words(server_words, &parameters), fill_words(client_words, &parameters)) {
+                (Ok(server), Ok(client)) => (server, client),
+                (Err(why), _) | (_, Err(why)) => return not_measured(&why, Vec::new()),
+            };
+        let Some(port) = parameters.get("port").and_then(|port| port.parse::<u16>().ok()) else {
+            return not_measured("a test of two hosts needs the parameter `port`, a number", Vec::new());
+        };
+        let (limit, run) = (self.test.definition.limit_s, self.run);
+        let unit = format!("forge-test-{run}-{number}-server");
+        let started = self.run_script(server, build_server_script(&unit, limit, port.into(), &server_words)).await;
+        match started {
+            Ok(done) if done.finished.status == 0 => {}
+            Ok(done) => {
+                let why = format!("the server did not start on `{}`: {}", server.name, describe_failure(&done));
+                return not_measured(&why, Vec::new());
+            }
+            Err(error) => return not_measured(describe_transport_error(&error).raw(), Vec::new()),
+        }
+        let client_unit = format!("forge-test-{run}-{number}-client");
+        let done = self.run_script(client, build_program_script(&client_unit, limit, &client_words)).await;
+        let stopped = self.run_script(server, build_stop_script(&unit)).await;
+        let printed = stopped.map(|done| UntrustedText::from_bytes(&done.finished.stdout)).unwrap_or_default();
+        match done {
+            Ok(done) => self.judge(&done, vec![printed], self.expect(&[server, client], rail)),
+            Err(error) => not_measured(describe_transport_error(&error).raw(), vec![printed]),
+        }
+    }
+
+    async fn run_script(&self, host: &TestHost, body: ShellFragment) -> Result<HostScriptOutput, TransportError> {
+        let limit = Duration::from_secs(self.test.definition.limit_s) + GRACE;
+        host.link.run_script(body, limit, self.secrets).await
+    }
+
+    fn parameters_for(&self, rail: Option<&str>, address: Option<&str>) -> BTreeMap<String, String> {
+        let mut parameters = self.test.parameters.clone();
+        parameters.extend(rail.map(|rail| ("device".to_owned(), rail.to_owned())));
+        parameters.extend(address.map(|address| ("address".to_owned(), address.to_owned())));
+        parameters
+    }
+
+    /// Returns what is expected. A limit relative to other results is applied once all are known.
+    fn expect(&self, hosts: &[&TestHost], rail: Option<&str>) -> Result<ExpectedValue, String> {
+        let unit = self.test.definition.output.unit();
+        match &self.test.expected {
+            DeclaredLimit::Least(least) => Ok(ExpectedValue::at_least(*least, unit, "declared")),
+            DeclaredLimit::Most(most) => Ok(ExpectedValue::at_most(*most, unit, "declared")),
+            DeclaredLimit::Floor(floor) => floor.to_expected().ok_or_else(|| "the floor has no limit".to_owned()),
+            DeclaredLimit::Peers(share) => Ok(match self.test.definition.output.is_more_better() {
+                true => ExpectedValue::at_least(0.0, unit, &format!("{share} of its peers")),
+                false => ExpectedValue::at_most(f64::MAX, unit, &format!("{share} of its peers")),
+            }),
+            DeclaredLimit::Share { share, of: Some(of) } => Ok(expect_share(*of, *share, unit)),
+            DeclaredLimit::Share { share, of: None } => {
+                let rates = hosts.iter().map(|host| host.adapters.get(rail?).copied().flatten());
+                let rates: Option<Vec<f64>> = rates.collect();
+                let slowest = rates.and_then(|rates| rates.into_iter().reduce(f64::min));
+                slowest
+                    .map(|rate| expect_share(rate, *share, unit))
+                    .ok_or_else(|| "the rate of the port is unknown; declare the ceiling with `of`".to_owned())
+            }
+        }
+    }
+
+    fn judge(
+        &self,
+        done: &HostScriptOutput,
+        mut outputs: Vec<UntrustedText>,
+        expected: Result<ExpectedValue, String>,
+    ) -> Measurement {
+        let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
+        outputs.push(UntrustedText::new(format!("{stdout}{}", String::from_utf8_lossy(&done.finished.stderr))));
+        if done.finished.status != 0 {
+            return not_measured(&describe_failure(done), outputs);
+        }
+        let expected = match expected {
+            Ok(expected) => expected,
+            Err(why) => return not_measured(&why, outputs),
+        };
+        let size = self.test.parameters.get("size").and_then(|size| parse_size(size));
+        let verdict = match (self.test.definition.output, size) {
+            (TestOutput::PerftestBandwidth, Some(size)) => judge_bandwidth(&stdout, size, &expected),
+            (TestOutput::Ucx, Some(size)) => judge_ucx(&stdout, size, &expected),
+            (TestOutput::PerftestBandwidth | TestOutput::Ucx, None) => {
+                TestVerdict::not_measured("the parameter `size` is not a number of bytes")
+            }
+            (TestOutput::PerftestLatency, _) => judge_latency(&stdout, &expected),
+            (TestOutput::Nccl, _) => judge_collective(
+                &parse_nccl_test(&stdout),
+                &parse_nccl_log(&stdout),
+                RequiredTransport { several_hosts: false, gdr: false },
+                &expected,
+            ),
+            (TestOutput::Number, _) => judge_number(&stdout, &expected),
+        };
+        Measurement { verdict, outputs }
+    }
+}
+
+fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> Measurement {
+    Measurement { verdict: TestVerdict::not_measured(why), outputs }
+}
+
+fn describe_failure(done: &HostScriptOutput) -> String {
+    let status = done.finished.status;
+    match summarize_stderr(&done.finished.stderr) {
+        why if why.is_empty() => format!("exit status {status}"),
+        why => format!("exit status {status}: {why}"),
+    }
+}
+
+/// Replaces `{name}` by the parameter `name`.
+///
+/// # Errors
+/// Names a parameter that has no value.
+fn fill_words(words: &[String], parameters: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
+    words.iter().map(|word| fill_word(word, parameters)).collect()
+}
+
+fn fill_word(word: &str, parameters: &BTreeMap<String, String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').ok_or_else(|| format!("`{word}` has no closing `}}`"))?;
+        let value = parameters.get(name).ok_or_else(|| format!("parameter `{name}` has no value"))?;
+        out.push_str(before);
+        out.push_str(value);
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_filled_in_once() {
+        let parameters =
+            BTreeMap::from([("size".to_owned(), "{port}".to_owned()), ("port".to_owned(), "1".to_owned())]);
+        let fill = |word: &str| fill_word(word, &parameters);
+        assert_eq!(fill("-s{size}:{port}"), Ok("-s{port}:1".to_owned()), "a value is not a template");
+        assert_eq!(fill("{device}"), Err("parameter `device` has no value".to_owned()));
+        assert_eq!(fill("{size"), Err("`{size` has no closing `}`".to_owned()));
+    }
+}

@@ -1,0 +1,17 @@
+//! Acceptance tests: runs the tests of a set on hosts that this run has locked, judges them, and isolates what is slow.
+//!
+//! Architecture Invariants: a host is in one measurement at a time. Every program that is started on a host has a time
+//! limit there, so that nothing is left if forge or the connection is lost.
+
+mod history;
+mod isolate;
+mod measure;
+mod report;
+mod test_host;
+mod test_round;
+mod test_run;
+mod test_scripts;
+
+pub use history::{find_baseline, read_acceptance, store_acceptance};
+pub use report::{AcceptanceReport, FabricFault, SkippedHost, TestReport, TestRow};
+pub use test_run::{AcceptanceRequest, run_acceptance};

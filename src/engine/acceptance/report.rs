@@ -1,0 +1,171 @@
+//! The result of acceptance tests on all hosts.
+
+use crate::acceptance::TestVerdict;
+use crate::model::{ExitCode, HostName, UntrustedText};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The version of stored reports.
+pub const ACCEPTANCE_VERSION: u32 = 1;
+
+/// The result of a set of tests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AcceptanceReport {
+    /// Version of the format.
+    pub version: u32,
+    /// Name of the run: `20261121T093015-4f2a`.
+    pub run: String,
+    /// The cluster.
+    pub cluster: String,
+    /// The set that ran: `quick`.
+    pub set: String,
+    /// Every test of the set, in its order.
+    pub tests: Vec<TestReport>,
+    /// Hosts that were not tested.
+    pub skipped: Vec<SkippedHost>,
+    /// The earlier run with which values were compared.
+    pub against: Option<String>,
+    /// Whether the user requested a stop.
+    pub interrupted: bool,
+    /// Duration of the whole run.
+    pub took: Duration,
+}
+
+/// A host that was not tested.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedHost {
+    /// The host.
+    pub host: HostName,
+    /// Why it was not tested.
+    pub reason: UntrustedText,
+    /// Whether it could not be reached.
+    pub unreachable: bool,
+}
+
+/// The result of one test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestReport {
+    /// The test: `ib-write-bw`.
+    pub test: String,
+    /// What it measures.
+    pub about: String,
+    /// Unit of its values.
+    pub unit: String,
+    /// Each measurement, in the order in which they ran.
+    pub rows: Vec<TestRow>,
+    /// Parts that are bad, found by comparing measurements.
+    pub faults: Vec<FabricFault>,
+    /// Parts of which at least one is bad, if no measurement could separate them.
+    pub suspects: Vec<String>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestRow {
+    /// The host, or the server and then the client.
+    pub hosts: Vec<HostName>,
+    /// The adapter, if the test runs on each.
+    pub rail: Option<String>,
+    /// The round, counted from 1. Measurements of a round run at the same time.
+    pub round: usize,
+    /// Whether it was made to isolate a fault, after the scheduled ones.
+    pub isolation: bool,
+    /// The result.
+    pub verdict: TestVerdict,
+    /// How it compares with the earlier run, if it is worse.
+    pub worse: Option<String>,
+    /// What the programs printed: of the only host, or of server and client.
+    pub outputs: Vec<UntrustedText>,
+}
+
+/// A part that is bad.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FabricFault {
+    /// The part: ``host `gpu-03` ``, ``adapter `mlx5_1` of `gpu-03`, or its cable``.
+    pub part: String,
+    /// The host, if the part belongs to one.
+    pub host: Option<HostName>,
+    /// The measurements that show it.
+    pub evidence: Vec<String>,
+}
+
+impl AcceptanceReport {
+    /// Returns the exit code for all results.
+    pub fn exit_code(&self) -> ExitCode {
+        let rows = self.tests.iter().flat_map(|test| &test.rows).map(exit_of_row);
+        let skipped = self.skipped.iter().map(|host| match host.unreachable {
+            true => ExitCode::Unreachable,
+            false => ExitCode::Unknown,
+        });
+        let empty = self.tests.iter().all(|test| test.rows.is_empty()).then_some(ExitCode::Unknown);
+        let interrupted = self.interrupted.then_some(ExitCode::Interrupted);
+        ExitCode::pick_worst(rows.chain(skipped).chain(empty).chain(interrupted))
+    }
+
+    /// Returns whether every measurement passed and every host was tested.
+    pub fn is_accepted(&self) -> bool {
+        self.exit_code() == ExitCode::Done
+    }
+}
+
+fn exit_of_row(row: &TestRow) -> ExitCode {
+    match (&row.verdict, &row.worse) {
+        (TestVerdict::Fail { .. }, _) | (TestVerdict::Pass { .. }, Some(_)) => ExitCode::VerifyFailed,
+        (TestVerdict::Pass { .. }, None) => ExitCode::Done,
+        (TestVerdict::NotMeasured { .. }, _) => ExitCode::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report_of(verdicts: Vec<TestVerdict>) -> AcceptanceReport {
+        let row = |verdict| TestRow {
+            hosts: vec![HostName::new("a"), HostName::new("b")],
+            rail: None,
+            round: 1,
+            isolation: false,
+            verdict,
+            worse: None,
+            outputs: Vec::new(),
+        };
+        let test = TestReport {
+            test: "ucx-bandwidth".into(),
+            about: String::new(),
+            unit: "Gb/s".into(),
+            rows: verdicts.into_iter().map(row).collect(),
+            faults: Vec::new(),
+            suspects: Vec::new(),
+        };
+        AcceptanceReport {
+            version: ACCEPTANCE_VERSION,
+            run: "r".into(),
+            cluster: "c".into(),
+            set: "quick".into(),
+            tests: vec![test],
+            skipped: Vec::new(),
+            against: None,
+            interrupted: false,
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn exit_code_distinguishes_failed_and_not_measured() {
+        let pass = || TestVerdict::Pass { value: 1.0, expected: "at least 1".into() };
+        let fail = || TestVerdict::Fail { value: None, reason: "slow".into() };
+        let missing = || TestVerdict::not_measured("no program");
+        assert_eq!(report_of(vec![pass(), pass()]).exit_code(), ExitCode::Done);
+        assert_eq!(report_of(vec![pass(), missing()]).exit_code(), ExitCode::Unknown);
+        assert_eq!(report_of(vec![missing(), fail()]).exit_code(), ExitCode::VerifyFailed);
+        assert_eq!(report_of(Vec::new()).exit_code(), ExitCode::Unknown, "nothing was measured");
+        let mut skipped = report_of(vec![pass()]);
+        skipped.skipped.push(SkippedHost { host: HostName::new("c"), reason: "busy".into(), unreachable: false });
+        assert_eq!((skipped.exit_code(), skipped.is_accepted()), (ExitCode::Unknown, false));
+        let mut worse = report_of(vec![pass()]);
+        worse.tests[0].rows[0].worse = Some("10 % worse".into());
+        assert_eq!(worse.exit_code(), ExitCode::VerifyFailed);
+    }
+}

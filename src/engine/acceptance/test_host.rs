@@ -1,0 +1,129 @@
+//! A host that takes part: its session with the writer lock, and its adapters.
+
+use crate::acceptance::{PcieLink, port_ceiling};
+use crate::config::Project;
+use crate::engine::host_session::{HostLockAttempt, HostSession, describe_transport_error};
+use crate::engine::run_options::{RunOptions, SessionRequest};
+use crate::engine::session_connector::OpenSession;
+use crate::engine::window::list_device_holders;
+use crate::facts::Facts;
+use crate::model::{HostName, UntrustedText, Value};
+use crate::probe::Probe;
+use crate::transport::{LockOwner, ProcessMark};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::report::SkippedHost;
+
+/// A host whose lock this run holds.
+pub(super) struct TestHost {
+    pub name: HostName,
+    pub link: Box<dyn HostSession>,
+    /// The address that other hosts connect to.
+    pub address: String,
+    /// Adapters with an active port, by the name of the device, with what the port and its slot can carry in Gb/s.
+    pub adapters: BTreeMap<String, Option<f64>>,
+}
+
+/// Connects to a host, takes its lock, and checks that no foreign work uses its devices.
+///
+/// # Errors
+/// Returns why the host is not tested.
+pub(super) async fn open_test_host(
+    project: &Project,
+    options: &RunOptions,
+    name: &HostName,
+) -> Result<TestHost, SkippedHost> {
+    let skip = |reason: UntrustedText, unreachable| SkippedHost { host: name.clone(), reason, unreachable };
+    if project.is_simulated(name) {
+        return Err(skip("a sandbox cannot be measured".into(), false));
+    }
+    let request = SessionRequest { project, options, host: name, secrets: &project.secrets };
+    let link = <dyn HostSession>::open(request).await.map_err(|error| skip(describe_transport_error(&error), true))?;
+    let mut host =
+        TestHost { name: name.clone(), link, address: find_address(project, name), adapters: BTreeMap::new() };
+    match host.prepare(project, options).await {
+        Ok(()) => Ok(host),
+        Err(reason) => {
+            host.link.close().await;
+            Err(skip(reason, false))
+        }
+    }
+}
+
+fn find_address(project: &Project, name: &HostName) -> String {
+    let declared = project.hosts.get(name).map(|host| host.connect.address.clone());
+    declared.filter(|address| !address.is_empty()).unwrap_or_else(|| name.as_str().to_owned())
+}
+
+impl TestHost {
+    async fn prepare(&mut self, project: &Project, options: &RunOptions) -> Result<(), UntrustedText> {
+        let lock = self.link.take_lock(&build_lock_owner(project, options)).await;
+        match lock.map_err(|error| describe_transport_error(&error))? {
+            HostLockAttempt::Ours => {}
+            HostLockAttempt::Held(owner) => return Err(format!("locked by another run: {}", owner.raw()).into()),
+            HostLockAttempt::Busy(_) => return Err("a step of an earlier run is still active".into()),
+        }
+        let probes = BTreeSet::from(["holders", "rdma"].map(|name| Probe::Fact { name: name.to_owned() }));
+        let observation = self.link.observe(&probes, &project.secrets).await;
+        let observation = observation.map_err(|error| describe_transport_error(&error))?;
+        let holders = list_device_holders(&observation);
+        let holders = holders.map_err(|why| format!("use of its devices could not be determined: {why}"))?;
+        if let Some(first) = holders.first() {
+            return Err(format!("in use: {}", first.raw()).into());
+        }
+        let facts = Facts::from_observation(&observation);
+        if let Some(Ok(devices)) = facts.0.get("rdma") {
+            self.adapters = read_adapters(devices);
+        }
+        Ok(())
+    }
+}
+
+fn build_lock_owner(project: &Project, options: &RunOptions) -> LockOwner {
+    LockOwner {
+        run: options.run.clone(),
+        user: options.user.clone(),
+        controller: options.controller.clone(),
+        pid: std::process::id(),
+        process: ProcessMark::current_process(),
+        since: (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        what: format!("forge test {}", project.inventory),
+    }
+}
+
+/// Returns the devices with an active port, except those that manage NVSwitches.
+fn read_adapters(devices: &Value) -> BTreeMap<String, Option<f64>> {
+    let list = devices.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_adapter = |device: &&Value| device.get("bridge").and_then(Value::as_bool) != Some(true);
+    list.iter().filter(is_adapter).filter_map(read_adapter).collect()
+}
+
+fn read_adapter(device: &Value) -> Option<(String, Option<f64>)> {
+    let name = device.get("name")?.as_str()?;
+    let ports = device.get("ports")?.as_array()?;
+    let active = ports.iter().find(|port| port.get("state").and_then(Value::as_str) == Some("ACTIVE"))?;
+    let slot = read_slot(device);
+    Some((name.to_owned(), active.get("rate").and_then(Value::as_f64).map(|rate| port_ceiling(rate, slot))))
+}
+
+fn read_slot(device: &Value) -> Option<PcieLink> {
+    let pcie = device.get("pcie")?;
+    PcieLink::from_speed(pcie.get("max_speed")?.as_str()?, pcie.get("width")?.as_u64()?.try_into().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn active_adapters_are_rails() {
+        let devices = json!([
+            {"name": "mlx5_0", "bridge": false, "ports": [{"state": "ACTIVE", "rate": 400.0}]},
+            {"name": "mlx5_1", "bridge": null, "ports": [{"state": "DOWN", "rate": null}]},
+            {"name": "mlx5_4", "bridge": true, "ports": [{"state": "ACTIVE", "rate": 400.0}]},
+        ]);
+        assert_eq!(read_adapters(&devices), BTreeMap::from([("mlx5_0".to_owned(), Some(400.0))]));
+        assert_eq!(read_adapters(&Value::Null), BTreeMap::new());
+    }
+}

@@ -1,0 +1,67 @@
+//! One test on its hosts: measures the pairs of a round at the same time.
+
+use super::measure::MeasureContext;
+use super::report::{TestReport, TestRow};
+use super::test_host::TestHost;
+use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict};
+use crate::engine::cancel::{CancelSignal, StopLevel};
+use crate::model::UntrustedText;
+use futures_util::future::join_all;
+
+/// One test on its hosts.
+pub(super) struct TestRun<'r> {
+    pub context: MeasureContext<'r>,
+    pub hosts: Vec<&'r TestHost>,
+    pub cancel: &'r CancelSignal,
+}
+
+impl TestRun<'_> {
+    pub fn is_stopped(&self) -> bool {
+        self.cancel.level() > StopLevel::No
+    }
+
+    /// Measures pairs at the same time, each in both directions.
+    pub async fn run_round(
+        &self,
+        pairs: &[MemberPair],
+        rail: Option<&str>,
+        (round, isolation): (usize, bool),
+        report: &mut TestReport,
+    ) {
+        let first = report.rows.len();
+        let measured = join_all(pairs.iter().enumerate().map(|(at, (one, other))| async move {
+            let (one, other) = (self.hosts[*one], self.hosts[*other]);
+            let number = first + 2 * at;
+            let forth = self.context.measure_pair(one, other, rail, number).await;
+            let back = self.context.measure_pair(other, one, rail, number + 1).await;
+            [([one, other], forth), ([other, one], back)]
+        }))
+        .await;
+        for (hosts, measured) in measured.into_iter().flatten() {
+            let row = self.build_row(&hosts, rail.map(str::to_owned), round, measured.verdict, measured.outputs);
+            report.rows.push(TestRow { isolation, ..row });
+        }
+    }
+
+    pub fn build_row(
+        &self,
+        hosts: &[&TestHost],
+        rail: Option<String>,
+        round: usize,
+        verdict: TestVerdict,
+        outputs: Vec<UntrustedText>,
+    ) -> TestRow {
+        let hosts = hosts.iter().map(|host| host.name.clone()).collect();
+        TestRow { hosts, rail, round, isolation: false, verdict, worse: None, outputs }
+    }
+}
+
+/// Judges a measured value by the limit that its peers give.
+pub(super) fn apply_peer_limit(row: &mut TestRow, limit: Option<&ExpectedValue>) {
+    if let TestVerdict::Pass { value, .. } = row.verdict {
+        row.verdict = match limit {
+            Some(limit) => limit.judge(value),
+            None => TestVerdict::not_measured("fewer than three results: there is no majority to compare with"),
+        };
+    }
+}

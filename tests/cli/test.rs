@@ -1,0 +1,75 @@
+//! `forge test` without hosts: the plan of a run, and mistakes in `tests:`.
+
+use super::support::Place;
+
+const INVENTORY: &str = "cluster: c
+hosts:
+  node-[1:4]: {}
+tests:
+  nightly:
+    - test: ucx-bandwidth
+      on: node-[1:3]
+      with: { transport: tcp }
+      share: 0.85
+      of: 400
+    - { test: disk, on: all, least: 2, schedule: all }
+";
+
+const DISK: &str = "test: disk
+about: Speed of the disk
+scope: host
+output: number
+limit: 20s
+command: [sh, /opt/disk.sh, '{size}']
+parameters: { size: 1G }
+";
+
+fn place() -> Place {
+    Place::new().file("inventory.yaml", INVENTORY).file("tests/disk.yaml", DISK)
+}
+
+#[test]
+fn dry_run_shows_hosts_pairs_and_programs() {
+    insta::assert_snapshot!(place().forge(&["test", "--set", "nightly", "--dry-run"]));
+}
+
+#[test]
+fn builtin_sets_need_no_section() {
+    let place = Place::new().file("inventory.yaml", "cluster: c\nhosts:\n  node-[1:4]: {}\n");
+    for set in ["quick", "burn-in", "full"] {
+        let told = place.forge(&["test", "--set", set, "--dry-run"]);
+        assert!(told.starts_with("exit 0") && told.contains("ib-write-bw"), "{told}");
+    }
+    let unknown = place.forge(&["test", "--set", "slow", "--dry-run"]);
+    let message = "error: set `slow` not found\n  hint: the sets are `quick`, `burn-in`, `full`\n";
+    assert!(unknown.starts_with("exit 64") && unknown.ends_with(message), "{unknown}");
+}
+
+#[test]
+fn tests_need_a_confirmation() {
+    let told = place().forge(&["test", "--set", "nightly"]);
+    assert!(told.starts_with("exit 64"), "{told}");
+    assert!(
+        told.contains("hint: pass `--yes` to skip the confirmation, or `--dry-run` to see what would run"),
+        "{told}"
+    );
+}
+
+#[test]
+fn mistakes_in_tests_are_shown_in_place() {
+    let bad = "cluster: c
+hosts:
+  node-[1:4]: {}
+tests:
+  quick:
+    - { test: ib-wirte-bw, on: all, share: 0.9 }
+    - { test: ib-write-bw, on: all }
+    - { test: ib-write-bw, on: all, share: 90 }
+    - { test: ib-write-bw, on: all, least: 500, of: 400 }
+    - { test: ib-write-bw, on: all, floor: ndr-h100/port/ib_write_bw }
+    - { test: ib-write-lat, on: all, floor: ndr-h100/port/ib_write_bw-gdr }
+    - { test: ib-write-bw, on: gpu, peers: 0.05 }
+    - { test: ib-write-bw, on: all, share: 0.9, with: { sizes: 8 }, schedule: pairs }
+";
+    insta::assert_snapshot!(Place::new().file("inventory.yaml", bad).forge(&["validate"]));
+}
