@@ -329,6 +329,7 @@ pub(super) fn format_provision(provision: &ProvidedItem) -> String {
         ProvidedItem::Package(name) => format!("package {name}"),
         ProvidedItem::Object(name) => format!("object {name}"),
         ProvidedItem::Served(name) => format!("kind {name}"),
+        ProvidedItem::Cluster => "the cluster".to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Project, Recipe, RecipeEdge, RecipeStep, cluster_step};
 use crate::diag::{Diag, DiagCode, DiagList, Span};
 use crate::graph::{DependencyKind, DependencyLink, Graph, GraphEndpoint, GraphStep};
 use crate::model::{HostName, StepPhase, StepScope};
+use crate::resource::ProvidedItem;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -85,8 +86,9 @@ pub(super) fn build_graph(applied: &AppliedRecipes, project: &Project, diags: &m
         .values()
         .flat_map(|recipe| recipe.steps.iter().map(|step| declare_step(recipe, step)))
         .collect();
-    let links: Vec<DependencyLink> =
+    let mut links: Vec<DependencyLink> =
         applied.recipes.values().flat_map(|recipe| build_recipe_links(recipe, applied, project)).collect();
+    links.extend(applied.recipes.values().flat_map(|recipe| build_cluster_links(recipe, applied)));
     match Graph::build(&steps, &links) {
         Ok(graph) => graph,
         Err(cycles) => {
@@ -140,6 +142,27 @@ fn build_recipe_links(recipe: &Recipe, applied: &AppliedRecipes, project: &Proje
         links.extend(build_export_links(recipe, step, applied, project, &to));
     }
     links
+}
+
+/// Orders the steps of a recipe for the cluster after the steps of hosts that create it. The later ones follow the
+/// first.
+fn build_cluster_links(recipe: &Recipe, applied: &AppliedRecipes) -> Vec<DependencyLink> {
+    let Some(first) = recipe.steps.iter().find(|step| cluster_step::is_cluster_step(step)) else { return Vec::new() };
+    let endpoint = |recipe: &Recipe, step: &RecipeStep| GraphEndpoint {
+        recipe: recipe.name.clone(),
+        step: Some(step.name.clone()),
+    };
+    let makers = applied.recipes.values().flat_map(|other| other.steps.iter().map(move |step| (other, step)));
+    let makers = makers.filter(|(_, step)| step.provides.contains(&ProvidedItem::Cluster));
+    makers
+        .map(|(other, step)| DependencyLink {
+            from: endpoint(other, step),
+            phase: StepPhase::Configured,
+            to: endpoint(recipe, first),
+            why: DependencyKind::After,
+            span: step.span,
+        })
+        .collect()
 }
 
 fn build_edge_link(edge: &RecipeEdge, to: &GraphEndpoint, needs: bool) -> DependencyLink {

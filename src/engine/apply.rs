@@ -37,7 +37,7 @@ pub async fn apply(
     cancel: &CancelSignal,
 ) -> RunReport {
     let began = Instant::now();
-    let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, .. } = observed;
+    let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, missing, .. } = observed;
     let mut seen: BTreeMap<HostName, ObservedHost> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
     let hosts: Vec<HostTurn<'_>> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
@@ -61,6 +61,7 @@ pub async fn apply(
         plan: &plan.id,
         board: &board,
         api: &api,
+        missing: missing.as_ref(),
         hosts_change: plan.hosts.iter().any(|host| host.has_changes() && !host.host.is_cluster()),
         cancel,
         events,

@@ -4,7 +4,7 @@ use super::observe::ObservedHosts;
 use super::recording::{HostRecording, RECORDING_VERSION, Recording};
 use crate::config::Project;
 use crate::model::{SecretStore, UntrustedText};
-use crate::plan::{HostReachability, ObservedHost, UnreachableReason};
+use crate::plan::{HostReachability, MissingCluster, ObservedHost, UnreachableReason};
 use crate::probe::Probe;
 use std::collections::BTreeSet;
 
@@ -36,7 +36,11 @@ fn record_host(seen: &ObservedHost, secret: &SecretExports, secrets: &SecretStor
             ..why.clone()
         }),
     };
-    HostRecording { host: seen.host.clone(), reach, answers, node: seen.node.clone() }
+    let missing = seen
+        .missing
+        .clone()
+        .map(|missing| MissingCluster { why: UntrustedText::from(scrub(missing.why.raw())), ..missing });
+    HostRecording { host: seen.host.clone(), reach, answers, node: seen.node.clone(), missing }
 }
 
 /// Names of exported secret values, with the steps that export them.

@@ -3,10 +3,10 @@
 use super::cluster_session::open_cluster as open;
 use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::kube::{ClusterApi, CordonRecord, KubeError};
+use crate::kube::{ApiAbsence, ClusterApi, CordonRecord, KubeError};
 use crate::model::HostName;
 use crate::object::{ClusterNode, find_host_node};
-use crate::plan::{ObservedHost, ObservedNode};
+use crate::plan::{ClusterAbsence, MissingCluster, ObservedHost, ObservedNode};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -61,7 +61,12 @@ async fn open_declared_cluster(project: &Project, options: &RunOptions) -> Resul
     match &project.kubernetes {
         Some(access) => open(project, access, options).await,
         // Validation rejects an inventory that drains nodes without a cluster.
-        None => Err(KubeError { message: "the inventory names no cluster".to_owned(), hint: None, said: None }),
+        None => Err(KubeError {
+            message: "the inventory names no cluster".to_owned(),
+            hint: None,
+            said: None,
+            absence: None,
+        }),
     }
 }
 
@@ -70,6 +75,8 @@ pub(super) enum NodeListing {
     /// No host is declared to be a node.
     None,
     Listed(Vec<ClusterNode>),
+    /// The kubeconfig does not exist: the reason, as a lowercase fragment.
+    NoKubeconfig(String),
     /// The API did not answer: the reason, as a lowercase fragment.
     Unknown(String),
 }
@@ -87,17 +94,35 @@ impl NodeListing {
         }
         match api.list_nodes(project, options).await {
             Ok((_, nodes)) => Self::Listed(nodes),
+            Err(KubeError { absence: Some(ApiAbsence::NoKubeconfig), message, .. }) => Self::NoKubeconfig(message),
             Err(error) => Self::Unknown(error.message),
         }
     }
 
-    /// Adds the answer to each host's observation.
-    pub fn fill_in_nodes(&self, project: &Project, options: &RunOptions, seen: &mut [ObservedHost]) {
+    /// Returns how it was found out that the cluster does not exist, if the answer shows that.
+    pub fn missing_cluster(&self) -> Option<MissingCluster> {
+        match self {
+            Self::NoKubeconfig(why) => Some(MissingCluster::new(why.as_str().into(), ClusterAbsence::NoKubeconfig)),
+            Self::None | Self::Listed(_) | Self::Unknown(_) => None,
+        }
+    }
+
+    /// Adds the answer to each host's observation; `missing` is set if the run creates the cluster.
+    pub fn fill_in_nodes(
+        &self,
+        project: &Project,
+        options: &RunOptions,
+        missing: Option<&MissingCluster>,
+        seen: &mut [ObservedHost],
+    ) {
         for seen in seen.iter_mut().filter(|seen| is_declared_node(project, &seen.host)) {
             seen.node = Some(match (&options.replay.observed, self) {
                 (Some(recording), _) => recording.node_seen(&seen.host),
                 (None, Self::Listed(nodes)) => build_node_seen(project, &seen.host, nodes),
-                (None, Self::Unknown(why)) => ObservedNode::Unknown { why: why.as_str().into() },
+                (None, Self::NoKubeconfig(_)) if missing.is_some() => ObservedNode::NoCluster,
+                (None, Self::NoKubeconfig(why) | Self::Unknown(why)) => {
+                    ObservedNode::Unknown { why: why.as_str().into() }
+                }
                 (None, Self::None) => ObservedNode::Absent,
             });
         }

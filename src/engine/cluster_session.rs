@@ -6,7 +6,7 @@ use super::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
 use super::remote_session::open_transport_session;
 use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::kube::{ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
+use crate::kube::{ApiAbsence, ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
 use crate::model::SecretStore;
 use crate::object::ClusterAccess;
 use crate::probe::{Observation, Probe};
@@ -148,8 +148,13 @@ pub(super) fn no_commands_error() -> TransportError {
 
 /// Converts an API failure into that of an unreachable host.
 fn to_transport_error(error: KubeError) -> TransportError {
+    let kind = match error.absence {
+        Some(ApiAbsence::NoKubeconfig) => TransportErrorKind::NoLogin,
+        Some(ApiAbsence::NoAnswer) => TransportErrorKind::NoAnswer,
+        None => TransportErrorKind::Connect,
+    };
     TransportError {
-        kind: TransportErrorKind::Connect,
+        kind,
         message: error.message,
         address: None,
         hint: error.hint,

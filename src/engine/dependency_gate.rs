@@ -5,8 +5,8 @@ use super::event::Event;
 use super::run_context::ApplyContext;
 use super::step_groups::HostStepGroup;
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
-use crate::model::{HostName, StepPhase};
-use crate::plan::{CrossHostWait, UnmetDependency, resolve_predecessor};
+use crate::model::{HostName, StepId, StepPhase};
+use crate::plan::{CrossHostWait, MissingCluster, UnmetDependency, resolve_predecessor};
 
 /// Why a group does not run.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +48,40 @@ impl<'r> DependencyGate<'r> {
         Ok(())
     }
 
+    /// Returns when every step that creates the cluster has run; `step` is the one that waits for them.
+    ///
+    /// # Errors
+    /// One of them did not succeed.
+    pub async fn await_makers(&self, missing: &MissingCluster, step: &StepId) -> Result<(), GateRefusal> {
+        for maker in &missing.makers {
+            let Some(index) = self.graph().find_step(&maker.step.recipe, &maker.step.step) else { continue };
+            let hosts = std::slice::from_ref(&maker.host);
+            let reached = || self.run.board.read_data(|s| s.have_all_reached(index, hosts, StepPhase::Effective));
+            let decided = match reached() {
+                Some(decided) => decided,
+                None => {
+                    let wait = CrossHostWait {
+                        from: index,
+                        phase: StepPhase::Effective,
+                        hosts: hosts.to_vec(),
+                        cut: Vec::new(),
+                        least: Some(1),
+                    };
+                    self.await_step_on_hosts(step, &wait).await.ok_or(GateRefusal::Stopped)?
+                }
+            };
+            match decided.iter().all(|(_, got_there)| *got_there) {
+                true => {}
+                false if self.run.cancel.level() > StopLevel::No => return Err(GateRefusal::Stopped),
+                false => {
+                    let reason = format!("the cluster does not exist: {maker} did not succeed");
+                    return Err(GateRefusal::Lacks(reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Checks an edge between steps of this host. It is already decided, as a host's steps run one after the other.
     fn check_local_dependency(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
         let phase = match (edge.why, edge.phase) {
@@ -82,7 +116,10 @@ impl<'r> DependencyGate<'r> {
         let Some(wait) = self.run.spans.find_wait(self.host, edge) else { return Ok(()) };
         let decided = match self.run.board.read_data(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase)) {
             Some(decided) => decided,
-            None => self.await_step_on_hosts(edge.to, &wait).await.ok_or(GateRefusal::Stopped)?,
+            None => self
+                .await_step_on_hosts(self.run.project.graph.step_id(edge.to), &wait)
+                .await
+                .ok_or(GateRefusal::Stopped)?,
         };
         let (there, out): (Vec<_>, Vec<_>) = decided.into_iter().partition(|(_, got_there)| *got_there);
         let out: Vec<HostName> = out.into_iter().map(|(host, _)| host).collect();
@@ -98,13 +135,9 @@ impl<'r> DependencyGate<'r> {
     }
 
     /// Returns the results of a step on other hosts; `None` if the run is stopped meanwhile.
-    async fn await_step_on_hosts(&self, index: StepIndex, wait: &CrossHostWait) -> Option<Vec<(HostName, bool)>> {
+    async fn await_step_on_hosts(&self, step: &StepId, wait: &CrossHostWait) -> Option<Vec<(HostName, bool)>> {
         let what = format!("`{}` on {}", self.format_step_name(wait.from), format_hosts(&wait.hosts));
-        self.run.emit_event(Event::Waiting {
-            host: self.host.clone(),
-            step: self.run.project.graph.step_id(index).clone(),
-            what: what.into(),
-        });
+        self.run.emit_event(Event::Waiting { host: self.host.clone(), step: step.clone(), what: what.into() });
         self.run.board.set_waiting(self.host, &wait.hosts);
         // A waiting host gives up its place in the window; otherwise the hosts it waits for might never start.
         self.run.times.pause(self.host);

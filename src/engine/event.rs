@@ -323,6 +323,8 @@ pub enum Event {
 pub enum NodeDrainEvent {
     /// The host is declared to be a node but is not one: nothing is drained.
     Absent,
+    /// The cluster does not exist yet: nothing is drained.
+    NoCluster,
     /// Pods cannot be evicted yet, each with the reason.
     Waits {
         /// One text per pod: the pod, and the disruption budget that does not allow its eviction yet.
@@ -364,7 +366,10 @@ impl DrainedNode {
     pub(super) fn after_event(before: Option<Self>, name: UntrustedText, news: &NodeDrainEvent) -> Option<Self> {
         let pods = before.as_ref().map_or(0, |before| before.pods);
         match news {
-            NodeDrainEvent::Absent | NodeDrainEvent::Waits { .. } | NodeDrainEvent::Lacks { .. } => before,
+            NodeDrainEvent::Absent
+            | NodeDrainEvent::NoCluster
+            | NodeDrainEvent::Waits { .. }
+            | NodeDrainEvent::Lacks { .. } => before,
             NodeDrainEvent::Drained { pods, .. } => Some(Self { name, pods: *pods, returned: false }),
             NodeDrainEvent::Returned { .. } => Some(Self { name, pods, returned: true }),
         }

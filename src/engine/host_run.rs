@@ -2,6 +2,7 @@
 //! window between them, the final proof, the report.
 
 use super::cancel::StopLevel;
+use super::created_cluster;
 use super::dependency_gate::{DependencyGate, GateRefusal};
 use super::event::Event;
 use super::final_proof::FinalProof;
@@ -97,8 +98,8 @@ async fn verify_after_hosts(
     link: Option<Box<dyn HostSession>>,
 ) -> HostReport {
     run.times.resume(&plan.host);
-    let session = match connect_host(run, plan, link).await {
-        Ok(session) => session,
+    let (session, seen) = match enter_host(run, plan, seen, link).await {
+        Ok(entered) => entered,
         Err(report) => return *report,
     };
     record_planned_phases(run, plan);
@@ -120,8 +121,8 @@ async fn work_on_host(
     run.times.resume(&plan.host);
     let acts = plan.steps.iter().filter(|s| s.will_run()).count();
     run.emit_event(Event::HostStarted { host: plan.host.clone(), steps: acts });
-    let session = match connect_host(run, plan, link).await {
-        Ok(session) => session,
+    let (session, seen) = match enter_host(run, plan, seen, link).await {
+        Ok(entered) => entered,
         Err(report) => return *report,
     };
     let session = match lock_host(run, plan, session).await {
@@ -132,6 +133,19 @@ async fn work_on_host(
     prepare_state_folder(&mut host.work).await;
     host.run_all_groups().await;
     host.finish().await
+}
+
+/// Returns the session of a host with its observed state; a cluster that this run creates is observed once it exists.
+async fn enter_host(
+    run: &ApplyContext<'_>,
+    plan: &HostPlan,
+    seen: ObservedHost,
+    link: Option<Box<dyn HostSession>>,
+) -> Result<(Box<dyn HostSession>, ObservedHost), Box<HostReport>> {
+    match &seen.missing {
+        Some(missing) => created_cluster::open_created_cluster(run, plan, missing).await,
+        None => Ok((connect_host(run, plan, link).await?, seen)),
+    }
 }
 
 /// The run of a host that is connected.

@@ -15,6 +15,7 @@ mod capture_recording;
 mod change_source;
 mod cluster_nodes;
 mod cluster_session;
+mod created_cluster;
 mod decide;
 mod dependency_gate;
 mod detach;

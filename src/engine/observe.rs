@@ -5,14 +5,18 @@ use super::event::{Event, EventSender};
 use super::facts_used::list_facts_used;
 use super::host_session::{HostSession, describe_transport_error};
 use super::read_only_session::ReadOnlySession;
+use super::run_context::ApplyContext;
 use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
 use super::window::note_drain_obstacles;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::model::{HostName, SecretStore, UntrustedText};
-use crate::plan::{self, ChosenHosts, HostContext, HostExports, ObservedHost, PlanContext, UnreachableReason};
+use crate::plan::{
+    self, ChosenHosts, ClusterAbsence, HostContext, HostExports, MissingCluster, ObservedHost, PlanContext,
+    UnreachableReason,
+};
 use crate::probe::{Probe, UnansweredReason};
-use crate::transport::TransportError;
+use crate::transport::{TransportError, TransportErrorKind};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -33,6 +37,8 @@ pub struct ObservedHosts {
     pub took: Duration,
     /// Time spent on each host; hosts are observed in parallel.
     pub took_by: BTreeMap<HostName, Duration>,
+    /// The cluster, if it does not exist yet and steps of the observed hosts create it.
+    pub(super) missing: Option<MissingCluster>,
     /// The API of the cluster whose nodes the hosts are, as far as it was opened.
     pub(super) api: LazyClusterApi,
     /// Sessions that are still open.
@@ -187,7 +193,8 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     look.compute_shared_values(&mut observed);
     look.run_second_trips(&mut observed, &mut sessions).await;
     look.compute_shared_values(&mut observed);
-    nodes.fill_in_nodes(project, options, &mut observed.seen);
+    look.resolve_missing_cluster(&mut observed, &nodes, purpose);
+    nodes.fill_in_nodes(project, options, observed.missing.as_ref(), &mut observed.seen);
     if !matches!(purpose, ObservationPurpose::Drift { .. }) {
         let drained = list_drained_hosts(project, &observed, options);
         note_drain_obstacles(project, &drained, &mut observed.seen, options, &api).await;
@@ -248,6 +255,26 @@ pub async fn observe_facts(
     observe_probes(project, hosts, &probes, options, events).await
 }
 
+/// Observes the cluster that a run has created, over its open session.
+pub(super) async fn observe_created_cluster(
+    run: &ApplyContext<'_>,
+    link: &dyn HostSession,
+    host: &HostName,
+) -> ObservedHost {
+    let look = ObservationRun {
+        project: run.project,
+        expander: run.expander,
+        options: run.options,
+        events: run.events,
+        facts: run.facts,
+        beside: &BTreeSet::new(),
+        keep: true,
+        careful: false,
+        few: true,
+    };
+    look.run_trips(link, host).await
+}
+
 /// Sends the same probes to each of `hosts` in one round trip, split between hosts and the cluster's API as applicable.
 pub(super) async fn observe_probes(
     project: &Project,
@@ -279,7 +306,7 @@ pub(super) async fn observe_probes(
                 glance.close().await;
                 seen
             }
-            Err(error) => ObservedHost::from_unreachable(&host, to_unreachable(&error)),
+            Err(error) => from_failed_session(&host, &error),
         };
         emit_live_event(options, events, build_seen_event(&seen, began));
         seen
@@ -305,6 +332,7 @@ impl ObservedHosts {
             secrets: project.secrets.clone(),
             took: Duration::ZERO,
             took_by: BTreeMap::new(),
+            missing: None,
             api: LazyClusterApi::default(),
             links: BTreeMap::new(),
         }
@@ -364,9 +392,12 @@ impl ObservationRun<'_> {
         let secrets = &self.project.secrets;
         let (seen, link) = match S::open(self.session_request(&host, secrets)).await {
             Ok(link) => (self.run_trips(&*link, &host).await, Some(link)),
-            Err(error) => (ObservedHost::from_unreachable(&host, to_unreachable(&error)), None),
+            Err(error) => (from_failed_session(&host, &error), None),
         };
-        self.emit_event(build_seen_event(&seen, began));
+        // Whether such a cluster is unreachable or does not exist yet follows from the hosts.
+        if seen.missing.is_none() {
+            self.emit_event(build_seen_event(&seen, began));
+        }
         let more = self.few && self.needs_exports(&seen);
         match link {
             Some(link) if seen.is_observed() && (self.keep || more) => (seen, Some(link)),
@@ -488,7 +519,7 @@ impl ObservationRun<'_> {
                 self.observe_more(&*link, seen, rest, secrets).await;
                 link.close().await;
             }
-            Err(error) => *seen = ObservedHost::from_unreachable(&seen.host, to_unreachable(&error)),
+            Err(error) => *seen = from_failed_session(&seen.host, &error),
         }
     }
 
@@ -504,8 +535,35 @@ impl ObservationRun<'_> {
                 seen.merge_observation(later);
                 seen.trips += 1;
             }
-            Err(error) => *seen = ObservedHost::from_unreachable(&seen.host, to_unreachable(&error)),
+            Err(error) => *seen = from_failed_session(&seen.host, &error),
         }
+    }
+
+    /// Determines whether this run creates a cluster that could not be observed: then its steps are planned, too. Drift
+    /// compares with what exists, so for it that cluster is not reachable.
+    fn resolve_missing_cluster(&self, observed: &mut ObservedHosts, nodes: &NodeListing, purpose: ObservationPurpose) {
+        let own = observed.seen.iter().find_map(|seen| seen.missing.clone());
+        let Some(found) = own.or_else(|| nodes.missing_cluster()) else { return };
+        let ground = self.plan_context(&observed.exports, &observed.chosen, &observed.secrets);
+        let makers = plan::list_pending_makers(ground, &observed.seen);
+        let missing = Some(MissingCluster { makers, ..found }).filter(|missing| !missing.makers.is_empty());
+        for seen in observed.seen.iter_mut().filter(|seen| seen.missing.is_some()) {
+            seen.missing = None;
+            match &missing {
+                Some(missing) if matches!(purpose, ObservationPurpose::Drift { .. }) => {
+                    let hint = format!("run `forge apply`: {}", missing.describe_creation());
+                    let why = UnreachableReason::new(missing.describe_absence(), Some(hint.into()));
+                    seen.reach = plan::HostReachability::Unreachable(why);
+                }
+                Some(missing) => {
+                    seen.reach = plan::HostReachability::Observed;
+                    seen.missing = Some(missing.clone());
+                }
+                None => {}
+            }
+            self.emit_event(build_seen_event(seen, Instant::now()));
+        }
+        observed.missing = missing;
     }
 
     /// Computes the values shared between hosts from the observation of all.
@@ -556,7 +614,7 @@ async fn query_host(
 ) -> ObservedHost {
     match link.observe(probes, secrets).await {
         Ok(observation) => ObservedHost::from_observation(host, observation, 1),
-        Err(error) => ObservedHost::from_unreachable(host, to_unreachable(&error)),
+        Err(error) => from_failed_session(host, &error),
     }
 }
 
@@ -567,6 +625,20 @@ fn build_seen_event(seen: &ObservedHost, began: Instant) -> Event {
         }
         plan::HostReachability::Unreachable(why) => Event::Unreachable { host: seen.host.clone(), why: why.clone() },
     }
+}
+
+/// Returns the state of a host whose session failed. A cluster may not exist yet.
+fn from_failed_session(host: &HostName, error: &TransportError) -> ObservedHost {
+    let absence = match error.kind {
+        TransportErrorKind::NoLogin => Some(ClusterAbsence::NoKubeconfig),
+        TransportErrorKind::NoAnswer => Some(ClusterAbsence::NoAnswer),
+        _ => None,
+    };
+    let missing = absence.filter(|_| host.is_cluster()).map(|absence| {
+        let why = describe_transport_error(error);
+        MissingCluster::new(why, absence)
+    });
+    ObservedHost { missing, ..ObservedHost::from_unreachable(host, to_unreachable(error)) }
 }
 
 fn to_unreachable(error: &TransportError) -> UnreachableReason {

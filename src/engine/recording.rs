@@ -6,7 +6,7 @@
 
 use crate::facts;
 use crate::model::HostName;
-use crate::plan::{HostReachability, ObservedNode, UnreachableReason};
+use crate::plan::{ClusterAbsence, HostReachability, MissingCluster, ObservedNode, UnreachableReason};
 use crate::probe::{self, Observation, ProbeExchange};
 use crate::transport::{TransportError, TransportErrorKind};
 use schemars::JsonSchema;
@@ -44,6 +44,9 @@ pub struct HostRecording {
     /// The API's state of the host's node, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<ObservedNode>,
+    /// For a cluster that did not exist yet: how that was found out. Steps of the recorded hosts create it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingCluster>,
 }
 
 /// The part that is read first, for the version.
@@ -96,11 +99,22 @@ impl Recording {
         let Some(recorded) = self.hosts.iter().find(|recorded| recorded.host == *host) else {
             return Ok(Observation::default());
         };
+        if let Some(missing) = &recorded.missing {
+            return Err(to_missing_error(missing));
+        }
         match &recorded.reach {
             HostReachability::Observed => Ok(probe::replay_exchanges(&recorded.answers, &facts::fact_snippets())),
             HostReachability::Unreachable(why) => Err(to_recorded_error(why)),
         }
     }
+}
+
+fn to_missing_error(missing: &MissingCluster) -> TransportError {
+    let kind = match missing.absence {
+        ClusterAbsence::NoKubeconfig => TransportErrorKind::NoLogin,
+        ClusterAbsence::NoAnswer => TransportErrorKind::NoAnswer,
+    };
+    TransportError { kind, ..to_recorded_error(&UnreachableReason::new(missing.why.clone(), None)) }
 }
 
 fn to_recorded_error(why: &UnreachableReason) -> TransportError {

@@ -10,8 +10,11 @@ use super::run_state::{SharedRunState, SharedValues};
 use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
 use crate::graph::StepIndex;
-use crate::model::{HostName, SecretStore, StepId};
-use crate::plan::{ChosenHosts, CrossHostEdges, HostContext, ObservedHost, PlanContext, RolloutPlan};
+use crate::model::{HostName, SecretStore, StepId, StepPhase};
+use crate::plan::{
+    ChosenHosts, ClusterAbsence, ClusterMaker, CrossHostEdges, HostContext, MissingCluster, ObservedHost, PlanContext,
+    RolloutPlan,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
@@ -36,6 +39,8 @@ pub struct ApplyContext<'a> {
     pub board: &'a SharedRunState,
     /// The API of the cluster whose nodes are the hosts.
     pub api: &'a LazyClusterApi,
+    /// The cluster, if it did not exist when the run began and the run creates it.
+    pub missing: Option<&'a MissingCluster>,
     /// Whether any host changes in this run.
     pub hosts_change: bool,
     pub cancel: &'a CancelSignal,
@@ -57,6 +62,22 @@ impl<'a> ApplyContext<'a> {
     /// Returns the request of a session on one of the run's hosts.
     pub(super) fn session_request<'s>(&'s self, host: &'s HostName, secrets: &'s SecretStore) -> SessionRequest<'s> {
         SessionRequest { project: self.project, options: self.options, host, secrets }
+    }
+
+    /// Returns whether there is no cluster yet: its kubeconfig did not exist when the run began, and no step that creates
+    /// it has completed since. While such a step runs, the API may answer or not; no host can have joined.
+    pub(super) fn has_no_cluster_yet(&self) -> bool {
+        let Some(missing) = self.missing.filter(|missing| missing.absence == ClusterAbsence::NoKubeconfig) else {
+            return false;
+        };
+        let graph = &self.project.graph;
+        let is_done = |maker: &ClusterMaker| {
+            let index = graph.find_step(&maker.step.recipe, &maker.step.step);
+            index.is_some_and(|index| {
+                self.board.read_data(|board| board.has_reached(index, &maker.host, StepPhase::Effective)) == Some(true)
+            })
+        };
+        !missing.makers.iter().any(is_done)
     }
 
     /// Returns all steps of a recipe.

@@ -48,7 +48,11 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
         },
     };
     let steps = plan.steps.iter().map(verify_step);
-    let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
+    let mut verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
+    if let Some(missing) = &plan.missing {
+        let reason: UntrustedText = missing.describe_absence().into();
+        verify.iter_mut().for_each(|verify| verify.result = VerifyResult::Unknown { reason: reason.clone() });
+    }
     let undeclared = plan.undeclared.clone();
     let mut report = HostReport { verify, hint, undeclared, took, ..empty_report(&plan.host, outcome, reason) };
     report.accepted = plan.accepted.clone();

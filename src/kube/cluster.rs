@@ -1,6 +1,7 @@
 //! A connection to the cluster's API.
 
 use super::KubeError;
+use super::error::ApiAbsence;
 use super::helm::{HelmOptions, HelmProgram, HelmTarget};
 use super::retry::{ApiAvailability, ApiRetryPolicy};
 use super::served_kinds::ApiDiscovery;
@@ -20,6 +21,9 @@ use tower::retry::RetryLayer;
 
 /// The time limit of one request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The exit status of the script that reads a kubeconfig if the file does not exist.
+const MISSING_FILE_STATUS: i32 = 66;
 
 /// Requests that may wait for the connection.
 const REQUEST_QUEUE: usize = 1024;
@@ -185,6 +189,7 @@ impl ClusterApi {
 
     pub(super) fn no_answer_error(&self) -> KubeError {
         KubeError::new(format!("no response from `{}` within {} s", self.server, self.request_limit().as_secs()))
+            .with_absence(ApiAbsence::NoAnswer)
     }
 
     /// Reports whether the connection goes through a host.
@@ -210,12 +215,25 @@ fn server_address(config: &::kube::Config) -> String {
 /// Reads the kubeconfig on the host.
 async fn read_remote_kubeconfig(access: &ClusterAccess, session: &TransportSession) -> Result<String, KubeError> {
     let token = transport::random_token().map_err(|error| KubeError::from_transport_error(session.host(), &error))?;
-    let body = ShellFragment::new().code("cat --").word(access.kubeconfig.as_str());
+    let path = access.kubeconfig.as_str();
+    let body = ShellFragment::new()
+        .code("cat --")
+        .word(path)
+        // To another user than root, a file in a closed folder looks missing.
+        .code("&& exit 0; [ \"$(id -u)\" = 0 ] || exit 1; [ -e")
+        .word(path)
+        .code("] || [ -L")
+        .word(path)
+        .code("] && exit 1; exit 66");
     let script = ShellScript { body, token, limit: REQUEST_TIMEOUT };
     let ended = session.run_script(&script, &SecretStore::default(), None).await;
     let ended = ended.map_err(|error| KubeError::from_transport_error(session.host(), &error))?;
     match ended.status {
         0 => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
+        MISSING_FILE_STATUS => {
+            let error = KubeError::new(format!("kubeconfig `{path}` not found on `{}`", session.host()));
+            Err(error.with_absence(ApiAbsence::NoKubeconfig).hint("set `kubernetes.kubeconfig` to the right file"))
+        }
         _ => {
             let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
             let error = KubeError::new(format!("kubeconfig of `{}` cannot be read: {said}", session.host()));

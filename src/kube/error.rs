@@ -14,15 +14,30 @@ pub struct KubeError {
     pub hint: Option<String>,
     /// Output that the program printed before it failed, several lines.
     pub said: Option<String>,
+    /// Set if a cluster that does not exist yet fails like this too.
+    pub absence: Option<ApiAbsence>,
+}
+
+/// A failure that a cluster has that does not exist yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiAbsence {
+    /// The kubeconfig does not exist.
+    NoKubeconfig,
+    /// The API does not answer at all.
+    NoAnswer,
 }
 
 impl KubeError {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, said: None }
+        Self { message: message.into(), hint: None, said: None, absence: None }
     }
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    pub(super) fn with_absence(self, absence: ApiAbsence) -> Self {
+        Self { absence: Some(absence), ..self }
     }
 
     pub(super) fn with_output(self, said: impl Into<String>) -> Self {
@@ -39,7 +54,7 @@ impl KubeError {
 
     /// Converts an error of the host that the connection goes through.
     pub fn from_transport_error(host: &HostName, error: &TransportError) -> Self {
-        Self { message: format!("`{host}`: {}", error.message), hint: error.hint.clone(), said: None }
+        Self { hint: error.hint.clone(), ..Self::new(format!("`{host}`: {}", error.message)) }
     }
 
     /// The server answered with an error status.
@@ -66,10 +81,12 @@ impl KubeError {
             Some(CertificateRejection::Expired) => {
                 error.hint("renew the server's certificate, or correct this machine's clock")
             }
-            None if through => {
-                error.hint("check `server` of this context, and that sshd on that host has `AllowTcpForwarding`")
-            }
-            None => error.hint("check `server` of this context, and that this machine can reach the API"),
+            None if through => error
+                .with_absence(ApiAbsence::NoAnswer)
+                .hint("check `server` of this context, and that sshd on that host has `AllowTcpForwarding`"),
+            None => error
+                .with_absence(ApiAbsence::NoAnswer)
+                .hint("check `server` of this context, and that this machine can reach the API"),
         }
     }
 }

@@ -50,14 +50,18 @@ pub fn assess_step(
     turns: &[StepInstance<'_>],
     ahead: &StepPredictions,
 ) -> StepAssessment {
-    let (judgement, until, foresight) = match &turn.expanded.state {
-        ExpansionState::NotApplicable(why) => (not_applicable_assessment(why), None, ChangeCertainty::Predicted),
-        ExpansionState::Invalid(diags) => (invalid_assessment(case, diags), None, ChangeCertainty::Predicted),
-        ExpansionState::Deferred(deferred) => {
+    let (judgement, until, foresight) = match (&turn.expanded.state, &case.seen.missing) {
+        (ExpansionState::NotApplicable(why), _) => (not_applicable_assessment(why), None, ChangeCertainty::Predicted),
+        (ExpansionState::Invalid(diags), _) => (invalid_assessment(case, diags), None, ChangeCertainty::Predicted),
+        (_, Some(missing)) => {
+            let (judgement, until) = missing.assess_cluster_step(turn.expanded.absent, turn.step.disruption);
+            (judgement, until, ChangeCertainty::Predicted)
+        }
+        (ExpansionState::Deferred(deferred), None) => {
             let (judgement, until) = assess_deferred(deferred, turn, ahead);
             (judgement, until, ChangeCertainty::Predicted)
         }
-        ExpansionState::Resource(resource) => assess_resource(case, turn, turns, ahead, resource.as_ref()),
+        (ExpansionState::Resource(resource), None) => assess_resource(case, turn, turns, ahead, resource.as_ref()),
     };
     let basis = digest_basis(case, turn, &judgement);
     StepAssessment { judgement: judgement.mask_secrets(case.ground.secrets), basis, until, foresight }

@@ -145,6 +145,11 @@ impl<'a> CrossHostView<'a> {
         self.observed.contains(host)
     }
 
+    /// Returns whether a step that other hosts wait for will not run on a host.
+    pub fn is_stopped(&self, step: StepIndex, host: &HostName) -> bool {
+        self.step_status(step, host) == PlannedStepStatus::Stopped
+    }
+
     fn step_status(&self, step: StepIndex, host: &HostName) -> PlannedStepStatus {
         let told = self.told.status.get(&step).and_then(|hosts| hosts.get(host)).copied();
         let hope = || self.hopeful && self.is_observed(host);

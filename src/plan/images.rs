@@ -25,7 +25,8 @@ impl Plan {
     pub fn list_images(&self) -> PlanImages {
         let mut found = PlanImages::default();
         for host in &self.hosts {
-            found.silent |= host.host.is_cluster() && host.reach != HostReachability::Observed;
+            let unseen = host.missing.is_some() || host.reach != HostReachability::Observed;
+            found.silent |= host.host.is_cluster() && unseen;
             host.steps.iter().for_each(|step| found.add_step(step, &host.host));
         }
         found

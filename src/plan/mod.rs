@@ -4,6 +4,7 @@
 
 mod assessment;
 mod canonical_json;
+mod cluster_makers;
 mod cluster_warnings;
 mod cross_host;
 mod cross_host_edges;
@@ -11,6 +12,7 @@ mod host_context;
 mod identity;
 mod images;
 mod infiniband;
+mod missing_cluster;
 mod model;
 mod observed_host;
 mod package_effects;
@@ -36,9 +38,11 @@ pub use assessment::{
     collect_settled_inputs, digest_desired, read_check_status,
 };
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
+pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use images::PlanImages;
+pub use missing_cluster::{ClusterAbsence, ClusterMaker, MissingCluster};
 pub use model::{
     ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, Precondition, PredictedEffects,
     StepPlan, UndeclaredResource, VerifyPlan,

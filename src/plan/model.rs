@@ -1,5 +1,6 @@
 //! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
+use super::missing_cluster::MissingCluster;
 use super::unmet_dependency::UnmetDependency;
 use super::{HostReachability, HostRefusal, HostWindow, RolloutPlan, StepStage};
 use crate::model::{DisruptionClass, ExitCode, HostName, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel};
@@ -57,6 +58,9 @@ pub struct HostPlan {
     /// Why apply would change nothing on this host, although it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<HostRefusal>,
+    /// For a cluster that does not exist yet: the steps of this plan that create it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingCluster>,
     /// In execution order within their stage; earlier stages come first.
     pub steps: Vec<StepPlan>,
     /// The window in which the host is out of service, if it needs one.

@@ -1,5 +1,6 @@
 //! The observed state of a host.
 
+use super::missing_cluster::MissingCluster;
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
 use crate::probe::{Observation, Probe, ProbeReading, ScriptAccount};
@@ -81,6 +82,8 @@ pub enum ObservedNode {
     },
     /// It is not a node, or not yet.
     Absent,
+    /// The cluster does not exist yet: this run creates it.
+    NoCluster,
     /// It could not be read: the reason, as a lowercase fragment.
     Unknown {
         /// A lowercase fragment.
@@ -125,6 +128,8 @@ pub struct ObservedHost {
     pub simulated: bool,
     /// Why a plan that was made from an earlier observation is not applied to this host.
     pub stale: Option<StalePlanReason>,
+    /// For a cluster that does not exist yet: how it is created. It counts as observed, without answers.
+    pub missing: Option<MissingCluster>,
 }
 
 impl ObservedHost {
@@ -143,6 +148,7 @@ impl ObservedHost {
             trips: 0,
             simulated: false,
             stale: None,
+            missing: None,
         }
     }
 
@@ -164,6 +170,7 @@ impl ObservedHost {
             trips,
             simulated: false,
             stale: None,
+            missing: None,
         }
     }
 

@@ -127,6 +127,7 @@ fn plan_host(
         host: seen.host.clone(),
         reach: seen.reach.clone(),
         refused: seen.refusal_reason(),
+        missing: seen.missing.clone().filter(|_| seen.is_observed()),
         steps: Vec::new(),
         window: None,
         verify: Vec::new(),

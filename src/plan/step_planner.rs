@@ -4,6 +4,7 @@ use super::assessment::{StepAssessment, StepPredictions, assess_step, unknown_as
 use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
 use super::host_context::{HostContext, StepInstance};
+use super::missing_cluster::ClusterMaker;
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
 use super::preconditions;
 use super::step_names::{describe_resource, step_title};
@@ -211,6 +212,20 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         graph
             .incoming_edges(turn.index)
             .find_map(|edge| self.find_local_blocker(edge).or_else(|| self.find_remote_blocker(edge)))
+            .or_else(|| self.find_stopped_maker())
+    }
+
+    /// Returns a step that would create this cluster but will not run.
+    fn find_stopped_maker(&self) -> Option<UnmetDependency> {
+        let makers = self.case.seen.missing.iter().flat_map(|missing| &missing.makers);
+        let stopped = |maker: &&ClusterMaker| {
+            let index = self.case.graph.find_step(&maker.step.recipe, &maker.step.step);
+            index.is_some_and(|index| self.outside.is_stopped(index, &maker.host))
+        };
+        makers.filter(stopped).next().map(|maker| UnmetDependency {
+            shortfall: Some(DependencyShortfall::Hosts(format!("on {}", maker.host))),
+            ..UnmetDependency::on_step(&maker.step)
+        })
     }
 
     fn find_local_blocker(&self, edge: &GraphEdge) -> Option<UnmetDependency> {
@@ -381,6 +396,8 @@ pub fn assess_rules(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> O
                     format!("{} ({})", rule.otherwise, format_rule_locations(case.ground.project, instance, rule));
                 return Some(Assessment::blocked(class, reason, Value::Null));
             }
+            // A rule about a cluster that does not exist yet is evaluated when it does.
+            ConditionOutcome::Unknown { .. } if case.seen.missing.is_some() => {}
             ConditionOutcome::Unknown { why, .. } => {
                 let places = || format_rule_locations(case.ground.project, instance, rule);
                 open.get_or_insert_with(|| {

@@ -25,6 +25,9 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
         for verify in instance.recipe.verify.iter().filter(|v| case.ground.filter.admits_level(v.level)) {
             let judged = match stops {
                 Some(step) => (StepVerdict::Pending, format!("evaluated after `{}` is done", step.id)),
+                None if case.seen.missing.is_some() => {
+                    (StepVerdict::Pending, "evaluated once the cluster exists".to_owned())
+                }
                 None => adjust_for_pending(pending.as_deref(), assess_verification(case, instance, verify)),
             };
             list.push(VerifyPlan {

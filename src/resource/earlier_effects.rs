@@ -17,6 +17,8 @@ pub enum ProvidedItem {
     Object(String),
     /// A kind that the cluster's API starts to serve: `nvidia.com/ClusterPolicy`.
     Served(String),
+    /// The cluster whose API the inventory names.
+    Cluster,
 }
 
 /// Predicted effects of earlier steps of the plan.

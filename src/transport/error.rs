@@ -31,6 +31,10 @@ pub enum TransportErrorKind {
     SshConfig,
     /// `ssh` failed for an unrecognized reason.
     Connect,
+    /// The file with the address and the credentials of the target does not exist.
+    NoLogin,
+    /// The target's service does not answer.
+    NoAnswer,
     /// The connection broke after it was established.
     LinkLost,
     /// The host refused to open another channel on the connection.

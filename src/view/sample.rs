@@ -107,6 +107,7 @@ pub fn observed_host(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         host: host(name),
         reach: HostReachability::Observed,
         refused: None,
+        missing: None,
         steps,
         window: None,
         verify: Vec::new(),

@@ -186,6 +186,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         host: HostName::new("h"),
         reach: HostReachability::Observed,
         refused: None,
+        missing: None,
         steps: vec![step],
         window: None,
         verify: vec![],

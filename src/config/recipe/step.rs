@@ -165,11 +165,17 @@ fn read_texts(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec
 
 fn read_provides(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<ProvidedItem> {
     let Some(node) = table.get("provides") else { return Vec::new() };
-    let Some(table) = YamlTable::open(node, "`provides`", &["files", "units", "users", "packages"], &mut cx.diags)
+    let Some(table) =
+        YamlTable::open(node, "`provides`", &["files", "units", "users", "packages", "cluster"], &mut cx.diags)
     else {
         return Vec::new();
     };
     let mut provided = Vec::new();
+    if let Some(node) = table.get("cluster")
+        && yaml_table::expect_bool(node, "cluster", &mut cx.diags) == Some(true)
+    {
+        provided.push(ProvidedItem::Cluster);
+    }
     for (text, span) in read_texts(&table, "files", cx) {
         match scalar::normalize_host_path(&text) {
             Ok(path) => provided.push(ProvidedItem::Path(path)),

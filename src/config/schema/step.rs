@@ -49,7 +49,7 @@ fn step_property(key: &str) -> Value {
         ),
         "provides" => with_description(
             "Resources that it provides.",
-            object_schema(&["files", "units", "users", "packages"], provides_property, &[]),
+            object_schema(&["files", "units", "users", "packages", "cluster"], provides_property, &[]),
         ),
         "export" => with_description(
             "Values that other steps read.",
@@ -72,7 +72,10 @@ fn step_property(key: &str) -> Value {
 }
 
 fn provides_property(key: &str) -> Value {
-    with_description(&format!("Names of {key}."), text_list_schema())
+    match key {
+        "cluster" => with_description("Whether it creates the cluster of the inventory.", json!({ "type": "boolean" })),
+        _ => with_description(&format!("Names of {key}."), text_list_schema()),
+    }
 }
 
 fn export_property(key: &str) -> Value {

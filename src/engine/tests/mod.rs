@@ -8,6 +8,7 @@ mod edges;
 mod faults;
 mod identity;
 mod leftover;
+mod new_cluster;
 mod nodes;
 mod pending;
 mod removal;

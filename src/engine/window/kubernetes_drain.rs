@@ -49,6 +49,10 @@ impl<'r> KubernetesDrain<'r> {
         if window.kubernetes.is_none() {
             return Ok(());
         }
+        if self.run.has_no_cluster_yet() {
+            self.events.emit_event("", NodeDrainEvent::NoCluster);
+            return Ok(());
+        }
         let Some(drain) = find_window_node(self.run, self.host, window).await? else {
             self.events.emit_event("", NodeDrainEvent::Absent);
             return Ok(());
@@ -259,7 +263,12 @@ impl WindowNode<'_> {
                 NodePatchOutcome::Gone => break,
             }
         }
-        Err(WindowDrainError::Api(KubeError { message: self.describe_conflict(), hint: None, said: None }))
+        Err(WindowDrainError::Api(KubeError {
+            message: self.describe_conflict(),
+            hint: None,
+            said: None,
+            absence: None,
+        }))
     }
 
     fn refuse_as_busy(&self, pods: &[String]) -> WindowRefusal {

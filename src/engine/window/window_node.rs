@@ -77,6 +77,9 @@ pub(super) async fn find_window_node<'r>(
     let Some((rule, seen)) = project.rollout.kubernetes.as_ref().zip(window.kubernetes.as_ref()) else {
         return Ok(None);
     };
+    if run.has_no_cluster_yet() {
+        return Ok(None);
+    }
     if let ObservedNode::Node { name, .. } = seen
         && let Ok(cluster) = run.api.get_cluster(project, options).await
         && let Ok(Some(node)) = cluster.find_node(name.raw()).await

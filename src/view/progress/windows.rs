@@ -54,6 +54,7 @@ fn node_event_line(host: &HostName, node: &UntrustedText, news: &NodeDrainEvent)
         NodeDrainEvent::Absent => {
             ProgressLine::new(Quiet, prefix_host(host, "is not a Kubernetes node: nothing to drain"))
         }
+        NodeDrainEvent::NoCluster => ProgressLine::new(Quiet, prefix_host(host, "no cluster yet: nothing to drain")),
         NodeDrainEvent::Waits { pods } => {
             ProgressLine::new(Normal, prefix_host(host, &format!("waits for {node}: {}", join_holders(pods))))
         }

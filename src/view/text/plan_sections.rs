@@ -27,6 +27,7 @@ pub fn write_sections(plan: &Plan, counts: &PlanCounts, verbose: bool, out: &mut
     PLAN_SECTIONS.iter().try_for_each(|part| part.write_section(plan, verbose, out))?;
     write_refused(plan, out)?;
     write_unreachable(plan, out)?;
+    write_missing_cluster(plan, out)?;
     write_verification(plan, counts, out)?;
     write_undeclared(plan, out)
 }
@@ -45,6 +46,10 @@ pub fn summarize_sections(plan: &Plan) -> String {
         plan.hosts.iter().filter(|host| unreachable_reason(host).is_some()).map(|host| &host.host).collect();
     if !silent.is_empty() {
         lines += &format!("unreachable\n    {}\n", format_hosts(&silent));
+    }
+    if let Some(missing) = plan.hosts.iter().find_map(|host| host.missing.as_ref()) {
+        lines +=
+            &format!("the cluster does not exist yet\n    {}\n", escape::escape_line(&missing.describe_creation()));
     }
     let mut add = |head: &str, what: &str, of: &dyn Fn(&HostPlan) -> usize| {
         let on: Vec<&HostName> = plan.hosts.iter().filter(|host| of(host) > 0).map(|host| &host.host).collect();
@@ -246,6 +251,21 @@ fn write_refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)
+}
+
+/// Writes that the cluster does not exist yet, and which steps create it.
+fn write_missing_cluster(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let Some((host, missing)) = plan.hosts.iter().find_map(|host| Some((host, host.missing.as_ref()?))) else {
+        return Ok(());
+    };
+    writeln!(out, "{}", paint(HEAD, "the cluster does not exist yet"))?;
+    writeln!(out, "{} {}", paint(UNKNOWN, "?"), escape::escape_untrusted(&missing.why))?;
+    writeln!(out, "    {}", escape::escape_line(&missing.describe_creation()))?;
+    match host.steps.iter().filter(|step| step.will_run()).count() {
+        0 => writeln!(out),
+        1 => writeln!(out, "    1 step of the cluster runs after that, in the same apply\n"),
+        many => writeln!(out, "    {many} steps of the cluster run after that, in the same apply\n"),
+    }
 }
 
 fn write_unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {

@@ -398,3 +398,29 @@ fn host_text_in_a_finding_is_escaped() {
         assert!(text.contains(shown), "{text:?}");
     }
 }
+
+#[test]
+fn plan_says_that_the_cluster_does_not_exist_yet_and_what_creates_it() {
+    let makers = vec![crate::plan::ClusterMaker {
+        step: crate::model::StepId::new("kubeadm", "begin"),
+        host: crate::model::HostName::new("cp"),
+    }];
+    let missing = crate::plan::MissingCluster {
+        makers,
+        ..crate::plan::MissingCluster::new(
+            "kubeconfig `/etc/kubernetes/admin.conf` not found on `cp`".into(),
+            crate::plan::ClusterAbsence::NoKubeconfig,
+        )
+    };
+    let mut plan = sample::rich_plan();
+    plan.hosts = vec![crate::plan::HostPlan { missing: Some(missing), ..sample::observed_host("kubernetes", vec![]) }];
+    let mut out = Vec::new();
+    super::plan_sections::write_sections(&plan, &plan.count_steps(), false, &mut out).unwrap();
+    assert_eq!(
+        anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string(),
+        "the cluster does not exist yet\n? kubeconfig `/etc/kubernetes/admin.conf` not found on `cp`\n    \
+         `kubeadm/begin` on cp creates it\n\n"
+    );
+    let short = super::plan_sections::summarize_sections(&plan);
+    assert!(short.starts_with("the cluster does not exist yet\n    `kubeadm/begin` on cp creates it\n"), "{short}");
+}

@@ -63,6 +63,7 @@ fn format_node(node: &ObservedNode) -> String {
         ObservedNode::Node { name, .. } => {
             format!("drain: Kubernetes node {} first; uncordoned afterwards if forge cordoned it", name.raw())
         }
+        ObservedNode::NoCluster => "drain: no cluster yet, nothing to drain".to_owned(),
         ObservedNode::Absent => "drain: not a Kubernetes node yet, nothing to drain".to_owned(),
         ObservedNode::Unknown { why } => {
             format!("drain: Kubernetes node unknown, the host stays in service until it is known: {}", why.raw())
@@ -130,6 +131,7 @@ mod tests {
             "drain: Kubernetes node gpu-1 first; uncordoned afterwards if forge cordoned it"
         );
         assert_eq!(format_node(&ObservedNode::Absent), "drain: not a Kubernetes node yet, nothing to drain");
+        assert_eq!(format_node(&ObservedNode::NoCluster), "drain: no cluster yet, nothing to drain");
         let away = ObservedNode::Unknown { why: "no answer".into() };
         let told = "drain: Kubernetes node unknown, the host stays in service until it is known: no answer";
         assert_eq!(format_node(&away), told);

@@ -9,6 +9,7 @@ mod drain;
 mod helm;
 mod jobs;
 mod kinds;
+mod new_cluster;
 mod objects;
 mod offers;
 mod pods;

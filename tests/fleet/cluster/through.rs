@@ -116,7 +116,10 @@ fn host_that_cannot_forward_the_api_is_reported_with_a_hint() {
     nodes[0].must(&format!("rm {PATH}"));
     let out = doctor(&project("root", &nodes));
     assert!(
-        out.stdout.contains("No such file or directory\n      hint: set `kubernetes.kubeconfig` to the right file"),
+        out.stdout.contains(&format!(
+            "x kubeconfig: kubeconfig `{PATH}` not found on `{}`\n      hint: set `kubernetes.kubeconfig` to the right file",
+            nodes[0].name
+        )),
         "{out}"
     );
 }

@@ -1,6 +1,6 @@
 //! Windows on hosts that are Kubernetes nodes: cordoning, eviction, and who may uncordon a node.
 
-mod fake_cluster;
+pub(super) mod fake_cluster;
 mod returns;
 
 use super::super::{DrainedNode, Event, NodeDrainEvent};

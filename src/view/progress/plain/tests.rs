@@ -115,6 +115,7 @@ fn all_events() -> Vec<Event> {
         Event::Node { host: node(), node: untrusted_text("gpu-3"), news: NodeDrainEvent::Returned { cordoned: false } },
         Event::Node { host: node(), node: untrusted_text("gpu-3"), news: NodeDrainEvent::Returned { cordoned: true } },
         Event::Node { host: node(), node: untrusted_text(""), news: NodeDrainEvent::Absent },
+        Event::Node { host: node(), node: untrusted_text(""), news: NodeDrainEvent::NoCluster },
         Event::HostFinished { host: node(), outcome: HostOutcome::Changed, reason: untrusted_text("") },
         Event::HostFinished { host: node(), outcome: HostOutcome::Failed, reason: untrusted_text("1 step failed") },
         Event::BudgetSpent { failed: 2, allowed: 1 },
