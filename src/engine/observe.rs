@@ -10,6 +10,7 @@ use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
 use super::window::note_drain_obstacles;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
+use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::plan::{
     self, ChosenHosts, ClusterAbsence, HostContext, HostExports, MissingCluster, ObservedHost, PlanContext,
@@ -190,8 +191,12 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     let api = LazyClusterApi::default();
     let (nodes, (mut observed, mut sessions)) =
         tokio::join!(NodeListing::query_nodes(project, hosts, options, &api), look.run_first_trips::<S>(hosts));
+    let deferred = plan::list_deferred_choices(
+        look.plan_context(&ExportedValues::new(), &ChosenHosts::new(), &project.secrets),
+        &observed.seen,
+    );
     look.compute_shared_values(&mut observed);
-    look.run_second_trips(&mut observed, &mut sessions).await;
+    look.run_second_trips(&mut observed, &deferred, &mut sessions).await;
     look.compute_shared_values(&mut observed);
     look.resolve_missing_cluster(&mut observed, &nodes, purpose);
     nodes.fill_in_nodes(project, options, observed.missing.as_ref(), &mut observed.seen);
@@ -464,13 +469,18 @@ impl ObservationRun<'_> {
         })
     }
 
-    /// Runs the second trip of hosts whose text needs values exported by other hosts.
+    /// Runs the second trip of hosts whose text needs values exported by other hosts. For the steps in `deferred`, every
+    /// candidate counts.
     async fn run_second_trips<S: OpenSession + ?Sized>(
         &self,
         observed: &mut ObservedHosts,
+        deferred: &BTreeSet<StepIndex>,
         links: &mut OpenSessions<S>,
     ) {
         let ObservedHosts { seen, chosen, exports, secrets, took_by, .. } = observed;
+        let chosen: ChosenHosts =
+            chosen.iter().filter(|(step, _)| !deferred.contains(step)).map(|(s, hosts)| (*s, hosts.clone())).collect();
+        let chosen = &chosen;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
             let ground = self.plan_context(exports, chosen, secrets);

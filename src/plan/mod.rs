@@ -60,7 +60,9 @@ pub use rollout::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision as W
 pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
 pub use step_planner::{assess_rules, list_provisions};
-pub use step_scope::{HostExports, choose_hosts, read_exported_values, read_step_exports, to_exported_value};
+pub use step_scope::{
+    HostExports, choose_hosts, list_deferred_choices, read_exported_values, read_step_exports, to_exported_value,
+};
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
 pub use window::{

@@ -5,12 +5,12 @@ use super::assessment::{StepPredictions, assess_step};
 use super::host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 use super::required_probes::list_export_probes;
 use super::step_planner::assess_rules;
-use crate::config::{ExpansionState, ExportedValues, RecipeInstance, RecipeStep, StepExport};
+use crate::config::{ExpansionState, ExportedValues, PendingInput, RecipeInstance, RecipeStep, StepExport};
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
 use crate::probe::ProbeReading;
 use secrecy::SecretString;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How suitable a host is to run a `one` step, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +55,28 @@ pub fn choose_hosts(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHos
     chosen
 }
 
+/// Returns the steps whose host cannot be chosen before exported values are known: all their candidates are observed
+/// with those values first, because the values may decide which of them is suitable.
+pub fn list_deferred_choices(ground: PlanContext<'_>, seen: &[ObservedHost]) -> BTreeSet<StepIndex> {
+    let mut deferred = BTreeSet::new();
+    for seen in seen.iter().filter(|s| s.is_observed()) {
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
+        if !case.list_steps().iter().any(|(_, instance, step)| needs_choice(instance, step)) {
+            continue;
+        }
+        let turns = case.expand_candidate_steps();
+        let waits = |turn: &&StepInstance<'_>| {
+            needs_choice(turn.instance, turn.step)
+                && matches!(
+                    &turn.expanded.state,
+                    ExpansionState::Deferred(deferred) if matches!(deferred.need, PendingInput::Export { .. })
+                )
+        };
+        deferred.extend(turns.iter().filter(waits).map(|turn| turn.index));
+    }
+    deferred
+}
+
 /// Returns whether one host is chosen for a step. For a removal none is: it runs on every host.
 fn needs_choice(instance: &RecipeInstance, step: &RecipeStep) -> bool {
     !instance.absent && matches!(step.scope, StepScope::One | StepScope::Fleet)
@@ -69,6 +91,8 @@ fn rate_fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<
     match own.first().map(|turn| assess_rules(case, turn.instance)) {
         None => HostFitness::Blocked,
         Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::Ok) => HostFitness::Settled,
+        // Its `when` selects another host, such as the one that ran an earlier step.
+        Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::NotApplicable) => HostFitness::Blocked,
         Some(_) if own.iter().any(recorded) => HostFitness::Recorded,
         Some(Some(_)) => HostFitness::Blocked,
         Some(None) if verdicts.contains(&StepVerdict::Unknown) => HostFitness::Unknown,

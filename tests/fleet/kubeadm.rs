@@ -1,5 +1,5 @@
-//! A kubeadm cluster with stand-ins for Kubernetes and the real containerd: one host initializes it and another joins
-//! with a token that is never shown, later hosts join with their own token, and nothing is done twice.
+//! A kubeadm cluster with stand-ins for Kubernetes and the real containerd: one host initializes it, a second control
+//! host and later a worker join with keys that are never shown, and nothing is done twice.
 
 use crate::distribution::Distribution;
 use crate::proof;
@@ -15,18 +15,29 @@ done
 echo 'deb [trusted=yes] file:/srv/forge-repo/trade ./' >/etc/apt/sources.list.d/trade.list
 apt-get -qq update";
 
-fn inventory(control: &Node, workers: &[Node]) -> String {
-    let endpoint = format!("endpoint: \"{}:6443\"", control.address);
-    let names: Vec<&str> = workers.iter().map(|node| node.name.as_str()).collect();
+/// Returns the address of the API: a second address of the first host, as a virtual address would be.
+fn endpoint(first: &Node) -> String {
+    let (network, last) = first.address.rsplit_once('.').expect("an address");
+    format!("{network}.{}", last.parse::<u8>().expect("a number") + 100)
+}
+
+/// The first two nodes are control hosts, and the others workers.
+fn inventory(nodes: &[Node]) -> String {
+    let shared = format!("endpoint: \"{}:6443\", image_repository: mirror.example/k8s", endpoint(&nodes[0]));
+    let list = |nodes: &[Node]| nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
+    let workers = match nodes.get(2..).filter(|workers| !workers.is_empty()) {
+        Some(workers) => {
+            format!("  - {{ recipe: kubeadm, on: [{}], with: {{ role: worker, {shared} }} }}\n", list(workers))
+        }
+        None => String::new(),
+    };
     format!(
         "apply:
   - {{ recipe: containerd, on: all, with: {{ memlock: 4M }} }}
   - {{ recipe: kubernetes-prereq, on: all, with: {{ version: 1.30.6-1.1 }} }}
-  - {{ recipe: kubeadm, on: {}, with: {{ role: control, {endpoint} }} }}
-  - {{ recipe: kubeadm, on: [{}], with: {{ role: worker, {endpoint} }} }}
-",
-        control.name,
-        names.join(", ")
+  - {{ recipe: kubeadm, on: [{}], with: {{ role: control, {shared} }} }}
+{workers}",
+        list(&nodes[..2])
     )
 }
 
@@ -47,6 +58,12 @@ fn tokens(control: &Node) -> Vec<String> {
     lines.lines().map(str::to_owned).collect()
 }
 
+/// Returns the tokens, and the key of the certificates that were uploaded for control hosts.
+fn keys(control: &Node) -> Vec<String> {
+    let key = control.must("cut -d' ' -f1 /var/lib/etcd/certificates");
+    tokens(control).into_iter().chain([key]).collect()
+}
+
 /// Returns the contents of all files below a folder of the controller.
 fn written(folder: &Path) -> String {
     let entries = fs_err::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
@@ -61,14 +78,14 @@ fn written(folder: &Path) -> String {
 /// that are about to join.
 fn secret(project: &Project, nodes: &[Node], outputs: &[&Output]) {
     let kept = written(&project.path(""));
-    for token in tokens(&nodes[0]) {
+    for token in keys(&nodes[0]) {
         for out in outputs {
             assert!(!out.stdout.contains(&token) && !out.stderr.contains(&token), "{out}");
         }
         assert!(!kept.contains(&token), "the project has a token");
         for node in nodes {
             let found = node.sh(&format!(
-                "grep -rlF {token} /var/lib/forge /var/log /etc /root /tmp /run --exclude=forge-kubeadm-join 2>/dev/null; journalctl -o cat | grep -F {token}"
+                "grep -rlF {token} /var/lib/forge /var/log /etc /root /tmp /run --exclude=forge-kubeadm-join --exclude=forge-kubeadm-certificates 2>/dev/null; journalctl -o cat | grep -F {token}"
             ));
             assert_eq!(found.stdout, "", "{}", node.name);
         }
@@ -90,7 +107,8 @@ fn join_with_secret_tokens(distribution: Distribution) {
     let Some(nodes) = Fleet::take_on(distribution, 3) else { return };
     nodes.iter().for_each(|node| proof::stand_in(node, "kubernetes"));
     nodes.iter().for_each(|node| _ = node.must(BEFORE));
-    let project = Project::new(&nodes[..2]).inventory(&inventory(&nodes[0], &nodes[1..2]));
+    nodes[0].must(&format!("ip address add {}/24 dev host0", endpoint(&nodes[0])));
+    let project = Project::new(&nodes[..2]).inventory(&inventory(&nodes[..2]));
     let plan = project.forge(["plan", "inventory.yaml", "-o", "plan.json"]);
     expect(&plan, 0);
     let first = apply(&project, "plan.json");
@@ -99,11 +117,18 @@ fn join_with_secret_tokens(distribution: Distribution) {
         .must("systemctl -q is-active kubelet && grep -q topology-manager-policy=best-effort /run/kubelet/arguments");
     assert_eq!(tokens(&nodes[0]).len(), 2, "one token of the initialization, and one for the host that joined");
     lives_half_an_hour(&nodes[0]);
+    // The second control host has a control plane of its own; only one host began the cluster.
+    nodes[1].must("[ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ -e /etc/kubernetes/admin.conf ]");
+    nodes[0].must("grep -q '\"imageRepository\": \"mirror.example/k8s\"' /etc/kubernetes/forge-kubeadm.yaml");
+    assert!(nodes.iter().take(2).all(|node| !node.exists("/etc/kubernetes/forge-unfinished")));
+    let uploaded = keys(&nodes[0]);
     let again = apply(&project, "inventory.yaml");
     assert!(again.stdout.contains("no changes:"), "{again}");
-    assert_eq!(tokens(&nodes[0]).len(), 2, "no host is about to join");
+    assert_eq!(keys(&nodes[0]), uploaded, "no host is about to join");
     secret(&project, &nodes[..2], &[&plan, &first, &again]);
     stopped(&project, &nodes);
+    interrupted(&project, &nodes);
+    expires(&project, &nodes);
     joins_later(&nodes);
     proof::mark_on(distribution, "profiles/kubeadm");
 }
@@ -125,14 +150,35 @@ fn stopped(project: &Project, nodes: &[Node]) {
     assert_eq!(tokens(&nodes[0]).len(), 2, "no host joined");
 }
 
-/// A third host gets its own token; hosts in the cluster are unchanged.
+/// A control host whose join was interrupted is reset and joins again, with certificates that are uploaded anew.
+fn interrupted(project: &Project, nodes: &[Node]) {
+    let (tokens, uploaded) = (tokens(&nodes[0]).len(), keys(&nodes[0]).pop());
+    nodes[1].must("touch /etc/kubernetes/forge-unfinished; rm /etc/kubernetes/admin.conf");
+    nodes[0].must("touch -d '90 minutes ago' /run/forge-kubeadm-join /run/forge-kubeadm-certificates; rm /var/lib/etcd/certificates");
+    apply(project, "inventory.yaml");
+    nodes[1].must("[ -e /etc/kubernetes/admin.conf ] && systemctl -q is-active kubelet");
+    assert_eq!(self::tokens(&nodes[0]).len(), tokens + 1);
+    assert_ne!(keys(&nodes[0]).pop(), uploaded);
+}
+
+/// Certificates that expire soon fail the verification.
+fn expires(project: &Project, nodes: &[Node]) {
+    nodes[0].must("echo 12d >/srv/certificates-left");
+    let found = project.forge(["verify", "inventory.yaml"]);
+    assert!(found.code == 5 && found.stdout.contains("certificates are valid for 30 days"), "{found}");
+    nodes[0].must("rm /srv/certificates-left");
+}
+
+/// A worker gets its own token; hosts in the cluster are unchanged.
 fn joins_later(nodes: &[Node]) {
-    let project = Project::new(nodes).inventory(&inventory(&nodes[0], &nodes[1..]));
+    let project = Project::new(nodes).inventory(&inventory(nodes));
     nodes[0].must("touch -d '20 minutes ago' /run/forge-kubeadm-join");
+    let (known, before_keys) = (tokens(&nodes[0]).len(), keys(&nodes[0]).pop());
     let before = [0, 1].map(|at| nodes[at].must("systemctl show -P InvocationID kubelet"));
     let out = apply(&project, "inventory.yaml");
     nodes[2].must("[ -e /etc/kubernetes/kubelet.conf ] && systemctl -q is-active kubelet");
     assert_eq!(before, [0, 1].map(|at| nodes[at].must("systemctl show -P InvocationID kubelet")));
-    assert_eq!(tokens(&nodes[0]).len(), 3, "{out}");
+    assert_eq!(tokens(&nodes[0]).len(), known + 1, "{out}");
+    assert_eq!(keys(&nodes[0]).pop(), before_keys, "a worker needs no certificates of the control plane");
     secret(&project, nodes, &[&out]);
 }

@@ -358,3 +358,24 @@ fn one_scope_step_below_a_change_stays_unknown() {
     );
     assert!(!stage.has_file("n2", "init"));
 }
+
+/// A step that runs once, on the host that an earlier step chose: its `when` excludes all other hosts.
+#[test]
+fn one_step_runs_on_the_host_that_its_condition_names() {
+    let steps = "steps:
+  - name: first
+    scope: one
+    command: { check: 'test -e @root/first', apply: 'touch @root/first' }
+    export: { founder: { value: host.name } }
+  - name: second
+    when: exports[\"r\"].founder == host.name
+    scope: one
+    command: { check: 'test -e @root/second', apply: 'touch @root/second' }
+";
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
+    stage.create_host_file("n2", "first");
+    let ran = stage.run_once();
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(["n1", "n2", "n3"].map(|host| stage.has_file(host, "second")), [false, true, false]);
+    assert_eq!(ran.describe_step("n2", "r/second"), "changed");
+}

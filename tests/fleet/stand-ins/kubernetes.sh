@@ -51,11 +51,13 @@ ExecStart=/usr/lib/stand-ins/apiserver
 END
   # Answers with one line: whether it is ready, or whether the client may join.
   put "$work" usr/lib/stand-ins/apiserver 755 <<'END'
-#!/bin/sh
-read -r what token hash
+#!/bin/bash
+read -r what token hash key
 case $what in
 readyz) echo ok ;;
 join)
+  read -r known ends <<<"$(cat /var/lib/etcd/certificates 2>/dev/null)"
+  [ "${key:-none}" = none ] || [ "$known,$((${ends:-0} > $(date +%s)))" = "$key,1" ] || { echo certificates && exit; }
   now=$(date +%s)
   [ "$hash" = "sha256:$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d' ' -f1)" ] || { echo hash && exit; }
   while read -r known ends; do
@@ -135,28 +137,41 @@ token() {
 }
 seconds() { case $1 in *h) echo $((${1%h} * 3600)) ;; *m) echo $((${1%m} * 60)) ;; *s) echo "${1%s}" ;; esac; }
 
+# Prints the value of a key in the configuration file $1, which forge writes as JSON.
+field() { grep -o "\"$2\": \"[^\"]*\"" "$1" | head -1 | cut -d'"' -f4; }
+# Writes the configuration and the static pods of a control plane for the server $1.
+control_plane() {
+  mkdir -p /etc/kubernetes/pki /etc/kubernetes/manifests /var/lib/etcd
+  for name in admin controller-manager scheduler kubelet; do config "/etc/kubernetes/$name.conf" "$1"; done
+  for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
+    printf 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n' "$name" >"/etc/kubernetes/manifests/$name.yaml"
+  done
+}
+
 verb=$1 ttl=24h
 shift
 case $verb in
 init)
+  if [ "$*" = 'phase upload-certs --upload-certs --config /etc/kubernetes/forge-kubeadm.yaml' ]; then
+    key=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
+    (umask 077 && echo "$key $(($(date +%s) + 7200))" >/var/lib/etcd/certificates)
+    echo '[upload-certs] Storing the certificates in Secret "kubeadm-certs" in the "kube-system" Namespace'
+    printf '[upload-certs] Using certificate key:\n%s\n' "$key"
+    exit
+  fi
   while [ $# -gt 0 ]; do
     case $1 in
-    --control-plane-endpoint) endpoint=$2 && shift ;;
-    --pod-network-cidr | --kubernetes-version) shift ;;
-    --token-ttl) ttl=$2 && shift ;;
+    --config) file=$2 && shift ;;
     --skip-token-print) quiet=1 ;;
     *) echo "unknown flag: $1" >&2 && exit 1 ;;
     esac
     shift
   done
+  endpoint=$(field "$file" controlPlaneEndpoint) ttl=$(field "$file" ttl)
   echo '[init] Using Kubernetes version: vVERSION'
   preflight /etc/kubernetes/manifests/kube-apiserver.yaml /etc/kubernetes/manifests/etcd.yaml
-  mkdir -p /etc/kubernetes/pki /etc/kubernetes/manifests /var/lib/etcd
+  control_plane "$endpoint"
   head -c 32 /dev/urandom | base64 >/etc/kubernetes/pki/ca.crt
-  for name in admin controller-manager scheduler kubelet; do config "/etc/kubernetes/$name.conf" "$endpoint"; done
-  for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
-    printf 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n' "$name" >"/etc/kubernetes/manifests/$name.yaml"
-  done
   kubelet_start
   token "$(seconds "$ttl")"
   [ "${quiet-}" ] || echo "[bootstrap-token] Using token: $token"
@@ -173,10 +188,16 @@ token)
   ;;
 join)
   [ "$2 $4" = '--token --discovery-token-ca-cert-hash' ]
+  key=none
+  [ $# = 5 ] || { [ "$6 $7 $#" = '--control-plane --certificate-key 8' ] && key=$8; }
   preflight /etc/kubernetes/kubelet.conf /etc/kubernetes/pki/ca.crt
   exec 3<>"/dev/tcp/${1%:*}/${1##*:}"
-  echo "join $3 $5" >&3
+  echo "join $3 $5 $key" >&3
   read -r said <&3
+  if [ "$said" = certificates ]; then
+    echo 'error execution phase control-plane-prepare/download-certs: error downloading certs: error downloading the secret: Secret "kubeadm-certs" was not found in the "kube-system" Namespace. This Secret might have expired. Please, run `kubeadm init phase upload-certs --upload-certs` on a control plane to generate a new one' >&2
+    exit 1
+  fi
   if [ "$said" != welcome ]; then
     echo "error execution phase preflight: couldn't validate the identity of the API Server: could not find a JWS signature in the cluster-info ConfigMap for token ID \"${3%.*}\"" >&2
     exit 1
@@ -184,9 +205,33 @@ join)
   config /etc/kubernetes/kubelet.conf "$1"
   mkdir -p /etc/kubernetes/pki && : >/etc/kubernetes/pki/ca.crt
   kubelet_start
+  if [ "$key" != none ]; then
+    control_plane "$1"
+    printf '\nThis node has joined the cluster and a new control plane instance was created:\n\n'
+    printf '* Certificate signing request was sent to apiserver and approval was received.\n'
+    exit
+  fi
   printf '\nThis node has joined the cluster:\n* Certificate signing request was sent to apiserver and a response was received.\n'
   printf '* The Kubelet was informed of the new secure connection details.\n\n'
   echo "Run 'kubectl get nodes' on the control-plane to see this node join the cluster."
+  ;;
+reset)
+  [ "$1" = --force ]
+  echo '[preflight] Running pre-flight checks'
+  echo '[reset] Stopping the kubelet service'
+  systemctl stop kubelet
+  rm -rf /etc/kubernetes/manifests/* /etc/kubernetes/pki/* /var/lib/etcd/* /var/lib/kubelet/*
+  rm -f /etc/kubernetes/{admin,kubelet,bootstrap-kubelet,controller-manager,scheduler}.conf
+  ;;
+certs)
+  # The table of `kubeadm certs check-expiration`, as the real kubeadm 1.20.2 prints it.
+  [ "$1" = check-expiration ]
+  left=$(cat /srv/certificates-left 2>/dev/null || echo 364d)
+  echo 'CERTIFICATE                         EXPIRES                  RESIDUAL TIME   CERTIFICATE AUTHORITY   EXTERNALLY MANAGED'
+  echo "apiserver                           Nov 25, 2027 03:16 UTC   $left            ca                      no      "
+  echo
+  echo 'CERTIFICATE AUTHORITY   EXPIRES                  RESIDUAL TIME   EXTERNALLY MANAGED'
+  echo 'ca                      Nov 22, 2036 03:16 UTC   9y              no      '
   ;;
 esac
 END
