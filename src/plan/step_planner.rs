@@ -217,12 +217,12 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
 
     /// Returns a step that would create this cluster but will not run.
     fn find_stopped_maker(&self) -> Option<UnmetDependency> {
-        let makers = self.case.seen.missing.iter().flat_map(|missing| &missing.makers);
+        let mut makers = self.case.seen.missing.iter().flat_map(|missing| &missing.makers);
         let stopped = |maker: &&ClusterMaker| {
             let index = self.case.graph.find_step(&maker.step.recipe, &maker.step.step);
             index.is_some_and(|index| self.outside.is_stopped(index, &maker.host))
         };
-        makers.filter(stopped).next().map(|maker| UnmetDependency {
+        makers.find(stopped).map(|maker| UnmetDependency {
             shortfall: Some(DependencyShortfall::Hosts(format!("on {}", maker.host))),
             ..UnmetDependency::on_step(&maker.step)
         })
