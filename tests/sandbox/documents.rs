@@ -59,6 +59,7 @@ fn json_documents_of_every_verb_match_their_schema() {
         vec!["facts", "--outliers"],
         vec!["fetch", "fetched.yaml"],
         vec!["exec", "all", "--yes", "--", "true"],
+        vec!["test", "--set", "quick", "--yes"],
         vec!["graph"],
         vec!["recipes"],
         vec!["recipes", "nvidia-driver"],
