@@ -89,11 +89,13 @@ fn write_pass_summary(test: &TestReport, passed: &[&TestRow], out: &mut dyn Writ
 fn write_closing(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<&TestRow> = report.tests.iter().flat_map(|test| &test.rows).collect();
     let count = |wanted: fn(&TestVerdict) -> bool| rows.iter().filter(|row| wanted(&row.verdict)).count();
-    let passed = count(|verdict| matches!(verdict, TestVerdict::Pass { .. }));
+    let good = rows.iter().filter(|row| is_good(row)).count();
+    let worse = count(|verdict| matches!(verdict, TestVerdict::Pass { .. })) - good;
     let failed = count(|verdict| matches!(verdict, TestVerdict::Fail { .. }));
     let missing = count(|verdict| matches!(verdict, TestVerdict::NotMeasured { .. }));
     let word = if exit == ExitCode::Done { paint(GOOD, "accepted:") } else { paint(BAD, "not accepted:") };
-    let mut counts = vec![format!("{passed} passed")];
+    let mut counts = vec![format!("{good} passed")];
+    counts.extend((worse > 0).then(|| format!("{worse} worse")));
     counts.extend((failed > 0).then(|| format!("{failed} failed")));
     counts.extend((missing > 0).then(|| format!("{missing} not measured")));
     counts.extend(
