@@ -1,8 +1,8 @@
-//! What hardware can reach at most, computed from facts: the rate of ports, the PCIe slot, NVLink.
+//! What hardware can reach at most, computed from facts: the rate of ports and the PCIe slot.
 
 use super::verdict::{ExpectedValue, format_number};
 
-/// A PCIe slot as negotiated.
+/// A PCIe link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcieLink {
     /// 3, 4, 5, 6.
@@ -47,16 +47,6 @@ pub fn port_ceiling(rate_gbits: f64, slot: Option<PcieLink>) -> f64 {
     slot.and_then(PcieLink::gbits).map_or(rate_gbits, |slot| slot.min(rate_gbits))
 }
 
-/// Returns the bus bandwidth that collectives over several hosts can reach, in GB/s: all ports of a host.
-pub fn collective_ceiling(ports_gbits: &[f64]) -> f64 {
-    ports_gbits.iter().sum::<f64>() / 8.0
-}
-
-/// Returns the bus bandwidth that collectives within a host can reach in one direction, in GB/s.
-pub fn nvlink_ceiling(links: u32, gbytes_per_link: f64) -> f64 {
-    f64::from(links) * gbytes_per_link
-}
-
 /// Returns the expectation of a declared share of a ceiling.
 pub fn expect_share(ceiling: f64, share: f64, unit: &str) -> ExpectedValue {
     let origin = format!("{} of {}", format_number(share), format_number(ceiling));
@@ -97,17 +87,10 @@ mod tests {
     }
 
     #[test]
-    fn collectives_are_limited_by_all_ports_or_links() {
-        assert_eq!(collective_ceiling(&[400.0; 8]), 400.0);
-        assert_eq!(collective_ceiling(&[400.0; 4]), 200.0);
-        assert_eq!(nvlink_ceiling(18, 25.0), 450.0);
-    }
-
-    #[test]
     fn floor_above_the_ceiling_is_refused() {
         assert_eq!(check_floor(400.0, 400.0, "Gb/s"), Ok(()));
         let error = "the floor of 800 GB/s is above the 400 GB/s that the hardware can reach".to_owned();
-        assert_eq!(check_floor(800.0, collective_ceiling(&[400.0; 8]), "GB/s"), Err(error));
+        assert_eq!(check_floor(800.0, 400.0, "GB/s"), Err(error));
         assert_eq!(expect_share(400.0, 0.85, "Gb/s").to_string(), "at least 340 Gb/s (0.85 of 400)");
     }
 }

@@ -1,5 +1,5 @@
-//! Compares values with an earlier run of the same machines, and with those of their peers: what is slow is found
-//! without a number that somebody typed.
+//! Compares values with an earlier run of the same machines, and with those of their peers: a slow part is found
+//! without a declared limit.
 
 use super::verdict::{ExpectedValue, format_number};
 
@@ -34,7 +34,7 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Returns what is expected of each value: not worse than the median of all by more than `drop`. `None` with fewer than
+/// Returns the expectation for each value: not worse than the median of all by more than `drop`. `None` with fewer than
 /// three values, which have no majority.
 pub fn expect_peers(values: &[f64], more_is_better: bool, drop: f64, unit: &str) -> Option<ExpectedValue> {
     let median = median(values).filter(|_| values.len() >= 3)?;

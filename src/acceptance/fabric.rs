@@ -39,7 +39,7 @@ pub struct RailFlow {
 
 /// How hosts, rails and switches are connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fabric {
+pub struct FabricModel {
     hosts: usize,
     rails: usize,
     leaves: usize,
@@ -52,11 +52,11 @@ pub struct Fabric {
     loopback: bool,
 }
 
-impl Fabric {
+impl FabricModel {
     /// Returns a fabric of hosts with the leaf of each of their rails, and a number of spines.
     ///
     /// # Errors
-    /// Returns what is wrong if the hosts have different numbers of rails, or none.
+    /// An error message if the hosts have different numbers of rails, or none.
     pub fn new(leaf_of: Vec<Vec<usize>>, spines: usize) -> Result<Self, String> {
         let rails = leaf_of.first().map_or(0, Vec::len);
         if rails == 0 {
@@ -81,7 +81,7 @@ impl Fabric {
     /// Returns a fabric whose switches are not known: one switch per rail.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`FabricModel::new`].
     pub fn without_topology(hosts: usize, rails: usize) -> Result<Self, String> {
         Self::new(vec![(0..rails).collect(); hosts], 0)
     }
@@ -89,7 +89,7 @@ impl Fabric {
     /// Returns a rail-optimised fabric of two tiers: units of `unit` hosts have one leaf per rail.
     ///
     /// # Errors
-    /// As [`Fabric::new`].
+    /// As [`FabricModel::new`].
     pub fn two_tiers(hosts: usize, rails: usize, unit: usize, spines: usize) -> Result<Self, String> {
         let leaves = |host: usize| (0..rails).map(|rail| host / unit.max(1) * rails + rail).collect();
         Self::new((0..hosts).map(leaves).collect(), spines)
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_part_has_one_number() {
-        let fabric = Fabric::two_tiers(10, 3, 4, 2).unwrap();
+        let fabric = FabricModel::two_tiers(10, 3, 4, 2).unwrap();
         let parts: Vec<FabricPart> = (0..fabric.part_count()).map(|number| fabric.part_at(number)).collect();
         assert_eq!(parts.len(), 10 + 30 + 30 + 9 + 2 + 18 + 3);
         for (number, part) in parts.iter().enumerate() {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn flow_between_leaves_passes_the_spine_of_its_destination() {
-        let fabric = Fabric::two_tiers(8, 2, 4, 2).unwrap();
+        let fabric = FabricModel::two_tiers(8, 2, 4, 2).unwrap();
         let parts = |from, to| {
             let mut covered = PartSet::default();
             fabric.visit_flow(RailFlow { from, to, rail: 1 }, |part| covered.insert(part));
@@ -271,11 +271,11 @@ mod tests {
 
     #[test]
     fn parts_that_no_test_separates_are_one_suspect() {
-        let plain = Fabric::without_topology(3, 1).unwrap().without_loopback();
+        let plain = FabricModel::without_topology(3, 1).unwrap().without_loopback();
         let joined = plain.parts_joined_with(FabricPart::Host(1));
         assert_eq!(joined, [FabricPart::Host(1), FabricPart::Adapter(1, 0), FabricPart::HostCable(1, 0)]);
         assert_eq!(plain.parts_joined_with(FabricPart::Rail(0)), [FabricPart::Leaf(0), FabricPart::Rail(0)]);
-        let railed = Fabric::two_tiers(8, 2, 4, 2).unwrap();
+        let railed = FabricModel::two_tiers(8, 2, 4, 2).unwrap();
         assert_eq!(railed.parts_joined_with(FabricPart::Adapter(1, 0)), [FabricPart::Adapter(1, 0)]);
         let cabled = railed.without_loopback().parts_joined_with(FabricPart::Adapter(1, 0));
         assert_eq!(cabled, [FabricPart::Adapter(1, 0), FabricPart::HostCable(1, 0)]);
@@ -283,8 +283,8 @@ mod tests {
 
     #[test]
     fn hosts_need_the_same_rails() {
-        assert_eq!(Fabric::new(Vec::new(), 0).unwrap_err(), "a fabric needs a host with a rail");
-        let odd = Fabric::new(vec![vec![0, 1], vec![0]], 0);
+        assert_eq!(FabricModel::new(Vec::new(), 0).unwrap_err(), "a fabric needs a host with a rail");
+        let odd = FabricModel::new(vec![vec![0, 1], vec![0]], 0);
         assert_eq!(odd.unwrap_err(), "host 1 has 1 rails; the first host has 2");
     }
 }

@@ -27,7 +27,7 @@ pub struct AcceptanceFloor {
     pub test: String,
     /// Message sizes as the source gives them.
     pub size: String,
-    /// What is compared: `busbw`, `average busbw`, `bandwidth`, `typical`.
+    /// The compared value: `busbw`, `average busbw`, `bandwidth`, `typical`.
     pub metric: String,
     /// The least good value; absent for a latency.
     pub least: Option<f64>,

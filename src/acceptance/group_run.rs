@@ -1,6 +1,6 @@
 //! One measurement: the hosts of a group run a test together, and the slowest of their flows is the result.
 
-use super::fabric::{Fabric, FabricPart, HostIndex, RailFlow};
+use super::fabric::{FabricModel, FabricPart, HostIndex, RailFlow};
 use super::part_set::PartSet;
 use super::schedule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,12 +51,12 @@ impl GroupRun {
     }
 
     /// Returns whether the run passes none of `parts`.
-    pub fn is_free_of(&self, fabric: &Fabric, parts: &PartSet) -> bool {
+    pub fn is_free_of(&self, fabric: &FabricModel, parts: &PartSet) -> bool {
         self.covered_parts(fabric).count_common(parts) == 0
     }
 
     /// Returns every part that the run passes.
-    pub fn covered_parts(&self, fabric: &Fabric) -> PartSet {
+    pub fn covered_parts(&self, fabric: &FabricModel) -> PartSet {
         let mut covered = PartSet::with_capacity(fabric.part_count());
         self.flows.iter().for_each(|flow| fabric.visit_flow(*flow, |part| covered.insert(part)));
         self.loopbacks.iter().for_each(|(host, rail)| fabric.visit_loopback(*host, *rail, |part| covered.insert(part)));
@@ -73,7 +73,7 @@ fn ring_flows(hosts: &[HostIndex], rail: usize) -> Vec<RailFlow> {
 
 /// Returns the groups that are tested first: √n groups, ordered so that neighbours are in different leaves and that a
 /// group passes as few spines as possible. Together they pass every part.
-pub fn screening_groups(fabric: &Fabric) -> Vec<Vec<HostIndex>> {
+pub fn screening_groups(fabric: &FabricModel) -> Vec<Vec<HostIndex>> {
     let mut hosts: Vec<HostIndex> = (0..fabric.host_count()).collect();
     let mut met: BTreeMap<usize, usize> = BTreeMap::new();
     let positions: Vec<usize> = hosts
@@ -89,7 +89,7 @@ pub fn screening_groups(fabric: &Fabric) -> Vec<Vec<HostIndex>> {
 }
 
 /// Returns a run of a group in all rails, without the flows that pass one of `known`.
-pub fn ring_around(fabric: &Fabric, group: &[HostIndex], known: &[FabricPart]) -> GroupRun {
+pub fn ring_around(fabric: &FabricModel, group: &[HostIndex], known: &[FabricPart]) -> GroupRun {
     let mut run = GroupRun::default();
     for rail in 0..fabric.rail_count() {
         let passes_known = |host: &HostIndex| {
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn screening_passes_every_part() {
         for (hosts, rails, unit, spines) in [(232, 8, 29, 16), (64, 4, 16, 8), (12, 1, 12, 0), (3, 1, 3, 0)] {
-            let fabric = Fabric::two_tiers(hosts, rails, unit, spines).unwrap();
+            let fabric = FabricModel::two_tiers(hosts, rails, unit, spines).unwrap();
             let all: Vec<usize> = (0..rails).collect();
             let mut covered = PartSet::default();
             for group in screening_groups(&fabric) {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn known_parts_are_avoided() {
-        let fabric = Fabric::two_tiers(8, 2, 4, 2).unwrap();
+        let fabric = FabricModel::two_tiers(8, 2, 4, 2).unwrap();
         let known = [FabricPart::Host(2), FabricPart::Leaf(2), FabricPart::SwitchCable(1, 0)];
         let run = ring_around(&fabric, &[0, 4, 1, 5, 2, 6, 3, 7], &known);
         let covered = run.covered_parts(&fabric);

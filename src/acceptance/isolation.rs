@@ -6,7 +6,7 @@
 //! explain one each (set cover). A part is named after two slow runs in which everything else is cleared or far less
 //! likely, so that one disturbed run accuses nothing.
 
-use super::fabric::{Fabric, FabricPart, HostIndex};
+use super::fabric::{FabricModel, FabricPart, HostIndex};
 use super::group_run::{GroupRun, ring_around, screening_groups};
 use super::part_set::PartSet;
 use super::run_choice::{SuspectWeights, choose_run, narrow_run};
@@ -21,9 +21,9 @@ const CONFIRMATIONS: usize = 2;
 /// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunSpeed {
-    /// Every flow was fast enough. The value is the slowest, as a share of what is expected.
+    /// Every flow was fast enough. The value is the slowest, as a share of the expected value.
     Fast(f64),
-    /// At least one flow was too slow. The value is the slowest, as a share of what is expected.
+    /// At least one flow was too slow. The value is the slowest, as a share of the expected value.
     Slow(f64),
     /// The run did not give a value.
     NotMeasured,
@@ -65,7 +65,7 @@ pub struct IsolationReport {
 /// The search for bad parts. Ask for the next run, run it, and record its result, until no run is left.
 #[derive(Clone, Debug)]
 pub struct FaultIsolation<'f> {
-    fabric: &'f Fabric,
+    fabric: &'f FabricModel,
     groups: Vec<Vec<HostIndex>>,
     limit: usize,
     done: Vec<FinishedRun>,
@@ -77,7 +77,7 @@ pub struct FaultIsolation<'f> {
     is_cut_short: bool,
 }
 
-/// What is next.
+/// The next step of the search.
 enum SearchStep {
     Run(GroupRun),
     Name(FabricPart, Vec<usize>),
@@ -87,7 +87,7 @@ enum SearchStep {
 
 impl<'f> FaultIsolation<'f> {
     /// Returns a search that uses `limit` runs at most, after the screening of √n groups.
-    pub fn new(fabric: &'f Fabric, limit: usize) -> Self {
+    pub fn new(fabric: &'f FabricModel, limit: usize) -> Self {
         Self {
             fabric,
             groups: screening_groups(fabric),
@@ -102,7 +102,7 @@ impl<'f> FaultIsolation<'f> {
     }
 
     /// Returns a search that starts from runs that were made already, without a screening, and makes `more` at most.
-    pub fn from_runs(fabric: &'f Fabric, runs: Vec<FinishedRun>, more: usize) -> Self {
+    pub fn from_runs(fabric: &'f FabricModel, runs: Vec<FinishedRun>, more: usize) -> Self {
         let mut search = Self { groups: Vec::new(), ..Self::new(fabric, runs.len() + more) };
         runs.into_iter().for_each(|finished| search.record_run(finished.run, finished.speed));
         search
@@ -147,7 +147,7 @@ impl<'f> FaultIsolation<'f> {
         self.done.push(FinishedRun { run, speed });
     }
 
-    /// Returns what was found.
+    /// Returns the findings.
     pub fn finish(self) -> IsolationReport {
         IsolationReport { named: self.named, suspects: self.suspects, runs: self.done, is_cut_short: self.is_cut_short }
     }

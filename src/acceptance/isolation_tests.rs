@@ -1,7 +1,7 @@
 //! Fault isolation on the simulated fabric: 232 hosts × 8 rails, two tiers, every value varies by 5 %. The ignored tests
 //! do the same with a thousand cases each; they take a minute.
 
-use super::fabric::{Fabric, FabricPart, RailFlow};
+use super::fabric::{FabricModel, FabricPart, RailFlow};
 use super::group_run::GroupRun;
 use super::isolation::{FaultIsolation, FinishedRun, IsolationReport, RunSpeed};
 use super::simulation::{SeededNumbers, SimulatedFabric};
@@ -10,11 +10,11 @@ use super::simulation::{SeededNumbers, SimulatedFabric};
 const RUN_LIMIT: usize = 60;
 
 /// Units of 29 hosts with 8 leaves each, and 16 spines.
-fn large_fabric() -> Fabric {
-    Fabric::two_tiers(232, 8, 29, 16).unwrap()
+fn large_fabric() -> FabricModel {
+    FabricModel::two_tiers(232, 8, 29, 16).unwrap()
 }
 
-fn pick_part(fabric: &Fabric, sort: usize, numbers: &mut SeededNumbers) -> FabricPart {
+fn pick_part(fabric: &FabricModel, sort: usize, numbers: &mut SeededNumbers) -> FabricPart {
     let (host, rail) = (numbers.below(232), numbers.below(8));
     match sort {
         0 => FabricPart::Host(host),
@@ -28,7 +28,7 @@ fn pick_part(fabric: &Fabric, sort: usize, numbers: &mut SeededNumbers) -> Fabri
 }
 
 /// Returns whether every test that passes `part` passes the fault `by` too: it can be found once `by` is repaired.
-fn is_hidden(fabric: &Fabric, part: FabricPart, by: FabricPart) -> bool {
+fn is_hidden(fabric: &FabricModel, part: FabricPart, by: FabricPart) -> bool {
     let rail_of = |leaf| FabricPart::Rail(fabric.rail_of_leaf(leaf).unwrap());
     match part {
         FabricPart::Adapter(host, _) => by == FabricPart::Host(host),
@@ -48,7 +48,12 @@ fn is_hidden(fabric: &Fabric, part: FabricPart, by: FabricPart) -> bool {
 }
 
 /// Plants faults that leave 20 % to 85 % of the speed. The first one is of each sort in turn.
-fn plant_faults(fabric: &Fabric, seed: usize, count: usize, numbers: &mut SeededNumbers) -> Vec<(FabricPart, f64)> {
+fn plant_faults(
+    fabric: &FabricModel,
+    seed: usize,
+    count: usize,
+    numbers: &mut SeededNumbers,
+) -> Vec<(FabricPart, f64)> {
     let mut planted: Vec<(FabricPart, f64)> = Vec::new();
     while planted.len() < count {
         let sort = if planted.is_empty() { seed % 7 } else { numbers.below(7) };
@@ -62,7 +67,12 @@ fn plant_faults(fabric: &Fabric, seed: usize, count: usize, numbers: &mut Seeded
     planted
 }
 
-fn isolate_seed(fabric: &Fabric, seed: usize, faults: usize, disturbed: f64) -> (Vec<FabricPart>, IsolationReport) {
+fn isolate_seed(
+    fabric: &FabricModel,
+    seed: usize,
+    faults: usize,
+    disturbed: f64,
+) -> (Vec<FabricPart>, IsolationReport) {
     let mut numbers = SeededNumbers::new(seed as u64);
     let planted = plant_faults(fabric, seed, faults, &mut numbers);
     let mut expected: Vec<FabricPart> = planted.iter().map(|(part, _)| *part).collect();
@@ -151,7 +161,7 @@ fn cable_between_switches_is_found_between_good_hosts() {
 
 #[test]
 fn one_slow_sample_is_not_a_verdict() {
-    let fabric = Fabric::without_topology(9, 1).unwrap().without_loopback();
+    let fabric = FabricModel::without_topology(9, 1).unwrap().without_loopback();
     let mut search = FaultIsolation::new(&fabric, RUN_LIMIT);
     let mut first = true;
     while let Some(run) = search.next_run() {
@@ -163,7 +173,7 @@ fn one_slow_sample_is_not_a_verdict() {
 }
 
 fn isolate_host(hosts: usize, slow: usize) -> IsolationReport {
-    let fabric = Fabric::without_topology(hosts, 1).unwrap().without_loopback();
+    let fabric = FabricModel::without_topology(hosts, 1).unwrap().without_loopback();
     let mut search = FaultIsolation::new(&fabric, RUN_LIMIT);
     while let Some(run) = search.next_run() {
         let speed = if run.hosts().contains(&slow) { RunSpeed::Slow(0.4) } else { RunSpeed::Fast(1.0) };
@@ -183,7 +193,7 @@ fn slow_host_is_named_without_a_topology() {
 
 #[test]
 fn earlier_runs_replace_the_screening() {
-    let fabric = Fabric::without_topology(4, 1).unwrap().without_loopback();
+    let fabric = FabricModel::without_topology(4, 1).unwrap().without_loopback();
     let flow = |from, to| GroupRun::single(RailFlow { from, to, rail: 0 });
     let speed = |run: &GroupRun| if run.hosts().contains(&2) { RunSpeed::Slow(0.4) } else { RunSpeed::Fast(1.0) };
     let ring = [flow(0, 1), flow(2, 3), flow(1, 2), flow(0, 3)];
@@ -206,7 +216,7 @@ fn two_hosts_alone_are_suspects_without_a_verdict() {
 
 #[test]
 fn run_without_a_value_clears_nothing() {
-    let fabric = Fabric::without_topology(4, 1).unwrap().without_loopback();
+    let fabric = FabricModel::without_topology(4, 1).unwrap().without_loopback();
     let mut search = FaultIsolation::new(&fabric, RUN_LIMIT);
     while let Some(run) = search.next_run() {
         search.record_run(run, RunSpeed::NotMeasured);

@@ -20,13 +20,13 @@ mod schedule;
 mod simulation;
 mod verdict;
 
-pub use ceiling::{PcieLink, check_floor, collective_ceiling, expect_share, nvlink_ceiling, port_ceiling};
+pub use ceiling::{PcieLink, check_floor, expect_share, port_ceiling};
 pub use comparison::{BASELINE_DROP, compare_with_baseline, expect_peers};
-pub use fabric::{Fabric, FabricPart, HostIndex, RailFlow};
+pub use fabric::{FabricModel, FabricPart, HostIndex, RailFlow};
 pub use floors::{AcceptanceFloor, FloorQuality, parse_floors};
 pub use group_run::GroupRun;
 pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
 pub use judge::{RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
-pub use schedule::{MemberPair, group_by_topology, limit_rounds, schedule_ring, schedule_rounds, split_in_root_groups};
+pub use schedule::{MemberPair, limit_rounds, schedule_ring, schedule_rounds, split_in_root_groups};
 pub use verdict::{ExpectedValue, TestVerdict, format_number};

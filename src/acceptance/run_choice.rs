@@ -1,6 +1,6 @@
 //! Chooses the run that separates the suspects of a slow run best.
 
-use super::fabric::{Fabric, FabricPart, HostIndex, RailFlow};
+use super::fabric::{FabricModel, FabricPart, HostIndex, RailFlow};
 use super::group_run::GroupRun;
 use super::part_set::PartSet;
 
@@ -33,7 +33,7 @@ pub struct SuspectWeights {
 
 impl SuspectWeights {
     /// Returns weights by the numbers of the parts, and the parts that are known to be bad: no run may pass them.
-    pub fn new(fabric: &Fabric, weights: Vec<f64>, known: Vec<usize>) -> Self {
+    pub fn new(fabric: &FabricModel, weights: Vec<f64>, known: Vec<usize>) -> Self {
         let mut open = PartSet::with_capacity(weights.len());
         weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0).for_each(|(part, _)| open.insert(part));
         let mut ranked = Self { weights, open, known, ranked_hosts: Vec::new() };
@@ -41,7 +41,7 @@ impl SuspectWeights {
         ranked
     }
 
-    fn rank_hosts(&self, fabric: &Fabric, rail: usize) -> Vec<HostIndex> {
+    fn rank_hosts(&self, fabric: &FabricModel, rail: usize) -> Vec<HostIndex> {
         let mut hosts: Vec<(f64, HostIndex)> = (0..fabric.host_count())
             .map(|host| (self.weigh_end(fabric, host, rail), host))
             .filter(|(weight, _)| weight.is_finite())
@@ -51,7 +51,7 @@ impl SuspectWeights {
     }
 
     /// Returns the weight of what a flow of the host passes up to its leaf; infinite with a part known to be bad.
-    fn weigh_end(&self, fabric: &Fabric, host: HostIndex, rail: usize) -> f64 {
+    fn weigh_end(&self, fabric: &FabricModel, host: HostIndex, rail: usize) -> f64 {
         let parts = [
             FabricPart::Host(host),
             FabricPart::Adapter(host, rail),
@@ -71,7 +71,7 @@ impl SuspectWeights {
     }
 
     /// Returns the rails whose best host is least suspicious.
-    fn best_rails(&self, fabric: &Fabric) -> Vec<usize> {
+    fn best_rails(&self, fabric: &FabricModel) -> Vec<usize> {
         let best = |rail: &usize| self.ranked_hosts[*rail].first().map(|host| self.weigh_end(fabric, *host, *rail));
         let mut rails: Vec<(f64, usize)> =
             (0..self.ranked_hosts.len()).filter_map(|rail| Some((best(&rail)?, rail))).collect();
@@ -86,7 +86,7 @@ impl SuspectWeights {
 
 /// Returns the run whose result tells most about the suspects of `target`; `None` if no run separates them.
 pub fn choose_run(
-    fabric: &Fabric,
+    fabric: &FabricModel,
     target: &GroupRun,
     suspects: &PartSet,
     weights: &SuspectWeights,
@@ -109,7 +109,12 @@ pub fn choose_run(
 
 /// Returns the smallest run that passes `part`, none of `avoid` if there is such a run, and otherwise the least suspicious
 /// parts; `None` if every run passes a part that is known to be bad.
-pub fn narrow_run(fabric: &Fabric, part: FabricPart, weights: &SuspectWeights, avoid: &PartSet) -> Option<GroupRun> {
+pub fn narrow_run(
+    fabric: &FabricModel,
+    part: FabricPart,
+    weights: &SuspectWeights,
+    avoid: &PartSet,
+) -> Option<GroupRun> {
     if let (FabricPart::Adapter(host, rail), true) = (part, fabric.has_loopback()) {
         return Some(GroupRun::loopback(host, [rail]));
     }
@@ -119,7 +124,12 @@ pub fn narrow_run(fabric: &Fabric, part: FabricPart, weights: &SuspectWeights, a
     free.or(runs.first()).cloned()
 }
 
-fn candidate_runs(fabric: &Fabric, target: &GroupRun, suspects: &PartSet, weights: &SuspectWeights) -> Vec<GroupRun> {
+fn candidate_runs(
+    fabric: &FabricModel,
+    target: &GroupRun,
+    suspects: &PartSet,
+    weights: &SuspectWeights,
+) -> Vec<GroupRun> {
     let mut runs = halves_of(target);
     let mut ranked: Vec<usize> = suspects.iter().collect();
     ranked.sort_by(|one, other| weights.of(*other).total_cmp(&weights.of(*one)).then(one.cmp(other)));
@@ -184,7 +194,7 @@ fn in_order_of_flows(target: &GroupRun) -> Vec<HostIndex> {
 }
 
 /// Returns a run that passes half of the parts, each in its least suspicious flow.
-fn probe_halves(fabric: &Fabric, parts: &[FabricPart], weights: &SuspectWeights) -> Vec<GroupRun> {
+fn probe_halves(fabric: &FabricModel, parts: &[FabricPart], weights: &SuspectWeights) -> Vec<GroupRun> {
     if parts.len() < 2 {
         return Vec::new();
     }
@@ -206,7 +216,7 @@ fn probe_halves(fabric: &Fabric, parts: &[FabricPart], weights: &SuspectWeights)
 }
 
 /// Returns runs that separate a host from its adapters and cables.
-fn runs_of_host(fabric: &Fabric, part: FabricPart, weights: &SuspectWeights) -> Vec<GroupRun> {
+fn runs_of_host(fabric: &FabricModel, part: FabricPart, weights: &SuspectWeights) -> Vec<GroupRun> {
     let (host, rail) = match part {
         FabricPart::Host(host) => (host, None),
         FabricPart::Adapter(host, rail) | FabricPart::HostCable(host, rail) => (host, Some(rail)),
@@ -231,7 +241,7 @@ fn runs_of_host(fabric: &Fabric, part: FabricPart, weights: &SuspectWeights) -> 
 }
 
 /// Returns flows that pass `part`, the least suspicious first; none that passes a part known to be bad.
-fn probing_flows(fabric: &Fabric, part: FabricPart, weights: &SuspectWeights, partners: usize) -> Vec<RailFlow> {
+fn probing_flows(fabric: &FabricModel, part: FabricPart, weights: &SuspectWeights, partners: usize) -> Vec<RailFlow> {
     let flows = match part {
         FabricPart::Host(host) => {
             (0..fabric.rail_count()).flat_map(|rail| flows_of_host(fabric, host, rail, weights, partners)).collect()
@@ -263,7 +273,7 @@ fn probing_flows(fabric: &Fabric, part: FabricPart, weights: &SuspectWeights, pa
 }
 
 fn flows_of_host(
-    fabric: &Fabric,
+    fabric: &FabricModel,
     host: HostIndex,
     rail: usize,
     weights: &SuspectWeights,
@@ -276,7 +286,7 @@ fn flows_of_host(
     near.into_iter().chain(far).flat_map(both).collect()
 }
 
-fn flows_of_leaf(fabric: &Fabric, leaf: usize, weights: &SuspectWeights, partners: usize) -> Vec<RailFlow> {
+fn flows_of_leaf(fabric: &FabricModel, leaf: usize, weights: &SuspectWeights, partners: usize) -> Vec<RailFlow> {
     let Some(rail) = fabric.rail_of_leaf(leaf) else { return Vec::new() };
     let inside = best_hosts(rail, weights, partners, |host| fabric.leaf_of(*host, rail) == leaf);
     let mut flows: Vec<RailFlow> = Vec::new();
@@ -288,7 +298,7 @@ fn flows_of_leaf(fabric: &Fabric, leaf: usize, weights: &SuspectWeights, partner
 }
 
 fn flows_of_switch_cable(
-    fabric: &Fabric,
+    fabric: &FabricModel,
     leaf: usize,
     spine: usize,
     weights: &SuspectWeights,
@@ -315,7 +325,7 @@ fn flows_of_switch_cable(
 
 /// Returns flows from the least suspicious hosts of other leaves and of the same leaf to each of `to`.
 fn flows_between(
-    fabric: &Fabric,
+    fabric: &FabricModel,
     rail: usize,
     to: &[HostIndex],
     weights: &SuspectWeights,
@@ -338,7 +348,7 @@ fn best_hosts(
 
 /// Returns the least suspicious host of each leaf, the best ones first.
 fn spread_hosts(
-    fabric: &Fabric,
+    fabric: &FabricModel,
     rail: usize,
     weights: &SuspectWeights,
     partners: usize,
@@ -360,7 +370,7 @@ fn spread_hosts(
 }
 
 /// Sorts flows by the suspicion of all parts that they pass; flows with a part known to be bad are left out.
-fn cheapest_flows(fabric: &Fabric, flows: Vec<RailFlow>, weights: &SuspectWeights) -> Vec<RailFlow> {
+fn cheapest_flows(fabric: &FabricModel, flows: Vec<RailFlow>, weights: &SuspectWeights) -> Vec<RailFlow> {
     let weigh = |flow: &RailFlow| {
         let mut weight = 0.0;
         fabric.visit_flow(*flow, |part| {

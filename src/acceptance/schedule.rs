@@ -1,7 +1,5 @@
 //! Which hosts are tested together, and when: rounds of pairs, and groups.
 
-use std::collections::BTreeMap;
-
 /// Two members that are tested against each other.
 pub type MemberPair = (usize, usize);
 
@@ -42,26 +40,12 @@ pub fn schedule_ring(members: usize) -> Vec<Vec<MemberPair>> {
     rounds
 }
 
-/// Splits rounds so that `at_once` pairs run at a time at most; 0 is no limit.
+/// Splits rounds so that `at_once` pairs run at a time at most; 0 does not limit them.
 pub fn limit_rounds(rounds: Vec<Vec<MemberPair>>, at_once: usize) -> Vec<Vec<MemberPair>> {
     match at_once {
         0 => rounds,
         _ => rounds.iter().flat_map(|round| round.chunks(at_once).map(<[MemberPair]>::to_vec)).collect(),
     }
-}
-
-/// Groups members by a declared key (rack, leaf, rail), in the order of the keys. Members without a key are divided by
-/// [`split_in_root_groups`].
-pub fn group_by_topology<K: Ord>(keys: &[Option<K>]) -> Vec<Vec<usize>> {
-    let mut groups: BTreeMap<&K, Vec<usize>> = BTreeMap::new();
-    let mut rest = Vec::new();
-    for (member, key) in keys.iter().enumerate() {
-        match key {
-            Some(key) => groups.entry(key).or_default().push(member),
-            None => rest.push(member),
-        }
-    }
-    groups.into_values().chain(split_in_root_groups(&rest)).collect()
 }
 
 /// Divides members into √n groups of nearly the same size, in order.
@@ -142,14 +126,10 @@ mod tests {
     #[test]
     fn members_are_in_exactly_one_group() {
         for members in 0..300 {
-            let keys: Vec<Option<usize>> = (0..members).map(|at| (at % 7 != 3).then_some(at % 5)).collect();
-            for groups in [group_by_topology(&keys), split_in_root_groups(&(0..members).collect::<Vec<_>>())] {
-                let mut all = groups.concat();
-                all.sort_unstable();
-                assert_eq!(all, (0..members).collect::<Vec<_>>());
-            }
+            let mut all = split_in_root_groups(&(0..members).collect::<Vec<_>>()).concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..members).collect::<Vec<_>>());
         }
-        assert_eq!(group_by_topology(&[Some("b"), Some("a"), Some("b")]), [vec![1], vec![0, 2]]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A simulated fabric with planted faults: it answers runs with values, as hosts would.
 
-use super::fabric::{Fabric, FabricPart};
+use super::fabric::{FabricModel, FabricPart};
 use super::group_run::GroupRun;
 use super::isolation::{FaultIsolation, IsolationReport, RunSpeed};
 
@@ -35,7 +35,7 @@ impl SeededNumbers {
 
 /// A fabric in which some parts are slow.
 pub struct SimulatedFabric<'f> {
-    pub fabric: &'f Fabric,
+    pub fabric: &'f FabricModel,
     /// Bad parts with the share of their speed that is left.
     pub faults: Vec<(FabricPart, f64)>,
     /// Every value varies by up to this share, in both directions.

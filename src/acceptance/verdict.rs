@@ -1,4 +1,4 @@
-//! The result of a test: passed, failed, or not measured. There is no tolerance besides the declared one.
+//! The result of a test: passed, failed, or not measured. The declared limit applies without further tolerance.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum TestVerdict {
-    /// The value meets what is expected.
+    /// The value is within the limit.
     Pass {
         /// The value.
         value: f64,
         /// What it was compared with: `at least 360 Gb/s (0.9 of 400)`.
         expected: String,
     },
-    /// The value does not meet what is expected, or the test showed a fault by itself.
+    /// The value is outside the limit, or the test showed a fault by itself.
     Fail {
         /// The value; `None` if the test failed without one.
         value: Option<f64>,
         /// Why it failed.
         reason: String,
     },
-    /// There is no value that means something: never a pass.
+    /// No meaningful value was measured: never a pass.
     NotMeasured {
         /// Why there is none.
         reason: String,

@@ -36,6 +36,16 @@ impl StateStore {
         &self.root
     }
 
+    /// Writes `folder/name` in the state folder of the cluster, atomically and readable only by its owner.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_json<T: Serialize>(&self, folder: &str, name: &str, value: &T) -> Result<Utf8PathBuf, StoreError> {
+        let path = self.root.join(folder);
+        create_folder(&path)?;
+        write_json_file(&path, name, value)
+    }
+
     /// Creates the folder of a run, readable only by its owner.
     ///
     /// # Errors
@@ -43,7 +53,7 @@ impl StateStore {
     pub fn create_run(&self, run: &str) -> Result<RunJournal, StoreError> {
         let path = self.root.join("runs").join(run);
         let failed = |source| StoreError { path: path.clone(), source };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+        create_folder(&path)?;
         let journal = path.join("journal.ndjson");
         let journal =
             std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(journal).map_err(failed)?;
@@ -80,14 +90,23 @@ impl RunJournal {
     /// # Errors
     /// The file cannot be written.
     pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<Utf8PathBuf, StoreError> {
-        let target = self.path.join(name);
-        let failed = |source: std::io::Error| StoreError { path: target.clone(), source };
-        let text = serde_json::to_string_pretty(value).map_err(|e| failed(e.into()))?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.path).map_err(failed)?;
-        file.write_all(text.as_bytes()).map_err(failed)?;
-        file.persist(&target).map_err(|e| failed(e.error))?;
-        Ok(target)
+        write_json_file(&self.path, name, value)
     }
+}
+
+fn create_folder(path: &Utf8Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError { path: path.to_owned(), source };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)
+}
+
+fn write_json_file<T: Serialize>(folder: &Utf8Path, name: &str, value: &T) -> Result<Utf8PathBuf, StoreError> {
+    let target = folder.join(name);
+    let failed = |source: std::io::Error| StoreError { path: target.clone(), source };
+    let text = serde_json::to_string_pretty(value).map_err(|e| failed(e.into()))?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.persist(&target).map_err(|e| failed(e.error))?;
+    Ok(target)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport};
 use crate::state::StateStore;
 use camino::{Utf8Path, Utf8PathBuf};
-use std::io::Write;
+
+/// The folder in the state folder of the cluster.
+const FOLDER: &str = "tests";
 
 fn tests_folder(state: &Utf8Path, cluster: &str) -> Utf8PathBuf {
-    StateStore::new(state, cluster).root().join("tests")
+    StateStore::new(state, cluster).root().join(FOLDER)
 }
 
 /// Stores a report and returns its path.
@@ -14,16 +16,8 @@ fn tests_folder(state: &Utf8Path, cluster: &str) -> Utf8PathBuf {
 /// # Errors
 /// The state folder cannot be written: the reason.
 pub fn store_acceptance(state: &Utf8Path, report: &AcceptanceReport) -> Result<Utf8PathBuf, String> {
-    use std::os::unix::fs::DirBuilderExt;
-    let folder = tests_folder(state, &report.cluster);
-    let failed = |error: std::io::Error| format!("state folder `{folder}` is not writable: {error}");
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
-    let text = serde_json::to_string_pretty(report).map_err(|error| failed(error.into()))?;
-    let mut file = tempfile::NamedTempFile::new_in(&folder).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    let path = folder.join(format!("{}.json", report.run));
-    file.persist(&path).map_err(|error| failed(error.error))?;
-    Ok(path)
+    let name = format!("{}.json", report.run);
+    StateStore::new(state, &report.cluster).write_json(FOLDER, &name, report).map_err(|error| error.to_string())
 }
 
 /// Reads the report of a run: its name, a unique prefix of it, or `last`.

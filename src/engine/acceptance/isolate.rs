@@ -3,7 +3,7 @@
 use super::report::{FabricFault, TestReport, TestRow};
 use super::test_round::{TestRun, apply_peer_limit};
 use crate::acceptance::{
-    ExpectedValue, Fabric, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, RailFlow, RunSpeed,
+    ExpectedValue, FabricModel, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, RailFlow, RunSpeed,
     TestVerdict,
 };
 use crate::model::HostName;
@@ -19,7 +19,7 @@ pub(super) async fn isolate_faults(
     report: &mut TestReport,
 ) {
     let failed = report.rows.iter().any(|row| matches!(row.verdict, TestVerdict::Fail { .. }));
-    let fabric = Fabric::without_topology(run.hosts.len(), rails.len()).map(Fabric::without_loopback);
+    let fabric = FabricModel::without_topology(run.hosts.len(), rails.len()).map(FabricModel::without_loopback);
     let (true, Ok(fabric)) = (failed, fabric) else { return };
     let names: Vec<HostName> = run.hosts.iter().map(|host| host.name.clone()).collect();
     let mut search = FaultIsolation::from_runs(&fabric, scheduled_runs(report, &names, rails), MORE_RUNS);
@@ -106,7 +106,7 @@ fn host_of(part: FabricPart) -> Option<usize> {
     }
 }
 
-fn describe_part(fabric: &Fabric, part: FabricPart, names: &[HostName], rails: &[Option<String>]) -> String {
+fn describe_part(fabric: &FabricModel, part: FabricPart, names: &[HostName], rails: &[Option<String>]) -> String {
     let host = |at: usize| names[at].as_str();
     let rail = |at: usize| rails[at].as_deref().unwrap_or("the network");
     match part {

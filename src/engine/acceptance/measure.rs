@@ -20,12 +20,12 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A measurement with what the programs printed.
-pub(super) struct Measurement {
+pub(super) struct TestMeasurement {
     pub verdict: TestVerdict,
     pub outputs: Vec<UntrustedText>,
 }
 
-/// What a measurement needs besides its hosts.
+/// The inputs of a measurement, except its hosts.
 pub(super) struct MeasureContext<'r> {
     pub test: &'r DeclaredTest,
     pub secrets: &'r SecretStore,
@@ -35,7 +35,7 @@ pub(super) struct MeasureContext<'r> {
 
 impl MeasureContext<'_> {
     /// Measures one host.
-    pub async fn measure_host(&self, host: &TestHost, rail: Option<&str>, number: usize) -> Measurement {
+    pub async fn measure_host(&self, host: &TestHost, rail: Option<&str>, number: usize) -> TestMeasurement {
         let TestPrograms::Host(command) = &self.test.definition.programs else {
             return not_measured("the test needs two hosts", Vec::new());
         };
@@ -58,7 +58,7 @@ impl MeasureContext<'_> {
         client: &TestHost,
         rail: Option<&str>,
         number: usize,
-    ) -> Measurement {
+    ) -> TestMeasurement {
         let TestPrograms::Pair { server: server_words, client: client_words } = &self.test.definition.programs else {
             return not_measured("the test runs on one host", Vec::new());
         };
@@ -104,7 +104,7 @@ impl MeasureContext<'_> {
         parameters
     }
 
-    /// Returns what is expected. A limit relative to other results is applied once all are known.
+    /// Returns the expected value. A limit relative to other results is applied once all are known.
     fn expect(&self, hosts: &[&TestHost], rail: Option<&str>) -> Result<ExpectedValue, String> {
         let unit = self.test.definition.output.unit();
         match &self.test.expected {
@@ -132,7 +132,7 @@ impl MeasureContext<'_> {
         done: &HostScriptOutput,
         mut outputs: Vec<UntrustedText>,
         expected: Result<ExpectedValue, String>,
-    ) -> Measurement {
+    ) -> TestMeasurement {
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
         outputs.push(UntrustedText::new(format!("{stdout}{}", String::from_utf8_lossy(&done.finished.stderr))));
         if done.finished.status != 0 {
@@ -158,12 +158,12 @@ impl MeasureContext<'_> {
             ),
             (TestOutput::Number, _) => judge_number(&stdout, &expected),
         };
-        Measurement { verdict, outputs }
+        TestMeasurement { verdict, outputs }
     }
 }
 
-fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> Measurement {
-    Measurement { verdict: TestVerdict::not_measured(why), outputs }
+fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> TestMeasurement {
+    TestMeasurement { verdict: TestVerdict::not_measured(why), outputs }
 }
 
 fn describe_failure(done: &HostScriptOutput) -> String {

@@ -1,4 +1,4 @@
-//! Acceptance tests: runs the tests of a set on hosts that this run has locked, judges them, and isolates what is slow.
+//! Acceptance tests: runs the tests of a set on hosts that this run has locked, judges them, and isolates the slow part.
 //!
 //! Architecture Invariants: a host is in one measurement at a time. Every program that is started on a host has a time
 //! limit there, so that nothing is left if forge or the connection is lost.

@@ -9,7 +9,7 @@ use crate::engine::window::list_device_holders;
 use crate::facts::Facts;
 use crate::model::{HostName, UntrustedText, Value};
 use crate::probe::Probe;
-use crate::transport::{LockOwner, ProcessMark};
+use crate::transport::LockOwner;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::report::SkippedHost;
@@ -57,10 +57,12 @@ fn find_address(project: &Project, name: &HostName) -> String {
 
 impl TestHost {
     async fn prepare(&mut self, project: &Project, options: &RunOptions) -> Result<(), UntrustedText> {
-        let lock = self.link.take_lock(&build_lock_owner(project, options)).await;
+        let lock = self.link.take_lock(&options.build_lock_owner("test", project)).await;
         match lock.map_err(|error| describe_transport_error(&error))? {
             HostLockAttempt::Ours => {}
-            HostLockAttempt::Held(owner) => return Err(format!("locked by another run: {}", owner.raw()).into()),
+            HostLockAttempt::Held(owner) => {
+                return Err(format!("locked by another run: {}", LockOwner::describe_owner(&owner).raw()).into());
+            }
             HostLockAttempt::Busy(_) => return Err("a step of an earlier run is still active".into()),
         }
         let probes = BTreeSet::from(["holders", "rdma"].map(|name| Probe::Fact { name: name.to_owned() }));
@@ -79,18 +81,6 @@ impl TestHost {
     }
 }
 
-fn build_lock_owner(project: &Project, options: &RunOptions) -> LockOwner {
-    LockOwner {
-        run: options.run.clone(),
-        user: options.user.clone(),
-        controller: options.controller.clone(),
-        pid: std::process::id(),
-        process: ProcessMark::current_process(),
-        since: (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        what: format!("forge test {}", project.inventory),
-    }
-}
-
 /// Returns the devices with an active port, except those that manage NVSwitches.
 fn read_adapters(devices: &Value) -> BTreeMap<String, Option<f64>> {
     let list = devices.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -106,9 +96,10 @@ fn read_adapter(device: &Value) -> Option<(String, Option<f64>)> {
     Some((name.to_owned(), active.get("rate").and_then(Value::as_f64).map(|rate| port_ceiling(rate, slot))))
 }
 
+/// Returns what the slot can do. A slot that negotiated fewer lanes must not lower the expectation: the test finds it.
 fn read_slot(device: &Value) -> Option<PcieLink> {
     let pcie = device.get("pcie")?;
-    PcieLink::from_speed(pcie.get("max_speed")?.as_str()?, pcie.get("width")?.as_u64()?.try_into().ok()?)
+    PcieLink::from_speed(pcie.get("max_speed")?.as_str()?, pcie.get("max_width")?.as_u64()?.try_into().ok()?)
 }
 
 #[cfg(test)]
@@ -125,5 +116,17 @@ mod tests {
         ]);
         assert_eq!(read_adapters(&devices), BTreeMap::from([("mlx5_0".to_owned(), Some(400.0))]));
         assert_eq!(read_adapters(&Value::Null), BTreeMap::new());
+    }
+
+    #[test]
+    fn slot_limits_a_port_by_what_it_can_do_and_not_by_what_it_negotiated() {
+        let ceiling = |width: u8, max_width: u8, speed: &str| {
+            let devices = json!([{ "name": "mlx5_0", "ports": [{ "state": "ACTIVE", "rate": 400.0 }],
+                "pcie": { "width": width, "max_width": max_width, "max_speed": speed } }]);
+            read_adapters(&devices)["mlx5_0"].unwrap().round()
+        };
+        assert_eq!(ceiling(16, 16, "32.0 GT/s PCIe"), 400.0);
+        assert_eq!(ceiling(8, 16, "32.0 GT/s PCIe"), 400.0, "half of the lanes are a fault");
+        assert_eq!(ceiling(16, 16, "16.0 GT/s PCIe"), 252.0);
     }
 }

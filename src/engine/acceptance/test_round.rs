@@ -61,7 +61,7 @@ pub(super) fn apply_peer_limit(row: &mut TestRow, limit: Option<&ExpectedValue>)
     if let TestVerdict::Pass { value, .. } = row.verdict {
         row.verdict = match limit {
             Some(limit) => limit.judge(value),
-            None => TestVerdict::not_measured("fewer than three results: there is no majority to compare with"),
+            None => TestVerdict::not_measured("fewer than three results: too few to compare"),
         };
     }
 }

@@ -4,11 +4,12 @@
 use crate::script::ShellFragment;
 
 /// `$1` unit, `$2` limit, `$3` port, then the program. Returns once the program listens on the port.
+/// This run holds the host's lock and tests a host in one pair at a time: other outputs are those of killed runs.
 /// The addresses in `/proc/net/tcp` are hexadecimal, and `0A` is a listening socket.
 const START_SERVER: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
 forge_u=$1 forge_l=$2 forge_p=$(printf '%04X' "$3")
 shift 3
-rm -f "/run/$forge_u.out"
+rm -f /run/forge-test-*.out
 systemd-run --quiet --collect --unit="$forge_u" --description='forge: acceptance test' \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity \
   --property=StandardOutput="file:/run/$forge_u.out" --property=StandardError="file:/run/$forge_u.out" \
