@@ -6,7 +6,7 @@ use super::event::{Event, EventSender};
 use super::facts_used::list_facts_used;
 use super::host_run::run_host;
 use super::host_session::HostSession;
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport};
 use super::restart_limiter::RestartLimiter;
 use super::run_context::{ApplyContext, FinishedSteps, InFlightSteps};

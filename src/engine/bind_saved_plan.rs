@@ -1,6 +1,6 @@
 //! Binds a saved plan to the current state of hosts: determines on which hosts it may be applied.
 
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::run_options::RunOptions;
 use super::saved_plan::SavedPlan;
 use crate::config::Project;

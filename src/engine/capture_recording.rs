@@ -1,6 +1,6 @@
 //! Makes a recording of what was observed, without secrets.
 
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::recording::{HostRecording, RECORDING_VERSION, Recording};
 use crate::config::Project;
 use crate::model::{SecretStore, UntrustedText};

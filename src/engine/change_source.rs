@@ -3,7 +3,8 @@
 //! Hosts that match are not probed again. Log contents are stored neither in the history nor in a recording.
 
 use super::host_session::describe_transport_error;
-use super::observe::{ObservedHosts, run_on_hosts};
+use super::observe::run_on_hosts;
+use super::observed_hosts::ObservedHosts;
 use super::read_only_session::ReadOnlySession;
 use super::run_options::{ReplayOptions, RunOptions, SessionRequest};
 use super::session_connector::OpenSession;

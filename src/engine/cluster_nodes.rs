@@ -3,10 +3,10 @@
 use super::cluster_session::open_cluster as open;
 use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::kube::{ApiAbsence, ClusterApi, CordonRecord, KubeError};
+use crate::kube::{ClusterApi, CordonRecord, KubeError};
 use crate::model::HostName;
-use crate::object::{ClusterNode, find_host_node};
-use crate::plan::{ClusterAbsence, MissingCluster, ObservedHost, ObservedNode};
+use crate::object::{ClusterAbsence, ClusterNode, find_host_node};
+use crate::plan::{MissingCluster, ObservedHost, ObservedNode};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -94,7 +94,7 @@ impl NodeListing {
         }
         match api.list_nodes(project, options).await {
             Ok((_, nodes)) => Self::Listed(nodes),
-            Err(KubeError { absence: Some(ApiAbsence::NoKubeconfig), message, .. }) => Self::NoKubeconfig(message),
+            Err(KubeError { absence: Some(ClusterAbsence::NoKubeconfig), message, .. }) => Self::NoKubeconfig(message),
             Err(error) => Self::Unknown(error.message),
         }
     }

@@ -6,9 +6,9 @@ use super::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
 use super::remote_session::open_transport_session;
 use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::kube::{ApiAbsence, ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
+use crate::kube::{ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
 use crate::model::SecretStore;
-use crate::object::ClusterAccess;
+use crate::object::{ClusterAbsence, ClusterAccess};
 use crate::probe::{Observation, Probe};
 use crate::script::ShellFragment;
 use crate::transport::{LockOwner, TransportError, TransportErrorKind};
@@ -149,8 +149,8 @@ pub(super) fn no_commands_error() -> TransportError {
 /// Converts an API failure into that of an unreachable host.
 fn to_transport_error(error: KubeError) -> TransportError {
     let kind = match error.absence {
-        Some(ApiAbsence::NoKubeconfig) => TransportErrorKind::NoLogin,
-        Some(ApiAbsence::NoAnswer) => TransportErrorKind::NoAnswer,
+        Some(ClusterAbsence::NoKubeconfig) => TransportErrorKind::NoLogin,
+        Some(ClusterAbsence::NoAnswer) => TransportErrorKind::NoAnswer,
         None => TransportErrorKind::Connect,
     };
     TransportError {

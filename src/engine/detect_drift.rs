@@ -2,7 +2,7 @@
 //! hosts; writes the findings to the controller's history.
 
 use super::host_findings::read_kept_findings;
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::run_options::RunOptions;
 use super::verify::plan;
 use crate::config::Project;

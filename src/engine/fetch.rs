@@ -3,7 +3,7 @@
 use super::event::{Event, EventSender};
 use super::fetch_charts::{fetch_charts, find_chart_to_fetch};
 use super::fetch_report::{ArtifactFetchState, ArtifactReport, ArtifactUsers, ComputedDigest, FetchReport};
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::run_options::RunOptions;
 use super::transfer_throttle::TransferThrottle;
 use crate::artifact::{DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest};

@@ -12,7 +12,7 @@ use super::run_context::ApplyContext;
 use super::session_connector::OpenSession;
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use crate::plan::HostPlan;
-use crate::transport::{LockOwner, ProcessMark, TransportError, TransportErrorKind, UnitName};
+use crate::transport::{LockOwner, TransportError, TransportErrorKind, UnitName};
 use std::time::Duration;
 
 /// Returns the session over which the host was observed, or a new one.
@@ -40,7 +40,7 @@ pub(super) async fn lock_host(
 ) -> Result<Box<dyn HostSession>, Box<HostReport>> {
     const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
-    let owner = build_lock_owner(run);
+    let owner = run.options.build_lock_owner("apply", run.project);
     let mut told = None;
     let refused = loop {
         match link.take_lock(&owner).await {
@@ -129,18 +129,5 @@ fn describe_leftover_work(plan: &HostPlan, busy: &LeftoverWork) -> (Option<StepI
     match found {
         Some((step, run)) => (Some(step.clone()), format!("`{step}` of run {run}")),
         None => (None, format!("`{unit}`")),
-    }
-}
-
-/// Returns this run's description of itself for other runs.
-pub(super) fn build_lock_owner(run: &ApplyContext<'_>) -> LockOwner {
-    LockOwner {
-        run: run.options.run.clone(),
-        user: run.options.user.clone(),
-        controller: run.options.controller.clone(),
-        pid: std::process::id(),
-        process: ProcessMark::current_process(),
-        since: (run.options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        what: format!("forge apply {}", run.project.inventory),
     }
 }

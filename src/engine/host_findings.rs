@@ -4,7 +4,7 @@
 //! only for a host whose findings changed; under the host's lock it can only replace that host's one file.
 
 use super::host_session::{HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, summarize_stderr};
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
 use crate::config::Project;
@@ -14,7 +14,7 @@ use crate::plan::ObservedHost;
 use crate::probe::{Probe, ProbeReading};
 use crate::script::ShellFragment;
 use crate::state::DriftLog;
-use crate::transport::{LockOwner, ProcessMark, TransportError};
+use crate::transport::TransportError;
 use futures_util::StreamExt;
 
 /// A session that can only replace the file of a host's findings.
@@ -89,7 +89,7 @@ impl HostFindingsWriter {
         wanted: &HostFindingsFile,
         options: &RunOptions,
     ) -> Result<(), String> {
-        match self.0.take_lock(&build_drift_owner(project, options)).await.map_err(|error| error.to_string())? {
+        match self.0.take_lock(&options.build_lock_owner("drift", project)).await.map_err(|error| error.to_string())? {
             HostLockAttempt::Ours => {}
             HostLockAttempt::Held(_) | HostLockAttempt::Busy(_) => {
                 return Err("this host is locked by another run".to_owned());
@@ -105,18 +105,6 @@ impl HostFindingsWriter {
             0 => Ok(()),
             status => Err(format!("exited with {status}: {}", summarize_stderr(&done.finished.stderr))),
         }
-    }
-}
-
-fn build_drift_owner(project: &Project, options: &RunOptions) -> LockOwner {
-    LockOwner {
-        run: options.run.clone(),
-        user: options.user.clone(),
-        controller: options.controller.clone(),
-        pid: std::process::id(),
-        process: ProcessMark::current_process(),
-        since: (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        what: format!("forge drift {}", project.inventory),
     }
 }
 

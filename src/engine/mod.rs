@@ -45,6 +45,7 @@ mod host_work;
 mod notice_queue;
 mod observation_settings;
 mod observe;
+mod observed_hosts;
 mod outliers;
 mod planned_steps;
 mod read_only_session;
@@ -97,7 +98,8 @@ pub use fetch_report::{ArtifactFetchState, ArtifactReport, ComputedDigest, Fetch
 pub use history::{OutcomeDifference, PastRun, RunComparison, compare_runs, read_report, read_run};
 pub use host_findings::store_host_findings;
 pub use notice_queue::{NoticeQueue, QueuedNotice, build_delivery, queue_notices};
-pub use observe::{ObservedHosts, observe_facts, observe_for_change, observe_for_drift, observe_hosts};
+pub use observe::{observe_facts, observe_for_change, observe_for_drift, observe_hosts};
+pub use observed_hosts::ObservedHosts;
 pub use outliers::find_host_outliers;
 pub use recording::{HostRecording, Recording};
 pub use remote_session::transport_connector;

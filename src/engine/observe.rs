@@ -4,6 +4,7 @@ use super::cluster_nodes::{LazyClusterApi, NodeListing};
 use super::event::{Event, EventSender};
 use super::facts_used::list_facts_used;
 use super::host_session::{HostSession, describe_transport_error};
+use super::observed_hosts::ObservedHosts;
 use super::read_only_session::ReadOnlySession;
 use super::run_context::ApplyContext;
 use super::run_options::{RunOptions, SessionRequest};
@@ -12,78 +13,13 @@ use super::window::note_drain_obstacles;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, UntrustedText};
-use crate::plan::{
-    self, ChosenHosts, ClusterAbsence, HostContext, HostExports, MissingCluster, ObservedHost, PlanContext,
-    UnreachableReason,
-};
+use crate::object::ClusterAbsence;
+use crate::plan::{self, ChosenHosts, HostContext, MissingCluster, ObservedHost, PlanContext, UnreachableReason};
 use crate::probe::{Probe, UnansweredReason};
 use crate::transport::{TransportError, TransportErrorKind};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-
-/// The observation of a selection of hosts.
-pub struct ObservedHosts {
-    /// In the order of the inventory.
-    pub seen: Vec<ObservedHost>,
-    /// The host of each `one` step.
-    pub chosen: ChosenHosts,
-    /// The exported values by host, to which later results of a run are added.
-    pub published: HostExports,
-    /// The same values, as templates read them.
-    pub exports: ExportedValues,
-    /// Includes secrets exported by hosts.
-    pub secrets: SecretStore,
-    /// Duration of the observation: in total, and per host.
-    pub took: Duration,
-    /// Time spent on each host; hosts are observed in parallel.
-    pub took_by: BTreeMap<HostName, Duration>,
-    /// The cluster, if it does not exist yet and steps of the observed hosts create it.
-    pub(super) missing: Option<MissingCluster>,
-    /// The API of the cluster whose nodes the hosts are, as far as it was opened.
-    pub(super) api: LazyClusterApi,
-    /// Sessions that are still open.
-    pub(super) links: BTreeMap<HostName, Box<dyn HostSession>>,
-}
-
-impl ObservedHosts {
-    /// Returns the inputs of the plan for this observation.
-    pub(super) fn to_plan_inputs<'i>(&'i self, project: &'i Project, options: &'i RunOptions) -> plan::PlanInputs<'i> {
-        plan::PlanInputs {
-            project,
-            filter: &options.filter,
-            seen: &self.seen,
-            exports: &self.exports,
-            chosen: &self.chosen,
-            secrets: &self.secrets,
-            policy: options.policy,
-        }
-    }
-
-    /// Returns the context in which the hosts are evaluated, as observed.
-    pub(super) fn plan_context<'g>(
-        &'g self,
-        project: &'g Project,
-        expander: &'g StepExpander<'g>,
-        options: &'g RunOptions,
-    ) -> PlanContext<'g> {
-        PlanContext {
-            project,
-            expander,
-            filter: &options.filter,
-            policy: options.policy,
-            exports: &self.exports,
-            chosen: &self.chosen,
-            secrets: &self.secrets,
-        }
-    }
-}
-
-impl AsRef<[ObservedHost]> for ObservedHosts {
-    fn as_ref(&self) -> &[ObservedHost] {
-        &self.seen
-    }
-}
 
 /// Sessions that are still open.
 type OpenSessions<S> = BTreeMap<HostName, Box<S>>;
@@ -325,23 +261,6 @@ pub(super) async fn observe_probes(
 fn mark_simulated(project: &Project, seen: &mut [ObservedHost]) {
     let simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.is_hardware_simulated();
     seen.iter_mut().for_each(|seen| seen.simulated = simulated(seen));
-}
-
-impl ObservedHosts {
-    fn empty_for(project: &Project) -> Self {
-        Self {
-            seen: Vec::new(),
-            chosen: ChosenHosts::new(),
-            published: HostExports::default(),
-            exports: ExportedValues::new(),
-            secrets: project.secrets.clone(),
-            took: Duration::ZERO,
-            took_by: BTreeMap::new(),
-            missing: None,
-            api: LazyClusterApi::default(),
-            links: BTreeMap::new(),
-        }
-    }
 }
 
 impl ObservationRun<'_> {

@@ -6,7 +6,8 @@
 
 use crate::facts;
 use crate::model::HostName;
-use crate::plan::{ClusterAbsence, HostReachability, MissingCluster, ObservedNode, UnreachableReason};
+use crate::object::ClusterAbsence;
+use crate::plan::{HostReachability, MissingCluster, ObservedNode, UnreachableReason};
 use crate::probe::{self, Observation, ProbeExchange};
 use crate::transport::{TransportError, TransportErrorKind};
 use schemars::JsonSchema;

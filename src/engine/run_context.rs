@@ -11,9 +11,9 @@ use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, StepId, StepPhase};
+use crate::object::ClusterAbsence;
 use crate::plan::{
-    ChosenHosts, ClusterAbsence, ClusterMaker, CrossHostEdges, HostContext, MissingCluster, ObservedHost, PlanContext,
-    RolloutPlan,
+    ChosenHosts, ClusterMaker, CrossHostEdges, HostContext, MissingCluster, ObservedHost, PlanContext, RolloutPlan,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -64,7 +64,7 @@ impl<'a> ApplyContext<'a> {
         SessionRequest { project: self.project, options: self.options, host, secrets }
     }
 
-    /// Returns whether there is no cluster yet: its kubeconfig did not exist when the run began, and no step that creates
+    /// Returns whether the cluster does not exist yet: its kubeconfig did not exist when the run began, and no step that creates
     /// it has completed since. While such a step runs, the API may answer or not; no host can have joined.
     pub(super) fn has_no_cluster_yet(&self) -> bool {
         let Some(missing) = self.missing.filter(|missing| missing.absence == ClusterAbsence::NoKubeconfig) else {

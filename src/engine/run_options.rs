@@ -6,6 +6,7 @@ use super::recording::Recording;
 use crate::config::{Project, StepFilter};
 use crate::model::{HostName, SecretStore};
 use crate::plan::PlanPolicy;
+use crate::transport::{LockOwner, ProcessMark};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,21 @@ pub struct RunOptions {
     pub replay: ReplayOptions,
     /// The store that artifacts are taken from.
     pub depot: Arc<crate::artifact::ArtifactFetcher>,
+}
+
+impl RunOptions {
+    /// Returns this run's description of itself for other runs, which find a host locked: `verb` is `apply`.
+    pub(super) fn build_lock_owner(&self, verb: &str, project: &Project) -> LockOwner {
+        LockOwner {
+            run: self.run.clone(),
+            user: self.user.clone(),
+            controller: self.controller.clone(),
+            pid: std::process::id(),
+            process: ProcessMark::current_process(),
+            since: (self.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            what: format!("forge {verb} {}", project.inventory),
+        }
+    }
 }
 
 /// Whether hosts are probed, and whether their raw answers are stored.

@@ -3,7 +3,7 @@
 //! Architecture Invariant: it contains no commands and no secrets. An apply of it reads the same inputs, plans again
 //! from the same answers, and proceeds only if that gives the same plan.
 
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::recording::Recording;
 use super::run_options::RunOptions;
 use crate::config::{ExpansionState, InputFile, Project, StepExpander, describe_changed_inputs};

@@ -2,7 +2,7 @@
 
 use super::event::{Event, EventSender, VerifyResult};
 use super::host_report::{describe_empty_host, empty_report, report_planned_verification};
-use super::observe::ObservedHosts;
+use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport, VerifyReport};
 use super::run_options::RunOptions;
 use crate::config::Project;

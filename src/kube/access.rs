@@ -1,7 +1,7 @@
 //! Selects the API and the user: one kubeconfig and one context in it.
 
 use super::KubeError;
-use super::error::ApiAbsence;
+use crate::object::ClusterAbsence;
 use crate::object::ClusterAccess;
 use ::kube::Config;
 use ::kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
@@ -49,7 +49,7 @@ impl ClusterAccess {
     fn unreadable_error(&self, error: &std::io::Error) -> KubeError {
         match error.kind() {
             std::io::ErrorKind::NotFound => KubeError::new(format!("kubeconfig `{}` not found", self.kubeconfig))
-                .with_absence(ApiAbsence::NoKubeconfig)
+                .with_absence(ClusterAbsence::NoKubeconfig)
                 .hint("set `kubernetes.kubeconfig` to the right file; there is no fallback"),
             kind => KubeError::new(format!("kubeconfig `{}` cannot be read: {kind}", self.kubeconfig)),
         }

@@ -1,11 +1,11 @@
 //! A connection to the cluster's API.
 
 use super::KubeError;
-use super::error::ApiAbsence;
 use super::helm::{HelmOptions, HelmProgram, HelmTarget};
 use super::retry::{ApiAvailability, ApiRetryPolicy};
 use super::served_kinds::ApiDiscovery;
 use crate::model::SecretStore;
+use crate::object::ClusterAbsence;
 use crate::object::ClusterAccess;
 use crate::script::{ShellFragment, ShellScript};
 use crate::transport::{self, TransportSession};
@@ -189,7 +189,7 @@ impl ClusterApi {
 
     pub(super) fn no_answer_error(&self) -> KubeError {
         KubeError::new(format!("no response from `{}` within {} s", self.server, self.request_limit().as_secs()))
-            .with_absence(ApiAbsence::NoAnswer)
+            .with_absence(ClusterAbsence::NoAnswer)
     }
 
     /// Reports whether the connection goes through a host.
@@ -232,7 +232,7 @@ async fn read_remote_kubeconfig(access: &ClusterAccess, session: &TransportSessi
         0 => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
         MISSING_FILE_STATUS => {
             let error = KubeError::new(format!("kubeconfig `{path}` not found on `{}`", session.host()));
-            Err(error.with_absence(ApiAbsence::NoKubeconfig).hint("set `kubernetes.kubeconfig` to the right file"))
+            Err(error.with_absence(ClusterAbsence::NoKubeconfig).hint("set `kubernetes.kubeconfig` to the right file"))
         }
         _ => {
             let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();

@@ -1,6 +1,7 @@
 //! Errors of the cluster's API and of helm, with hints.
 
 use crate::model::HostName;
+use crate::object::ClusterAbsence;
 use crate::transport::TransportError;
 use std::error::Error;
 
@@ -15,16 +16,7 @@ pub struct KubeError {
     /// Output that the program printed before it failed, several lines.
     pub said: Option<String>,
     /// Set if a cluster that does not exist yet fails like this too.
-    pub absence: Option<ApiAbsence>,
-}
-
-/// A failure that a cluster has that does not exist yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiAbsence {
-    /// The kubeconfig does not exist.
-    NoKubeconfig,
-    /// The API does not answer at all.
-    NoAnswer,
+    pub absence: Option<ClusterAbsence>,
 }
 
 impl KubeError {
@@ -36,7 +28,7 @@ impl KubeError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    pub(super) fn with_absence(self, absence: ApiAbsence) -> Self {
+    pub(super) fn with_absence(self, absence: ClusterAbsence) -> Self {
         Self { absence: Some(absence), ..self }
     }
 
@@ -82,10 +74,10 @@ impl KubeError {
                 error.hint("renew the server's certificate, or correct this machine's clock")
             }
             None if through => error
-                .with_absence(ApiAbsence::NoAnswer)
+                .with_absence(ClusterAbsence::NoAnswer)
                 .hint("check `server` of this context, and that sshd on that host has `AllowTcpForwarding`"),
             None => error
-                .with_absence(ApiAbsence::NoAnswer)
+                .with_absence(ClusterAbsence::NoAnswer)
                 .hint("check `server` of this context, and that this machine can reach the API"),
         }
     }

@@ -40,7 +40,7 @@ pub use callbacks::{CallStopFn, ClusterProgressFn};
 pub use cluster::{ApiPermission, ClusterApi};
 pub use cluster_reader::{AnsweredProbe, ClusterReader};
 pub use cordon::CordonRecord;
-pub use error::{ApiAbsence, KubeError};
+pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
 pub use lock::{ClusterLockError, ClusterWriter};

@@ -29,7 +29,7 @@ struct PublishedSchemas {
 }
 
 impl ClusterApi {
-    /// Returns what is published of those versions of a kind whose schemas differ between two states of its CRD.
+    /// Returns the published schemas of those versions of a kind whose schemas differ between two states of its CRD.
     pub(super) async fn read_changing_kinds(&self, changes: &[(Value, Value)]) -> Vec<PublishedKind> {
         let mut kinds: Vec<PublishedKind> =
             changes.iter().flat_map(|(from, to)| find_changing_kinds(from, to)).collect();
@@ -92,7 +92,7 @@ impl PublishedSchemas {
     }
 }
 
-/// Returns the versions of the kind whose schemas differ between two states of its CRD, without what is published.
+/// Returns the versions of the kind whose schemas differ between two states of its CRD, without their published schemas.
 fn find_changing_kinds(from: &Value, to: &Value) -> Vec<PublishedKind> {
     let text = |pointer: &str| to.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let versions = |definition: &'_ Value| definition.pointer("/spec/versions").and_then(Value::as_array).cloned();

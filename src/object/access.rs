@@ -2,6 +2,8 @@
 
 use crate::model::HostName;
 use camino::Utf8PathBuf;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -25,4 +27,14 @@ pub struct ClusterAccess {
     pub namespace: String,
     /// Seconds for which a request is retried while an API that has answered before does not respond.
     pub retry_s: u64,
+}
+
+/// Why the cluster's API could not be used, if that is compatible with a cluster that does not exist yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClusterAbsence {
+    /// The kubeconfig does not exist: no node can have joined through it.
+    NoKubeconfig,
+    /// The kubeconfig exists, but the API does not answer: the creation of the cluster may have been interrupted.
+    NoAnswer,
 }

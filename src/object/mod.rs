@@ -28,7 +28,7 @@ mod release_call;
 mod state;
 mod yaml;
 
-pub use access::{ClusterAccess, DEFAULT_NAMESPACE};
+pub use access::{ClusterAbsence, ClusterAccess, DEFAULT_NAMESPACE};
 pub use builtin_charts::{BuiltinChart, list_builtin_charts};
 pub(crate) use cleanup::{find_condition, is_condition_true, reveal_object, reveal_value, strip_server_fields};
 pub use cluster_call::ClusterCall;

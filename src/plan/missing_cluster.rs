@@ -1,20 +1,11 @@
 //! A cluster that does not exist yet, and the steps of hosts that create it.
 
 use crate::model::{DisruptionClass, HostName, StepId, UntrustedText, Value};
+use crate::object::ClusterAbsence;
 use crate::resource::Assessment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Why the cluster's API could not be used, if that is compatible with a cluster that does not exist yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClusterAbsence {
-    /// The kubeconfig does not exist: no node can have joined through it.
-    NoKubeconfig,
-    /// The kubeconfig exists, but the API does not answer: the creation of the cluster may have been interrupted.
-    NoAnswer,
-}
 
 /// A cluster that steps of this run create.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -42,7 +42,7 @@ pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use images::PlanImages;
-pub use missing_cluster::{ClusterAbsence, ClusterMaker, MissingCluster};
+pub use missing_cluster::{ClusterMaker, MissingCluster};
 pub use model::{
     ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, Precondition, PredictedEffects,
     StepPlan, UndeclaredResource, VerifyPlan,

@@ -1,11 +1,12 @@
-//! A cluster that the run itself creates: what is planned before it exists, and what happens when it is not created.
+//! A cluster that the run itself creates: the plan before it exists, and the result if it is not created.
 
 use super::super::{Event, NodeDrainEvent, Recording, VerifyResult, observe_hosts, plan, verify};
 use super::nodes::fake_cluster::FakeClusterApi;
 use super::simulated_project::{SimulatedProject, SimulatedRun};
 use super::window::DRIVER_ALONE;
 use crate::model::{ExitCode, HostName, HostOutcome, StepVerdict};
-use crate::plan::{ClusterAbsence, ObservedNode};
+use crate::object::ClusterAbsence;
+use crate::plan::ObservedNode;
 
 /// Creates the cluster: its kubeconfig appears.
 const MAKER: &str = "needs: [driver]

@@ -22,9 +22,6 @@ pub(in crate::engine) async fn note_drain_obstacles(
     api: &LazyClusterApi,
 ) {
     let Some(rule) = project.rollout.kubernetes.as_ref().filter(|_| !drained.is_empty()) else { return };
-    // Without an answer the drain itself reports what blocks it.
-    let Ok(cluster) = api.get_cluster(project, options).await else { return };
-    let Ok(policy) = cluster.find_eviction_api().await else { return };
     let nodes: Vec<(usize, String)> = seen
         .iter()
         .enumerate()
@@ -34,10 +31,18 @@ pub(in crate::engine) async fn note_drain_obstacles(
             _ => None,
         })
         .collect();
-    let (cluster, policy) = (&cluster, &policy);
-    let one = |(at, name): (usize, String)| async move { (at, list_obstacles(cluster, policy, rule, &name).await) };
-    let found: Vec<_> =
-        futures_util::stream::iter(nodes.into_iter().map(one)).buffered(CONCURRENT_NODES).collect().await;
+    let read = async {
+        let cluster = api.get_cluster(project, options).await?;
+        let policy = cluster.find_eviction_api().await?;
+        let (cluster, policy) = (&cluster, &policy);
+        let one = |(at, name): (usize, String)| async move { (at, list_obstacles(cluster, policy, rule, &name).await) };
+        let nodes = futures_util::stream::iter(nodes.iter().cloned().map(one));
+        Ok::<_, KubeError>(nodes.buffered(CONCURRENT_NODES).collect::<Vec<_>>().await)
+    };
+    let found = match read.await {
+        Ok(found) => found,
+        Err(error) => nodes.iter().map(|(at, _)| (*at, Err(error.clone()))).collect(),
+    };
     for (at, texts) in found {
         let texts = texts.unwrap_or_else(|error| vec![format!("its pods could not be read: {}", error.message)]);
         if let Some(ObservedNode::Node { obstacles, .. }) = &mut seen[at].node {

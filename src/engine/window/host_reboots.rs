@@ -6,7 +6,6 @@ use super::window_checks::{check_next_kernel, check_no_failed_step, check_not_co
 use super::window_refusal::WindowRefusal;
 use super::window_scripts::{self, BOOT_ID_PATH};
 use crate::engine::event::{CompletedReboot, Event};
-use crate::engine::host_entry::build_lock_owner;
 use crate::engine::host_report::phase_from_verdict;
 use crate::engine::host_session::{
     HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, describe_transport_error, host_side_error,
@@ -179,7 +178,7 @@ async fn try_reconnect(work: &HostWork<'_>, from: &str) -> Result<(Box<dyn HostS
 }
 
 async fn retake_lock(work: &mut HostWork<'_>) -> Result<(), TransportError> {
-    let owner = build_lock_owner(work.run);
+    let owner = work.run.options.build_lock_owner("apply", work.run.project);
     match work.link.take_lock(&owner).await? {
         HostLockAttempt::Ours => Ok(()),
         HostLockAttempt::Held(other) => {

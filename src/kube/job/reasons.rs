@@ -104,7 +104,8 @@ impl ClusterApi {
         let fields = format!("involvedObject.uid={},type=Warning", text_at(about, "/metadata/uid"));
         let events =
             self.list_objects(&ApiCollection::new("v1", "events", true), Some(namespace), None, Some(&fields)).await?;
-        Ok(event_texts(&events))
+        // All of them: the first one about an image names the cause, and later ones repeat the state of the container.
+        Ok(events.iter().map(|event| join_reason(text_at(event, "/reason"), text_at(event, "/message"))).collect())
     }
 
     /// Lists its pods.
@@ -115,16 +116,6 @@ impl ClusterApi {
     ) -> Result<Vec<Value>, ApiRequestError> {
         self.list_objects(&pod_collection(), Some(namespace), Some(selector), None).await
     }
-}
-
-/// Returns the last two events that say more than a container's state does. For an image, the kubelet reports `Failed to
-/// pull image …: CAUSE` once and `Error: ErrImagePull` and `Error: ImagePullBackOff` after it.
-fn event_texts(events: &[Value]) -> Vec<String> {
-    let repeats_state =
-        |event: &&Value| text_at(event, "/message").strip_prefix("Error: ").is_some_and(|text| !text.contains(' '));
-    let causes: Vec<&Value> = events.iter().filter(|event| !repeats_state(event)).collect();
-    let last = causes.iter().skip(causes.len().saturating_sub(2));
-    last.map(|event| join_reason(text_at(event, "/reason"), text_at(event, "/message"))).collect()
 }
 
 fn workload_reasons(object: &Value) -> Vec<String> {
@@ -178,17 +169,6 @@ fn pod_reasons(pod: &Value) -> Vec<String> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    /// Recorded from a kubelet 1.20.2 with containerd 1.6.20.
-    #[test]
-    fn event_with_the_cause_is_kept_and_repeated_states_are_not() {
-        let pull = "Failed to pull image \"test.example/missing:1\": rpc error: code = Unknown desc = failed to resolve reference";
-        let event = |reason: &str, message: &str| json!({ "reason": reason, "message": message });
-        let events =
-            [event("Failed", pull), event("Failed", "Error: ErrImagePull"), event("Failed", "Error: ImagePullBackOff")];
-        assert_eq!(event_texts(&events), [format!("Failed: {pull}")]);
-        assert_eq!(event_texts(&[event("Failed", "Error: no adapter")]), ["Failed: Error: no adapter"]);
-    }
 
     #[test]
     fn pod_reasons_list_scheduling_and_container_errors() {

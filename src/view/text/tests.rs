@@ -409,7 +409,7 @@ fn plan_says_that_the_cluster_does_not_exist_yet_and_what_creates_it() {
         makers,
         ..crate::plan::MissingCluster::new(
             "kubeconfig `/etc/kubernetes/admin.conf` not found on `cp`".into(),
-            crate::plan::ClusterAbsence::NoKubeconfig,
+            crate::object::ClusterAbsence::NoKubeconfig,
         )
     };
     let mut plan = sample::rich_plan();

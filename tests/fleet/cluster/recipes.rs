@@ -542,7 +542,7 @@ fn calico_is_applied_repaired_and_removed() {
     });
     let spec = trial.get(&["installations.operator.tigera.io", "default", "-o", "jsonpath={.spec.calicoNetwork}"]);
     assert!(spec.contains(r#""nodeAddressAutodetectionV4":{"interface":"eno1"}"#), "{spec}");
-    // Somebody sets the detection back to the first address.
+    // Another user sets the detection back to the first address.
     let first = r#"{"spec":{"calicoNetwork":{"nodeAddressAutodetectionV4":{"firstFound":true,"interface":null}}}}"#;
     api.kubectl(&["patch", "installations.operator.tigera.io", "default", "--type=merge", "-p", first]);
     let drift = trial.forge(&["drift"]);
