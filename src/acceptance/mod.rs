@@ -18,6 +18,7 @@ mod run_choice;
 mod schedule;
 #[cfg(test)]
 mod simulation;
+mod slow_cause;
 mod verdict;
 
 pub use ceiling::{PcieLink, check_floor, expect_share, port_ceiling};
@@ -29,4 +30,7 @@ pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, Run
 pub use judge::{RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
 pub use schedule::{MemberPair, limit_rounds, schedule_ring, schedule_rounds, split_in_root_groups};
+pub use slow_cause::{
+    AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer, SlowQuestion, group_answers, rank_causes,
+};
 pub use verdict::{ExpectedValue, TestVerdict, format_number};

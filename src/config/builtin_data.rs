@@ -90,6 +90,7 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "kubernetes",
     "network-operator",
     "ofed-lines",
+    "slow-causes",
     "trainer",
     "volcano",
 );

@@ -40,6 +40,7 @@ mod recipe_requirement;
 mod rollout;
 mod scalar;
 mod schema;
+mod slow_causes;
 mod starter_inventory;
 mod step_body_check;
 mod step_conflicts;
@@ -88,6 +89,7 @@ pub use recipe_declaration::{
 };
 pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};
+pub use slow_causes::SlowQuestions;
 pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
 pub use test_suite::{DeclaredLimit, DeclaredTest, PairSelection, TestDefinition, TestOutput, TestPrograms, TestSuite};

@@ -1,0 +1,201 @@
+use super::*;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Returns the facts of a host without a fault, in the middle of a job.
+fn healthy_facts() -> BTreeMap<String, Value> {
+    let port = |class: &str| {
+        json!({"port": 1, "class": class, "state": "ACTIVE", "phys_state": "LinkUp", "rate": 400.0, "width": 4,
+            "speed": "NDR", "lanes": "full"})
+    };
+    let adapter = |name: &str, class: &str| {
+        json!({"name": name, "bdf": "0000:18:00.0", "bridge": false, "ports": [port(class)],
+            "pcie": {"width": 16, "max_width": 16, "max_speed": "32.0 GT/s PCIe"}})
+    };
+    let all = json!({
+        "rdma": [adapter("mlx5_0", "infiniband"), adapter("mlx5_1", "roce")],
+        "job": {"pods": [{"name": "train-0", "log": true, "uses_rdma": true, "uses_sockets": false, "gdr_channels": 4,
+            "channels_without_gdr": 0, "rdma_resources": ["rdma/ib"], "privileged": false, "may_lock_memory": true,
+            "environment": {"NCCL_DEBUG": "INFO"}}]},
+        "holders": [{"pid": 7, "command": "python", "pod": "ml/train-0", "slurm_job": null,
+            "devices": ["/dev/infiniband/uverbs0", "/dev/nvidia-uvm", "/dev/nvidia0"]}],
+        "traffic": {"seconds": 5, "ports": [{"name": "mlx5_0/1", "bytes": 1000, "grown": {}}]},
+        "gpus": [{"bdf": "0000:1b:00.0", "pcie": {"width": 16, "max_width": 16}},
+            {"bdf": "0000:3d:00.0", "pcie": {"width": 16, "max_width": 16}}],
+        "gdr": {"path": "peermem", "legacy": false},
+        "acs": {"bridges": 9, "redirecting": []},
+        "iommu": {"mode": "passthrough"},
+        "topology": {"columns": ["GPU0", "GPU1", "NIC0"], "nics": {"NIC0": "mlx5_0"},
+            "near": ["GPU0=mlx5_0", "GPU1=mlx5_1"]},
+        "nvlinks": [{"bdf": "0000:1b:00.0", "missing": 0, "expected": 18}],
+        "gpu_state": [{"bdf": "0000:1b:00.0", "fabric": {"state": "Completed", "status": "Success"},
+            "clock_events": ["sw_power_cap"], "power": {"limit": 700.0, "default": 700.0}}],
+        "sm": {"lid": 1, "state": "master"},
+        "roce": [{"hca": "mlx5_1", "pfc": [false, false, false, true, false, false, false, false], "trust": "dscp",
+            "pause": {"rx": false, "tx": false}, "cma_mode": "RoCE v2"}],
+        "verbs": [{"name": "mlx5_0", "ports": [{"port": 1, "state": "ACTIVE", "max_mtu": 4096, "active_mtu": 4096}]}],
+        "limits": {"services": {"containerd": {"soft": "unlimited", "hard": "unlimited"}}},
+        "services": {"ibacm": {"active": "inactive"}},
+        "governor": {"governors": {"performance": 192}, "numa_balancing": false},
+        "peers": [],
+    });
+    all.as_object().unwrap().clone().into_iter().collect()
+}
+
+fn ask(facts: BTreeMap<String, Value>) -> Vec<(String, QuestionAnswer)> {
+    let questions = SlowQuestions::load_builtin().unwrap();
+    let facts = Facts(facts.into_iter().map(|(name, value)| (name, Ok(value))).collect());
+    let names = questions.list_questions().into_iter().map(|question| question.name);
+    names.zip(questions.ask_host(&facts)).collect()
+}
+
+/// Returns what the questions find if one value of the healthy host is another one.
+fn found_with(pointer: &str, value: Value) -> Vec<(String, String)> {
+    let mut facts = healthy_facts();
+    let (fact, rest) = pointer.split_once('/').unwrap_or((pointer, ""));
+    let root = facts.get_mut(fact).unwrap();
+    *if rest.is_empty() { root } else { root.pointer_mut(&format!("/{rest}")).unwrap() } = value;
+    let found = |(name, answer): (String, QuestionAnswer)| match answer {
+        QuestionAnswer::Found(text) => Some((name, text.raw().to_owned())),
+        QuestionAnswer::Unknown(why) => panic!("{name}: {}", why.raw()),
+        _ => None,
+    };
+    ask(facts).into_iter().filter_map(found).collect()
+}
+
+#[test]
+fn healthy_host_has_a_clear_answer_to_every_question() {
+    for (name, answer) in ask(healthy_facts()) {
+        assert!(matches!(answer, QuestionAnswer::Clear(_)), "{name}: {answer:?}");
+    }
+}
+
+#[test]
+fn each_fault_is_found_by_its_question_alone() {
+    let cases = [
+        ("adapters", "rdma", json!([]), "no RDMA device: without one, traffic uses TCP"),
+        ("down-ports", "rdma/1/ports/0/state", json!("DOWN"), "mlx5_1 port 1 is DOWN (LinkUp)"),
+        (
+            "job-transport",
+            "job/pods/0",
+            json!({"name": "train-0", "log": true, "uses_rdma": false, "uses_sockets": true,
+            "gdr_channels": 0, "channels_without_gdr": 0, "rdma_resources": ["rdma/ib"], "privileged": false,
+            "may_lock_memory": true, "environment": {}}),
+            "pod train-0 uses sockets",
+        ),
+        ("job-device", "job/pods/0/rdma_resources", json!([]), "pod train-0 requests no RDMA resource"),
+        (
+            "job-environment",
+            "job/pods/0/environment",
+            json!({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5"}),
+            "pod train-0 sets NCCL_IB_DISABLE=1",
+        ),
+        (
+            "job-memlock",
+            "job/pods/0/may_lock_memory",
+            json!(false),
+            "container of pod train-0 lacks the capability IPC_LOCK",
+        ),
+        (
+            "processes",
+            "holders/0/devices",
+            json!(["/dev/nvidia-uvm", "/dev/nvidia0"]),
+            "python (pid 7, pod ml/train-0) has none open",
+        ),
+        ("traffic", "traffic/ports/0/bytes", json!(0), "no port sent or received data in 5 s"),
+        (
+            "gpudirect",
+            "gdr/path",
+            json!(null),
+            "neither `nvidia_peermem` is loaded and accepted, nor is dma-buf possible",
+        ),
+        ("job-gpudirect", "job/pods/0/channels_without_gdr", json!(12), "pod train-0: 12 of 16 channels without it"),
+        (
+            "acs",
+            "acs/redirecting",
+            json!([{"bdf": "0000:15:01.0", "flags": ["ReqRedir"]}]),
+            "1 of 9 bridges redirect it (ACS), the first is 0000:15:01.0",
+        ),
+        ("iommu", "iommu/mode", json!("translated"), "it is translated"),
+        ("affinity", "topology/near", json!(["GPU0=mlx5_0"]), "GPU1 has none below its PCIe switch"),
+        ("gpu-slots", "gpus/0/pcie/width", json!(8), "0000:1b:00.0 uses 8 of 16"),
+        ("adapter-slots", "rdma/0/pcie/width", json!(8), "mlx5_0 (0000:18:00.0) uses 8 of 16"),
+        ("nvlinks", "nvlinks/0/missing", json!(2), "0000:1b:00.0 lacks 2 of 18"),
+        ("nvswitch-fabric", "gpu_state/0/fabric/state", json!("In Progress"), "0000:1b:00.0: In Progress, Success"),
+        ("clocks", "gpu_state/0/clock_events", json!(["sw_power_cap", "hw_slowdown"]), "0000:1b:00.0: hw_slowdown"),
+        ("power-limit", "gpu_state/0/power/limit", json!(500.0), "0000:1b:00.0 is limited to 500.0 of 700.0 W"),
+        ("lanes", "rdma/0/ports/0/lanes", json!("lost"), "mlx5_0 port 1: 4 lanes of NDR, 400.0 Gb/s"),
+        ("link-errors", "traffic/ports/0/grown", json!({"symbol_error": 3}), "mlx5_0/1: symbol_error +3"),
+        ("retransmissions", "traffic/ports/0/grown", json!({"out_of_sequence": 9}), "mlx5_0/1: out_of_sequence +9"),
+        (
+            "pauses",
+            "traffic/ports/0/grown",
+            json!({"rx_prio3_pause": 5000, "tx_prio3_pause": 9000}),
+            "mlx5_0/1: rx_prio3_pause +5000",
+        ),
+        ("subnet-manager", "sm/state", json!("standby"), "none is master"),
+        ("roce-lossless", "roce/0/trust", json!("pcp"), "mlx5_1 trusts pcp, not dscp"),
+        ("roce-version", "roce/0/cma_mode", json!("IB/RoCE v1"), "mlx5_1: IB/RoCE v1"),
+        ("mtu", "verbs/0/ports/0/active_mtu", json!(1024), "mlx5_0: 1024 of 4096 bytes"),
+        ("memlock", "limits/services/containerd/soft", json!("8388608"), "containerd: 8388608"),
+        ("ibacm", "services/ibacm/active", json!("active"), "it runs"),
+        ("governor", "governor/governors", json!({"powersave": 192}), "192 processors use the governor powersave"),
+        ("peers", "peers", json!(["rdma.rate is 200, of 3 peers 400"]), "rdma.rate is 200, of 3 peers 400"),
+    ];
+    for (name, pointer, value, evidence) in &cases {
+        let found = found_with(pointer, value.clone());
+        assert_eq!(found, [((*name).to_owned(), (*evidence).to_owned())], "{pointer}");
+    }
+    let questions = SlowQuestions::load_builtin().unwrap();
+    let tested: Vec<&str> = cases.iter().map(|(name, ..)| *name).collect();
+    let names: Vec<String> = questions.list_questions().into_iter().map(|question| question.name).collect();
+    assert_eq!(names, tested, "each question has a case, in the table's order");
+}
+
+#[test]
+fn finding_answers_the_questions_that_depend_on_it() {
+    let mut facts = healthy_facts();
+    facts.insert("rdma".to_owned(), json!([]));
+    let answers: BTreeMap<String, QuestionAnswer> = ask(facts).into_iter().collect();
+    assert_eq!(answers["gpudirect"], QuestionAnswer::AnsweredBy("adapters".to_owned()));
+    assert!(matches!(answers["acs"], QuestionAnswer::Clear(_)), "it does not depend on adapters");
+}
+
+#[test]
+fn unknown_fact_is_never_a_clear_answer() {
+    let mut facts = healthy_facts();
+    facts.remove("gdr");
+    facts.insert("traffic".to_owned(), json!({"unknown": "the counters were read once"}));
+    let answers: BTreeMap<String, QuestionAnswer> = ask(facts).into_iter().collect();
+    let unknown = |why: &str| QuestionAnswer::Unknown(why.into());
+    assert_eq!(answers["gpudirect"], unknown("fact `gdr` is unknown: was not observed"));
+    assert_eq!(answers["link-errors"], unknown("fact `traffic` is unknown: the counters were read once"));
+}
+
+#[test]
+fn host_without_gpus_and_job_is_asked_about_neither() {
+    let mut facts = healthy_facts();
+    for (fact, value) in [("gpus", json!([])), ("gpu_state", json!([])), ("holders", json!([])), ("roce", json!([]))] {
+        facts.insert(fact.to_owned(), value);
+    }
+    facts.insert("job".to_owned(), json!({"pods": []}));
+    facts.insert("topology".to_owned(), json!(null));
+    let answers = ask(facts);
+    let none: Vec<&str> = answers
+        .iter()
+        .filter(|(_, answer)| *answer == QuestionAnswer::NotApplicable)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(none.len(), 19, "{none:?}");
+    assert!(!answers.iter().any(|(_, answer)| matches!(answer, QuestionAnswer::Unknown(_))), "{answers:?}");
+}
+
+#[test]
+fn recipes_of_the_questions_exist_and_a_repair_is_named() {
+    for question in SlowQuestions::load_builtin().unwrap().list_questions() {
+        for recipe in &question.recipes {
+            let known = super::super::builtin_data::BUILTIN_RECIPES.iter().any(|(name, _)| name == recipe);
+            assert!(known, "{}: no recipe `{recipe}`", question.name);
+        }
+    }
+}
