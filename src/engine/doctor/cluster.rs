@@ -5,7 +5,9 @@ use super::super::run_options::RunOptions;
 use super::finding::{DoctorFinding, DoctorSeverity};
 use crate::config::Project;
 use crate::kube::{ApiPermission, KubeError, query_helm_version};
-use crate::object::ClusterAccess;
+use crate::object::{ClusterAbsence, ClusterAccess};
+use crate::resource::ProvidedItem;
+use std::collections::BTreeSet;
 
 /// The permission that covers all cluster steps: every verb on every object in every namespace.
 const ALL_RIGHTS: ApiPermission = ApiPermission { verb: "*", group: "*", resource: "*" };
@@ -20,7 +22,7 @@ pub async fn check_cluster(project: &Project, access: &ClusterAccess, options: &
 async fn check_api(project: &Project, access: &ClusterAccess, options: &RunOptions) -> Vec<DoctorFinding> {
     let cluster = match open_cluster(project, access, options).await {
         Ok(cluster) => cluster,
-        Err(error) => return vec![report_problem("kubeconfig", error)],
+        Err(error) => return vec![report_unopened(error, &list_cluster_steps(project))],
     };
     // The version is readable without authentication.
     let (version, rights) = tokio::join!(cluster.server_version(), cluster.has_permission(ALL_RIGHTS));
@@ -35,6 +37,25 @@ async fn check_api(project: &Project, access: &ClusterAccess, options: &RunOptio
     };
     cluster.close().await;
     found
+}
+
+/// Returns the applied steps that create the cluster: `` `kubeadm/begin` ``.
+fn list_cluster_steps(project: &Project) -> BTreeSet<String> {
+    let applied = project.instances.values().flatten().map(|instance| &instance.recipe);
+    let steps = applied.flat_map(|recipe| recipe.steps.iter().map(move |step| (recipe, step)));
+    let makers = steps.filter(|(_, step)| step.provides.contains(&ProvidedItem::Cluster));
+    makers.map(|(recipe, step)| format!("`{}/{}`", recipe.name, step.name)).collect()
+}
+
+/// A kubeconfig that does not exist prevents an apply, unless `makers` create it with the cluster.
+pub(super) fn report_unopened(error: KubeError, makers: &BTreeSet<String>) -> DoctorFinding {
+    if error.absence != Some(ClusterAbsence::NoKubeconfig) || makers.is_empty() {
+        return report_problem("kubeconfig", error);
+    }
+    let names = makers.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let creation = if makers.len() == 1 { "creates it" } else { "create it" };
+    DoctorFinding::new(DoctorSeverity::Note, "kubeconfig", error.message)
+        .with_hint(format!("if the cluster does not exist yet, {names} {creation} during the run"))
 }
 
 fn report_rights(access: &ClusterAccess, all: bool) -> DoctorFinding {

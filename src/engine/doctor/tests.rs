@@ -266,3 +266,26 @@ fn unwritable_state_folder_is_a_note() {
     assert!(finding.what.raw().ends_with("/file/.forge` is not writable: no history is kept"));
     assert_eq!(controller::check_history_folder(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
 }
+
+#[test]
+fn missing_kubeconfig_is_a_note_if_a_step_creates_the_cluster() {
+    use crate::kube::KubeError;
+    use crate::object::ClusterAbsence;
+    let missing = |absence| KubeError {
+        message: "kubeconfig `/a` not found".to_owned(),
+        hint: Some("set `kubernetes.kubeconfig` to the right file".to_owned()),
+        said: None,
+        absence,
+    };
+    let report = |absence, makers: &[&str]| {
+        let makers = makers.iter().map(|&name| name.to_owned()).collect();
+        let found = cluster::report_unopened(missing(absence), &makers);
+        (found.weight, found.hint.unwrap().raw().to_owned())
+    };
+    let absent = Some(ClusterAbsence::NoKubeconfig);
+    let declared = (DoctorSeverity::Problem, "set `kubernetes.kubeconfig` to the right file".to_owned());
+    assert_eq!(report(absent, &[]), declared);
+    assert_eq!(report(None, &["`kubeadm/begin`"]), declared);
+    let created = "if the cluster does not exist yet, `kubeadm/begin` creates it during the run";
+    assert_eq!(report(absent, &["`kubeadm/begin`"]), (DoctorSeverity::Note, created.to_owned()));
+}

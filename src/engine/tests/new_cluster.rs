@@ -1,6 +1,8 @@
 //! A cluster that the run itself creates: the plan before it exists, and the result if it is not created.
 
-use super::super::{Event, NodeDrainEvent, Recording, VerifyResult, observe_hosts, plan, verify};
+use super::super::{
+    DoctorSeverity, Event, NodeDrainEvent, Recording, VerifyResult, doctor, observe_hosts, plan, verify,
+};
 use super::nodes::fake_cluster::FakeClusterApi;
 use super::simulated_project::{SimulatedProject, SimulatedRun};
 use super::window::DRIVER_ALONE;
@@ -162,4 +164,25 @@ fn recording_of_a_missing_cluster_gives_the_same_plan() {
         let again = observe_hosts(&project, &hosts, &options, &events).await;
         assert_eq!(plan(&project, &again, &options).hosts, first.hosts);
     });
+}
+
+/// The run that creates the cluster also writes its kubeconfig, so its absence does not prevent an apply.
+#[test]
+fn doctor_notes_the_missing_kubeconfig_of_a_cluster_that_the_run_creates() {
+    let find_kubeconfig = |stage: &SimulatedProject| {
+        let (project, hosts) = (stage.load_project(), [HostName::new("n1")]);
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let options = stage.run_options();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let report = runtime.block_on(doctor(&project, &hosts, &options, &options.control_dir, false, &events));
+        report.cluster.into_iter().find(|finding| finding.check == "kubeconfig").unwrap()
+    };
+    let (stage, _api) = project(1);
+    let found = find_kubeconfig(&stage);
+    assert!(found.what.raw().starts_with("kubeconfig `") && found.what.raw().ends_with("/kubeconfig` not found"));
+    let hint = "if the cluster does not exist yet, `maker/begin` creates it during the run";
+    assert_eq!((found.weight, found.hint.unwrap().raw()), (DoctorSeverity::Note, hint));
+    // Without that step, it is a mistake of the inventory.
+    stage.replace_apply("apply: [{ recipe: inside, on: all }]\n");
+    assert_eq!(find_kubeconfig(&stage).weight, DoctorSeverity::Problem);
 }
