@@ -2,7 +2,7 @@
 
 use super::{
     apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
-    sandbox, schema, show, sign, test, validate, verify,
+    sandbox, schema, show, sign, test, validate, verify, why_slow,
 };
 
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
@@ -31,6 +31,7 @@ pub enum Verb {
     Verify(verify::VerifyArgs),
     Drift(drift::DriftArgs),
     Test(test::TestArgs),
+    WhySlow(why_slow::WhySlowArgs),
     Validate(validate::ValidateArgs),
     Facts(facts::FactsArgs),
     Fetch(fetch::FetchArgs),

@@ -7,13 +7,14 @@ use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, NoticeQueue,
-    PastDurations, Recording, RunReport, SavedPlan, SkippedHost,
+    PastDurations, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan};
 use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The channel for events.
@@ -233,6 +234,20 @@ pub trait Backend {
         events: VerbEvents,
         cancel: Self::Cancel,
     ) -> impl Future<Output = Result<AcceptanceReport, String>>;
+
+    /// Asks hosts why a job is slow: of all `hosts`, or of those with the job's pods.
+    ///
+    /// # Errors
+    /// The pods of the job cannot be read: a lowercase fragment.
+    fn find_slow_causes(
+        &self,
+        project: &Self::Project,
+        hosts: &[HostName],
+        job: Option<(&str, &str)>,
+        pause: Duration,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> impl Future<Output = Result<SlowDiagnosis, String>>;
 
     /// Checks whether hosts and this machine are ready. `can_ask`: a user is at a terminal.
     fn check_hosts(

@@ -19,6 +19,7 @@ use crate::transport;
 use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The library, with the state that the whole verb shares.
 pub struct LibraryBackend {
@@ -378,6 +379,19 @@ impl Backend for LibraryBackend {
             let _ = events.send(Event::NoHistory { why: why.into() });
         }
         Ok(report)
+    }
+
+    async fn find_slow_causes(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        job: Option<(&str, &str)>,
+        pause: Duration,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> Result<engine::SlowDiagnosis, String> {
+        let request = engine::WhySlowRequest { hosts, job, pause };
+        engine::diagnose_slow_job(project, &request, &self.engine_options(project, settings), &events).await
     }
 
     async fn check_hosts(

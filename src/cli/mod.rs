@@ -52,6 +52,7 @@ mod timer;
 mod validate;
 mod verb_context;
 mod verify;
+mod why_slow;
 
 use crate::model::ExitCode;
 use args::{Cli, Verb};
@@ -129,6 +130,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Fetch(args) => fetch::run_fetch(cx, args),
         Verb::Doctor(args) => doctor::run_doctor(cx, args),
         Verb::Test(args) => test::run_test(cx, args),
+        Verb::WhySlow(args) => why_slow::run_why_slow(cx, args),
         Verb::Exec(args) => exec::run_exec(cx, args),
         Verb::Graph(args) => graph::run_graph(cx, args),
         Verb::Recipes(args) => recipes::run_recipes(cx, args),

@@ -217,6 +217,18 @@ impl Backend for FakeBackend {
         unreachable!("tests are tested with the real library")
     }
 
+    async fn find_slow_causes(
+        &self,
+        (): &(),
+        _: &[HostName],
+        _: Option<(&str, &str)>,
+        _: std::time::Duration,
+        _: &CliSettings,
+        _: VerbEvents,
+    ) -> Result<crate::engine::SlowDiagnosis, String> {
+        unreachable!("the diagnosis is tested with the real library")
+    }
+
     async fn check_hosts(&self, (): &(), hosts: &[HostName], _: bool, _: &CliSettings, _: VerbEvents) -> DoctorReport {
         sample::full_disk_checkup(hosts)
     }

@@ -74,6 +74,7 @@ mod transfer_throttle;
 mod unsettled_recipes;
 mod untouched_host;
 mod verify;
+mod why_slow;
 mod window;
 mod work_times;
 mod workload;
@@ -109,4 +110,5 @@ pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
 };
 pub use verify::{plan, verify};
+pub use why_slow::{CauseRepair, SlowCause, SlowDiagnosis, UnaskedHost, WhySlowRequest, diagnose_slow_job};
 pub use workload::PlanWorkload;

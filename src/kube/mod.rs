@@ -43,6 +43,7 @@ pub use cordon::CordonRecord;
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
+pub use job::WorkloadPod;
 pub use lock::{ClusterLockError, ClusterWriter};
 pub use node::NodePatchOutcome;
 pub use pod::{Pod, PodBudget, PodDrainAction};

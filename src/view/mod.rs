@@ -36,7 +36,9 @@ pub use validation::{CheckedInventory, InventorySize, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
-use crate::engine::{AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::engine::{
+    AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport, SlowDiagnosis,
+};
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
 use crate::plan::{ObservedHost, Plan, PlanImages};
@@ -120,6 +122,8 @@ pub trait ResultWriter {
     fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `test`.
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes the result of `why-slow`.
+    fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `fetch`.
     fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `init`.

@@ -1,7 +1,7 @@
-//! Every folder in `tests/recordings` is a test: it runs `facts` and `plan` with the recording in it.
+//! Every folder in `tests/recordings` is a test: it runs `facts`, `plan` and `why-slow` with the recording in it.
 //!
 //! `recording.json` is a file written by `--record`, `expected.txt` the expected output; `FORGE_BLESS=1` writes the
-//! latter. If the folder has an `inventory.yaml` (and `recipes/`), the output of `plan` is compared too.
+//! latter. If the folder has an `inventory.yaml` (and `recipes/`), the output of `plan` and `why-slow` is compared too.
 
 use super::support::Place;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,8 @@ fn said(folder: &Path) -> String {
         let place = Place::new().file("inventory.yaml", &inventory(&recording)).file("recording.json", &text);
         return forge(place.path(), &["facts", "--observed", "recording.json"]);
     }
-    [&["facts", "--observed", "recording.json"][..], &["plan", "-v", "--observed", "recording.json"]]
-        .map(|arguments| forge(folder, arguments))
-        .concat()
+    let verbs: [&[&str]; 3] = [&["facts"], &["plan", "-v"], &["why-slow"]];
+    verbs.map(|verb| forge(folder, &[verb, &["--observed", "recording.json"]].concat())).concat()
 }
 
 #[test]

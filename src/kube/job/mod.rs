@@ -7,3 +7,6 @@ mod run;
 mod run_object;
 #[cfg(test)]
 mod tests;
+mod workload_pods;
+
+pub use workload_pods::WorkloadPod;

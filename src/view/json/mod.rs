@@ -17,7 +17,9 @@ use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, Valida
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
-use crate::engine::{AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::engine::{
+    AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport, SlowDiagnosis,
+};
 use crate::facts::outliers::OutlierReport;
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{HostReachability, ObservedHost, Plan, PlanCounts, PlanImages};
@@ -99,6 +101,11 @@ struct ExecBody<'a> {
 #[derive(Serialize, JsonSchema)]
 struct AcceptanceBody<'a> {
     tests: &'a AcceptanceReport,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct DiagnosisBody<'a> {
+    diagnosis: &'a SlowDiagnosis,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -286,6 +293,10 @@ impl ResultWriter for JsonWriter {
 
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         JsonDocument::write_document("tests", exit, AcceptanceBody { tests: report }, out)
+    }
+
+    fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("diagnosis", exit, DiagnosisBody { diagnosis }, out)
     }
 
     fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -31,6 +31,7 @@ pub(super) mod step;
 mod tests;
 mod text_writer;
 mod validation;
+mod why_slow;
 pub(super) mod windows;
 
 pub use text_writer::TextWriter;
@@ -39,7 +40,9 @@ use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, Valida
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
-use crate::engine::{AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::engine::{
+    AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport, SlowDiagnosis,
+};
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
 use crate::plan::{ObservedHost, Plan, PlanImages};
@@ -140,6 +143,10 @@ impl ResultWriter for TextWriter {
 
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         acceptance::write_acceptance(report, exit, out)
+    }
+
+    fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        why_slow::write_diagnosis(diagnosis, self.verbose > 0, out)
     }
 
     fn write_fetch_report(&self, report: &FetchReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

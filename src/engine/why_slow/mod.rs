@@ -1,0 +1,215 @@
+//! Why a job is slow: observes hosts twice, asks the built-in questions, and names the repair of each cause.
+
+mod derived_facts;
+
+use self::derived_facts::{build_traffic, describe_peers, describe_pods};
+use super::cluster_nodes::{LazyClusterApi, find_declared_node};
+use super::event::EventSender;
+use super::observe::{observe_facts, observe_probes};
+use super::outliers::find_host_outliers;
+use super::run_options::RunOptions;
+use crate::acceptance::{AnsweredQuestion, CauseLikelihood, group_answers, rank_causes};
+use crate::config::{Project, SlowQuestions};
+use crate::kube::WorkloadPod;
+use crate::model::{ExitCode, HostName, UntrustedText, Value};
+use crate::plan::{HostReachability, ObservedHost};
+use crate::probe::{Probe, UnansweredReason};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// What to diagnose.
+pub struct WhySlowRequest<'r> {
+    /// The selected hosts.
+    pub hosts: &'r [HostName],
+    /// The job, by its namespace and name: then only hosts with its pods are asked.
+    pub job: Option<(&'r str, &'r str)>,
+    /// Time between the two readings of the counters.
+    pub pause: Duration,
+}
+
+/// The path of questions, and the causes that they found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SlowDiagnosis {
+    /// The hosts that were asked, in inventory order.
+    pub hosts: Vec<HostName>,
+    /// Simulated hosts, and hosts with simulated hardware.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub simulated: Vec<HostName>,
+    /// Hosts that did not answer, with the reason.
+    pub unreachable: Vec<UnaskedHost>,
+    /// Every question in its order, with all answers.
+    pub path: Vec<AnsweredQuestion>,
+    /// The causes, the most likely first.
+    pub causes: Vec<SlowCause>,
+}
+
+/// A host that did not answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UnaskedHost {
+    /// The host.
+    pub host: HostName,
+    /// Why, as a lowercase fragment.
+    pub why: UntrustedText,
+}
+
+/// A cause, with its repair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SlowCause {
+    /// The question that found it.
+    pub question: String,
+    /// How probable it is that it explains a slow job.
+    pub likelihood: CauseLikelihood,
+    /// Why it makes a job slow.
+    pub cause: String,
+    /// The hosts on which it was found.
+    pub hosts: Vec<HostName>,
+    /// How to repair it.
+    pub repair: CauseRepair,
+}
+
+/// How a cause is repaired.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseRepair {
+    /// These recipes are declared for hosts of the cause: their plan shows what is not as declared.
+    Declared(Vec<String>),
+    /// No recipe that repairs it is declared: one of these.
+    Declare(Vec<String>),
+    /// What a person does.
+    Action(String),
+    /// The evidence says what to change.
+    Evidence,
+}
+
+impl SlowDiagnosis {
+    /// Returns the exit code: 2 if a cause was found.
+    pub fn exit_code(&self) -> ExitCode {
+        let found = (!self.causes.is_empty()).then_some(ExitCode::Changes);
+        let unreachable = (!self.unreachable.is_empty()).then_some(ExitCode::Unreachable);
+        let nothing = self.hosts.is_empty().then_some(ExitCode::Unknown);
+        ExitCode::pick_worst(found.into_iter().chain(unreachable).chain(nothing))
+    }
+}
+
+/// Asks the built-in questions of hosts. Changes nothing.
+///
+/// # Errors
+/// The job's pods cannot be read, or the questions are invalid: the reason, as a lowercase fragment.
+pub async fn diagnose_slow_job(
+    project: &Project,
+    request: &WhySlowRequest<'_>,
+    options: &RunOptions,
+    events: &EventSender,
+) -> Result<SlowDiagnosis, String> {
+    let questions = SlowQuestions::load_builtin()?;
+    let pods = match request.job {
+        Some((namespace, name)) => read_job_pods(project, namespace, name, options).await?,
+        None => BTreeMap::new(),
+    };
+    let is_asked = |host: &&HostName| !host.is_cluster() && (request.job.is_none() || pods.contains_key(*host));
+    let hosts: Vec<HostName> = request.hosts.iter().filter(is_asked).cloned().collect();
+    let began = Instant::now();
+    let mut seen = observe_facts(project, &hosts, options, events).await.seen;
+    let later = match &options.replay.observed {
+        Some(_) => Err(UnansweredReason::new("a recording has one reading of the counters")),
+        None => {
+            tokio::time::sleep(request.pause.saturating_sub(began.elapsed())).await;
+            let counters = BTreeSet::from([Probe::Fact { name: "rdma_counters".to_owned() }]);
+            Ok((observe_probes(project, &hosts, &counters, options, events).await.seen, began.elapsed()))
+        }
+    };
+    let outliers = find_host_outliers(project, &seen);
+    for host in seen.iter_mut().filter(|host| host.is_observed()) {
+        let traffic = later.as_ref().map_err(Clone::clone).and_then(|(again, elapsed)| {
+            let again = again.iter().find(|later| later.host == host.host);
+            build_traffic(&host.facts, again.map(|again| &again.facts), *elapsed)
+        });
+        let own = pods.get(&host.host).map(Vec::as_slice).unwrap_or_default();
+        let derived = [
+            ("traffic", traffic),
+            ("job", Ok(describe_pods(own))),
+            ("peers", Ok(describe_peers(&outliers, &host.host))),
+        ];
+        host.facts.0.extend(derived.map(|(name, value): (&str, Result<Value, _>)| (name.to_owned(), value)));
+    }
+    Ok(build_diagnosis(project, &questions, &seen))
+}
+
+fn build_diagnosis(project: &Project, questions: &SlowQuestions, seen: &[ObservedHost]) -> SlowDiagnosis {
+    let asked: Vec<&ObservedHost> = seen.iter().filter(|host| host.is_observed()).collect();
+    let answers: Vec<_> = asked.iter().map(|host| (host.host.clone(), questions.ask_host(&host.facts))).collect();
+    let path = group_answers(questions.list_questions(), &answers);
+    let causes = rank_causes(&path).into_iter().map(|found| build_cause(project, found)).collect();
+    let silent = |host: &ObservedHost| {
+        let HostReachability::Unreachable(reason) = &host.reach else { return None };
+        Some(UnaskedHost { host: host.host.clone(), why: reason.why.clone() })
+    };
+    SlowDiagnosis {
+        hosts: asked.iter().map(|host| host.host.clone()).collect(),
+        simulated: asked.iter().filter(|host| host.simulated).map(|host| host.host.clone()).collect(),
+        unreachable: seen.iter().filter_map(silent).collect(),
+        path,
+        causes,
+    }
+}
+
+fn build_cause(project: &Project, found: &AnsweredQuestion) -> SlowCause {
+    let hosts: Vec<HostName> = found.found_hosts().into_iter().cloned().collect();
+    let question = &found.question;
+    let cluster = project.cluster_member();
+    let applied = || {
+        let members = hosts.iter().chain(cluster);
+        members.flat_map(|host| project.instances.get(host).into_iter().flatten()).filter(|instance| !instance.absent)
+    };
+    let is_declared = |recipe: &&String| applied().any(|instance| instance.recipe.name == **recipe);
+    let declared: Vec<String> = question.recipes.iter().filter(is_declared).cloned().collect();
+    let repair = match (&question.action, declared.is_empty(), question.recipes.is_empty()) {
+        (Some(action), ..) => CauseRepair::Action(action.clone()),
+        (None, false, _) => CauseRepair::Declared(declared),
+        (None, true, false) => CauseRepair::Declare(question.recipes.clone()),
+        (None, true, true) => CauseRepair::Evidence,
+    };
+    SlowCause {
+        question: question.name.clone(),
+        likelihood: question.likelihood,
+        cause: question.cause.clone(),
+        hosts,
+        repair,
+    }
+}
+
+/// Returns the job's pods by the host on whose node they run.
+async fn read_job_pods(
+    project: &Project,
+    namespace: &str,
+    name: &str,
+    options: &RunOptions,
+) -> Result<BTreeMap<HostName, Vec<WorkloadPod>>, String> {
+    let job = format!("{namespace}/{name}");
+    let api = LazyClusterApi::default();
+    let read = async {
+        let (cluster, nodes) = api.list_nodes(project, options).await?;
+        Ok::<_, crate::kube::KubeError>((cluster.read_workload_pods(namespace, name).await?, nodes))
+    };
+    let read = read.await;
+    api.close().await;
+    let (pods, nodes) = read.map_err(|error| format!("pods of job `{job}` could not be read: {}", error.message))?;
+    if pods.is_empty() {
+        return Err(format!("job `{job}` has no pods"));
+    }
+    let mut by_host: BTreeMap<HostName, Vec<WorkloadPod>> = BTreeMap::new();
+    for host in project.hosts.keys() {
+        let node = find_declared_node(project, host, &nodes)?;
+        let own = pods.iter().filter(|pod| node.is_some_and(|node| pod.node.as_deref() == Some(&node.name)));
+        let own: Vec<WorkloadPod> = own.cloned().collect();
+        if !own.is_empty() {
+            by_host.insert(host.clone(), own);
+        }
+    }
+    match by_host.is_empty() {
+        true => Err(format!("none of the {} pods of job `{job}` runs on a host of the inventory", pods.len())),
+        false => Ok(by_host),
+    }
+}
