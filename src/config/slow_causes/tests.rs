@@ -1,3 +1,5 @@
+//! The questions: a fault for each, the clear answers of a healthy host, and unknown facts.
+
 use super::*;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ fn healthy_facts() -> BTreeMap<String, Value> {
     };
     let all = json!({
         "rdma": [adapter("mlx5_0", "infiniband"), adapter("mlx5_1", "roce")],
-        "job": {"pods": [{"name": "train-0", "log": true, "uses_rdma": true, "uses_sockets": false, "gdr_channels": 4,
+        "workload": {"pods": [{"name": "train-0", "log": true, "uses_rdma": true, "uses_sockets": false, "gdr_channels": 4,
             "channels_without_gdr": 0, "rdma_resources": ["rdma/ib"], "privileged": false, "may_lock_memory": true,
             "environment": {"NCCL_DEBUG": "INFO"}}]},
         "holders": [{"pid": 7, "command": "python", "pod": "ml/train-0", "slurm_job": null,
@@ -77,22 +79,22 @@ fn each_fault_is_found_by_its_question_alone() {
         ("down-ports", "rdma/1/ports/0/state", json!("DOWN"), "mlx5_1 port 1 is DOWN (LinkUp)"),
         (
             "job-transport",
-            "job/pods/0",
+            "workload/pods/0",
             json!({"name": "train-0", "log": true, "uses_rdma": false, "uses_sockets": true,
             "gdr_channels": 0, "channels_without_gdr": 0, "rdma_resources": ["rdma/ib"], "privileged": false,
             "may_lock_memory": true, "environment": {}}),
             "pod train-0 uses sockets",
         ),
-        ("job-device", "job/pods/0/rdma_resources", json!([]), "pod train-0 requests no RDMA resource"),
+        ("job-device", "workload/pods/0/rdma_resources", json!([]), "pod train-0 requests no RDMA resource"),
         (
             "job-environment",
-            "job/pods/0/environment",
+            "workload/pods/0/environment",
             json!({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5"}),
             "pod train-0 sets NCCL_IB_DISABLE=1",
         ),
         (
             "job-memlock",
-            "job/pods/0/may_lock_memory",
+            "workload/pods/0/may_lock_memory",
             json!(false),
             "container of pod train-0 lacks the capability IPC_LOCK",
         ),
@@ -109,7 +111,12 @@ fn each_fault_is_found_by_its_question_alone() {
             json!(null),
             "neither `nvidia_peermem` is loaded and accepted, nor is dma-buf possible",
         ),
-        ("job-gpudirect", "job/pods/0/channels_without_gdr", json!(12), "pod train-0: 12 of 16 channels without it"),
+        (
+            "job-gpudirect",
+            "workload/pods/0/channels_without_gdr",
+            json!(12),
+            "pod train-0: 12 of 16 channels without it",
+        ),
         (
             "acs",
             "acs/redirecting",
@@ -178,7 +185,7 @@ fn host_without_gpus_and_job_is_asked_about_neither() {
     for (fact, value) in [("gpus", json!([])), ("gpu_state", json!([])), ("holders", json!([])), ("roce", json!([]))] {
         facts.insert(fact.to_owned(), value);
     }
-    facts.insert("job".to_owned(), json!({"pods": []}));
+    facts.insert("workload".to_owned(), json!({"pods": []}));
     facts.insert("topology".to_owned(), json!(null));
     let answers = ask(facts);
     let none: Vec<&str> = answers

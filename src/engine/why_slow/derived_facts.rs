@@ -1,6 +1,7 @@
 //! What the questions read beside facts: growth of counters, the job's pods, and differences from similar hosts.
 
 use crate::facts::Facts;
+use crate::facts::command::nccl_log::parse_nccl_log;
 use crate::facts::outliers::OutlierReport;
 use crate::kube::WorkloadPod;
 use crate::model::{HostName, Value};
@@ -62,13 +63,13 @@ fn build_port(after: &Value, before: &Value) -> Value {
     json!({ "name": name, "bytes": words * WORD_BYTES, "grown": grown })
 }
 
-/// Returns the pods of a job on a host, as the fact `job`.
+/// Returns the pods of a job on a host, as the fact `workload`.
 pub(super) fn describe_pods(pods: &[WorkloadPod]) -> Value {
     let describe = |pod: &WorkloadPod| {
-        let seen = pod.transport.unwrap_or_default();
+        let seen = parse_nccl_log(pod.log.as_deref().unwrap_or_default());
         json!({
             "name": pod.name,
-            "log": pod.transport.is_some(),
+            "log": seen.uses_rdma || seen.uses_sockets,
             "uses_rdma": seen.uses_rdma,
             "uses_sockets": seen.uses_sockets,
             "gdr_channels": seen.gdr_channels,

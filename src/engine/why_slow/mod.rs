@@ -129,7 +129,7 @@ pub async fn diagnose_slow_job(
         let own = pods.get(&host.host).map(Vec::as_slice).unwrap_or_default();
         let derived = [
             ("traffic", traffic),
-            ("job", Ok(describe_pods(own))),
+            ("workload", Ok(describe_pods(own))),
             ("peers", Ok(describe_peers(&outliers, &host.host))),
         ];
         host.facts.0.extend(derived.map(|(name, value): (&str, Result<Value, _>)| (name.to_owned(), value)));

@@ -1,6 +1,5 @@
-//! The pods of a workload that somebody else started: where they run, what they may use, and what NCCL logs.
+//! The pods of a workload that somebody else started: where they run, what they may use, and their logs.
 
-use crate::facts::command::nccl_log::{NcclTransport, parse_nccl_log};
 use crate::kube::served_kinds::ApiCollection;
 use crate::kube::{ClusterApi, KubeError};
 use crate::model::Value;
@@ -31,8 +30,8 @@ pub struct WorkloadPod {
     pub may_lock_memory: bool,
     /// NCCL's variables with a value in the pod's definition, by name.
     pub environment: BTreeMap<String, String>,
-    /// What NCCL logged about its network; `None` if the log has nothing about it, or could not be read.
-    pub transport: Option<NcclTransport>,
+    /// The logs of its containers; `None` if none could be read.
+    pub log: Option<String>,
 }
 
 impl ClusterApi {
@@ -50,7 +49,7 @@ impl ClusterApi {
             let mut read = read_workload_pod(pod);
             let own = logs.iter().filter(|log| log.pod == read.name);
             let text: Vec<&str> = own.filter_map(|log| log.text.as_deref().ok()).collect();
-            read.transport = Some(parse_nccl_log(&text.join("\n"))).filter(|seen| seen.uses_rdma || seen.uses_sockets);
+            read.log = Some(text).filter(|text| !text.is_empty()).map(|text| text.join("\n"));
             read
         };
         Ok(pods.iter().map(read).collect())
@@ -88,7 +87,7 @@ fn read_workload_pod(pod: &Value) -> WorkloadPod {
             .filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?)))
             .filter(|(name, _)| name.starts_with("NCCL_"))
             .collect(),
-        transport: None,
+        log: None,
     }
 }
 
