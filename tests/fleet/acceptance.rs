@@ -11,8 +11,8 @@ const TESTS: &str = "tests:
       on: all
       with: { transport: tcp, size: 65536, iterations: 100 }
       least: 0.1
-      # The links of the fleet vary: only a collapse is worse than an earlier run.
-      baseline: 0.95
+      # The links of the fleet are as fast as the processors are free: up to thirty times faster on an idle machine.
+      baseline: 0.99
   hang:
     - { test: hang, on: all, least: 1 }
 ";
