@@ -13,6 +13,8 @@
 
 #[path = "sandbox/documents.rs"]
 mod documents;
+#[path = "sandbox/hold.rs"]
+mod hold;
 #[path = "sandbox/host.rs"]
 mod host;
 #[path = "sandbox/machine.rs"]

@@ -1,7 +1,7 @@
 //! Command-line arguments. Parsing has no side effects; `settings` interprets the values.
 
 use super::{
-    apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
+    apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, hold, init, man, plan, recipes, runs,
     sandbox, schema, show, sign, test, validate, verify, why_slow,
 };
 
@@ -36,6 +36,8 @@ pub enum Verb {
     Facts(facts::FactsArgs),
     Fetch(fetch::FetchArgs),
     Exec(exec::ExecArgs),
+    Hold(hold::HoldArgs),
+    Release(hold::ReleaseArgs),
     Graph(graph::GraphArgs),
     Recipes(recipes::RecipesArgs),
     Explain(explain::ExplainArgs),

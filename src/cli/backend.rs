@@ -6,8 +6,8 @@ use crate::config;
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, NoticeQueue,
-    PastDurations, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
+    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HoldReport,
+    NoticeQueue, PastDurations, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan};
@@ -214,6 +214,17 @@ pub trait Backend {
         events: VerbEvents,
         cancel: Self::Cancel,
     ) -> impl Future<Output = ExecReport>;
+
+    /// Puts hosts on hold with a reason and an end, or releases them.
+    fn set_hold(
+        &self,
+        project: &Self::Project,
+        hosts: &[HostName],
+        hold: Option<(&str, Option<jiff::Timestamp>)>,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: Self::Cancel,
+    ) -> impl Future<Output = HoldReport>;
 
     /// Like [`load_project`](Self::load_project), with the built-in sets of acceptance tests.
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);

@@ -6,7 +6,6 @@ use super::console::Console;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
-use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::engine::{ExecCommand, ExecReport};
@@ -44,28 +43,16 @@ pub struct ExecArgs {
 
 pub fn run_exec<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> VerbResult {
     let command = parse_command(args)?;
-    let settings = exec_settings(cx, args)?;
+    let settings = match &args.selector {
+        Some(selector) => cx.settings.select_hosts(selector)?,
+        None => cx.settings.clone(),
+    };
     let cx = &cx.with_settings(&settings);
     let target = cx.resolve_target(&InventoryArg::default())?;
     let output = cx.output_for(&target);
     let loaded = cx.load_project(&target)?;
     check_exec_can_ask(cx.console, args.yes, &loaded.1)?;
     block_on(exec_on_hosts(cx, args, &command, &output, &loaded))
-}
-
-/// Applies the positional selector, which means the same as `--on`.
-fn exec_settings<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> Result<CliSettings, CliError> {
-    let mut settings = cx.settings.clone();
-    let Some(selector) = &args.selector else { return Ok(settings) };
-    if selector.ends_with(".yaml") || selector.ends_with(".yml") {
-        let error = CliError::usage(format!("`{selector}` is not a host selector"));
-        return Err(error.hint(format!("pass the inventory as `-i {selector}`")));
-    }
-    if let Some(on) = settings.on.replace(selector.clone()) {
-        let error = CliError::usage(format!("hosts are selected twice: `{selector}` and `--on {on}`"));
-        return Err(error.hint("pass only one of them"));
-    }
-    Ok(settings)
 }
 
 /// Returns the command: one argument is a script for a shell, several are words.

@@ -352,6 +352,20 @@ impl Backend for LibraryBackend {
         engine::exec(project, hosts, command, &self.engine_options(project, settings), &events, &cancel).await
     }
 
+    async fn set_hold(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        hold: Option<(&str, Option<jiff::Timestamp>)>,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> engine::HoldReport {
+        let options = self.engine_options(project, settings);
+        let hold = hold.map(|(why, until)| engine::build_hold(why, until, &options));
+        engine::set_hold(project, hosts, hold, &options, &events, &cancel).await
+    }
+
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
         config::load_for_tests(path, &build_load_options(settings))
     }

@@ -23,6 +23,7 @@ mod foreign_flags;
 mod graph;
 mod help;
 mod history_start;
+mod hold;
 mod init;
 mod interrupt;
 mod inventory;
@@ -132,6 +133,8 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Test(args) => test::run_test(cx, args),
         Verb::WhySlow(args) => why_slow::run_why_slow(cx, args),
         Verb::Exec(args) => exec::run_exec(cx, args),
+        Verb::Hold(args) => hold::run_hold(cx, args),
+        Verb::Release(args) => hold::run_release(cx, args),
         Verb::Graph(args) => graph::run_graph(cx, args),
         Verb::Recipes(args) => recipes::run_recipes(cx, args),
         Verb::Explain(args) => explain::run_explain(cx, args),

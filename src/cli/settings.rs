@@ -1,6 +1,7 @@
 //! Settings of a run, from flags and environment.
 
 use super::env::CliEnvironment;
+use super::error::CliError;
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use crate::config::StepFilter;
 use crate::engine::ReplayOptions;
@@ -43,6 +44,23 @@ pub struct CliSettings {
 }
 
 impl CliSettings {
+    /// Returns the settings with the positional selector of a verb, which means the same as `--on`.
+    ///
+    /// # Errors
+    /// It is an inventory, or `--on` is given too.
+    pub fn select_hosts(&self, selector: &str) -> Result<Self, CliError> {
+        let mut settings = self.clone();
+        if selector.ends_with(".yaml") || selector.ends_with(".yml") {
+            let error = CliError::usage(format!("`{selector}` is not a host selector"));
+            return Err(error.hint(format!("pass the inventory as `-i {selector}`")));
+        }
+        if let Some(on) = settings.on.replace(selector.to_owned()) {
+            let error = CliError::usage(format!("hosts are selected twice: `{selector}` and `--on {on}`"));
+            return Err(error.hint("pass only one of them"));
+        }
+        Ok(settings)
+    }
+
     /// Builds the settings from flags and environment; a flag takes precedence.
     pub fn new(typed: &GlobalArgs, environment: &CliEnvironment) -> Self {
         Self {

@@ -217,6 +217,18 @@ impl Backend for FakeBackend {
         unreachable!("tests are tested with the real library")
     }
 
+    async fn set_hold(
+        &self,
+        (): &(),
+        _: &[HostName],
+        _: Option<(&str, Option<jiff::Timestamp>)>,
+        _: &CliSettings,
+        _: VerbEvents,
+        (): (),
+    ) -> crate::engine::HoldReport {
+        unreachable!("holds are tested with the real library")
+    }
+
     async fn find_slow_causes(
         &self,
         (): &(),

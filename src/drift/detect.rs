@@ -11,8 +11,8 @@ use super::model::{DriftFinding, FindingAspect, FindingNovelty, HostDrift, Ignor
 use crate::config::{ExpansionState, StepExpander};
 use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
 use crate::plan::{
-    self, HostContext, HostPlan, HostReachability, ObservedHost, ObservedNode, Plan, PlanInputs, StepAssessment,
-    StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
+    self, HostContext, HostHold, HostPlan, HostReachability, HostWarning, ObservedHost, ObservedNode, Plan, PlanInputs,
+    RELEASE_HINT, StepAssessment, StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
 };
 use crate::probe::UnansweredReason;
 use crate::resource::{Assessment, ChangeMark, ChangedObject};
@@ -74,9 +74,13 @@ fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
         reach: plan.reach.clone(),
         settled: 0,
         follow: 0,
-        warnings: plan.warnings.clone(),
+        warnings: plan.warnings.iter().cloned().chain(plan.hold.as_ref().map(warn_hold)).collect(),
         took,
     }
+}
+
+fn warn_hold(hold: &HostHold) -> HostWarning {
+    HostWarning { why: hold.describe().into(), hint: Some(RELEASE_HINT.to_owned()) }
 }
 
 /// The check of one host.

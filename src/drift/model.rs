@@ -72,7 +72,7 @@ pub struct HostDrift {
     /// Steps that can be evaluated only after a finding of the host is repaired: they are not separate findings.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub follow: usize,
-    /// Indications that this is another host than the intended one.
+    /// Indications that this is another host than the intended one, and the hold that keeps apply from changing it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<HostWarning>,
     /// Duration of the observation of this host.

@@ -33,6 +33,10 @@ pub fn bind_saved_plan(
             why.why = format!("did not answer when the plan was made: {}", why.why.raw()).into();
             continue;
         }
+        if now.hold.is_some() {
+            *host = now;
+            continue;
+        }
         seen.stale = find_stale_reason(saved, host, &now, seen, replay);
         if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
             // Nothing was planned and nothing is needed: the current observation is the proof.

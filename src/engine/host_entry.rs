@@ -11,7 +11,8 @@ use super::report::HostReport;
 use super::run_context::ApplyContext;
 use super::session_connector::OpenSession;
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
-use crate::plan::HostPlan;
+use crate::plan::{HostHold, HostPlan};
+use crate::probe::HoldMark;
 use crate::transport::{LockOwner, TransportError, TransportErrorKind, UnitName};
 use std::time::Duration;
 
@@ -74,8 +75,9 @@ pub(super) async fn lock_host(
     Err(Box::new(refused))
 }
 
-/// Creates forge's folders and key on the host.
-pub(super) async fn prepare_state_folder(work: &mut HostWork<'_>) {
+/// Creates forge's folders and key on the host. Returns the hold of the host, if it was put on hold since it was
+/// observed: then nothing may be changed.
+pub(super) async fn prepare_state_folder(work: &mut HostWork<'_>) -> Option<HostHold> {
     if let Some(writer) = work.link.cluster_writer() {
         match writer.ensure_digest_key().await {
             Ok(key) => work.view.set_digest_key(key),
@@ -84,18 +86,30 @@ pub(super) async fn prepare_state_folder(work: &mut HostWork<'_>) {
                 work.link.mark_lost(host_side_error(why));
             }
         }
-        return;
+        return None;
     }
     let shared = work.run.board.shared_values();
     let script = crate::state::build_prepare_script();
-    let Ok(done) = work.link.run_acting_script(script, SHORT_SCRIPT_LIMIT, &shared.secrets).await else { return };
+    let done = work.link.run_acting_script(script, SHORT_SCRIPT_LIMIT, &shared.secrets).await.ok()?;
     match done.finished {
-        done if done.status == 0 => work.view.set_digest_key(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+        done if done.status == 0 => {
+            let (key, mark) = parse_prepared(&String::from_utf8_lossy(&done.stdout));
+            work.view.set_digest_key(key);
+            mark.as_ref().and_then(HostHold::from_mark)
+        }
         done => {
             let why = format!("`/var/lib/forge` could not be prepared: {}", summarize_stderr(&done.stderr));
             work.link.mark_lost(host_side_error(why));
+            None
         }
     }
+}
+
+/// Splits what `build_prepare_script` prints: the key, and below it the host's clock and the mark of a hold.
+fn parse_prepared(printed: &str) -> (String, Option<HoldMark>) {
+    let (key, held) = printed.split_once('\n').unwrap_or((printed, ""));
+    let mark = held.split_once('\n').map(|(now, text)| HoldMark { text: text.into(), now: now.parse().ok() });
+    (key.trim().to_owned(), mark)
 }
 
 fn report_locked(host: &HostName, owner: &UntrustedText) -> HostReport {

@@ -18,7 +18,8 @@ use super::run_context::ApplyContext;
 use super::step_groups::{HostStepGroup, split_into_groups};
 use super::step_records::has_adoptable_steps;
 use super::untouched_host::{
-    record_planned_phases, report_not_started, report_refused, report_stale, report_unchanged,
+    record_planned_phases, report_new_hold, report_not_started, report_on_hold, report_refused, report_stale,
+    report_unchanged,
 };
 use super::window::MaintenanceWindow;
 use crate::model::{HostOutcome, UntrustedText};
@@ -46,6 +47,10 @@ pub(super) async fn run_host(
         HostReachability::Observed if plan.refused.is_some() => {
             close_session(link).await;
             report_refused(run, plan)
+        }
+        HostReachability::Observed if let Some(hold) = &plan.hold => {
+            close_session(link).await;
+            report_on_hold(run, plan, hold)
         }
         HostReachability::Observed if !plan.has_changes() && !has_adoptable_steps(run, plan, &seen) => {
             match can_verdict_change(run, plan) {
@@ -130,7 +135,10 @@ async fn work_on_host(
         Err(report) => return *report,
     };
     let mut host = HostRun::new(HostWork::new(run, plan, seen, session));
-    prepare_state_folder(&mut host.work).await;
+    if let Some(hold) = prepare_state_folder(&mut host.work).await {
+        host.work.link.close().await;
+        return report_new_hold(plan, &hold);
+    }
     host.run_all_groups().await;
     host.finish().await
 }

@@ -1,13 +1,13 @@
 //! Reports hosts on which this run changes nothing: the plan's observation is their result.
 
-use super::event::StepResult;
+use super::event::{StepResult, VerifyResult};
 use super::host_report::{complete_report, describe_empty_host, empty_report, planned_phase};
 use super::host_report::{report_as_planned, report_planned_verification};
 use super::host_start::HostStartRefusal;
 use super::report::{HostReport, StepReport};
 use super::run_context::ApplyContext;
-use crate::model::HostOutcome;
-use crate::plan::{HostPlan, ObservedHost};
+use crate::model::{HostOutcome, UntrustedText};
+use crate::plan::{HostHold, HostPlan, ObservedHost, RELEASE_HINT};
 use std::collections::BTreeSet;
 
 /// Reports a host that did not get its turn. A host without changes keeps its observed result.
@@ -33,6 +33,38 @@ pub(super) fn report_refused(run: &ApplyContext<'_>, plan: &HostPlan) -> HostRep
     for step in report.steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
         step.result = StepResult::Skipped { reason: refused.why.clone() };
     }
+    report
+}
+
+/// Reports a host that is on hold: its observation proves what matches, and everything else is held back.
+pub(super) fn report_on_hold(run: &ApplyContext<'_>, plan: &HostPlan, hold: &HostHold) -> HostReport {
+    hold_back(report_unchanged(run, plan), hold)
+}
+
+/// Reports a host that was put on hold after it was planned, before its turn.
+pub(super) fn report_new_hold(plan: &HostPlan, hold: &HostHold) -> HostReport {
+    let mut report = empty_report(&plan.host, HostOutcome::Ok, UntrustedText::default());
+    report.steps = plan.steps.iter().map(report_as_planned).collect();
+    hold_back(report, hold)
+}
+
+/// Replaces all results that are not as declared. Failures there are not failures of this run: whoever asked for the
+/// hold works on the host.
+fn hold_back(report: HostReport, hold: &HostHold) -> HostReport {
+    let reason = UntrustedText::from(hold.describe());
+    let (mut steps, mut verify) = (report.steps, report.verify);
+    for step in &mut steps {
+        if !matches!(step.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) {
+            step.result = StepResult::Held { reason: reason.clone() };
+        }
+    }
+    for one in &mut verify {
+        if !matches!(one.result, VerifyResult::Held | VerifyResult::NotApplicable { .. }) {
+            one.result = VerifyResult::Skipped { reason: reason.clone() };
+        }
+    }
+    let mut report = complete_report(empty_report(&report.host, HostOutcome::Ok, reason), steps, verify);
+    report.hint = Some(RELEASE_HINT.into());
     report
 }
 

@@ -161,6 +161,7 @@ pub(super) async fn read_records(cluster: &ClusterApi, name: &str) -> Result<Rec
         key: read_digest_key(cluster).await?,
         running: Vec::new(),
         window: None,
+        hold: None,
     })
 }
 

@@ -9,6 +9,7 @@ mod cluster_warnings;
 mod cross_host;
 mod cross_host_edges;
 mod host_context;
+mod host_hold;
 mod identity;
 mod images;
 mod infiniband;
@@ -41,6 +42,7 @@ pub use canonical_json::{digest_json, digest_text, to_canonical_json};
 pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
+pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};
 pub use images::PlanImages;
 pub use missing_cluster::{ClusterMaker, MissingCluster};
 pub use model::{

@@ -1,5 +1,6 @@
 //! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
+use super::host_hold::HostHold;
 use super::missing_cluster::MissingCluster;
 use super::unmet_dependency::UnmetDependency;
 use super::{HostReachability, HostRefusal, HostWindow, RolloutPlan, StepStage};
@@ -58,6 +59,12 @@ pub struct HostPlan {
     /// Why apply would change nothing on this host, although it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<HostRefusal>,
+    /// The hold because of which apply leaves the host alone: its changes are held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HostHold>,
+    /// Whether an earlier run left the host out of service and this plan does not bring it back because of its hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
     /// For a cluster that does not exist yet: the steps of this plan that create it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingCluster>,

@@ -1,5 +1,6 @@
 //! The observed state of a host.
 
+use super::host_hold::HostHold;
 use super::missing_cluster::MissingCluster;
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
@@ -116,6 +117,8 @@ pub struct ObservedHost {
     pub records: BTreeMap<String, Vec<Value>>,
     /// The mark of a window that is open on the host.
     pub window: Option<UntrustedText>,
+    /// The hold that keeps apply from changing the host.
+    pub hold: Option<HostHold>,
     /// Its Kubernetes node, if it is declared to be one.
     pub node: Option<ObservedNode>,
     /// Hex of the host's key for digests of secret values, if it has one already.
@@ -142,6 +145,7 @@ impl ObservedHost {
             facts: Facts::default(),
             records: BTreeMap::new(),
             window: None,
+            hold: None,
             node: None,
             key: None,
             account: None,
@@ -161,9 +165,10 @@ impl ObservedHost {
             host: host.clone(),
             reach: HostReachability::Observed,
             facts,
-            observation,
             records,
             window,
+            hold: read_hold(&observation),
+            observation,
             node: None,
             key,
             account,
@@ -179,6 +184,7 @@ impl ObservedHost {
         if later.has_answer(&Probe::Records) {
             (self.records, self.key) = parse_records(&later);
             self.window = read_window_mark(&later);
+            self.hold = read_hold(&later);
         }
         self.account = read_account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
@@ -223,6 +229,13 @@ fn read_account(observation: &Observation) -> Option<UntrustedText> {
 fn read_window_mark(observation: &Observation) -> Option<UntrustedText> {
     match observation.get(&Probe::Records) {
         Ok(ProbeReading::Records(state)) => state.window.clone(),
+        _ => None,
+    }
+}
+
+fn read_hold(observation: &Observation) -> Option<HostHold> {
+    match observation.get(&Probe::Records) {
+        Ok(ProbeReading::Records(state)) => state.hold.as_ref().and_then(HostHold::from_mark),
         _ => None,
     }
 }

@@ -127,6 +127,8 @@ fn plan_host(
         host: seen.host.clone(),
         reach: seen.reach.clone(),
         refused: seen.refusal_reason(),
+        hold: seen.hold.clone(),
+        left_out: seen.hold.is_some() && window::left_open_by(seen).is_some(),
         missing: seen.missing.clone().filter(|_| seen.is_observed()),
         steps: Vec::new(),
         window: None,
@@ -162,7 +164,7 @@ fn plan_steps(
         StepPlanner::new(case, turns, outside, identities.assess_duplicate(&case.host.name), scope).plan_steps(told)
     };
     let mut first = CrossHostStatus::default();
-    let mut steps = walk(&WindowScope::from_policy(case.ground.policy), &mut first);
+    let mut steps = walk(&WindowScope::from_policy(case.ground.policy, case.seen), &mut first);
     let scope = WindowScope::from_steps(case, turns, &steps, case.ground.policy);
     match scope.needs_second_pass() {
         true => steps = walk(&scope, told),

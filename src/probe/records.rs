@@ -3,14 +3,14 @@
 
 use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
-use super::{Observation, ProbeReading, RecordsState, ScriptAccount};
+use super::{HoldMark, Observation, ProbeReading, RecordsState, ScriptAccount};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, followed
 /// by repetitions of name, NUL and one line, as printed by `grep`; `key` and hex; `units` and the output of `systemctl
-/// show` for `forge-*`; `window` and the record of an open window, if there is one. JSON text contains no NUL byte, so
-/// one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
+/// show` for `forge-*`; `window` and the record of an open window, if there is one; `hold`, the mark of a hold and the
+/// host's clock, if there is a hold. JSON text contains no NUL byte, so one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
 /// unit, so without such a file there is nothing to query.
 const SNIPPET: &str = r#"D=/var/lib/forge
 a= me=
@@ -35,6 +35,7 @@ u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp
 fi
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
+[ ! -f $D/hold.json ] || printf 'hold\0%s\0%s\0' "$(cat $D/hold.json)" "$(date +%s)"
 set --
 if cd $D/applied 2>/dev/null; then
 for f in *.json; do
@@ -86,6 +87,10 @@ fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
             }
             b"units" => state.running = parse_running_units(parse_utf8(fields.next()?)?),
             b"window" => state.window = Some(UntrustedText::from_bytes(fields.next()?)),
+            b"hold" => {
+                let text = UntrustedText::from_bytes(fields.next()?);
+                state.hold = Some(HoldMark { text, now: parse_utf8(fields.next()?)?.parse().ok() });
+            }
             b"record" => drop(files.insert(parse_utf8(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
             _ => return None,

@@ -17,6 +17,18 @@ pub struct RecordsState {
     /// The record of an open window, as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<UntrustedText>,
+    /// The mark of a hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldMark>,
+}
+
+/// The mark of a hold, with the time at which it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldMark {
+    /// Its JSON text. May be malformed.
+    pub text: UntrustedText,
+    /// The host's clock: seconds since 1970. `None` if it could not be read.
+    pub now: Option<i64>,
 }
 
 /// Omits the key.
@@ -26,6 +38,7 @@ impl std::fmt::Debug for RecordsState {
             .field("records", &self.records)
             .field("running", &self.running)
             .field("window", &self.window)
+            .field("hold", &self.hold)
             .finish_non_exhaustive()
     }
 }

@@ -94,8 +94,8 @@ impl StepRecord {
     }
 }
 
-/// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex. Runs once
-/// per apply, under the lock.
+/// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex; on a host on
+/// hold also a line with its clock and then the mark. Runs once per apply, under the lock.
 pub fn build_prepare_script() -> ShellFragment {
     ShellFragment::new().code(
         r#"
@@ -116,6 +116,7 @@ else
   forge_key /var/lib/forge/key
 fi
 printf %s "$k"
+[ ! -f /var/lib/forge/hold.json ] || { printf '\n'; date +%s; cat /var/lib/forge/hold.json; }
 "#,
     )
 }

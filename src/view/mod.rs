@@ -37,7 +37,8 @@ use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport, SlowDiagnosis,
+    AcceptanceReport, DoctorReport, ExecReport, FetchReport, HoldReport, PastRun, RunComparison, RunReport,
+    SlowDiagnosis,
 };
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
@@ -122,6 +123,8 @@ pub trait ResultWriter {
     fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `test`.
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes the result of `hold` and `release`.
+    fn write_holds(&self, report: &HoldReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `why-slow`.
     fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the result of `fetch`.

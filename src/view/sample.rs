@@ -107,6 +107,8 @@ pub fn observed_host(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         host: host(name),
         reach: HostReachability::Observed,
         refused: None,
+        hold: None,
+        left_out: false,
         missing: None,
         steps,
         window: None,

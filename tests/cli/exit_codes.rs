@@ -186,6 +186,8 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         host: HostName::new("h"),
         reach: HostReachability::Observed,
         refused: None,
+        hold: None,
+        left_out: false,
         missing: None,
         steps: vec![step],
         window: None,

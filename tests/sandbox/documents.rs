@@ -60,6 +60,8 @@ fn json_documents_of_every_verb_match_their_schema() {
         vec!["fetch", "fetched.yaml"],
         vec!["exec", "all", "--yes", "--", "true"],
         vec!["test", "--set", "quick", "--yes"],
+        vec!["hold", "a", "--why", "a test"],
+        vec!["release", "a"],
         vec!["why-slow", "--seconds", "1"],
         vec!["graph"],
         vec!["recipes"],

@@ -94,7 +94,13 @@ fn records(answers: &Map<String, Value>) -> RecordsState {
         record["step"] = json!(step);
         Some((format!("{step}.json"), UntrustedText::from(record.to_string())))
     });
-    RecordsState { records: records.collect(), key: Some("00".to_owned()), running: Vec::new(), window: None }
+    RecordsState {
+        records: records.collect(),
+        key: Some("00".to_owned()),
+        running: Vec::new(),
+        window: None,
+        hold: None,
+    }
 }
 
 fn unknown(answer: &Value) -> Option<UnansweredReason> {

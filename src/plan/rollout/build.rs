@@ -49,7 +49,7 @@ fn is_left_open(host: &HostPlan) -> bool {
 
 /// Returns whether a host is out of service and, as far as is known, stays out.
 fn is_out_of_service(host: &HostPlan) -> bool {
-    host.reach != HostReachability::Observed || (is_left_open(host) && !can_complete(host))
+    host.reach != HostReachability::Observed || host.left_out || (is_left_open(host) && !can_complete(host))
 }
 
 /// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Hosts that are

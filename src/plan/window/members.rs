@@ -4,7 +4,7 @@ use super::host_window::WindowStop;
 use crate::config::{Project, RebootPolicy};
 use crate::model::{DisruptionClass, StepId, StepVerdict};
 use crate::plan::model::{is_changing_or_pending, step_disruption};
-use crate::plan::{HostContext, PlanPolicy, StepInstance, StepPlan};
+use crate::plan::{HostContext, HostHold, ObservedHost, PlanPolicy, StepInstance, StepPlan};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a host's window after a first pass over its steps. The second pass needs it: services that stop
@@ -22,19 +22,22 @@ pub struct WindowScope {
     /// A step because of which the window could not close again, so that it is not opened, and what is wrong with the
     /// step.
     pub futile: Option<(StepId, &'static str)>,
+    /// Why nothing may change on the host, if it is on hold.
+    pub hold: Option<String>,
     /// The highest disruption that is not held back.
     most: DisruptionClass,
 }
 
 impl WindowScope {
     /// Returns the state before the first pass.
-    pub fn from_policy(policy: PlanPolicy) -> Self {
+    pub fn from_policy(policy: PlanPolicy, seen: &ObservedHost) -> Self {
         Self {
             tied: BTreeSet::new(),
             stops: Vec::new(),
             unloads: Vec::new(),
             shut: BTreeMap::new(),
             futile: None,
+            hold: describe_hold(seen),
             most: policy.max_disruption,
         }
     }
@@ -68,7 +71,7 @@ impl WindowScope {
         let changing: BTreeSet<&str> =
             changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
         let (stops, unloads) = list_stops(case, &changing);
-        Self { tied, stops, unloads, shut, futile: None, most }
+        Self { tied, stops, unloads, shut, futile: None, hold: describe_hold(case.seen), most }
     }
 
     /// Returns a step because of which the window could not close again. After a reboot the whole host must be proven,
@@ -96,7 +99,7 @@ impl WindowScope {
 
     /// Returns whether hosts may reboot to make steps effective.
     pub fn may_reboot(&self, project: &Project) -> bool {
-        project.rollout.reboot == RebootPolicy::Allow && self.most >= DisruptionClass::D3
+        self.hold.is_none() && project.rollout.reboot == RebootPolicy::Allow && self.most >= DisruptionClass::D3
     }
 
     /// Returns why a step that could run is held back.
@@ -105,6 +108,7 @@ impl WindowScope {
         let most = self.most;
         match (&self.futile, self.shut.get(&*step.id.recipe)) {
             _ if !step.will_run() => None,
+            _ if self.hold.is_some() => self.hold.clone(),
             (Some((id, word)), _) if class > most => Some(explain_unopened_window(id, word)),
             _ if class > most => Some(format!("is {class}, and `--max-disruption` is {most}")),
             (Some(_), Some(core)) => Some(format!("must have the version of `{core}`, which is held back")),
@@ -129,6 +133,10 @@ impl WindowScope {
     pub fn unloaded_during(&self, module: &str) -> Option<&str> {
         find_stop_recipe(&self.unloads, module)
     }
+}
+
+fn describe_hold(seen: &ObservedHost) -> Option<String> {
+    seen.hold.as_ref().map(HostHold::describe)
 }
 
 fn find_stop_recipe<'s>(stops: &'s [WindowStop], name: &str) -> Option<&'s str> {

@@ -86,7 +86,7 @@ fn build_window(
         reboot.steps.push(step.id.clone());
     }
     // A run with a selection of steps cannot check everything that belongs to a window, so it closes none.
-    let closes = window.left_open.is_some() && case.ground.filter.is_empty();
+    let closes = window.left_open.is_some() && case.ground.filter.is_empty() && case.seen.hold.is_none();
     let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
     window.slurm = needed && members::is_slurm_node(case);
     window.kubernetes = case.seen.node.clone();

@@ -18,7 +18,8 @@ use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport, SlowDiagnosis,
+    AcceptanceReport, DoctorReport, ExecReport, FetchReport, HoldReport, PastRun, RunComparison, RunReport,
+    SlowDiagnosis,
 };
 use crate::facts::outliers::OutlierReport;
 use crate::model::{ExitCode, HostName, Value};
@@ -101,6 +102,11 @@ struct ExecBody<'a> {
 #[derive(Serialize, JsonSchema)]
 struct AcceptanceBody<'a> {
     tests: &'a AcceptanceReport,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct HoldsBody<'a> {
+    holds: &'a HoldReport,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -293,6 +299,10 @@ impl ResultWriter for JsonWriter {
 
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         JsonDocument::write_document("tests", exit, AcceptanceBody { tests: report }, out)
+    }
+
+    fn write_holds(&self, report: &HoldReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        JsonDocument::write_document("holds", exit, HoldsBody { holds: report }, out)
     }
 
     fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

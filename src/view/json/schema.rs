@@ -2,8 +2,8 @@
 
 use super::exit_info::ExitInfo;
 use super::{
-    AcceptanceBody, DOCUMENT_VERSION, DiagnosisBody, DoctorBody, ExecBody, FactsBody, FetchBody, ImagesBody, InitBody,
-    OutliersBody, PlanBody, ReportBody, SandboxesBody, drift, offline, validation,
+    AcceptanceBody, DOCUMENT_VERSION, DiagnosisBody, DoctorBody, ExecBody, FactsBody, FetchBody, HoldsBody, ImagesBody,
+    InitBody, OutliersBody, PlanBody, ReportBody, SandboxesBody, drift, offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -39,6 +39,7 @@ const RESULT_SCHEMAS: &[(&str, BodySchema)] = &[
     ("drift_history", body_schema::<drift::HistoryBody<'_>>),
     ("exec", body_schema::<ExecBody<'_>>),
     ("tests", body_schema::<AcceptanceBody<'_>>),
+    ("holds", body_schema::<HoldsBody<'_>>),
     ("diagnosis", body_schema::<DiagnosisBody<'_>>),
     ("fetch", body_schema::<FetchBody<'_>>),
     ("init", body_schema::<InitBody<'_>>),

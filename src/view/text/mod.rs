@@ -12,6 +12,7 @@ mod facts;
 mod fetch;
 mod graph;
 pub(super) mod group;
+mod hold;
 mod host_rows;
 pub(super) mod host_values;
 mod init;
@@ -41,7 +42,8 @@ use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport, SlowDiagnosis,
+    AcceptanceReport, DoctorReport, ExecReport, FetchReport, HoldReport, PastRun, RunComparison, RunReport,
+    SlowDiagnosis,
 };
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
@@ -143,6 +145,10 @@ impl ResultWriter for TextWriter {
 
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         acceptance::write_acceptance(report, exit, out)
+    }
+
+    fn write_holds(&self, report: &HoldReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        hold::write_holds(report, out)
     }
 
     fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

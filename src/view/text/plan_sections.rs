@@ -7,8 +7,8 @@ use super::shared_lines::format_hosts;
 use super::step;
 use crate::model::{BlockClass, HostName, StepVerdict};
 use crate::plan::{
-    HostPlan, HostReachability, HostWarning, Plan, PlanCounts, StepPlan, UndeclaredResource, UnmetDependency,
-    UnreachableReason, VerifyPlan,
+    HostHold, HostPlan, HostReachability, HostWarning, Plan, PlanCounts, RELEASE_HINT, StepPlan, UndeclaredResource,
+    UnmetDependency, UnreachableReason, VerifyPlan,
 };
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{escape, format_count, formatting};
@@ -26,6 +26,7 @@ pub fn write_sections(plan: &Plan, counts: &PlanCounts, verbose: bool, out: &mut
     }
     PLAN_SECTIONS.iter().try_for_each(|part| part.write_section(plan, verbose, out))?;
     write_refused(plan, out)?;
+    write_on_hold(plan, out)?;
     write_unreachable(plan, out)?;
     write_missing_cluster(plan, out)?;
     write_verification(plan, counts, out)?;
@@ -60,6 +61,7 @@ pub fn summarize_sections(plan: &Plan) -> String {
     };
     add("warnings", "warning", &|host| host.warnings.len());
     add("refused: apply will not change these hosts", "host", &|host| usize::from(host.refused.is_some()));
+    add("on hold: apply leaves these hosts alone", "host", &|host| usize::from(host.hold.is_some()));
     let verifications = |host: &HostPlan, verdicts: &[StepVerdict]| {
         host.verify.iter().filter(|verify| verdicts.contains(&verify.verdict)).count()
     };
@@ -248,6 +250,21 @@ fn write_refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     for (refused, hosts) in groups.values() {
         writeln!(out, "{} {}", paint(BAD, "x"), escape::escape_untrusted(&refused.why))?;
         writeln!(out, "    hint: {}", escape::escape_untrusted(&refused.hint))?;
+        writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
+    }
+    writeln!(out)
+}
+
+fn write_on_hold(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, host.hold.as_ref()?)));
+    let groups = group::group_equal(hosts, HostHold::clone);
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "on hold: apply leaves these hosts alone"))?;
+    for (hold, hosts) in groups.values() {
+        writeln!(out, "{} {}", paint(UNKNOWN, "-"), escape::escape_line(&hold.describe()))?;
+        writeln!(out, "    hint: {RELEASE_HINT}")?;
         writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)

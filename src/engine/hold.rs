@@ -1,0 +1,115 @@
+//! Puts hosts on hold, so that apply leaves them alone, and releases them.
+
+use super::cancel::CancelSignal;
+use super::event::EventSender;
+use super::exec::{ExecCommand, ExecHostResult, exec};
+use super::run_options::RunOptions;
+use crate::config::Project;
+use crate::model::{ExitCode, HostName, HostOutcome, UntrustedText};
+use crate::plan::{HOLD_MARK, HostHold};
+use crate::probe::HoldMark;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Prints the former mark, and writes the new one, `$1`, atomically; an empty one removes it.
+const SCRIPT: &str = r#"set -e
+f=$0 d=${0%/*}
+[ "$(id -u)" = 0 ] || { echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; }
+[ ! -f "$f" ] || cat -- "$f"
+if [ -z "$1" ]; then rm -f -- "$f"; exit; fi
+umask 077
+mkdir -p -- "$d"
+t=$(mktemp "$d/.hold.XXXXXX")
+trap 'rm -f -- "$t"' EXIT
+printf '%s\n' "$1" >"$t"
+sync "$t"
+mv -f -- "$t" "$f"
+"#;
+
+/// What happened to the holds of hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HoldReport {
+    /// The hold that the hosts have now; absent if they were released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HostHold>,
+    /// In the order of the inventory.
+    pub hosts: Vec<HoldHostResult>,
+    /// Hosts that are sandboxes, not machines.
+    pub simulated: Vec<HostName>,
+    /// Duration of the whole run.
+    pub took: Duration,
+}
+
+/// What happened to the hold of one host.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HoldHostResult {
+    /// The host.
+    pub host: HostName,
+    /// `ok`, `failed`, `unreachable` or `cancelled`.
+    pub outcome: HostOutcome,
+    /// The hold that it had before, also one that was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub was: Option<HostHold>,
+    /// Why nothing changed, if that is so: a lowercase fragment.
+    pub reason: UntrustedText,
+    /// How to fix it; `None` if nothing failed, or if forge has no advice.
+    pub hint: Option<UntrustedText>,
+}
+
+impl HoldReport {
+    /// Returns the exit code for the hosts' results.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::pick_worst(self.hosts.iter().map(|host| match host.outcome {
+            HostOutcome::Ok => ExitCode::Done,
+            HostOutcome::Unreachable => ExitCode::Unreachable,
+            HostOutcome::Cancelled => ExitCode::Interrupted,
+            _ => ExitCode::HostsFailed,
+        }))
+    }
+}
+
+/// Returns a hold that begins now.
+pub fn build_hold(why: &str, until: Option<jiff::Timestamp>, options: &RunOptions) -> HostHold {
+    let format = |time: &jiff::Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    HostHold {
+        why: why.into(),
+        by: format!("{}@{}", options.user, options.controller).into(),
+        since: format(&(options.clock)()),
+        until: until.as_ref().map(format),
+    }
+}
+
+/// Puts `hosts` on hold, or releases them without `hold`. Takes no lock: a run that already works on a host finishes.
+pub async fn set_hold(
+    project: &Project,
+    hosts: &[HostName],
+    hold: Option<HostHold>,
+    options: &RunOptions,
+    events: &EventSender,
+    cancel: &CancelSignal,
+) -> HoldReport {
+    let mark = hold.as_ref().map(|hold| serde_json::json!(hold).to_string()).unwrap_or_default();
+    let words = ["sh", "-c", SCRIPT, HOLD_MARK, &mark].map(str::to_owned);
+    let report = exec(project, hosts, &ExecCommand::Words(words.into()), options, events, cancel).await;
+    HoldReport {
+        hold,
+        hosts: report.hosts.into_iter().map(build_result).collect(),
+        simulated: report.simulated,
+        took: report.took,
+    }
+}
+
+fn build_result(done: ExecHostResult) -> HoldHostResult {
+    let failed = done.outcome == HostOutcome::Failed && !done.stderr.is_empty();
+    let said = done.stderr.raw().lines().last().unwrap_or_default();
+    HoldHostResult {
+        host: done.host,
+        outcome: done.outcome,
+        was: (!done.stdout.is_empty())
+            .then(|| HostHold::from_mark(&HoldMark { text: done.stdout.clone(), now: None }))
+            .flatten(),
+        reason: if failed { said.into() } else { done.reason },
+        hint: done.hint,
+    }
+}

@@ -1,0 +1,101 @@
+//! Hosts on hold. Files on the hosts are the witness of what apply did.
+
+use super::host::{Lab, Who};
+use super::{ONE, RECIPE, as_everybody};
+
+/// The hold of this test, without its time.
+fn without_time(text: &str) -> String {
+    let time = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ").unwrap();
+    let by = regex::Regex::new(r"on hold by .+?@\S+").unwrap();
+    by.replace_all(&time.replace_all(text, "TIME"), "on hold by ME").into_owned()
+}
+
+fn lab_files(lab: &Lab) -> String {
+    ["a", "b"].map(|host| lab.inside("inventory.yaml", host, "cat /etc/lab 2>/dev/null || echo none")).concat()
+}
+
+#[test]
+fn host_on_hold_is_left_alone_until_it_is_released() {
+    as_everybody(|lab| {
+        let held = lab.forge(&["hold", "a", "--why", "ticket 7"]);
+        let simulated = "simulated, no real hardware: a\n\n";
+        assert_eq!(without_time(&held), format!("exit 0\n{simulated}a: on hold by ME since TIME: ticket 7\n"));
+        let plan = without_time(&lab.forge(&["plan", "--detailed-exitcode"]));
+        let section = "on hold: apply leaves these hosts alone\n- on hold by ME since TIME: ticket 7\n    \
+                       hint: `forge release` ends the hold\n    on a\n";
+        assert!(plan.starts_with("exit 2\n") && plan.contains(section), "{plan}");
+        let apply = without_time(&lab.forge(&["apply", "--yes"]));
+        assert!(apply.starts_with("exit 10\n") && apply.contains("on hold by ME since TIME: ticket 7"), "{apply}");
+        assert_eq!(lab_files(lab), "none\nlab\n", "only `b` was changed");
+        let drift = without_time(&lab.forge(&["drift"]));
+        assert!(drift.starts_with("exit 2\n") && drift.contains("on hold by ME since TIME: ticket 7"), "{drift}");
+
+        let again = without_time(&lab.forge(&["hold", "a", "--why", "it's $HOME", "--until", "2d"]));
+        let until = "on hold by ME since TIME until TIME: it's $HOME\n    was on hold by ME since TIME: ticket 7\n";
+        assert_eq!(again, format!("exit 0\n{simulated}a: {until}"));
+        let released = without_time(&lab.forge(&["release", "all"]));
+        assert!(
+            released.contains("a: released\n    was on hold by ME since TIME until TIME: it's $HOME\n"),
+            "{released}"
+        );
+        assert!(released.contains("b: was not on hold\n"), "{released}");
+        assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+        assert_eq!(lab_files(lab), "lab\nlab\n");
+        assert_eq!(lab.inside("inventory.yaml", "a", "ls -A /var/lib/forge | grep hold"), "", "no mark is left");
+        lab.nothing_is_left();
+    });
+}
+
+#[test]
+fn hold_ends_by_the_clock_of_the_host() {
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    lab.inside(
+        "inventory.yaml",
+        "a",
+        "echo broken >/var/lib/forge/hold.json || { mkdir -p /var/lib/forge; echo broken >/var/lib/forge/hold.json; }",
+    );
+    let apply = lab.forge(&["apply", "--yes"]);
+    assert!(apply.starts_with("exit 10\n"), "a mark that cannot be read is a hold: {apply}");
+    let over = r#"{"why":"x","by":"y","since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00Z"}"#;
+    lab.inside("inventory.yaml", "a", &format!("echo '{over}' >/var/lib/forge/hold.json"));
+    let apply = lab.forge(&["apply", "--yes"]);
+    assert!(apply.starts_with("exit 0\n"), "{apply}");
+    assert_eq!(lab_files(&lab), "lab\nlab\n");
+    lab.nothing_is_left();
+}
+
+#[test]
+fn hold_during_a_run_or_after_its_plan_is_respected() {
+    const SLOW: &str = "recipe: r
+summary: a step that waits on `a`
+steps:
+  - name: f
+    command: { check: test -e /etc/lab, apply: 'mkdir -p /srv/t; touch /srv/t/begun; until test -e /srv/t/go; do sleep 0.1; done; echo lab >/etc/lab' }
+";
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", SLOW)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    lab.inside("inventory.yaml", "b", "mkdir -p /srv/t; touch /srv/t/go");
+    assert!(lab.forge(&["plan", "-o", "plan.json"]).starts_with("exit 0\n"));
+    let mut run = lab.on_a_terminal("exec ./forge -q apply --yes --parallel 1 >out 2>&1");
+    let begun = || lab.inside("inventory.yaml", "a", "ls /srv/t 2>/dev/null").contains("begun");
+    assert!((0..600).any(|_| begun() || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        false
+    }));
+    assert!(lab.forge(&["hold", "b", "--why", "wait"]).starts_with("exit 0\n"));
+    lab.inside("inventory.yaml", "a", "touch /srv/t/go");
+    run.wait().unwrap();
+    let out = lab.shell("cat out");
+    assert!(out.contains("on hold by"), "{out}");
+    assert_eq!(lab_files(&lab), "lab\nnone\n", "{out}");
+    lab.inside("inventory.yaml", "a", "rm /etc/lab");
+    let saved = lab.forge(&["apply", "plan.json", "--yes", "--replay"]);
+    assert!(saved.starts_with("exit 10\n") && saved.contains("on hold by"), "{saved}");
+    assert_eq!(lab_files(&lab), "lab\nnone\n", "a saved plan respects a hold");
+    lab.nothing_is_left();
+}
