@@ -16,9 +16,10 @@ fn healthy_facts() -> BTreeMap<String, Value> {
     };
     let all = json!({
         "rdma": [adapter("mlx5_0", "infiniband"), adapter("mlx5_1", "roce")],
-        "workload": {"pods": [{"name": "train-0", "log": true, "uses_rdma": true, "uses_sockets": false, "gdr_channels": 4,
-            "channels_without_gdr": 0, "rdma_resources": ["rdma/ib"], "privileged": false, "may_lock_memory": true,
-            "environment": {"NCCL_DEBUG": "INFO"}}]},
+        "workload": {"pods": [{"name": "train-0", "rdma_resources": ["rdma/ib"], "privileged": false,
+            "may_lock_memory": true, "environment": {"NCCL_DEBUG": "INFO"}}]},
+        "nccl": [{"name": "train-0", "uses_rdma": true, "uses_sockets": false, "gdr_channels": 4,
+            "channels_without_gdr": 0}],
         "holders": [{"pid": 7, "command": "python", "pod": "ml/train-0", "slurm_job": null,
             "devices": ["/dev/infiniband/uverbs0", "/dev/nvidia-uvm", "/dev/nvidia0"]}],
         "traffic": {"seconds": 5, "ports": [{"name": "mlx5_0/1", "bytes": 1000, "grown": {}}]},
@@ -79,10 +80,9 @@ fn each_fault_is_found_by_its_question_alone() {
         ("down-ports", "rdma/1/ports/0/state", json!("DOWN"), "mlx5_1 port 1 is DOWN (LinkUp)"),
         (
             "job-transport",
-            "workload/pods/0",
-            json!({"name": "train-0", "log": true, "uses_rdma": false, "uses_sockets": true,
-            "gdr_channels": 0, "channels_without_gdr": 0, "rdma_resources": ["rdma/ib"], "privileged": false,
-            "may_lock_memory": true, "environment": {}}),
+            "nccl/0",
+            json!({"name": "train-0", "uses_rdma": false, "uses_sockets": true, "gdr_channels": 0,
+            "channels_without_gdr": 0}),
             "pod train-0 uses sockets",
         ),
         ("job-device", "workload/pods/0/rdma_resources", json!([]), "pod train-0 requests no RDMA resource"),
@@ -111,12 +111,7 @@ fn each_fault_is_found_by_its_question_alone() {
             json!(null),
             "neither `nvidia_peermem` is loaded and accepted, nor is dma-buf possible",
         ),
-        (
-            "job-gpudirect",
-            "workload/pods/0/channels_without_gdr",
-            json!(12),
-            "pod train-0: 12 of 16 channels without it",
-        ),
+        ("job-gpudirect", "nccl/0/channels_without_gdr", json!(12), "pod train-0: 12 of 16 channels without it"),
         (
             "acs",
             "acs/redirecting",
@@ -186,6 +181,7 @@ fn host_without_gpus_and_job_is_asked_about_neither() {
         facts.insert(fact.to_owned(), value);
     }
     facts.insert("workload".to_owned(), json!({"pods": []}));
+    facts.insert("nccl".to_owned(), json!([]));
     facts.insert("topology".to_owned(), json!(null));
     let answers = ask(facts);
     let none: Vec<&str> = answers

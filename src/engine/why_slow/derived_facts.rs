@@ -66,14 +66,8 @@ fn build_port(after: &Value, before: &Value) -> Value {
 /// Returns the pods of a job on a host, as the fact `workload`.
 pub(super) fn describe_pods(pods: &[WorkloadPod]) -> Value {
     let describe = |pod: &WorkloadPod| {
-        let seen = parse_nccl_log(pod.log.as_deref().unwrap_or_default());
         json!({
             "name": pod.name,
-            "log": seen.uses_rdma || seen.uses_sockets,
-            "uses_rdma": seen.uses_rdma,
-            "uses_sockets": seen.uses_sockets,
-            "gdr_channels": seen.gdr_channels,
-            "channels_without_gdr": seen.channels_without_gdr,
             "rdma_resources": pod.rdma_resources,
             "privileged": pod.privileged,
             "may_lock_memory": pod.may_lock_memory,
@@ -81,6 +75,33 @@ pub(super) fn describe_pods(pods: &[WorkloadPod]) -> Value {
         })
     };
     json!({ "pods": pods.iter().map(describe).collect::<Vec<_>>() })
+}
+
+/// Returns what NCCL logged about its network in the pods of a job, as the fact `nccl`. Pods whose log has nothing about
+/// it are left out.
+///
+/// # Errors
+/// It has nothing in any pod.
+pub(super) fn describe_transport(pods: &[WorkloadPod]) -> Result<Value, UnansweredReason> {
+    let describe = |pod: &WorkloadPod| {
+        let seen = parse_nccl_log(pod.log.as_deref()?);
+        (seen.uses_rdma || seen.uses_sockets).then(|| {
+            json!({
+                "name": pod.name,
+                "uses_rdma": seen.uses_rdma,
+                "uses_sockets": seen.uses_sockets,
+                "gdr_channels": seen.gdr_channels,
+                "channels_without_gdr": seen.channels_without_gdr,
+            })
+        })
+    };
+    let known: Vec<Value> = pods.iter().filter_map(describe).collect();
+    match known.is_empty() && !pods.is_empty() {
+        true => Err(UnansweredReason::new(
+            "no pod's log names NCCL's network: with `NCCL_DEBUG=INFO`, NCCL logs it when the job starts",
+        )),
+        false => Ok(known.into()),
+    }
 }
 
 /// Returns how a host differs from similar ones in what matters for speed, as the fact `peers`.
@@ -116,6 +137,24 @@ mod tests {
         let traffic = build_traffic(&before, Some(&after), Duration::from_millis(5400)).unwrap();
         let port = json!({"name": "mlx5_0/1", "bytes": 2000, "grown": {"port_xmit_data": 500}});
         assert_eq!(traffic, json!({"seconds": 5, "ports": [port]}), "a counter that restarted did not grow");
+    }
+
+    #[test]
+    fn transport_is_unknown_if_no_pod_logs_it() {
+        let pod = |log: Option<&str>| WorkloadPod {
+            name: "train-0".to_owned(),
+            node: None,
+            rdma_resources: Vec::new(),
+            privileged: false,
+            may_lock_memory: false,
+            environment: Default::default(),
+            log: log.map(str::to_owned),
+        };
+        assert_eq!(describe_transport(&[]), Ok(json!([])), "no job");
+        let silent = describe_transport(&[pod(None), pod(Some("step 1: loss 3.2"))]).unwrap_err();
+        assert!(silent.why.starts_with("no pod's log names NCCL's network"), "{silent:?}");
+        let known = describe_transport(&[pod(None), pod(Some("h:7:7 [0] NCCL INFO Using network Socket"))]).unwrap();
+        assert_eq!((known[0]["uses_sockets"].as_bool(), known[0]["uses_rdma"].as_bool()), (Some(true), Some(false)));
     }
 
     #[test]

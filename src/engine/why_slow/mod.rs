@@ -2,7 +2,7 @@
 
 mod derived_facts;
 
-use self::derived_facts::{build_traffic, describe_peers, describe_pods};
+use self::derived_facts::{build_traffic, describe_peers, describe_pods, describe_transport};
 use super::cluster_nodes::{LazyClusterApi, find_declared_node};
 use super::event::EventSender;
 use super::observe::{observe_facts, observe_probes};
@@ -130,6 +130,7 @@ pub async fn diagnose_slow_job(
         let derived = [
             ("traffic", traffic),
             ("workload", Ok(describe_pods(own))),
+            ("nccl", describe_transport(own)),
             ("peers", Ok(describe_peers(&outliers, &host.host))),
         ];
         host.facts.0.extend(derived.map(|(name, value): (&str, Result<Value, _>)| (name.to_owned(), value)));

@@ -73,6 +73,7 @@ fn job_is_proven_by_a_pod_that_really_ran() {
     site.write("inventory.yaml", &format!("{inventory}{apply_smoke}"));
     pod_runs_and_its_log_is_read(&api, &nodes[0], &site);
     causes_of_pods_that_do_not_run_are_reported(&api, &site);
+    slow_job_is_diagnosed_from_its_pods(&api, &nodes[0], &site, &inventory);
     rdma_pod_fails_without_adapters(&nodes[0], &site, &inventory);
 }
 
@@ -106,6 +107,34 @@ fn causes_of_pods_that_do_not_run_are_reported(api: &Cluster, site: &Site) {
     has(&out, "not finished within 10 s: pod smoke-");
     has(&out, "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.");
     assert_eq!(api.kubectl(&["get", "jobs,pods", "-n", "pods", "-o", "name"]), "");
+}
+
+/// The pod and its log are real. The host is a sandbox with the name of the node: it answers the questions about hosts.
+fn slow_job_is_diagnosed_from_its_pods(api: &Cluster, node: &Node, site: &Site, inventory: &str) {
+    let name = &node.name;
+    let job = format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {{ name: train, namespace: pods }}\nspec:\n  backoffLimit: 0\n  template:\n    \
+         spec:\n      restartPolicy: Never\n      automountServiceAccountToken: false\n      containers:\n        - name: main\n          \
+         image: {TOOLS}\n          command: [sh, -c, 'echo \"$(hostname):7:7 [0] NCCL INFO Using network Socket\"; sleep 600']\n          \
+         env: [{{ name: NCCL_IB_DISABLE, value: '1' }}]\n          resources: {{ limits: {{ nvidia.com/gpu: 8 }} }}\n"
+    );
+    site.write("train.yaml", &job);
+    api.kubectl(&["apply", "-f", site.path("train.yaml").to_str().expect("a path")]);
+    api.until(&["wait", "--for=condition=Ready", "--timeout=30s", "-n", "pods", "pods", "-l", "job-name=train"]);
+    api.wait(|| api.kubectl(&["logs", "-n", "pods", "-l", "job-name=train"]).contains("Using network Socket"));
+    site.write("slow.yaml", &inventory.replace("hosts: { box: {", &format!("hosts: {{ other: {{}}, {name}: {{")));
+    let asked = |job: &str| site.forge(&["why-slow", "slow.yaml", "--seconds", "1", "--job", job]);
+    let out = asked("pods/train");
+    assert_eq!(out.code, 2, "{out}");
+    has(&out, "uses sockets");
+    has(&out, "requests no RDMA resource");
+    has(&out, "sets NCCL_IB_DISABLE=1");
+    has(&out, "lacks the capability IPC_LOCK");
+    assert!(!out.to_string().contains("other"), "a host without pods of the job is not asked: {out}");
+    let none = asked("pods/none");
+    assert_eq!(none.code, 64, "{none}");
+    has(&none, "job `pods/none` has no pods");
+    api.kubectl(&["delete", "job", "-n", "pods", "train", "--wait=false"]);
 }
 
 /// The pod's own checks run in a real container, which has no adapter here.
