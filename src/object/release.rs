@@ -93,6 +93,9 @@ pub struct ReleaseState {
     /// Objects of the release that an uninstall keeps, by title: the chart annotates them.
     #[serde(default)]
     pub kept: Vec<String>,
+    /// Live objects that were compared without a dry run, by title, because the account may not ask for one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub computed: Vec<String>,
 }
 
 /// A CRD that an uninstall or an upgrade deletes, because it is an ordinary object of the release.

@@ -9,11 +9,12 @@ const MAX_NAMED: usize = 3;
 
 /// Returns the warning for objects that were compared without a dry run.
 pub(super) fn warn_computed_objects(seen: &ObservedHost) -> Option<HostWarning> {
-    let computed = seen.observation.iter().filter_map(|(probe, answer)| match (probe, answer) {
+    let computed = seen.observation.iter().flat_map(|(probe, answer)| match (probe, answer) {
         (Probe::Object { id, .. }, Ok(ProbeReading::Object(ObjectState::Known(info)))) if info.computed => {
-            Some(id.to_string())
+            vec![id.to_string()]
         }
-        _ => None,
+        (Probe::Release(_), Ok(ProbeReading::Release(state))) => state.computed.clone(),
+        _ => Vec::new(),
     });
     let names: Vec<String> = computed.collect();
     let named = join_first(&names)?;

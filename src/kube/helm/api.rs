@@ -18,7 +18,6 @@ const MAX_WARNINGS: usize = 3;
 pub(super) struct HelmApplyOptions<'a> {
     pub manager: &'a str,
     pub force: bool,
-    pub dry: bool,
 }
 
 /// The result of an apply.
@@ -76,31 +75,58 @@ impl HelmObjectClient<'_> {
         self.cluster.send_request(ask).await
     }
 
-    /// Applies the object with its original text, or as a dry run.
+    /// Applies the object with its original text.
     pub async fn apply_object(
         &self,
         object: &ManifestObject,
         how: HelmApplyOptions<'_>,
     ) -> Result<HelmApplyResult, KubeError> {
-        let params = PatchParams { dry_run: how.dry, force: how.force, ..PatchParams::apply(how.manager) };
-        let request = self.build_request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
-        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
-        // The API parses YAML itself: so its answer is about the exact text that helm applies.
-        let request = request.map(|_| object.text.clone().into_bytes());
+        let request = self.build_apply(object, how, false)?;
+        self.cluster.send_request(self.request_apply(request)).await
+    }
+
+    /// Applies the object with its original text as a dry run; `None` if the account may not ask for that.
+    pub async fn dry_run_object(
+        &self,
+        object: &ManifestObject,
+        how: HelmApplyOptions<'_>,
+    ) -> Result<Option<HelmApplyResult>, KubeError> {
+        let request = self.build_apply(object, how, true)?;
         let ask = async {
-            match self.cluster.client().request::<Value>(request).await {
-                Ok(value) => Ok(HelmApplyResult::Becomes(value)),
-                Err(::kube::Error::Api(status)) if status.code == 409 => match parse_conflicts(&status) {
-                    found if found.is_empty() => Err(::kube::Error::Api(status)),
-                    found => Ok(HelmApplyResult::Conflict(found)),
-                },
-                Err(::kube::Error::Api(status)) if is_undefined_field(&status) => {
-                    Ok(HelmApplyResult::Undefined(status.message))
-                }
+            match self.request_apply(request).await {
+                Ok(result) => Ok(Some(result)),
+                Err(::kube::Error::Api(status)) if status.code == 403 => Ok(None),
                 Err(error) => Err(error),
             }
         };
         self.cluster.send_request(ask).await
+    }
+
+    fn build_apply(
+        &self,
+        object: &ManifestObject,
+        how: HelmApplyOptions<'_>,
+        dry_run: bool,
+    ) -> Result<http::Request<Vec<u8>>, KubeError> {
+        let params = PatchParams { dry_run, force: how.force, ..PatchParams::apply(how.manager) };
+        let request = self.build_request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
+        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
+        // The API parses YAML itself: so its answer is about the exact text that helm applies.
+        Ok(request.map(|_| object.text.clone().into_bytes()))
+    }
+
+    async fn request_apply(&self, request: http::Request<Vec<u8>>) -> Result<HelmApplyResult, ::kube::Error> {
+        match self.cluster.client().request::<Value>(request).await {
+            Ok(value) => Ok(HelmApplyResult::Becomes(value)),
+            Err(::kube::Error::Api(status)) if status.code == 409 => match parse_conflicts(&status) {
+                found if found.is_empty() => Err(::kube::Error::Api(status)),
+                found => Ok(HelmApplyResult::Conflict(found)),
+            },
+            Err(::kube::Error::Api(status)) if is_undefined_field(&status) => {
+                Ok(HelmApplyResult::Undefined(status.message))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the latest warnings in the namespace about objects whose names contain the release's name.

@@ -13,7 +13,7 @@ use crate::object::{
     ChartCrd, ChartInfo, FieldChange, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
     ReleaseState, ReleaseStatus,
 };
-use crate::object::{ManifestObject, parse_manifest};
+use crate::object::{ManifestObject, overlay_object, parse_manifest};
 use crate::object::{collect_images, find_owning_release};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
@@ -44,6 +44,15 @@ pub(super) struct ManifestComparison {
     pub drifted: Vec<DriftedHelmObject>,
     /// Objects that cannot be compared, since their definition lacks fields of the manifest: why, one for each.
     undefined: Vec<String>,
+    /// The titles of objects that were compared without a dry run.
+    computed: Vec<String>,
+}
+
+/// The comparison of one object.
+struct ComparedObject {
+    found: ObjectComparison,
+    /// Whether the account may not ask for a dry run, so that forge computed the result of an apply by itself.
+    computed: bool,
 }
 
 enum ObjectComparison {
@@ -204,10 +213,13 @@ impl<'c> ReleaseObserver<'c> {
     /// Compares the live objects with the manifest.
     pub async fn compare_live(&self, manifest: &[ManifestObject]) -> Result<ManifestComparison, KubeError> {
         let looks = stream::iter(manifest).map(|object| self.compare_object(object)).buffered(CONCURRENT_REQUESTS);
-        let found: Vec<ObjectComparison> = looks.try_collect().await?;
+        let found: Vec<ComparedObject> = looks.try_collect().await?;
         let mut compared = ManifestComparison::default();
-        for one in found {
-            match one {
+        for (one, object) in found.into_iter().zip(manifest) {
+            if one.computed {
+                compared.computed.push(object.display_title(self.objects.home));
+            }
+            match one.found {
                 ObjectComparison::Same => {}
                 ObjectComparison::Drifted(object) => compared.drifted.push(*object),
                 ObjectComparison::Undefined(why) => compared.undefined.push(why),
@@ -216,25 +228,30 @@ impl<'c> ReleaseObserver<'c> {
         Ok(compared)
     }
 
-    async fn compare_object(&self, object: &ManifestObject) -> Result<ObjectComparison, KubeError> {
+    async fn compare_object(&self, object: &ManifestObject) -> Result<ComparedObject, KubeError> {
+        let certain = |found| ComparedObject { found, computed: false };
         let Some(live) = self.objects.get_live(object).await? else {
-            return Ok(ObjectComparison::Drifted(Box::new(missing_object(object, self.objects.home))));
+            return Ok(certain(ObjectComparison::Drifted(Box::new(missing_object(object, self.objects.home)))));
         };
-        let how = HelmApplyOptions { manager: COMPARISON_MANAGER, force: true, dry: true };
+        let how = HelmApplyOptions { manager: COMPARISON_MANAGER, force: true };
         let title = || object.display_title(self.objects.home);
-        let becomes = match self.objects.apply_object(object, how).await? {
-            HelmApplyResult::Becomes(becomes) => becomes,
-            HelmApplyResult::Conflict(_) => {
+        let (becomes, computed) = match self.objects.dry_run_object(object, how).await? {
+            None => (overlay_object(&live, &object.value), true),
+            Some(HelmApplyResult::Becomes(becomes)) => (becomes, false),
+            Some(HelmApplyResult::Conflict(_)) => {
                 return Err(KubeError::new(format!("{} keeps changing and cannot be compared", title())));
             }
-            HelmApplyResult::Undefined(why) => return Ok(ObjectComparison::Undefined(format!("{}: {why}", title()))),
+            Some(HelmApplyResult::Undefined(why)) => {
+                return Ok(certain(ObjectComparison::Undefined(format!("{}: {why}", title()))));
+            }
         };
         let drifted = ObjectDrift::compare_live(object, &live, &becomes);
         let told = drifted.to_live_object(object, self.objects.home, &live, self.secrets);
-        Ok(told.map_or(ObjectComparison::Same, |told| {
+        let found = told.map_or(ObjectComparison::Same, |told| {
             let seen = Some(HelmLiveComparison { live, becomes, drifted });
             ObjectComparison::Drifted(Box::new(DriftedHelmObject { object: object.clone(), seen, told }))
-        }))
+        });
+        Ok(ComparedObject { found, computed })
     }
 
     /// Returns the chart's definitions that exist and differ from the chart: those of another version of it. Fields that
@@ -248,7 +265,7 @@ impl<'c> ReleaseObserver<'c> {
         let is_ours = |live: &Value| find_owning_release(live).is_none_or(|owner| owner == own);
         let is_ours = &is_ours;
         let looks = stream::iter(definitions).map(|definition| async move {
-            Ok::<_, KubeError>(match self.compare_object(definition).await? {
+            Ok::<_, KubeError>(match self.compare_object(definition).await?.found {
                 ObjectComparison::Drifted(found) if !found.told.changed.is_empty() => {
                     let seen = found.seen.filter(|seen| is_ours(&seen.live));
                     seen.map(|HelmLiveComparison { live, becomes, .. }| OutdatedDefinition {
@@ -268,11 +285,12 @@ impl<'c> ReleaseObserver<'c> {
     async fn find_conflicts(&self, rendered: &[ManifestObject]) -> Result<Vec<ReleaseFieldConflict>, KubeError> {
         let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows_kind(object));
         let ask = |object| async move {
-            let how = HelmApplyOptions { manager: HELM_MANAGER, force: false, dry: true };
-            let found = match self.objects.apply_object(object, how).await? {
-                // The upgrade renews the definition first. A field that does not exist yet has no owner.
-                HelmApplyResult::Becomes(_) | HelmApplyResult::Undefined(_) => Vec::new(),
-                HelmApplyResult::Conflict(found) => found,
+            let how = HelmApplyOptions { manager: HELM_MANAGER, force: false };
+            let found = match self.objects.dry_run_object(object, how).await? {
+                // The upgrade renews the definition first. A field that does not exist yet has no owner. An account that
+                // may not ask for a dry run may not upgrade either.
+                Some(HelmApplyResult::Becomes(_) | HelmApplyResult::Undefined(_)) | None => Vec::new(),
+                Some(HelmApplyResult::Conflict(found)) => found,
             };
             let title = object.display_title(self.objects.home);
             let conflict = move |(field, by): (String, String)| ReleaseFieldConflict {
@@ -301,6 +319,7 @@ impl<'c> ReleaseObserver<'c> {
             let compared = self.compare_live(&noted.manifest).await?;
             state.live = compared.drifted.into_iter().map(|found| found.told).collect();
             undefined = compared.undefined;
+            state.computed = compared.computed;
         }
         if let Some(chart) = &self.chart {
             state.foreign = self.find_foreign_releases(chart, &all, &ours);

@@ -165,7 +165,7 @@ impl ReleaseExecutor<'_> {
         for definition in self.look.chart_definitions(chart).await? {
             if self.look.objects.get_live(definition).await?.is_none() {
                 (self.say)(&format!("installing CRD {}", definition.name()));
-                let how = HelmApplyOptions { manager: "forge", force: false, dry: false };
+                let how = HelmApplyOptions { manager: "forge", force: false };
                 // A CRD that another user created in the meantime stays as it is, like one from before.
                 let (HelmApplyResult::Becomes(_) | HelmApplyResult::Conflict(_) | HelmApplyResult::Undefined(_)) =
                     self.look.objects.apply_object(definition, how).await?;
@@ -182,7 +182,7 @@ impl ReleaseExecutor<'_> {
         let before = cluster.read_changing_kinds(&becomes).await;
         for OutdatedDefinition { definition, .. } in &outdated {
             (self.say)(&format!("renewing CRD {}", definition.name()));
-            let how = HelmApplyOptions { manager: "forge", force: true, dry: false };
+            let how = HelmApplyOptions { manager: "forge", force: true };
             match self.look.objects.apply_object(definition, how).await? {
                 HelmApplyResult::Becomes(_) => self.wait_until_served(definition).await?,
                 HelmApplyResult::Conflict(_) | HelmApplyResult::Undefined(_) => {
@@ -252,7 +252,7 @@ impl ReleaseExecutor<'_> {
         let mut value = found.object.value.clone();
         add_ownership_metadata(&mut value, &self.call.asked);
         let object = ManifestObject { text: value.to_string(), value };
-        let how = HelmApplyOptions { manager: HELM_MANAGER, force: true, dry: false };
+        let how = HelmApplyOptions { manager: HELM_MANAGER, force: true };
         match objects.apply_object(&object, how).await? {
             HelmApplyResult::Becomes(_) => Ok(()),
             HelmApplyResult::Conflict(_) => {

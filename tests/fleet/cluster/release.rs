@@ -94,6 +94,29 @@ impl Project {
         assert_eq!((kept.code, kept.stdout.as_str()), (0, images), "{kept}");
     }
 
+    /// Runs drift as an account that may read everything of the release, and its secrets or not, and nothing else.
+    fn drift_as_reader(&self, secrets: bool) -> Output {
+        let name = format!("{}-reads{}", self.name, if secrets { "-all" } else { "" });
+        let more = if secrets { ", secrets" } else { "" };
+        let role = format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{ name: {name} }}\nrules:\n  \
+             - {{ apiGroups: ['*'], resources: [namespaces, configmaps, services, serviceaccounts, deployments, jobs, pods, \
+             gadgets, customresourcedefinitions, roles, rolebindings, clusterroles, clusterrolebindings{more}], verbs: [get, list] }}\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{ name: {name} }}\n\
+             roleRef: {{ apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name} }}\n\
+             subjects: [{{ kind: User, name: {name}, apiGroup: rbac.authorization.k8s.io }}]\n"
+        );
+        self.site.write("role.yaml", &role);
+        kubectl(&["apply", "-f", self.site.path("role.yaml").to_str().expect("a path")]);
+        let inventory = std::fs::read_to_string(self.site.path("inventory.yaml")).expect("an inventory");
+        let (_, rest) = inventory.split_once("kubeconfig: ").expect("a kubeconfig");
+        let (path, _) = rest.split_once(',').expect("a path");
+        let own = std::fs::read_to_string(path).expect("a kubeconfig");
+        self.site.write("reader.kubeconfig", &own.replace("user: { client-", &format!("user: {{ as: {name}, client-")));
+        self.site.write("reader.yaml", &inventory.replace(path, "reader.kubeconfig"));
+        self.site.forge(&["drift", "reader.yaml"])
+    }
+
     fn gadgets(&self) -> String {
         format!("gadgets.{}.forge.test", self.name)
     }
@@ -143,6 +166,14 @@ fn edited_custom_field_is_drift_with_its_manager() {
         has(&drift, "Gadget r spec.driver.enabled");
         has(&drift, "kubectl-patch");
         has(&drift, "will not be removed by an upgrade");
+        let read = project.drift_as_reader(true);
+        assert_eq!(read.code, 2, "{read}");
+        has(&read, "Gadget r spec.driver.enabled");
+        has(&read, "kubectl-patch");
+        has(&read, "compared without a dry run");
+        let blind = project.drift_as_reader(false);
+        assert_eq!(blind.code, 9, "{blind}");
+        has(&blind, "may not");
         let out = project.apply();
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(project.revisions(), "1=deployed ");
@@ -151,6 +182,8 @@ fn edited_custom_field_is_drift_with_its_manager() {
             r#"{"driver":{"enabled":false},"greeting":"hello"}"#
         );
         assert_eq!(project.forge(&["drift"]).code, 0);
+        let read = project.drift_as_reader(true);
+        assert_eq!(read.code, 0, "{read}");
     });
     if shown {
         crate::proof::mark_api("helm_release");
