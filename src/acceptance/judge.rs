@@ -62,11 +62,11 @@ fn describe_large_row(row: &LatencyRow) -> String {
     )
 }
 
-/// What a collective must use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a collective must use between hosts. Nothing by default, as within one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequiredTransport {
-    /// Whether it runs on several hosts: the network must be RDMA.
-    pub several_hosts: bool,
+    /// Whether the network must be RDMA.
+    pub rdma: bool,
     /// Whether adapters must read the memory of GPUs (GPUDirect RDMA).
     pub gdr: bool,
 }
@@ -82,20 +82,24 @@ pub fn judge_collective(
     let Some(row) = run.largest_row() else {
         return TestVerdict::not_measured("the output has no bus bandwidth");
     };
+    if run.tables > 1 {
+        let why = format!("the program printed {} tables: it was built without MPI", run.tables);
+        return TestVerdict::not_measured(why);
+    }
     let fail = |reason: &str| TestVerdict::Fail { value: Some(row.busbw), reason: reason.to_owned() };
     if run.sound == Some(false) || row.wrong.is_some_and(|wrong| wrong > 0) {
         return fail("values are wrong");
     }
-    if required.several_hosts && transport.uses_sockets {
+    if required.rdma && transport.uses_sockets {
         return fail("NCCL used sockets, not RDMA");
     }
-    if required.several_hosts && required.gdr && transport.channels_without_gdr > 0 {
+    if required.rdma && required.gdr && transport.channels_without_gdr > 0 {
         return fail("NCCL copied through the memory of the host: no GPUDirect RDMA");
     }
-    if required.several_hosts && !transport.uses_rdma {
+    if required.rdma && !transport.uses_rdma {
         return TestVerdict::not_measured("NCCL's log does not name the network; set NCCL_DEBUG=INFO");
     }
-    if required.several_hosts && required.gdr && transport.gdr_channels == 0 {
+    if required.rdma && required.gdr && transport.gdr_channels == 0 {
         return TestVerdict::not_measured("NCCL's log does not show whether GPUDirect RDMA was used");
     }
     match run.sound {
@@ -160,7 +164,7 @@ mod tests {
     fn judge_sample(log: &str, gdr: bool) -> TestVerdict {
         let run = parse_nccl_test(include_str!("../../tests/samples/all_reduce_perf.txt"));
         let expected = ExpectedValue::at_least(340.0, "GB/s", "declared");
-        let required = RequiredTransport { several_hosts: true, gdr };
+        let required = RequiredTransport { rdma: true, gdr };
         judge_collective(&run, &parse_nccl_log(log), required, &expected)
     }
 
@@ -180,11 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn program_without_mpi_is_not_a_collective() {
+        let text = include_str!("../../tests/samples/all_reduce_perf.txt").repeat(2);
+        let transport = parse_nccl_log(include_str!("../../tests/samples/nccl-log-ib.txt"));
+        let expected = ExpectedValue::at_least(1.0, "GB/s", "declared");
+        let required = RequiredTransport { rdma: true, gdr: false };
+        let judged = judge_collective(&parse_nccl_test(&text), &transport, required, &expected);
+        assert_eq!(judged, TestVerdict::not_measured("the program printed 2 tables: it was built without MPI"));
+    }
+
+    #[test]
     fn collective_with_wrong_values_fails() {
         let text = include_str!("../../tests/samples/all_reduce_perf.txt").replace(": 0 OK", ": 3 FAILED");
         let transport = parse_nccl_log(include_str!("../../tests/samples/nccl-log-ib.txt"));
         let expected = ExpectedValue::at_least(1.0, "GB/s", "declared");
-        let required = RequiredTransport { several_hosts: true, gdr: true };
+        let required = RequiredTransport { rdma: true, gdr: true };
         let judged = judge_collective(&parse_nccl_test(&text), &transport, required, &expected);
         assert_eq!(judged, TestVerdict::Fail { value: Some(360.97), reason: "values are wrong".into() });
         let unfinished = judge_collective(&NcclTestRun::default(), &transport, required, &expected);

@@ -29,7 +29,7 @@ pub use group_run::GroupRun;
 pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
 pub use judge::{RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
-pub use schedule::{MemberPair, limit_rounds, schedule_ring, schedule_rounds, split_in_root_groups};
+pub use schedule::{MemberPair, limit_rounds, schedule_groups, schedule_ring, schedule_rounds, split_in_root_groups};
 pub use slow_cause::{
     AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer, SlowQuestion, group_answers, rank_causes,
 };

@@ -48,6 +48,17 @@ pub fn limit_rounds(rounds: Vec<Vec<MemberPair>>, at_once: usize) -> Vec<Vec<Mem
     }
 }
 
+/// Returns rounds of groups of `size` members, each member in one group; 0 makes one group of all. `at_once` groups run
+/// at a time; 0 does not limit them.
+pub fn schedule_groups(members: usize, size: usize, at_once: usize) -> Vec<Vec<Vec<usize>>> {
+    let all: Vec<usize> = (0..members).collect();
+    let groups = split_in_groups(&all, if size == 0 { 1 } else { members.div_ceil(size) });
+    match at_once {
+        0 => vec![groups],
+        _ => groups.chunks(at_once).map(<[Vec<usize>]>::to_vec).collect(),
+    }
+}
+
 /// Divides members into √n groups of nearly the same size, in order.
 pub fn split_in_root_groups(members: &[usize]) -> Vec<Vec<usize>> {
     split_in_groups(members, (members.len() as f64).sqrt().ceil() as usize)
@@ -120,6 +131,20 @@ mod tests {
             assert_members_meet_once_per_round(&rounds, members);
             assert!(rounds.iter().all(|round| at_once == 0 || round.len() <= at_once));
             assert_eq!(rounds.concat().len(), members * (members - 1) / 2);
+        }
+    }
+
+    #[test]
+    fn groups_have_the_declared_size_at_most() {
+        assert_eq!(schedule_groups(5, 0, 0), [[vec![0, 1, 2, 3, 4]]]);
+        assert_eq!(schedule_groups(7, 3, 0), [[vec![0, 1], vec![2, 3], vec![4, 5, 6]]]);
+        assert_eq!(schedule_groups(6, 3, 1), [[vec![0, 1, 2]], [vec![3, 4, 5]]]);
+        for (members, size) in [(9, 2), (10, 4), (3, 8), (232, 29)] {
+            let rounds = schedule_groups(members, size, 2);
+            assert!(rounds.iter().all(|round| round.len() <= 2));
+            let groups = rounds.concat();
+            assert!(groups.iter().all(|group| group.len() >= 2 && group.len() <= size.max(3)), "{groups:?}");
+            assert_eq!(groups.concat(), (0..members).collect::<Vec<_>>());
         }
     }
 

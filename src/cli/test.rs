@@ -7,6 +7,7 @@ use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
 use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
+use crate::acceptance::schedule_groups;
 use crate::config::{DeclaredTest, PairSelection, TestPrograms};
 use crate::engine::SkippedHost;
 use crate::model::{ExitCode, HostName, HostOutcome};
@@ -95,23 +96,51 @@ fn write_test_plan(test: &DeclaredTest, selected: &[HostName], out: &mut dyn Wri
             write_program("server", server, out)?;
             write_program("client", client, out)?;
         }
+        TestPrograms::Group(command) => {
+            writeln!(out, "  {}", describe_groups(test, hosts.len()))?;
+            write_program("launch", command, out)?;
+        }
     }
     let parameters: Vec<String> = test.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
     writeln!(out, "  {}, at most {} s each", escape::escape_line(&parameters.join(" ")), definition.limit_s)
 }
 
+fn describe_groups(test: &DeclaredTest, hosts: usize) -> String {
+    match test.group_size {
+        2 => count_pairs(test.pairs, hosts),
+        size => {
+            let rounds = schedule_groups(hosts, size, test.at_once);
+            let groups = rounds.iter().map(Vec::len).sum();
+            format!("{} in {}", format_count(groups, "group"), format_count(rounds.len(), "round"))
+        }
+    }
+}
+
 fn describe_pairs(pairs: PairSelection, hosts: usize) -> String {
+    format!("{}, both directions, each adapter", count_pairs(pairs, hosts))
+}
+
+fn count_pairs(pairs: PairSelection, hosts: usize) -> String {
     let (pairs, rounds) = match (pairs, hosts) {
         (_, 0 | 1) => (0, 0),
         (PairSelection::Ring, 2) => (1, 1),
         (PairSelection::Ring, _) => (hosts, 2 + hosts % 2),
         (PairSelection::All, _) => (hosts * (hosts - 1) / 2, hosts - 1 + hosts % 2),
     };
-    format!("{} in {}, both directions, each adapter", format_count(pairs, "pair"), format_count(rounds, "round"))
+    format!("{} in {}", format_count(pairs, "pair"), format_count(rounds, "round"))
 }
 
 fn write_program(role: &str, words: &[String], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  {role}: {}", escape::escape_line(&words.join(" ")))
+    let shown: Vec<String> = words.iter().map(|word| show_word(word)).collect();
+    writeln!(out, "  {role}: {}", escape::escape_line(&shown.join(" ")))
+}
+
+/// Returns an argument as a shell reads it; braces stay as the file has them.
+fn show_word(word: &str) -> String {
+    match word.contains(|c: char| c.is_whitespace() || c == '\'' || c == '"') || word.is_empty() {
+        true => format!("'{}'", word.replace('\'', r"'\''")),
+        false => word.to_owned(),
+    }
 }
 
 async fn test_hosts<B: Backend>(

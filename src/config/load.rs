@@ -27,7 +27,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The built-in sets of acceptance tests.
-const BUILTIN_SETS: [&str; 3] = ["quick", "burn-in", "full"];
+const BUILTIN_SETS: [&str; 4] = ["quick", "burn-in", "full", "collectives"];
 
 /// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
 /// only if there are no errors.

@@ -1,5 +1,6 @@
 //! The `tests:` section: sets of acceptance tests, and the tests themselves.
 
+use crate::acceptance::RequiredTransport;
 use crate::diag::Span;
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -30,8 +31,12 @@ pub struct DeclaredTest {
     pub baseline_drop: f64,
     /// Which pairs of hosts are tested.
     pub pairs: PairSelection,
-    /// How many pairs run at a time; 0 for no limit.
+    /// How many pairs or groups run at a time; 0 for no limit.
     pub at_once: usize,
+    /// How many hosts run the program of a group together; 0 for all.
+    pub group_size: usize,
+    /// What the program of a group must use between hosts.
+    pub required: RequiredTransport,
     /// The place of the entry.
     pub span: Span,
 }
@@ -81,6 +86,8 @@ pub struct TestDefinition {
     pub limit_s: u64,
     /// Parameters with their defaults.
     pub parameters: BTreeMap<String, String>,
+    /// The recipe whose parameters `user`, `slots` and `launchers` say how a program starts on several hosts.
+    pub mesh: Option<String>,
 }
 
 /// The programs of a test, with their arguments. `{name}` in an argument is the parameter `name`.
@@ -95,6 +102,8 @@ pub enum TestPrograms {
         /// Connects to `address`.
         client: Vec<String>,
     },
+    /// One program that starts others on all hosts of a group.
+    Group(Vec<String>),
 }
 
 impl TestDefinition {
@@ -102,7 +111,7 @@ impl TestDefinition {
     pub fn uses_rails(&self) -> bool {
         let uses = |words: &[String]| words.iter().any(|word| word.contains("{device}"));
         match &self.programs {
-            TestPrograms::Host(command) => uses(command),
+            TestPrograms::Host(command) | TestPrograms::Group(command) => uses(command),
             TestPrograms::Pair { server, client } => uses(server) || uses(client),
         }
     }

@@ -413,7 +413,7 @@ pub fn hostile_report(text: &str) -> RunReport {
 /// Returns a report in which every host prints the words of the command.
 pub fn acceptance_report() -> crate::engine::AcceptanceReport {
     use crate::acceptance::TestVerdict;
-    use crate::engine::{AcceptanceReport, FabricFault, SkippedHost, TestReport, TestRow};
+    use crate::engine::{AcceptanceReport, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
     let row = |hosts: &[&str], verdict| TestRow {
         hosts: hosts.iter().map(|name| host(name)).collect(),
         rail: None,
@@ -442,6 +442,7 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
         tests: vec![TestReport {
             test: "ucx-bandwidth".into(),
             about: "Bandwidth of UCX".into(),
+            scope: MeasuredScope::Pair,
             unit: "Gb/s".into(),
             rows,
             faults: vec![fault],

@@ -36,12 +36,17 @@ fn dry_run_shows_hosts_pairs_and_programs() {
 #[test]
 fn builtin_sets_need_no_section() {
     let place = Place::new().file("inventory.yaml", "cluster: c\nhosts:\n  node-[1:4]: {}\n");
-    for set in ["quick", "burn-in", "full"] {
+    for (set, test) in [
+        ("quick", "ib-write-bw"),
+        ("burn-in", "ib-write-bw"),
+        ("full", "ib-write-bw"),
+        ("collectives", "nccl-alltoall-hosts"),
+    ] {
         let told = place.forge(&["test", "--set", set, "--dry-run"]);
-        assert!(told.starts_with("exit 0") && told.contains("ib-write-bw"), "{told}");
+        assert!(told.starts_with("exit 0") && told.contains(test), "{told}");
     }
     let unknown = place.forge(&["test", "--set", "slow", "--dry-run"]);
-    let message = "error: set `slow` not found\n  hint: the sets are `quick`, `burn-in`, `full`\n";
+    let message = "error: set `slow` not found\n  hint: the sets are `quick`, `burn-in`, `full`, `collectives`\n";
     assert!(unknown.starts_with("exit 64") && unknown.ends_with(message), "{unknown}");
 }
 
@@ -72,4 +77,50 @@ tests:
     - { test: ib-write-bw, on: all, share: 0.9, with: { sizes: 8 }, schedule: pairs }
 ";
     insta::assert_snapshot!(Place::new().file("inventory.yaml", bad).forge(&["validate"]));
+}
+
+/// A launcher of the site's own.
+const GROUP: &str = "test: site-reduce
+scope: group
+output: nccl
+command: [mpirun, --host, '{hosts}', -np, '{ranks}', --mca, orte_launch_agent, 'env {mark} orted', all_reduce_perf]
+parameters: { user: train, slots: 8 }
+";
+
+#[test]
+fn dry_run_shows_groups_and_their_launcher() {
+    let inventory = "cluster: c
+hosts:
+  node-[1:7]: {}
+tests:
+  groups:
+    - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/two-hosts/all_reduce-average, gpudirect: true }
+    - { test: site-reduce, on: all, least: 300, network: any, group_size: 3, at_once: 2 }
+    - { test: site-reduce, on: all, peers: 0.05, group_size: 2, schedule: all }
+";
+    let place = Place::new().file("inventory.yaml", inventory).file("tests/site-reduce.yaml", GROUP);
+    insta::assert_snapshot!(place.forge(&["test", "--set", "groups", "--dry-run"]));
+}
+
+#[test]
+fn mistakes_in_groups_are_shown_in_place() {
+    let inventory = "cluster: c
+hosts:
+  node-[1:4]: {}
+tests:
+  groups:
+    - { test: ib-write-bw, on: all, share: 0.9, group_size: 2 }
+    - { test: nccl-all-reduce, on: all, least: 300, network: any }
+    - { test: nccl-all-reduce-hosts, on: all, least: 300, network: tcp }
+    - { test: nccl-all-reduce-hosts, on: all, least: 300, network: any, gpudirect: true }
+    - { test: nccl-all-reduce-hosts, on: all, least: 300, group_size: 1 }
+    - { test: bare, on: all, least: 300 }
+";
+    let bare = "test: bare
+scope: group
+output: nccl
+command: [mpirun, all_reduce_perf]
+";
+    let place = Place::new().file("inventory.yaml", inventory).file("tests/bare.yaml", bare);
+    insta::assert_snapshot!(place.forge(&["validate"]));
 }

@@ -1,8 +1,10 @@
-//! Acceptance tests on real hosts: `ucx_perftest` over the fleet's links, through the code that runs perftest.
+//! Acceptance tests on real hosts: `ucx_perftest` over the fleet's links, through the code that runs perftest, and
+//! `mpirun` over the mesh of `ssh-mesh` with a program that really reduces.
 
 use crate::support::{Fleet, Node, Project};
 use serde_json::Value;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// 6.5 MB in each direction of each pair: three seconds at 20 Mbit/s, far less without a limit.
 const TESTS: &str = "tests:
@@ -85,4 +87,125 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(rows_with(&run_tests(&project, 0), "pass").len(), 6, "the hosts are free again");
+}
+
+/// A program of ours that prints what nccl-tests prints, on the mesh that the recipe declares. The second set hangs.
+const COLLECTIVES: &str = "apply:
+  - { recipe: ssh-mesh, on: all, with: { user: train, slots: 1 } }
+tests:
+  quick:
+    - { test: all-reduce, on: all, least: 0.000001, network: any, baseline: 0.99 }
+    - { test: dollar, on: all, least: 7 }
+  rdma:
+    - { test: all-reduce, on: all, least: 0.000001 }
+  hang:
+    - { test: all-reduce, on: all, least: 0.000001, network: any, with: { wait: 61 } }
+";
+
+const ALL_REDUCE: &str = "test: all-reduce
+scope: group
+output: nccl
+limit: 8s
+mesh: ssh-mesh
+parameters: { wait: 0 }
+command: [mpirun, --mca, orte_launch_agent, 'env {mark} orted', --mca, plm_rsh_no_tree_spawn, '1', --mca, btl,
+  'self,tcp', --host, '{hosts}', -np, '{ranks}', -x, NCCL_DEBUG=INFO, all_reduce, -b, 64K, -e, 256K, -w, '{wait}']
+";
+
+/// The service manager expands variables in the arguments of units; a test's arguments are its own.
+const DOLLAR: &str = "test: dollar
+scope: host
+output: number
+command: [sh, -c, 'x=7; echo $x']
+";
+
+/// Builds the program with the machine's compiler. It needs no header of MPI.
+fn build_all_reduce(folder: &std::path::Path) -> Vec<u8> {
+    let (source, program) =
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/mpi/all_reduce.c"), folder.join("all_reduce"));
+    let built = Command::new("cc").args(["-O2", "-Wall", "-o"]).arg(&program).args([source, "-ldl"]).status();
+    assert!(built.expect("a C compiler").success());
+    fs_err::read(program).expect("the program")
+}
+
+/// The processes of a collective, as `ps` lists them, and the units of tests.
+fn list_collective(node: &Node) -> String {
+    let units = "systemctl list-units --all --plain --no-legend 'forge-test-*'";
+    node.sh(&format!("ps -eo user,comm | grep -E '^train|mpirun|orted|all_reduce'; {units}")).stdout
+}
+
+fn assert_nothing_runs(nodes: &[Node]) {
+    for node in nodes {
+        assert_eq!(list_collective(node), "", "{}", node.name);
+    }
+}
+
+/// Starts a collective that hangs, and waits until a process of it runs on every host.
+fn start_hanging(project: &Project, nodes: &[Node]) -> Child {
+    let mut command = project.command(["test", "inventory.yaml", "--set", "hang", "--yes", "--unverified"]);
+    let forge = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
+    nodes.iter().for_each(|node| node.until("pgrep -x all_reduce >/dev/null", 30));
+    forge
+}
+
+#[test]
+fn collective_is_started_by_mpi_and_no_process_is_left() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = build_all_reduce(folder.path());
+    std::thread::scope(|scope| {
+        for node in nodes.iter() {
+            scope.spawn(|| {
+                node.write("/etc/apt/sources.list.d/trade.list", "deb [trusted=yes] file:/srv/forge-repo/trade ./\n");
+                node.must("apt-get -qq update && apt-get -qq install -y --no-install-recommends openmpi-bin >&2");
+                node.write("/usr/local/bin/all_reduce", &program);
+                node.must("chmod 755 /usr/local/bin/all_reduce");
+            });
+        }
+    });
+    let project = Project::new(&nodes).inventory(COLLECTIVES);
+    let project = project.file("tests/all-reduce.yaml", ALL_REDUCE).file("tests/dollar.yaml", DOLLAR);
+    assert!(project.forge(["apply", "inventory.yaml", "--yes"]).ok());
+
+    // The reduction is right: each rank contributes (rank + 1) · (element mod 7 + 1).
+    let done = run_tests(&project, 0);
+    let row = &done["tests"][0]["rows"][0];
+    let expected: usize = (0..65536).map(|at| 3 * (at % 7 + 1)).sum();
+    let checksum = format!("# checksum {expected} of 2 ranks on {} {}", nodes[0].name, nodes[1].name);
+    assert!(row["outputs"][0].as_str().is_some_and(|text| text.contains(&checksum)), "{checksum}: {row:#}");
+    assert_eq!(row["hosts"], serde_json::json!([nodes[0].name, nodes[1].name]));
+    assert!(row["verdict"]["value"].as_f64().is_some_and(|value| value > 0.0), "{row:#}");
+    assert_eq!(done["tests"][1]["rows"][0]["verdict"]["value"], 7.0, "{:#}", done["tests"][1]);
+    assert_nothing_runs(&nodes);
+
+    // Over sockets it fails, whatever its number.
+    let sockets = project.forge(["test", "inventory.yaml", "--set", "rdma", "--yes", "--format", "json"]);
+    let report: Value = serde_json::from_str(&sockets.stdout).expect("a document");
+    let reason = &report["tests"]["tests"][0]["rows"][0]["verdict"]["reason"];
+    assert_eq!((sockets.code, reason.as_str()), (5, Some("NCCL used sockets, not RDMA")), "{report:#}");
+
+    // Ctrl-C ends the processes on every host, and gives the hosts back.
+    let forge = start_hanging(&project, &nodes);
+    let began = Instant::now();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&forge), rustix::process::Signal::INT)
+        .expect("a signal");
+    let ended = forge.wait_with_output().expect("forge ends");
+    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{printed}");
+    assert!(printed.contains("not measured") && printed.contains("  stopped\n"), "{printed}");
+    assert!(began.elapsed() < Duration::from_secs(7), "before the limit of the test: {:?}", began.elapsed());
+    assert_nothing_runs(&nodes);
+
+    // One host is cut off, and forge is killed: each host ends its processes by itself.
+    let mut forge = start_hanging(&project, &nodes);
+    nodes[1].link(false);
+    forge.kill().expect("forge is killed");
+    let _ = forge.wait();
+    for node in nodes.iter() {
+        node.until("! ps -eo user,comm | grep -qE '^train|mpirun|orted|all_reduce'", 30);
+        node.until("[ -z \"$(systemctl list-units --all --plain --no-legend 'forge-test-*')\" ]", 10);
+    }
+    nodes[1].link(true);
+    let second = run_tests(&project, 0);
+    assert_eq!(second["against"], done["run"], "the hosts are free again, and the runs are compared");
 }

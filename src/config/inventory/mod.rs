@@ -12,6 +12,7 @@ mod resolve;
 mod rollout;
 pub(crate) mod selector;
 pub(super) mod smtp;
+mod test_definition;
 pub(super) mod tests;
 mod vars;
 

@@ -1,7 +1,8 @@
-//! Parses `tests:` and the files of tests.
+//! Parses `tests:`: the sets and their entries.
 
 use super::selector::SelectorUniverse;
-use crate::acceptance::{BASELINE_DROP, check_floor, parse_floors};
+use super::test_definition::{locate_builtin, read_definition, scalar_text};
+use crate::acceptance::{BASELINE_DROP, RequiredTransport, check_floor, parse_floors};
 use crate::config::builtin_data::{builtin_tables, find_builtin_test};
 use crate::config::load_context::LoadContext;
 use crate::config::test_suite::{
@@ -11,18 +12,29 @@ use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::HostName;
-use camino::Utf8PathBuf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Keys of an entry of a set.
-pub(in crate::config) const ENTRY_KEYS: [&str; 13] = [
-    "test", "on", "with", "rails", "least", "most", "share", "of", "floor", "peers", "baseline", "schedule", "at_once",
+pub(in crate::config) const ENTRY_KEYS: [&str; 16] = [
+    "test",
+    "on",
+    "with",
+    "rails",
+    "least",
+    "most",
+    "share",
+    "of",
+    "floor",
+    "peers",
+    "baseline",
+    "schedule",
+    "at_once",
+    "group_size",
+    "network",
+    "gpudirect",
 ];
-/// Keys of the file of a test.
-const TEST_KEYS: [&str; 9] = ["test", "about", "scope", "output", "limit", "parameters", "server", "client", "command"];
 const LIMIT_KEYS: [&str; 5] = ["least", "most", "share", "floor", "peers"];
-const DEFAULT_LIMIT_S: u64 = 300;
 
 /// Reads the declared sets, and the built-in sets that the inventory does not declare.
 pub(in crate::config) fn read_test_suite(
@@ -47,14 +59,10 @@ pub(in crate::config) fn read_builtin_set(
     cx: &mut LoadContext<'_>,
 ) -> Option<Vec<DeclaredTest>> {
     let text = find_builtin_test("sets")?;
-    let (_, node) = cx.parse_yaml(&shown_builtin("sets"), text.to_owned())?;
+    let (_, node) = cx.parse_yaml(&locate_builtin("sets"), text.to_owned())?;
     let entries = yaml_table::expect_entries(Some(&node), "tests", &mut cx.diags);
     let (key, node) = entries.iter().find(|(key, _)| key.text == name)?;
     Some(read_set(key, node, universe, hosts, cx))
-}
-
-fn shown_builtin(name: &str) -> Utf8PathBuf {
-    Utf8PathBuf::from(format!("{}/tests/{name}.yaml", crate::config::builtin_data::BUILTIN_PATH))
 }
 
 fn read_set(
@@ -90,6 +98,8 @@ fn read_entry(
         baseline_drop: read_optional_share(&table, "baseline", cx).unwrap_or(BASELINE_DROP),
         pairs: read_pair_selection(&table, cx),
         at_once: table.get_int("at_once", 0, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
+        group_size: table.get_int("group_size", 2, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
+        required: read_required_transport(&table, &definition, cx),
         span: node.span,
         definition: Arc::new(definition),
     })
@@ -133,15 +143,6 @@ fn read_parameters(
     parameters
 }
 
-/// Returns text, a number or a boolean as it is written to an argument.
-fn scalar_text(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
-    match scalar::node_to_value(node) {
-        crate::model::Value::String(text) => Some(text),
-        value @ (crate::model::Value::Number(_) | crate::model::Value::Bool(_)) => Some(value.to_string()),
-        _ => yaml_table::expect_text(node, key, &mut cx.diags),
-    }
-}
-
 fn read_pair_selection(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> PairSelection {
     let Some(node) = table.get("schedule") else { return PairSelection::Ring };
     match yaml_table::expect_text(node, "schedule", &mut cx.diags).as_deref() {
@@ -154,6 +155,44 @@ fn read_pair_selection(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> PairS
             PairSelection::Ring
         }
     }
+}
+
+/// Reads what a collective must use. Without `network: any`, a run over sockets fails.
+fn read_required_transport(
+    table: &YamlTable<'_>,
+    definition: &TestDefinition,
+    cx: &mut LoadContext<'_>,
+) -> RequiredTransport {
+    let is_group = matches!(definition.programs, TestPrograms::Group(_));
+    let is_collective = is_group && definition.output == TestOutput::Nccl;
+    for (key, fits, wanted) in [
+        ("group_size", is_group, "scope `group`"),
+        ("network", is_collective, "scope `group` and output `nccl`"),
+        ("gpudirect", is_collective, "scope `group` and output `nccl`"),
+    ] {
+        if let (Some(node), false) = (table.get(key), fits) {
+            let message = format!("`{key}` needs a test of {wanted}, and `{}` is another one", definition.name);
+            cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+        }
+    }
+    let gdr = table.get_bool("gpudirect", &mut cx.diags).unwrap_or(false);
+    let network = table.get("network");
+    let rdma = match network.and_then(|node| yaml_table::expect_text(node, "network", &mut cx.diags)).as_deref() {
+        None | Some("rdma") => true,
+        Some("any") => false,
+        Some(other) => {
+            let message = format!("`network` must be `rdma` or `any`, found `{}`", scalar::shorten_text(other));
+            cx.push_diag(
+                Diag::error(DiagCode::BadValue, message).with_span(network.map_or(table.span, |node| node.span)),
+            );
+            true
+        }
+    };
+    if gdr && !rdma {
+        let message = "`gpudirect: true` needs `network: rdma`";
+        cx.push_diag(Diag::error(DiagCode::Exclusive, message).with_span(table.span));
+    }
+    RequiredTransport { rdma: is_collective && rdma, gdr }
 }
 
 fn read_number(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<f64> {
@@ -239,98 +278,4 @@ fn read_floor(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
         return None;
     }
     Some(DeclaredLimit::Floor(Box::new(floor.clone())))
-}
-
-/// Reads a test: `tests/NAME.yaml` next to the inventory, or a built-in one.
-fn read_definition(name: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<TestDefinition> {
-    if !crate::config::identifier::is_label(name) {
-        let diag = Diag::error(DiagCode::BadValue, format!("invalid name of a test: `{}`", scalar::shorten_text(name)));
-        cx.push_diag(diag.with_span(span));
-        return None;
-    }
-    let own = Utf8PathBuf::from(format!("tests/{name}.yaml"));
-    let node = match (cx.root.join(&own).exists(), find_builtin_test(name).filter(|_| name != "sets")) {
-        (true, _) => match cx.confine_path(own.as_str(), span) {
-            Ok(path) => cx.read_yaml(&path, &own, Some(span))?.1,
-            Err(diag) => {
-                cx.push_diag(*diag);
-                return None;
-            }
-        },
-        (false, Some(text)) => cx.parse_yaml(&shown_builtin(name), text.to_owned())?.1,
-        (false, None) => {
-            let diag = Diag::error(DiagCode::BadValue, format!("test `{name}` not found")).with_span(span);
-            cx.push_diag(diag.hint(format!("write it to `{own}`, or use a built-in test: {}", list_builtin_tests())));
-            return None;
-        }
-    };
-    read_definition_file(&node, name, cx)
-}
-
-fn list_builtin_tests() -> String {
-    let names = crate::config::builtin_data::builtin_test_names().filter(|name| *name != "sets");
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -> Option<TestDefinition> {
-    let table = YamlTable::open(node, "a test", &TEST_KEYS, &mut cx.diags)?;
-    let own = table.require_value("test", &mut cx.diags)?;
-    let own_name = yaml_table::expect_text(own, "test", &mut cx.diags)?;
-    if own_name != name {
-        let message = format!("the file of test `{name}` names it `{}`", scalar::shorten_text(&own_name));
-        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(own.span));
-    }
-    let output = read_output(&table, cx);
-    let programs = read_programs(&table, cx);
-    let mut parameters = BTreeMap::new();
-    for (key, node) in yaml_table::expect_entries(table.get("parameters"), "parameters", &mut cx.diags) {
-        parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default());
-    }
-    Some(TestDefinition {
-        name: name.to_owned(),
-        about: table.get_text("about", &mut cx.diags).unwrap_or_default(),
-        programs: programs?,
-        output: output?,
-        limit_s: table.get_limit("limit", &mut cx.diags).unwrap_or(DEFAULT_LIMIT_S),
-        parameters,
-    })
-}
-
-fn read_output(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestOutput> {
-    let node = table.require_value("output", &mut cx.diags)?;
-    let text = yaml_table::expect_text(node, "output", &mut cx.diags)?;
-    let found = TestOutput::ALL.into_iter().find(|output| output.name() == text);
-    if found.is_none() {
-        let diag = Diag::error(DiagCode::BadValue, format!("unknown output `{}`", scalar::shorten_text(&text)));
-        let known = TestOutput::ALL.iter().map(|output| output.name());
-        cx.push_diag(diag.with_span(node.span).suggest_name(&text, known));
-    }
-    found
-}
-
-fn read_programs(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestPrograms> {
-    let scope = table.require_value("scope", &mut cx.diags)?;
-    match yaml_table::expect_text(scope, "scope", &mut cx.diags)?.as_str() {
-        "host" => Some(TestPrograms::Host(read_words(table, "command", cx)?)),
-        "pair" => {
-            let (server, client) = (read_words(table, "server", cx), read_words(table, "client", cx));
-            Some(TestPrograms::Pair { server: server?, client: client? })
-        }
-        other => {
-            let message = format!("`scope` must be `host` or `pair`, found `{}`", scalar::shorten_text(other));
-            cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(scope.span));
-            None
-        }
-    }
-}
-
-fn read_words(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
-    let node = table.require_value(key, &mut cx.diags)?;
-    let items = yaml_table::expect_items(node, key, &mut cx.diags);
-    let words: Vec<String> = items.into_iter().filter_map(|item| scalar_text(item, key, cx)).collect();
-    if words.is_empty() {
-        cx.push_diag(Diag::error(DiagCode::BadValue, format!("`{key}` is empty")).with_span(node.span));
-        return None;
-    }
-    Some(words)
 }

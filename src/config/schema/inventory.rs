@@ -85,8 +85,20 @@ fn test_property(key: &str) -> Value {
             "Pairs to test: `ring` (each host with two others, the default) or `all`.",
             json!({ "enum": ["ring", "all"] }),
         ),
+        "group_size" => with_description(
+            "Hosts that run a test of scope `group` together. Default: all in one group.",
+            json!({ "type": "integer", "minimum": 2 }),
+        ),
+        "network" => with_description(
+            "What a collective may use between hosts: `rdma` (default; a run over sockets fails) or `any`.",
+            json!({ "enum": ["rdma", "any"] }),
+        ),
+        "gpudirect" => with_description(
+            "Whether a collective without GPUDirect RDMA fails. Default: false.",
+            json!({ "type": "boolean" }),
+        ),
         "at_once" => with_description(
-            "Pairs that run at the same time. Default: as many as there are.",
+            "Pairs or groups that run at the same time. Default: as many as there are.",
             json!({ "type": "integer", "minimum": 0 }),
         ),
         _ => json!({}),

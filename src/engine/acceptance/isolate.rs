@@ -1,6 +1,6 @@
 //! Finds the part that makes measurements fail, with more measurements where the scheduled ones do not suffice.
 
-use super::report::{FabricFault, TestReport, TestRow};
+use super::report::{FabricFault, MeasuredScope, TestReport, TestRow};
 use super::test_round::{TestRun, apply_peer_limit};
 use crate::acceptance::{
     ExpectedValue, FabricModel, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, RailFlow, RunSpeed,
@@ -28,12 +28,7 @@ pub(super) async fn isolate_faults(
             return;
         }
         let first = report.rows.len();
-        for (rail, pairs) in split_in_rounds(&next) {
-            let round = report.rows.last().map_or(1, |row| row.round + 1);
-            let from = report.rows.len();
-            run.run_round(&pairs, rails[rail].as_deref(), (round, true), report).await;
-            report.rows[from..].iter_mut().for_each(|row| apply_limit(row, limits[rail].as_ref()));
-        }
+        measure_run(run, &next, rails, limits, report).await;
         let speed = speed_of(&report.rows[first..]);
         search.record_run(next, speed);
     }
@@ -45,6 +40,28 @@ pub(super) async fn isolate_faults(
         report.faults.push(FabricFault { part: name_part(named.part), host, evidence });
     }
     report.suspects = found.suspects.iter().map(|part| name_part(*part)).collect();
+}
+
+/// Measures a run: its pairs, or all of its hosts as one group.
+async fn measure_run(
+    run: &TestRun<'_>,
+    next: &GroupRun,
+    rails: &[Option<String>],
+    limits: &[Option<ExpectedValue>],
+    report: &mut TestReport,
+) {
+    let round = |report: &TestReport| report.rows.last().map_or(1, |row| row.round + 1);
+    let first = report.rows.len();
+    if report.scope == MeasuredScope::Group {
+        run.run_groups(&[next.hosts()], (round(report), true), report).await;
+        report.rows[first..].iter_mut().for_each(|row| apply_limit(row, limits.first().and_then(Option::as_ref)));
+        return;
+    }
+    for (rail, pairs) in split_in_rounds(next) {
+        let from = report.rows.len();
+        run.run_round(&pairs, rails[rail].as_deref(), (round(report), true), report).await;
+        report.rows[from..].iter_mut().for_each(|row| apply_limit(row, limits[rail].as_ref()));
+    }
 }
 
 fn apply_limit(row: &mut TestRow, limit: Option<&ExpectedValue>) {
@@ -59,10 +76,14 @@ fn scheduled_runs(report: &TestReport, names: &[HostName], rails: &[Option<Strin
         .rows
         .chunk_by(|one, other| one.round == other.round && one.hosts.iter().rev().eq(other.hosts.iter()))
         .filter_map(|rows| {
-            let [one, other] = rows[0].hosts.as_slice() else { return None };
             let rail = rails.iter().position(|rail| *rail == rows[0].rail)?;
-            let flow = RailFlow { from: place(one)?, to: place(other)?, rail };
-            Some(FinishedRun { run: GroupRun::single(flow), speed: speed_of(rows) })
+            let hosts = rows[0].hosts.iter().map(place).collect::<Option<Vec<usize>>>()?;
+            let run = match (report.scope, hosts.as_slice()) {
+                (MeasuredScope::Pair, [from, to]) => GroupRun::single(RailFlow { from: *from, to: *to, rail }),
+                (MeasuredScope::Group, group) => GroupRun::ring(group, &[rail]),
+                _ => return None,
+            };
+            Some(FinishedRun { run, speed: speed_of(rows) })
         })
         .collect()
 }

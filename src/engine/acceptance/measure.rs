@@ -3,14 +3,15 @@
 use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
 use crate::acceptance::{
-    ExpectedValue, RequiredTransport, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_latency,
-    judge_number, judge_ucx, parse_size,
+    ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_latency, judge_number,
+    judge_ucx, parse_size,
 };
-use crate::config::{DeclaredLimit, DeclaredTest, TestOutput, TestPrograms};
+use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms};
+use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::host_session::{HostScriptOutput, describe_transport_error, summarize_stderr};
 use crate::facts::command::nccl_log::parse_nccl_log;
 use crate::facts::command::nccl_tests::parse_nccl_test;
-use crate::model::{SecretStore, UntrustedText};
+use crate::model::UntrustedText;
 use crate::script::ShellFragment;
 use crate::transport::TransportError;
 use std::collections::BTreeMap;
@@ -18,6 +19,12 @@ use std::time::Duration;
 
 /// Time for starting and stopping in addition to the test's own limit.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// Bytes that are kept of the begin and of the end of an output.
+const KEPT_OUTPUT: usize = 64 << 10;
+
+/// Why a program that the user stopped has no result.
+pub(super) const STOPPED: &str = "stopped";
 
 /// A measurement with what the programs printed.
 pub(super) struct TestMeasurement {
@@ -27,13 +34,19 @@ pub(super) struct TestMeasurement {
 
 /// The inputs of a measurement, except its hosts.
 pub(super) struct MeasureContext<'r> {
+    pub project: &'r Project,
     pub test: &'r DeclaredTest,
-    pub secrets: &'r SecretStore,
     /// The name of the run.
     pub run: &'r str,
+    pub cancel: &'r CancelSignal,
 }
 
 impl MeasureContext<'_> {
+    /// Returns whether the user requested a stop.
+    pub fn is_stopped(&self) -> bool {
+        self.cancel.level() > StopLevel::No
+    }
+
     /// Measures one host.
     pub async fn measure_host(&self, host: &TestHost, rail: Option<&str>, number: usize) -> TestMeasurement {
         let TestPrograms::Host(command) = &self.test.definition.programs else {
@@ -82,19 +95,23 @@ impl MeasureContext<'_> {
             }
             Err(error) => return not_measured(describe_transport_error(&error).raw(), Vec::new()),
         }
+        if self.is_stopped() {
+            let stopped = self.run_script(server, build_stop_script(&unit)).await;
+            return not_measured(STOPPED, stopped.map(|done| read_output(&done)).into_iter().collect());
+        }
         let client_unit = format!("forge-test-{run}-{number}-client");
         let done = self.run_script(client, build_program_script(&client_unit, limit, &client_words)).await;
         let stopped = self.run_script(server, build_stop_script(&unit)).await;
-        let printed = stopped.map(|done| UntrustedText::from_bytes(&done.finished.stdout)).unwrap_or_default();
+        let printed = stopped.map(|done| read_output(&done)).unwrap_or_default();
         match done {
             Ok(done) => self.judge(&done, vec![printed], self.expect(&[server, client], rail)),
             Err(error) => not_measured(describe_transport_error(&error).raw(), vec![printed]),
         }
     }
 
-    async fn run_script(&self, host: &TestHost, body: ShellFragment) -> Result<HostScriptOutput, TransportError> {
+    pub async fn run_script(&self, host: &TestHost, body: ShellFragment) -> Result<HostScriptOutput, TransportError> {
         let limit = Duration::from_secs(self.test.definition.limit_s) + GRACE;
-        host.link.run_script(body, limit, self.secrets).await
+        host.link.run_script(body, limit, &self.project.secrets).await
     }
 
     fn parameters_for(&self, rail: Option<&str>, address: Option<&str>) -> BTreeMap<String, String> {
@@ -105,7 +122,7 @@ impl MeasureContext<'_> {
     }
 
     /// Returns the expected value. A limit relative to other results is applied once all are known.
-    fn expect(&self, hosts: &[&TestHost], rail: Option<&str>) -> Result<ExpectedValue, String> {
+    pub fn expect(&self, hosts: &[&TestHost], rail: Option<&str>) -> Result<ExpectedValue, String> {
         let unit = self.test.definition.output.unit();
         match &self.test.expected {
             DeclaredLimit::Least(least) => Ok(ExpectedValue::at_least(*least, unit, "declared")),
@@ -127,14 +144,17 @@ impl MeasureContext<'_> {
         }
     }
 
-    fn judge(
+    pub fn judge(
         &self,
         done: &HostScriptOutput,
         mut outputs: Vec<UntrustedText>,
         expected: Result<ExpectedValue, String>,
     ) -> TestMeasurement {
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
-        outputs.push(UntrustedText::new(format!("{stdout}{}", String::from_utf8_lossy(&done.finished.stderr))));
+        outputs.push(read_output(done));
+        if self.is_stopped() && done.finished.status != 0 {
+            return not_measured(STOPPED, outputs);
+        }
         if done.finished.status != 0 {
             return not_measured(&describe_failure(done), outputs);
         }
@@ -150,23 +170,34 @@ impl MeasureContext<'_> {
                 TestVerdict::not_measured("the parameter `size` is not a number of bytes")
             }
             (TestOutput::PerftestLatency, _) => judge_latency(&stdout, &expected),
-            (TestOutput::Nccl, _) => judge_collective(
-                &parse_nccl_test(&stdout),
-                &parse_nccl_log(&stdout),
-                RequiredTransport { several_hosts: false, gdr: false },
-                &expected,
-            ),
+            (TestOutput::Nccl, _) => {
+                judge_collective(&parse_nccl_test(&stdout), &parse_nccl_log(&stdout), self.test.required, &expected)
+            }
             (TestOutput::Number, _) => judge_number(&stdout, &expected),
         };
         TestMeasurement { verdict, outputs }
     }
 }
 
-fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> TestMeasurement {
+/// Returns what a program printed. The middle of a long output is left out: a report has the outputs of all programs.
+fn read_output(done: &HostScriptOutput) -> UntrustedText {
+    let text = [&done.finished.stdout, &done.finished.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
+    UntrustedText::new(shorten_middle(text))
+}
+
+fn shorten_middle(text: String) -> String {
+    if text.len() <= 2 * KEPT_OUTPUT {
+        return text;
+    }
+    let (begin, end) = (text.floor_char_boundary(KEPT_OUTPUT), text.ceil_char_boundary(text.len() - KEPT_OUTPUT));
+    format!("{}\n[{} bytes left out]\n{}", &text[..begin], end - begin, &text[end..])
+}
+
+pub(super) fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> TestMeasurement {
     TestMeasurement { verdict: TestVerdict::not_measured(why), outputs }
 }
 
-fn describe_failure(done: &HostScriptOutput) -> String {
+pub(super) fn describe_failure(done: &HostScriptOutput) -> String {
     let status = done.finished.status;
     match summarize_stderr(&done.finished.stderr) {
         why if why.is_empty() => format!("exit status {status}"),
@@ -178,7 +209,7 @@ fn describe_failure(done: &HostScriptOutput) -> String {
 ///
 /// # Errors
 /// Names a parameter that has no value.
-fn fill_words(words: &[String], parameters: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
+pub(super) fn fill_words(words: &[String], parameters: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
     words.iter().map(|word| fill_word(word, parameters)).collect()
 }
 
@@ -199,6 +230,13 @@ fn fill_word(word: &str, parameters: &BTreeMap<String, String>) -> Result<String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn middle_of_long_output_is_left_out() {
+        assert_eq!(shorten_middle("short".to_owned()), "short");
+        let long = shorten_middle("ä".repeat(KEPT_OUTPUT * 2));
+        assert!(long.contains("ä\n[131072 bytes left out]\nä"), "{}", long.len());
+    }
 
     #[test]
     fn parameters_are_filled_in_once() {

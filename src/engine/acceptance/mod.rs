@@ -3,9 +3,11 @@
 //! Architecture Invariants: a host is in one measurement at a time. Every program that is started on a host has a time
 //! limit there, so that nothing is left if forge or the connection is lost.
 
+mod group_launch;
 mod history;
 mod isolate;
 mod measure;
+mod measure_group;
 mod report;
 mod test_host;
 mod test_round;
@@ -13,5 +15,5 @@ mod test_run;
 mod test_scripts;
 
 pub use history::{find_baseline, read_acceptance, store_acceptance};
-pub use report::{AcceptanceReport, FabricFault, SkippedHost, TestReport, TestRow};
+pub use report::{AcceptanceReport, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
 pub use test_run::{AcceptanceRequest, run_acceptance};

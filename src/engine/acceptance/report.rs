@@ -50,6 +50,9 @@ pub struct TestReport {
     pub test: String,
     /// What it measures.
     pub about: String,
+    /// Which hosts a measurement has.
+    #[serde(default)]
+    pub scope: MeasuredScope,
     /// Unit of its values.
     pub unit: String,
     /// Each measurement, in the order in which they ran.
@@ -60,10 +63,23 @@ pub struct TestReport {
     pub suspects: Vec<String>,
 }
 
+/// Which hosts a measurement has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasuredScope {
+    /// One host.
+    Host,
+    /// The server and the client.
+    #[default]
+    Pair,
+    /// Several hosts that run a program together.
+    Group,
+}
+
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestRow {
-    /// The host, or the server and then the client.
+    /// The host, the server and then the client, or the hosts of a group.
     pub hosts: Vec<HostName>,
     /// The adapter, if the test runs on each.
     pub rail: Option<String>,
@@ -75,7 +91,7 @@ pub struct TestRow {
     pub verdict: TestVerdict,
     /// How it compares with the earlier run, if it is worse.
     pub worse: Option<String>,
-    /// What the programs printed: of the only host, or of server and client.
+    /// What the programs printed: the only one, or server and client.
     pub outputs: Vec<UntrustedText>,
 }
 
@@ -134,6 +150,7 @@ mod tests {
         let test = TestReport {
             test: "ucx-bandwidth".into(),
             about: String::new(),
+            scope: MeasuredScope::Pair,
             unit: "Gb/s".into(),
             rows: verdicts.into_iter().map(row).collect(),
             faults: Vec::new(),

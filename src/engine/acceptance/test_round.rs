@@ -4,7 +4,6 @@ use super::measure::MeasureContext;
 use super::report::{TestReport, TestRow};
 use super::test_host::TestHost;
 use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict};
-use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::model::UntrustedText;
 use futures_util::future::join_all;
 
@@ -12,12 +11,13 @@ use futures_util::future::join_all;
 pub(super) struct TestRun<'r> {
     pub context: MeasureContext<'r>,
     pub hosts: Vec<&'r TestHost>,
-    pub cancel: &'r CancelSignal,
+    /// All hosts that this run has locked.
+    pub tested: Vec<&'r TestHost>,
 }
 
 impl TestRun<'_> {
     pub fn is_stopped(&self) -> bool {
-        self.cancel.level() > StopLevel::No
+        self.context.is_stopped()
     }
 
     /// Measures pairs at the same time, each in both directions.
@@ -39,6 +39,21 @@ impl TestRun<'_> {
         .await;
         for (hosts, measured) in measured.into_iter().flatten() {
             let row = self.build_row(&hosts, rail.map(str::to_owned), round, measured.verdict, measured.outputs);
+            report.rows.push(TestRow { isolation, ..row });
+        }
+    }
+
+    /// Measures groups at the same time.
+    pub async fn run_groups(&self, groups: &[Vec<usize>], (round, isolation): (usize, bool), report: &mut TestReport) {
+        let first = report.rows.len();
+        let measured = join_all(groups.iter().enumerate().map(|(at, group)| async move {
+            let hosts: Vec<&TestHost> = group.iter().map(|host| self.hosts[*host]).collect();
+            let measured = self.context.measure_group(&hosts, &self.tested, first + at).await;
+            (hosts, measured)
+        }))
+        .await;
+        for (hosts, measured) in measured {
+            let row = self.build_row(&hosts, None, round, measured.verdict, measured.outputs);
             report.rows.push(TestRow { isolation, ..row });
         }
     }

@@ -2,11 +2,13 @@
 
 use super::isolate::isolate_faults;
 use super::measure::MeasureContext;
-use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, SkippedHost, TestReport, TestRow};
+use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, MeasuredScope, SkippedHost, TestReport, TestRow};
 use super::test_host::{TestHost, open_test_host};
 use super::test_round::{TestRun, apply_peer_limit};
+use super::test_scripts::build_run_stop_script;
 use crate::acceptance::{
-    ExpectedValue, TestVerdict, compare_with_baseline, expect_peers, limit_rounds, schedule_ring, schedule_rounds,
+    ExpectedValue, MemberPair, TestVerdict, compare_with_baseline, expect_peers, limit_rounds, schedule_groups,
+    schedule_ring, schedule_rounds,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, PairSelection, Project, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -14,8 +16,15 @@ use crate::engine::event::{Event, EventSender};
 use crate::engine::run_options::RunOptions;
 use crate::model::{HostName, HostOutcome};
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+/// Interval at which programs are stopped again after a stop request: one may have been starting.
+const STOP_INTERVAL: Duration = Duration::from_millis(500);
+/// Timeout of stopping the programs of a host.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// What to test.
 pub struct AcceptanceRequest<'r> {
@@ -29,7 +38,7 @@ pub struct AcceptanceRequest<'r> {
     pub baseline: Option<AcceptanceReport>,
 }
 
-/// Runs a set. A stop request ends it after the running measurements.
+/// Runs a set. A stop request ends the programs on the hosts, and the run; a second one does not wait for the hosts.
 pub async fn run_acceptance(
     project: &Project,
     request: AcceptanceRequest<'_>,
@@ -65,12 +74,11 @@ pub async fn run_acceptance(
             Err(skipped) => report.skipped.push(skipped),
         }
     }
-    for (at, test) in tests.iter().enumerate() {
-        let own: Vec<&TestHost> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
-        let run = format!("{}-{at}", options.run);
-        let run =
-            TestRun { context: MeasureContext { test, secrets: &project.secrets, run: &run }, hosts: own, cancel };
-        report.tests.push(run.run(options.parallel.max(1), request.baseline.as_ref()).await);
+    let work = run_tests(project, tests, &hosts, (options, request.baseline.as_ref()), cancel, &mut report.tests);
+    tokio::select! {
+        () = work => {}
+        never = stop_programs(project, &hosts, &options.run, cancel) => match never {},
+        () = cancel.wait_for_level(StopLevel::Detach) => {}
     }
     for host in hosts {
         let (name, outcome) = (host.name.clone(), outcome_of(&report, &host.name));
@@ -80,6 +88,33 @@ pub async fn run_acceptance(
     report.interrupted = cancel.level() > StopLevel::No;
     report.took = began.elapsed();
     report
+}
+
+async fn run_tests(
+    project: &Project,
+    tests: &[DeclaredTest],
+    hosts: &[TestHost],
+    (options, baseline): (&RunOptions, Option<&AcceptanceReport>),
+    cancel: &CancelSignal,
+    reports: &mut Vec<TestReport>,
+) {
+    for (at, test) in tests.iter().enumerate() {
+        let own: Vec<&TestHost> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
+        let name = format!("{}-{at}", options.run);
+        let context = MeasureContext { project, test, run: &name, cancel };
+        let run = TestRun { context, hosts: own, tested: hosts.iter().collect() };
+        reports.push(run.run(options.parallel.max(1), baseline).await);
+    }
+}
+
+/// Waits for a stop request, and then stops the programs of the run until the caller ends this.
+async fn stop_programs(project: &Project, hosts: &[TestHost], run: &str, cancel: &CancelSignal) -> Infallible {
+    cancel.wait_for_level(StopLevel::Finish).await;
+    loop {
+        let scripts = hosts.iter().map(|host| (host, build_run_stop_script(run)));
+        join_all(scripts.map(|(host, stop)| host.link.run_script(stop, STOP_LIMIT, &project.secrets))).await;
+        tokio::time::sleep(STOP_INTERVAL).await;
+    }
 }
 
 /// A host failed if it was named; a bad pair alone does not say which of both is bad.
@@ -94,6 +129,11 @@ impl TestRun<'_> {
         let mut report = TestReport {
             test: test.definition.name.clone(),
             about: test.definition.about.clone(),
+            scope: match test.definition.programs {
+                TestPrograms::Host(_) => MeasuredScope::Host,
+                TestPrograms::Pair { .. } => MeasuredScope::Pair,
+                TestPrograms::Group(_) => MeasuredScope::Group,
+            },
             unit: test.definition.output.unit().to_owned(),
             rows: Vec::new(),
             faults: Vec::new(),
@@ -109,9 +149,10 @@ impl TestRun<'_> {
         match test.definition.programs {
             TestPrograms::Host(_) => self.run_on_hosts(&rails, parallel, &mut report).await,
             TestPrograms::Pair { .. } => self.run_on_pairs(&rails, &mut report).await,
+            TestPrograms::Group(_) => self.run_on_groups(&mut report).await,
         }
         let limits = self.judge_by_peers(&rails, &mut report);
-        if matches!(test.definition.programs, TestPrograms::Pair { .. }) && !self.is_stopped() {
+        if report.scope != MeasuredScope::Host && !self.is_stopped() {
             isolate_faults(self, &rails, &limits, &mut report).await;
         }
         if let Some(baseline) = baseline {
@@ -149,25 +190,52 @@ impl TestRun<'_> {
         }
     }
 
-    async fn run_on_pairs(&self, rails: &[Option<String>], report: &mut TestReport) {
-        let count = self.hosts.len();
-        if count < 2 {
+    async fn run_on_groups(&self, report: &mut TestReport) {
+        let test = self.context.test;
+        if self.hosts.len() < 2 {
             let why = "fewer than two hosts are left to test";
             report.rows.push(self.build_row(&self.hosts, None, 0, TestVerdict::not_measured(why), Vec::new()));
             return;
         }
-        let rounds = match self.context.test.pairs {
-            PairSelection::Ring => schedule_ring(count),
-            PairSelection::All => schedule_rounds(count),
+        let rounds = match test.group_size {
+            2 => self
+                .list_pair_rounds()
+                .into_iter()
+                .map(|pairs| pairs.into_iter().map(|(a, b)| vec![a, b]).collect())
+                .collect(),
+            size => schedule_groups(self.hosts.len(), size, test.at_once),
         };
+        for (number, groups) in rounds.iter().enumerate() {
+            if self.is_stopped() {
+                return;
+            }
+            self.run_groups(groups, (number + 1, false), report).await;
+        }
+    }
+
+    fn list_pair_rounds(&self) -> Vec<Vec<MemberPair>> {
+        let rounds = match self.context.test.pairs {
+            PairSelection::Ring => schedule_ring(self.hosts.len()),
+            PairSelection::All => schedule_rounds(self.hosts.len()),
+        };
+        limit_rounds(rounds, self.context.test.at_once)
+    }
+
+    async fn run_on_pairs(&self, rails: &[Option<String>], report: &mut TestReport) {
+        if self.hosts.len() < 2 {
+            let why = "fewer than two hosts are left to test";
+            report.rows.push(self.build_row(&self.hosts, None, 0, TestVerdict::not_measured(why), Vec::new()));
+            return;
+        }
+        let rounds = self.list_pair_rounds();
         let mut number = 0;
         for rail in rails {
-            for pairs in limit_rounds(rounds.clone(), self.context.test.at_once) {
+            for pairs in &rounds {
                 if self.is_stopped() {
                     return;
                 }
                 number += 1;
-                self.run_round(&pairs, rail.as_deref(), (number, false), report).await;
+                self.run_round(pairs, rail.as_deref(), (number, false), report).await;
             }
         }
     }

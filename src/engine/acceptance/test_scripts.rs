@@ -1,5 +1,7 @@
 //! The scripts that start, run and stop the programs of a test. Each program is a transient unit with a time limit: if
 //! the connection or forge is lost, it ends by itself.
+//!
+//! The service manager replaces `$name` in the arguments of a unit, and `$$` by `$`: each `$` is doubled.
 
 use crate::script::ShellFragment;
 
@@ -35,6 +37,53 @@ systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='for
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity -- "$@" </dev/null
 "#;
 
+/// Like [`RUN_PROGRAM`], with the account as the third argument. The program has the mark of the measurement.
+const RUN_USER_PROGRAM: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
+forge_u=$1 forge_l=$2 forge_a=$3
+shift 3
+id -u "$forge_a" >/dev/null 2>&1 || { echo "account $forge_a not found" >&2; return 125; }
+systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
+  --uid="$forge_a" --property=WorkingDirectory='~' --setenv=FORGE_TEST="$forge_u" \
+  --property=RuntimeMaxSec="$forge_l" --property=TimeoutStopSec=10 --property=LimitMEMLOCK=infinity -- "$@" </dev/null
+"#;
+
+/// `$1` unit, `$2` limit, `$3` program of the guard.
+const START_GUARD: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
+systemd-run --quiet --collect --unit="$1-guard" --description='forge: guard of an acceptance test' \
+  -- /bin/sh -c "$3" sh "FORGE_TEST=$1" "$2"
+"#;
+
+/// `$1` mark, `$2` limit. Processes that a launcher started through sshd belong to no unit of the test, but inherit its
+/// environment. Those that end by themselves have two seconds.
+const GUARD_PROGRAM: &str = r#"
+list() { grep -lszxF -e "$1" /proc/[0-9]*/environ; }
+finish() {
+  n=0
+  while [ "$n" -lt 20 ] && [ -n "$(list "$1")" ]; do n=$((n + 1)); sleep 0.1; done
+  while [ "$n" -lt 100 ]; do
+    left=$(list "$1")
+    [ -n "$left" ] || exit 0
+    for f in $left; do f=${f#/proc/}; kill -9 "${f%/environ}" 2>/dev/null; done
+    n=$((n + 1))
+    sleep 0.1
+  done
+  exit 1
+}
+trap 'finish "$1"' TERM
+sleep "$2" & wait
+finish "$1"
+"#;
+
+/// `$1` unit. Returns once the guard has ended everything.
+const STOP_GUARD: &str = r#"systemctl --quiet stop "$1-guard.service" 2>/dev/null
+return 0
+"#;
+
+/// `$1` pattern of units: all programs of a run.
+const STOP_RUN: &str = r#"systemctl --quiet stop "$1" 2>/dev/null
+return 0
+"#;
+
 /// `$1` unit. A server that ended with its client has two seconds to print the rest.
 const STOP_SERVER: &str = r#"forge_u=$1 forge_n=0
 while [ "$forge_n" -lt 20 ] && systemctl is-active --quiet "$forge_u.service"; do
@@ -64,6 +113,44 @@ pub(super) fn build_stop_script(unit: &str) -> ShellFragment {
     ShellFragment::new().code("forge_test() {\n").code(STOP_SERVER).code("}\nforge_test").word(unit)
 }
 
+/// Returns the script that runs a program to its end as an account of the host.
+pub(super) fn build_user_program_script(unit: &str, limit_s: u64, user: &str, words: &[String]) -> ShellFragment {
+    let body = ShellFragment::new().code("forge_test() {\n").code(RUN_USER_PROGRAM).code("}\nforge_test");
+    add_words(body.word(unit).number(limit_s).word(user), words)
+}
+
+/// Returns the script that starts the guard of a measurement.
+pub(super) fn build_guard_script(unit: &str, limit_s: u64) -> ShellFragment {
+    let body = ShellFragment::new().code("forge_test() {\n").code(START_GUARD).code("}\nforge_test");
+    body.word(unit).number(limit_s).word(escape_unit_word(GUARD_PROGRAM))
+}
+
+/// Returns the script that stops a guard, which ends what is left of the measurement.
+pub(super) fn build_guard_stop_script(unit: &str) -> ShellFragment {
+    ShellFragment::new().code("forge_test() {\n").code(STOP_GUARD).code("}\nforge_test").word(unit)
+}
+
+/// Returns the script that stops every program of a run.
+pub(super) fn build_run_stop_script(run: &str) -> ShellFragment {
+    let body = ShellFragment::new().code("forge_test() {\n").code(STOP_RUN).code("}\nforge_test");
+    body.word(format!("forge-test-{run}-*.service"))
+}
+
 fn add_words(body: ShellFragment, words: &[String]) -> ShellFragment {
-    words.iter().fold(body, |body, word| body.word(word))
+    words.iter().fold(body, |body, word| body.word(escape_unit_word(word)))
+}
+
+fn escape_unit_word(word: &str) -> String {
+    word.replace('$', "$$")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_in_arguments_are_not_variables_of_the_service_manager() {
+        assert_eq!(escape_unit_word("a$b ${c} $$"), "a$$b $${c} $$$$");
+        assert_eq!(escape_unit_word("plain"), "plain");
+    }
 }

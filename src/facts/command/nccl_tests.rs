@@ -10,6 +10,8 @@ pub struct NcclTestRun {
     pub rows: Vec<NcclTestRow>,
     /// Whether no value was out of bounds; `None` if the run did not finish.
     pub sound: Option<bool>,
+    /// Number of listings: several if a launcher started a program that knows nothing of the others.
+    pub tables: usize,
 }
 
 /// The out-of-place result for one size.
@@ -39,6 +41,7 @@ pub fn parse_nccl_test(text: &str) -> NcclTestRun {
         let words: Vec<&str> = line.trim_start_matches('#').split_whitespace().collect();
         if line.starts_with('#') && words.first() == Some(&"size") {
             heads = words;
+            run.tables += 1;
         } else if let Some((_, verdict)) = line.split_once("Out of bounds values :") {
             run.sound = Some(verdict.trim() == "0 OK");
         } else if !line.starts_with('#') && words.len() == heads.len() {

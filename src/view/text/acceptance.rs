@@ -1,10 +1,10 @@
 //! Results of acceptance tests: what failed first, with the parts that are bad; passed measurements as one line.
 
 use crate::acceptance::{TestVerdict, format_number};
-use crate::engine::{AcceptanceReport, TestReport, TestRow};
+use crate::engine::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
 use crate::model::{ExitCode, HostName};
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::{escape, format_count, format_duration};
+use crate::view::{escape, fold, format_count, format_duration};
 use std::io::{self, Write};
 
 /// Up to this number of passed measurements of a test are listed one by one.
@@ -64,17 +64,19 @@ fn write_row(test: &TestReport, row: &TestRow, out: &mut dyn Write) -> io::Resul
         }
         (TestVerdict::Fail { reason, .. } | TestVerdict::NotMeasured { reason }, _) => reason.clone(),
     };
-    let hosts = join_hosts(&row.hosts);
-    let rail = row.rail.as_deref().map(|rail| format!(" {rail}")).unwrap_or_default();
-    let place = escape::escape_line(&format!("{hosts}{rail}")).into_owned();
+    let place = escape::escape_line(&name_measurement(test, row)).into_owned();
     writeln!(out, "  {} {place}  {}", paint(style, format_args!("{word:<4}")), escape::escape_line(&text))
 }
 
-/// Returns the direction of the data: from the client to the server.
-fn join_hosts(hosts: &[HostName]) -> String {
-    match hosts {
-        [server, client] => format!("{} → {}", client.as_str(), server.as_str()),
-        hosts => hosts.iter().map(HostName::as_str).collect::<Vec<_>>().join(", "),
+/// Returns the hosts and the rail. For a pair, the direction of the data: from the client to the server.
+fn name_measurement(test: &TestReport, row: &TestRow) -> String {
+    let hosts = match (test.scope, row.hosts.as_slice()) {
+        (MeasuredScope::Pair, [server, client]) => format!("{} → {}", client.as_str(), server.as_str()),
+        (_, hosts) => fold::fold_names(hosts.iter().map(HostName::as_str)),
+    };
+    match &row.rail {
+        Some(rail) => format!("{hosts} {rail}"),
+        None => hosts,
     }
 }
 

@@ -1,0 +1,143 @@
+//! Parses the file of a test: its programs, their parameters, and how their output is read.
+
+use crate::config::builtin_data::find_builtin_test;
+use crate::config::load_context::LoadContext;
+use crate::config::test_suite::{TestDefinition, TestOutput, TestPrograms};
+use crate::config::yaml_table::{self, YamlTable};
+use crate::config::{YamlNode, scalar};
+use crate::diag::{Diag, DiagCode, Span};
+use camino::Utf8PathBuf;
+use std::collections::BTreeMap;
+
+/// Keys of the file of a test.
+const TEST_KEYS: [&str; 10] =
+    ["test", "about", "scope", "output", "limit", "parameters", "server", "client", "command", "mesh"];
+const DEFAULT_LIMIT_S: u64 = 300;
+
+/// Returns the path that messages show for a built-in test.
+pub(super) fn locate_builtin(name: &str) -> Utf8PathBuf {
+    Utf8PathBuf::from(format!("{}/tests/{name}.yaml", crate::config::builtin_data::BUILTIN_PATH))
+}
+
+/// Returns text, a number or a boolean as it is written to an argument.
+pub(super) fn scalar_text(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
+    match scalar::node_to_value(node) {
+        crate::model::Value::String(text) => Some(text),
+        value @ (crate::model::Value::Number(_) | crate::model::Value::Bool(_)) => Some(value.to_string()),
+        _ => yaml_table::expect_text(node, key, &mut cx.diags),
+    }
+}
+
+/// Reads a test: `tests/NAME.yaml` next to the inventory, or a built-in one.
+pub(super) fn read_definition(name: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<TestDefinition> {
+    if !crate::config::identifier::is_label(name) {
+        let diag = Diag::error(DiagCode::BadValue, format!("invalid name of a test: `{}`", scalar::shorten_text(name)));
+        cx.push_diag(diag.with_span(span));
+        return None;
+    }
+    let own = Utf8PathBuf::from(format!("tests/{name}.yaml"));
+    let node = match (cx.root.join(&own).exists(), find_builtin_test(name).filter(|_| name != "sets")) {
+        (true, _) => match cx.confine_path(own.as_str(), span) {
+            Ok(path) => cx.read_yaml(&path, &own, Some(span))?.1,
+            Err(diag) => {
+                cx.push_diag(*diag);
+                return None;
+            }
+        },
+        (false, Some(text)) => cx.parse_yaml(&locate_builtin(name), text.to_owned())?.1,
+        (false, None) => {
+            let diag = Diag::error(DiagCode::BadValue, format!("test `{name}` not found")).with_span(span);
+            cx.push_diag(diag.hint(format!("write it to `{own}`, or use a built-in test: {}", list_builtin_tests())));
+            return None;
+        }
+    };
+    read_definition_file(&node, name, cx)
+}
+
+fn list_builtin_tests() -> String {
+    let names = crate::config::builtin_data::builtin_test_names().filter(|name| *name != "sets");
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -> Option<TestDefinition> {
+    let table = YamlTable::open(node, "a test", &TEST_KEYS, &mut cx.diags)?;
+    let own = table.require_value("test", &mut cx.diags)?;
+    let own_name = yaml_table::expect_text(own, "test", &mut cx.diags)?;
+    if own_name != name {
+        let message = format!("the file of test `{name}` names it `{}`", scalar::shorten_text(&own_name));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(own.span));
+    }
+    let output = read_output(&table, cx);
+    let programs = read_programs(&table, cx);
+    let mut parameters = BTreeMap::new();
+    for (key, node) in yaml_table::expect_entries(table.get("parameters"), "parameters", &mut cx.diags) {
+        parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default());
+    }
+    Some(TestDefinition {
+        name: name.to_owned(),
+        about: table.get_text("about", &mut cx.diags).unwrap_or_default(),
+        programs: programs?,
+        output: output?,
+        limit_s: table.get_limit("limit", &mut cx.diags).unwrap_or(DEFAULT_LIMIT_S),
+        parameters,
+        mesh: table.get_text("mesh", &mut cx.diags),
+    })
+}
+
+fn read_output(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestOutput> {
+    let node = table.require_value("output", &mut cx.diags)?;
+    let text = yaml_table::expect_text(node, "output", &mut cx.diags)?;
+    let found = TestOutput::ALL.into_iter().find(|output| output.name() == text);
+    if found.is_none() {
+        let diag = Diag::error(DiagCode::BadValue, format!("unknown output `{}`", scalar::shorten_text(&text)));
+        let known = TestOutput::ALL.iter().map(|output| output.name());
+        cx.push_diag(diag.with_span(node.span).suggest_name(&text, known));
+    }
+    found
+}
+
+fn read_programs(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestPrograms> {
+    let scope = table.require_value("scope", &mut cx.diags)?;
+    match yaml_table::expect_text(scope, "scope", &mut cx.diags)?.as_str() {
+        "host" => Some(TestPrograms::Host(read_words(table, "command", cx)?)),
+        "pair" => {
+            let (server, client) = (read_words(table, "server", cx), read_words(table, "client", cx));
+            Some(TestPrograms::Pair { server: server?, client: client? })
+        }
+        "group" => {
+            let words = read_words(table, "command", cx)?;
+            check_group_words(&words, table, cx);
+            Some(TestPrograms::Group(words))
+        }
+        other => {
+            let message = format!("`scope` must be `host`, `pair` or `group`, found `{}`", scalar::shorten_text(other));
+            cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(scope.span));
+            None
+        }
+    }
+}
+
+/// Requires the placeholders without which a program of a group would run on one host, or be left behind.
+fn check_group_words(words: &[String], table: &YamlTable<'_>, cx: &mut LoadContext<'_>) {
+    let has = |name: &str| words.iter().any(|word| word.contains(name));
+    let wanted = [
+        ("{hosts}", "`mpirun --host {hosts}` starts a program on every host of the group"),
+        ("{mark}", "`env {mark} orted` marks the processes on other hosts: forge ends those that are left"),
+    ];
+    for (name, hint) in wanted.into_iter().filter(|(name, _)| !has(name)) {
+        let span = table.get("command").map_or(table.span, |node| node.span);
+        let diag = Diag::error(DiagCode::BadValue, format!("the command of a group needs `{name}`"));
+        cx.push_diag(diag.with_span(span).hint(hint));
+    }
+}
+
+fn read_words(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
+    let node = table.require_value(key, &mut cx.diags)?;
+    let items = yaml_table::expect_items(node, key, &mut cx.diags);
+    let words: Vec<String> = items.into_iter().filter_map(|item| scalar_text(item, key, cx)).collect();
+    if words.is_empty() {
+        cx.push_diag(Diag::error(DiagCode::BadValue, format!("`{key}` is empty")).with_span(node.span));
+        return None;
+    }
+    Some(words)
+}

@@ -1,0 +1,96 @@
+//! Runs a program on all hosts of a group: a launcher such as `mpirun` starts it over the network between the hosts.
+//!
+//! The launcher's own unit cannot end processes on other hosts. Each host therefore has a guard, a unit that ends every
+//! process with the mark of the measurement: when it is stopped, and by itself after the time limit.
+
+use super::group_launch::{GroupLaunch, find_launch};
+use super::measure::{MeasureContext, TestMeasurement, describe_failure, fill_words, not_measured};
+use super::test_host::TestHost;
+use super::test_scripts::{build_guard_script, build_guard_stop_script, build_user_program_script};
+use crate::config::TestPrograms;
+use crate::engine::host_session::describe_transport_error;
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
+
+/// Seconds for which a guard outlives the program: a launcher ends the processes that it started.
+const GUARD_GRACE_S: u64 = 5;
+
+impl MeasureContext<'_> {
+    /// Measures a group. `tested` are all hosts that this run has locked: one of them may have to start the program.
+    pub async fn measure_group(&self, group: &[&TestHost], tested: &[&TestHost], number: usize) -> TestMeasurement {
+        let TestPrograms::Group(command) = &self.test.definition.programs else {
+            return not_measured("the test does not run on a group", Vec::new());
+        };
+        let unit = format!("forge-test-{}-{number}", self.run);
+        let launch = match find_launch(self.project, self.test, group, tested) {
+            Ok(launch) => launch,
+            Err(why) => return not_measured(&why, Vec::new()),
+        };
+        let words = match fill_words(command, &self.group_parameters(group, &launch, &unit)) {
+            Ok(words) => words,
+            Err(why) => return not_measured(&why, Vec::new()),
+        };
+        let is_member = group.iter().any(|host| host.name == launch.launcher.name);
+        let guarded: Vec<&TestHost> = group.iter().copied().chain((!is_member).then_some(launch.launcher)).collect();
+        let measured = match self.start_guards(&guarded, &unit).await {
+            Err(why) => not_measured(&why, Vec::new()),
+            Ok(()) => self.run_launcher(&launch, group, &unit, &words).await,
+        };
+        // A host that cannot be reached any more ends its processes by the limit of its guard.
+        join_all(guarded.iter().map(|host| self.run_script(host, build_guard_stop_script(&unit)))).await;
+        measured
+    }
+
+    async fn start_guards(&self, hosts: &[&TestHost], unit: &str) -> Result<(), String> {
+        let limit = self.test.definition.limit_s + GUARD_GRACE_S;
+        let started = join_all(hosts.iter().map(|host| self.run_script(host, build_guard_script(unit, limit)))).await;
+        let describe = |(host, result)| match result {
+            Ok(done) if done_well(&done) => None,
+            Ok(done) => Some(format!("`{}`: {}", name_of(host), describe_failure(&done))),
+            Err(error) => Some(format!("`{}`: {}", name_of(host), describe_transport_error(&error).raw())),
+        };
+        match hosts.iter().copied().zip(started).find_map(describe) {
+            Some(why) => Err(format!("the test cannot be guarded on {why}")),
+            None => Ok(()),
+        }
+    }
+
+    async fn run_launcher(
+        &self,
+        launch: &GroupLaunch<'_>,
+        group: &[&TestHost],
+        unit: &str,
+        words: &[String],
+    ) -> TestMeasurement {
+        if self.is_stopped() {
+            return not_measured(super::measure::STOPPED, Vec::new());
+        }
+        let script = build_user_program_script(unit, self.test.definition.limit_s, &launch.user, words);
+        match self.run_script(launch.launcher, script).await {
+            Ok(done) => self.judge(&done, Vec::new(), self.expect(group, None)),
+            Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
+        }
+    }
+
+    fn group_parameters(&self, group: &[&TestHost], launch: &GroupLaunch<'_>, unit: &str) -> BTreeMap<String, String> {
+        let hosts: Vec<String> = group.iter().map(|host| format!("{}:{}", host.address, launch.slots)).collect();
+        let ranks = launch.slots * group.len() as u64;
+        let own = [
+            ("hosts", hosts.join(",")),
+            ("ranks", ranks.to_string()),
+            ("slots", launch.slots.to_string()),
+            ("mark", format!("FORGE_TEST={unit}")),
+        ];
+        let mut parameters = self.test.parameters.clone();
+        parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        parameters
+    }
+}
+
+fn name_of(host: &TestHost) -> &str {
+    host.name.as_str()
+}
+
+fn done_well(done: &crate::engine::host_session::HostScriptOutput) -> bool {
+    done.finished.status == 0
+}
