@@ -57,19 +57,14 @@ impl Verb {
             OutputFormat::Text => true,
             OutputFormat::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             OutputFormat::Dot | OutputFormat::Mermaid => matches!(self, Self::Graph(_)),
-            OutputFormat::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_)),
+            OutputFormat::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_) | Self::Test(_)),
             OutputFormat::Skopeo => match self {
                 Self::Plan(args) => args.images,
                 Self::Show(args) => args.images,
                 _ => false,
             },
-            OutputFormat::Ndjson
-            | OutputFormat::Junit
-            | OutputFormat::Sarif
-            | OutputFormat::Prometheus
-            | OutputFormat::Html => {
-                matches!(self, Self::Drift(_))
-            }
+            OutputFormat::Junit | OutputFormat::Html => matches!(self, Self::Drift(_) | Self::Test(_)),
+            OutputFormat::Ndjson | OutputFormat::Sarif | OutputFormat::Prometheus => matches!(self, Self::Drift(_)),
         }
     }
 }

@@ -117,7 +117,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         let format = cx.settings.format.name();
         let error = CliError::usage(format!("`--format {format}` is not supported by this verb"));
         return Err(
-            error.hint("`dot` and `mermaid` require `forge graph`; `ndjson`, `junit`, `sarif`, `prometheus` and `html` require `forge drift`; `schema`, `completions` and `man` write text only")
+            error.hint("`dot` and `mermaid` require `forge graph`; `ndjson`, `sarif` and `prometheus` require `forge drift`; `junit` and `html` require `forge drift` or `forge test`; `schema`, `completions` and `man` write text only")
         );
     }
     match verb {

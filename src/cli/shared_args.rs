@@ -92,15 +92,15 @@ pub enum OutputFormat {
     Dot,
     /// Mermaid diagram for Markdown (`graph` only)
     Mermaid,
-    /// Markdown for a review comment or a chat (plans and `drift` only)
+    /// Markdown for a review comment or a chat (plans, `drift` and `test` only)
     Markdown,
-    /// JUnit XML for test reports of a pipeline (`drift` only)
+    /// JUnit XML for test reports of a pipeline (`drift` and `test` only)
     Junit,
     /// SARIF 2.1.0 for code scanning tools (`drift` only)
     Sarif,
     /// Metrics for the textfile collector of node_exporter (`drift` only)
     Prometheus,
-    /// A self-contained HTML page (`drift` only)
+    /// A self-contained HTML page (`drift` and `test` only)
     Html,
     /// Source file of `skopeo sync`, for a mirror (`--images` only)
     Skopeo,

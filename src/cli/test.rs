@@ -1,17 +1,19 @@
 //! `forge test`.
 
+use super::atomic_file;
 use super::backend::{Backend, ObservePurpose};
 use super::confirm;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
-use super::output::VerbOutput;
+use super::output::{ResultRenderer, VerbOutput};
+use super::report_files::{self, ReportTarget};
 use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::acceptance::schedule_groups;
 use crate::config::{DeclaredTest, PairSelection, TestPrograms};
-use crate::engine::SkippedHost;
+use crate::engine::{AcceptanceReport, SkippedHost};
 use crate::model::{ExitCode, HostName, HostOutcome};
-use crate::view::{escape, fold, format_count};
+use crate::view::{JsonWriter, ResultWriter, TextWriter, acceptance as formats, escape, fold, format_count};
 use std::io::{self, Write};
 
 /// Measure hosts and the network between them, and find the part that is slow
@@ -26,6 +28,7 @@ use std::io::{self, Write};
   forge test cluster.yaml                                   the set `quick`
   forge test cluster.yaml --set burn-in --on rack_a --yes
   forge test cluster.yaml --dry-run                         show what would run
+  forge test cluster.yaml --yes --report junit=tests.xml --report html=tests.html
   forge test cluster.yaml --against last --format json | jq '.tests.tests[].faults'")]
 pub struct TestArgs {
     #[command(flatten)]
@@ -42,12 +45,16 @@ pub struct TestArgs {
     /// Also test hosts that are not verified
     #[arg(long)]
     pub unverified: bool,
+    /// Also write the results to a file: text, json, markdown, junit or html; repeatable
+    #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "dry_run")]
+    pub report: Vec<ReportTarget>,
     /// Skip the confirmation prompt; JSON output never implies this
     #[arg(long)]
     pub yes: bool,
 }
 
 pub fn run_test<B: Backend>(cx: &VerbContext<'_, B>, args: &TestArgs) -> VerbResult {
+    check_reports(&args.report)?;
     let target = cx.resolve_target(&args.inventory)?;
     let output = cx.output_for(&target);
     let loaded = cx.load_project_with(&target, B::load_for_tests)?;
@@ -169,8 +176,59 @@ async fn test_hosts<B: Backend>(
     let report = cx.run_stoppable(&mut stop, work, &cancel).await;
     let report = report.map_err(CliError::usage)?;
     let exit = report.exit_code();
-    output.write_result(&|writer, out| writer.write_acceptance(&report, exit, out))?;
+    write_results(cx, output, &report)?;
+    let text = output.text_writer();
+    let write = |target: &ReportTarget| {
+        atomic_file::replace_file(&target.path, |out| write_report(target.format, &report, &text, out))
+    };
+    // Every report is written, even after one fails.
+    let written: Vec<_> = args.report.iter().map(write).collect();
+    written.into_iter().collect::<Result<(), _>>()?;
     Ok(exit)
+}
+
+fn check_reports(reports: &[ReportTarget]) -> Result<(), CliError> {
+    let is_foreign = |format| matches!(format, OutputFormat::Ndjson | OutputFormat::Sarif | OutputFormat::Prometheus);
+    if let Some(report) = reports.iter().find(|report| is_foreign(report.format)) {
+        let error = CliError::usage(format!("`--report {}=…` is not supported by this verb", report.format.name()));
+        return Err(error.hint("the formats of `forge test` are text, json, markdown, junit and html"));
+    }
+    report_files::check_report_files(reports)
+}
+
+/// Writes to stdout, and to the file of `--json-into`.
+fn write_results<B>(
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    report: &AcceptanceReport,
+) -> Result<(), CliError> {
+    let render: ResultRenderer<'_> = &|writer, out| writer.write_acceptance(report, report.exit_code(), out);
+    match cx.settings.format {
+        OutputFormat::Text | OutputFormat::Json => output.write_result(render),
+        format => {
+            output.write_raw(&|out| write_report(format, report, &output.text_writer(), out))?;
+            output.write_json_file(render)
+        }
+    }
+}
+
+fn write_report(
+    format: OutputFormat,
+    report: &AcceptanceReport,
+    text: &TextWriter,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        OutputFormat::Json => JsonWriter.write_acceptance(report, report.exit_code(), out),
+        OutputFormat::Markdown => formats::write_markdown(report, out),
+        OutputFormat::Junit => formats::write_junit(report, out),
+        OutputFormat::Html => formats::write_html(report, out),
+        _ => {
+            let mut coloured = Vec::new();
+            text.write_acceptance(report, report.exit_code(), &mut coloured)?;
+            write!(out, "{}", anstream::adapter::strip_str(&String::from_utf8_lossy(&coloured)))
+        }
+    }
 }
 
 /// Returns the hosts that are not as declared: what they measure says nothing about the declared state.

@@ -3,6 +3,7 @@
 //! Architecture Invariant: only `view` and `cli` print, and no text of a host reaches an output unescaped: it has no
 //! `Display`, and each writer escapes it for its own grammar.
 
+pub mod acceptance;
 pub mod drift;
 pub mod escape;
 pub mod fold;
@@ -10,6 +11,7 @@ mod formatting;
 mod graph_export;
 mod init;
 mod json;
+mod junit_xml;
 mod manual;
 pub mod markdown;
 pub mod notify;

@@ -124,3 +124,14 @@ command: [mpirun, all_reduce_perf]
     let place = Place::new().file("inventory.yaml", inventory).file("tests/bare.yaml", bare);
     insta::assert_snapshot!(place.forge(&["validate"]));
 }
+
+#[test]
+fn report_formats_are_checked_before_anything_runs() {
+    let wrong = place().forge(&["test", "--set", "nightly", "--yes", "--report", "sarif=x"]);
+    let message = "error: `--report sarif=…` is not supported by this verb
+  hint: the formats of `forge test` are text, json, markdown, junit and html
+";
+    assert!(wrong.starts_with("exit 64") && wrong.ends_with(message), "{wrong}");
+    let twice = place().forge(&["test", "--yes", "--report", "junit=x", "--report", "html=x"]);
+    assert!(twice.starts_with("exit 64") && twice.contains("two reports have the same file `x`"), "{twice}");
+}

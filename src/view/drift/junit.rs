@@ -6,8 +6,7 @@ use crate::model::HostName;
 use crate::plan::{HostReachability, UnreachableReason};
 use crate::view::escape;
 use crate::view::formatting::matching;
-use quick_xml::events::{BytesDecl, BytesText, Event};
-use quick_xml::writer::Writer;
+use crate::view::junit_xml::{XmlWriter, start_document, write_test_problem, write_text_element};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -15,8 +14,6 @@ use std::io::{self, Write};
 const MAX_VALUE_CHARS: usize = 400;
 /// Maximum lines of a diff.
 const MAX_DIFF_LINES: usize = 200;
-
-type XmlWriter<'w> = Writer<&'w mut dyn Write>;
 
 /// One host with its findings and unknown steps.
 struct JunitSuite<'a> {
@@ -27,8 +24,7 @@ struct JunitSuite<'a> {
 
 /// Writes one document.
 pub fn write_junit(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut xml = Writer::new_with_indent(out, b' ', 2);
-    xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+    let mut xml = start_document(out)?;
     let suites = collect_suites(told);
     let sum = |of: &dyn Fn(&JunitSuite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
     let name = escape::escape_line(&format!("forge drift {}", told.drift.cluster)).into_owned();
@@ -126,27 +122,6 @@ fn write_unknown_test(unsure: &UndecidedItem, xml: &mut XmlWriter<'_>) -> io::Re
             let body = format!("{hint}declared at: {}", unsure.place);
             write_test_problem("error", "unknown", unsure.reason.raw(), &body, xml)
         })?;
-    Ok(())
-}
-
-/// Writes why a test failed.
-fn write_test_problem(
-    element: &str,
-    class: &str,
-    message: &str,
-    body: &str,
-    xml: &mut XmlWriter<'_>,
-) -> io::Result<()> {
-    let lines: Vec<_> = escape::escape_block(body).collect();
-    xml.create_element(element)
-        .with_attribute(("type", class))
-        .with_attribute(("message", &*escape::escape_line(message)))
-        .write_text_content(BytesText::new(&lines.join("\n")))?;
-    Ok(())
-}
-
-fn write_text_element(xml: &mut XmlWriter<'_>, element: &str, text: &str) -> io::Result<()> {
-    xml.create_element(element).write_text_content(BytesText::new(&escape::escape_line(text)))?;
     Ok(())
 }
 

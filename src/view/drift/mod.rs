@@ -6,7 +6,7 @@
 #[cfg(test)]
 pub(in crate::view) mod empty_fields;
 pub(in crate::view) mod finding_details;
-mod html;
+pub(in crate::view) mod html;
 mod junit;
 mod markdown;
 mod prometheus;

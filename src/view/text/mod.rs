@@ -1,6 +1,5 @@
 //! The text writer for people: equal results are grouped, the worst come first.
 
-mod acceptance;
 mod causes;
 mod check_output;
 mod diff;
@@ -144,7 +143,7 @@ impl ResultWriter for TextWriter {
     }
 
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        acceptance::write_acceptance(report, exit, out)
+        crate::view::acceptance::write_text(report, exit, out)
     }
 
     fn write_holds(&self, report: &HoldReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -6,7 +6,7 @@
 //! Architecture Invariant: text of hosts enters only through `escape`, and the page's Content-Security-Policy names the
 //! digests of its one style and its one script: nothing else runs, whatever the page contains.
 
-mod escape;
+pub(in crate::view) mod escape;
 mod findings;
 mod heatmap;
 mod outliers;

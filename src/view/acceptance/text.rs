@@ -1,17 +1,17 @@
 //! Results of acceptance tests: what failed first, with the parts that are bad; passed measurements as one line.
 
-use crate::acceptance::{TestVerdict, format_number};
-use crate::engine::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
-use crate::model::{ExitCode, HostName};
+use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, split_rows};
+use crate::engine::{AcceptanceReport, TestReport, TestRow};
+use crate::model::ExitCode;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::{escape, fold, format_count, format_duration};
+use crate::view::{escape, format_count, format_duration};
 use std::io::{self, Write};
 
 /// Up to this number of passed measurements of a test are listed one by one.
 const LISTED_PASSES: usize = 12;
 
 /// Writes each test with its measurements, then skipped hosts and the counts.
-pub fn write_acceptance(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     report.tests.iter().try_for_each(|test| write_test(test, out))?;
     for skipped in &report.skipped {
         let reason = escape::escape_untrusted(&skipped.reason);
@@ -27,7 +27,7 @@ fn write_test(test: &TestReport, out: &mut dyn Write) -> io::Result<()> {
         paint(HEAD, escape::escape_line(&test.test)),
         paint(DIM, escape::escape_line(&test.about))
     )?;
-    let (passed, others): (Vec<&TestRow>, Vec<&TestRow>) = test.rows.iter().partition(|row| is_good(row));
+    let (others, passed) = split_rows(test);
     others.iter().try_for_each(|row| write_row(test, row, out))?;
     match passed.len() {
         0..=LISTED_PASSES => passed.iter().try_for_each(|row| write_row(test, row, out))?,
@@ -46,68 +46,30 @@ fn write_test(test: &TestReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn is_good(row: &TestRow) -> bool {
-    matches!(row.verdict, TestVerdict::Pass { .. }) && row.worse.is_none()
-}
-
 fn write_row(test: &TestReport, row: &TestRow, out: &mut dyn Write) -> io::Result<()> {
-    let (word, style) = match (&row.verdict, &row.worse) {
-        (TestVerdict::Pass { .. }, None) => ("pass", GOOD),
-        (TestVerdict::Pass { .. }, Some(_)) => ("worse", BAD),
-        (TestVerdict::Fail { .. }, _) => ("fail", BAD),
-        (TestVerdict::NotMeasured { .. }, _) => ("not measured", UNKNOWN),
-    };
-    let text = match (&row.verdict, &row.worse) {
-        (TestVerdict::Pass { value, .. }, Some(worse)) => format!("{} {}: {worse}", format_number(*value), test.unit),
-        (TestVerdict::Pass { value, expected }, None) => {
-            format!("{} {}, {expected}", format_number(*value), test.unit)
-        }
-        (TestVerdict::Fail { reason, .. } | TestVerdict::NotMeasured { reason }, _) => reason.clone(),
+    let end = MeasurementEnd::of(row);
+    let style = match end {
+        MeasurementEnd::Pass => GOOD,
+        MeasurementEnd::Worse | MeasurementEnd::Fail => BAD,
+        MeasurementEnd::NotMeasured => UNKNOWN,
     };
     let place = escape::escape_line(&name_measurement(test, row)).into_owned();
-    writeln!(out, "  {} {place}  {}", paint(style, format_args!("{word:<4}")), escape::escape_line(&text))
-}
-
-/// Returns the hosts and the rail. For a pair, the direction of the data: from the client to the server.
-fn name_measurement(test: &TestReport, row: &TestRow) -> String {
-    let hosts = match (test.scope, row.hosts.as_slice()) {
-        (MeasuredScope::Pair, [server, client]) => format!("{} → {}", client.as_str(), server.as_str()),
-        (_, hosts) => fold::fold_names(hosts.iter().map(HostName::as_str)),
-    };
-    match &row.rail {
-        Some(rail) => format!("{hosts} {rail}"),
-        None => hosts,
-    }
+    let text = describe_end(test, row);
+    writeln!(out, "  {} {place}  {}", paint(style, format_args!("{:<4}", end.word())), escape::escape_line(&text))
 }
 
 fn write_pass_summary(test: &TestReport, passed: &[&TestRow], out: &mut dyn Write) -> io::Result<()> {
-    let values = || passed.iter().filter_map(|row| row.verdict.value());
-    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let count = format_count(passed.len(), "measurement");
-    let range = format!("{} to {} {}", format_number(least), format_number(most), test.unit);
-    writeln!(out, "  {} {count}  {range}", paint(GOOD, "pass"))
+    writeln!(out, "  {} {count}  {}", paint(GOOD, "pass"), describe_range(test, passed))
 }
 
 fn write_closing(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    let rows: Vec<&TestRow> = report.tests.iter().flat_map(|test| &test.rows).collect();
-    let count = |wanted: fn(&TestVerdict) -> bool| rows.iter().filter(|row| wanted(&row.verdict)).count();
-    let good = rows.iter().filter(|row| is_good(row)).count();
-    let worse = count(|verdict| matches!(verdict, TestVerdict::Pass { .. })) - good;
-    let failed = count(|verdict| matches!(verdict, TestVerdict::Fail { .. }));
-    let missing = count(|verdict| matches!(verdict, TestVerdict::NotMeasured { .. }));
     let word = if exit == ExitCode::Done { paint(GOOD, "accepted:") } else { paint(BAD, "not accepted:") };
-    let mut counts = vec![format!("{good} passed")];
-    counts.extend((worse > 0).then(|| format!("{worse} worse")));
-    counts.extend((failed > 0).then(|| format!("{failed} failed")));
-    counts.extend((missing > 0).then(|| format!("{missing} not measured")));
-    counts.extend(
-        (!report.skipped.is_empty()).then(|| format!("{} not tested", format_count(report.skipped.len(), "host"))),
-    );
     writeln!(
         out,
         "{word} set `{}`, {} ({}), run {}",
         escape::escape_line(&report.set),
-        counts.join(", "),
+        describe_counts(report),
         format_duration(report.took),
         report.run
     )?;
@@ -123,10 +85,29 @@ mod tests {
     use crate::view::sample;
 
     #[test]
+    fn worse_measurements_are_counted_apart() {
+        let mut report = sample::acceptance_report();
+        let rows = &mut report.tests[0].rows;
+        rows.extend((0..3).map(|_| rows[0].clone()).collect::<Vec<_>>());
+        rows[0].worse = Some("9.5 is 8 % worse than 10.3 of the earlier run (limit 5 %)".into());
+        rows[3].worse = rows[0].worse.clone();
+        let mut out = Vec::new();
+        write_text(&report, report.exit_code(), &mut out).unwrap();
+        let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+        let counts = "2 passed, 2 worse, 1 failed, 1 not measured, 1 host not tested (2.0 s)";
+        assert!(text.contains(&format!("not accepted: set `quick`, {counts}, run r2\n")), "{text}");
+        let worse = "  worse c → a  9.5 Gb/s: 9.5 is 8 % worse than 10.3 of the earlier run (limit 5 %)\n";
+        assert_eq!(text.matches(worse).count(), 2, "{text}");
+        report.tests[0].rows.retain(|row| row.worse.is_some());
+        report.skipped.clear();
+        assert_eq!(report.exit_code(), ExitCode::VerifyFailed, "worse alone is not accepted");
+    }
+
+    #[test]
     fn failed_measurements_and_bad_parts_come_first() {
         let mut out = Vec::new();
         let report = sample::acceptance_report();
-        write_acceptance(&report, report.exit_code(), &mut out).unwrap();
+        write_text(&report, report.exit_code(), &mut out).unwrap();
         let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
         assert_eq!(
             text,
