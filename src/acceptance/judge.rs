@@ -2,7 +2,7 @@
 
 use super::verdict::{ExpectedValue, TestVerdict};
 use crate::facts::command::nccl_log::NcclTransport;
-use crate::facts::command::nccl_tests::NcclTestRun;
+use crate::facts::command::nccl_tests::{NcclTestRow, NcclTestRun};
 use crate::facts::command::perftest::{BandwidthRow, LatencyRow, parse_bandwidth, parse_latency};
 
 /// A shorter transfer measures the start of a test, not its speed.
@@ -71,13 +71,42 @@ pub struct RequiredTransport {
     pub gdr: bool,
 }
 
-/// Judges a collective by the bus bandwidth of its largest size. A run with wrong values, over sockets, or without
+/// Which bus bandwidth of a collective is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CollectiveValue {
+    /// That of the largest size.
+    #[default]
+    LargestSize,
+    /// The mean of all sizes, which must be those from `begin` to `end`, in bytes: other sizes give another mean.
+    Average {
+        /// The smallest size.
+        begin: u64,
+        /// The largest size.
+        end: u64,
+    },
+}
+
+impl CollectiveValue {
+    fn read(self, run: &NcclTestRun, largest: &NcclTestRow) -> Result<f64, String> {
+        let Self::Average { begin, end } = self else { return Ok(largest.busbw) };
+        let smallest = run.rows.iter().map(|row| row.bytes).min().unwrap_or_default();
+        match (smallest, largest.bytes) == (begin, end) {
+            true => Ok(run.rows.iter().map(|row| row.busbw).sum::<f64>() / run.rows.len() as f64),
+            false => Err(format!(
+                "the floor is an average of the sizes from {begin} to {end} bytes, and the test measured {smallest} to {}",
+                largest.bytes
+            )),
+        }
+    }
+}
+
+/// Judges a collective by its bus bandwidth. A run with wrong values, over sockets, or without
 /// GPUDirect where it is declared, fails whatever its number.
 pub fn judge_collective(
     run: &NcclTestRun,
     transport: &NcclTransport,
     required: RequiredTransport,
-    expected: &ExpectedValue,
+    (value, expected): (CollectiveValue, &ExpectedValue),
 ) -> TestVerdict {
     let Some(row) = run.largest_row() else {
         return TestVerdict::not_measured("the output has no bus bandwidth");
@@ -102,9 +131,10 @@ pub fn judge_collective(
     if required.rdma && required.gdr && transport.gdr_channels == 0 {
         return TestVerdict::not_measured("NCCL's log does not show whether GPUDirect RDMA was used");
     }
-    match run.sound {
-        Some(_) => expected.judge(row.busbw),
-        None => TestVerdict::not_measured("the test did not finish"),
+    match (run.sound, value.read(run, row)) {
+        (Some(_), Ok(value)) => expected.judge(value),
+        (Some(_), Err(why)) => TestVerdict::not_measured(why),
+        (None, _) => TestVerdict::not_measured("the test did not finish"),
     }
 }
 
@@ -165,7 +195,7 @@ mod tests {
         let run = parse_nccl_test(include_str!("../../tests/samples/all_reduce_perf.txt"));
         let expected = ExpectedValue::at_least(340.0, "GB/s", "declared");
         let required = RequiredTransport { rdma: true, gdr };
-        judge_collective(&run, &parse_nccl_log(log), required, &expected)
+        judge_collective(&run, &parse_nccl_log(log), required, (CollectiveValue::LargestSize, &expected))
     }
 
     #[test]
@@ -184,12 +214,31 @@ mod tests {
     }
 
     #[test]
+    fn average_needs_the_sizes_of_its_floor() {
+        let run = parse_nccl_test(include_str!("../../tests/samples/all_reduce_perf.txt"));
+        let expected = ExpectedValue::at_least(1.0, "GB/s", "declared");
+        let judge =
+            |value| judge_collective(&run, &NcclTransport::default(), RequiredTransport::default(), (value, &expected));
+        let sizes = run.rows.iter().map(|row| row.bytes).collect::<Vec<_>>();
+        let mean = run.rows.iter().map(|row| row.busbw).sum::<f64>() / 2.0;
+        assert!(mean < 360.0, "the average includes the small size");
+        assert_eq!(judge(CollectiveValue::Average { begin: sizes[0], end: sizes[1] }).value(), Some(mean));
+        let other = judge(CollectiveValue::Average { begin: 1 << 30, end: 16 << 30 });
+        let why = format!(
+            "the floor is an average of the sizes from 1073741824 to 17179869184 bytes, and the test measured {} to {}",
+            sizes[0], sizes[1]
+        );
+        assert_eq!(other, TestVerdict::not_measured(why));
+    }
+
+    #[test]
     fn program_without_mpi_is_not_a_collective() {
         let text = include_str!("../../tests/samples/all_reduce_perf.txt").repeat(2);
         let transport = parse_nccl_log(include_str!("../../tests/samples/nccl-log-ib.txt"));
         let expected = ExpectedValue::at_least(1.0, "GB/s", "declared");
         let required = RequiredTransport { rdma: true, gdr: false };
-        let judged = judge_collective(&parse_nccl_test(&text), &transport, required, &expected);
+        let judged =
+            judge_collective(&parse_nccl_test(&text), &transport, required, (CollectiveValue::LargestSize, &expected));
         assert_eq!(judged, TestVerdict::not_measured("the program printed 2 tables: it was built without MPI"));
     }
 
@@ -199,9 +248,11 @@ mod tests {
         let transport = parse_nccl_log(include_str!("../../tests/samples/nccl-log-ib.txt"));
         let expected = ExpectedValue::at_least(1.0, "GB/s", "declared");
         let required = RequiredTransport { rdma: true, gdr: true };
-        let judged = judge_collective(&parse_nccl_test(&text), &transport, required, &expected);
+        let judged =
+            judge_collective(&parse_nccl_test(&text), &transport, required, (CollectiveValue::LargestSize, &expected));
         assert_eq!(judged, TestVerdict::Fail { value: Some(360.97), reason: "values are wrong".into() });
-        let unfinished = judge_collective(&NcclTestRun::default(), &transport, required, &expected);
+        let unfinished =
+            judge_collective(&NcclTestRun::default(), &transport, required, (CollectiveValue::LargestSize, &expected));
         assert_eq!(unfinished, TestVerdict::not_measured("the output has no bus bandwidth"));
     }
 }

@@ -24,10 +24,10 @@ mod verdict;
 pub use ceiling::{PcieLink, check_floor, expect_share, port_ceiling};
 pub use comparison::{BASELINE_DROP, compare_with_baseline, expect_peers};
 pub use fabric::{FabricModel, FabricPart, HostIndex, RailFlow};
-pub use floors::{AcceptanceFloor, FloorQuality, parse_floors};
+pub use floors::{AcceptanceFloor, FloorMetric, FloorQuality, FloorScope, parse_floors};
 pub use group_run::GroupRun;
 pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
-pub use judge::{RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
+pub use judge::{CollectiveValue, RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
 pub use schedule::{MemberPair, limit_rounds, schedule_groups, schedule_ring, schedule_rounds, split_in_root_groups};
 pub use slow_cause::{

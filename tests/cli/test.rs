@@ -94,7 +94,8 @@ hosts:
   node-[1:7]: {}
 tests:
   groups:
-    - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/two-hosts/all_reduce-average, gpudirect: true }
+    - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/two-hosts/all_reduce-average, with: { begin: 1G }, group_size: 2, gpudirect: true }
+    - { test: nccl-sendrecv-hosts, on: all, least: 40 }
     - { test: site-reduce, on: all, least: 300, network: any, group_size: 3, at_once: 2 }
     - { test: site-reduce, on: all, peers: 0.05, group_size: 2, schedule: all }
 ";
@@ -115,6 +116,9 @@ tests:
     - { test: nccl-all-reduce-hosts, on: all, least: 300, network: any, gpudirect: true }
     - { test: nccl-all-reduce-hosts, on: all, least: 300, group_size: 1 }
     - { test: bare, on: all, least: 300 }
+    - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/host/all_reduce }
+    - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/two-hosts/all_reduce-average }
+    - { test: nccl-all-reduce, on: all, floor: h100-sxm/two-hosts/all_reduce-average }
 ";
     let bare = "test: bare
 scope: group

@@ -2,7 +2,7 @@
 
 use super::selector::SelectorUniverse;
 use super::test_definition::{locate_builtin, read_definition, scalar_text};
-use crate::acceptance::{BASELINE_DROP, RequiredTransport, check_floor, parse_floors};
+use crate::acceptance::{BASELINE_DROP, FloorScope, RequiredTransport, check_floor, parse_floors};
 use crate::config::builtin_data::{builtin_tables, find_builtin_test};
 use crate::config::load_context::LoadContext;
 use crate::config::test_suite::{
@@ -274,6 +274,26 @@ fn read_floor(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
             definition.name,
             definition.output.unit()
         );
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+        return None;
+    }
+    let fits = match (&definition.programs, floor.scope) {
+        (TestPrograms::Group(_), FloorScope::TwoHosts) => {
+            table.get_int("group_size", 2, 100_000, &mut cx.diags) == Some(2)
+        }
+        (TestPrograms::Host(_), FloorScope::Host | FloorScope::Gpu) | (TestPrograms::Pair { .. }, FloorScope::Port) => {
+            true
+        }
+        _ => false,
+    };
+    if !fits {
+        let scope = match floor.scope {
+            FloorScope::Gpu => "the GPUs of a host, one by one",
+            FloorScope::Port => "a port: it needs a test of scope `pair`",
+            FloorScope::Host => "one host: it needs a test of scope `host`",
+            FloorScope::TwoHosts => "two hosts: it needs a test of scope `group` and `group_size: 2`",
+        };
+        let message = format!("floor `{name}` is for {scope}");
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
         return None;
     }

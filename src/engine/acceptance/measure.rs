@@ -3,8 +3,8 @@
 use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
 use crate::acceptance::{
-    ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_latency, judge_number,
-    judge_ucx, parse_size,
+    CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_latency,
+    judge_number, judge_ucx, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -144,6 +144,14 @@ impl MeasureContext<'_> {
         }
     }
 
+    /// Returns which bus bandwidth the limit is about.
+    fn collective_value(&self) -> CollectiveValue {
+        match &self.test.expected {
+            DeclaredLimit::Floor(floor) => floor.collective_value().unwrap_or_default(),
+            _ => CollectiveValue::default(),
+        }
+    }
+
     pub fn judge(
         &self,
         done: &HostScriptOutput,
@@ -170,9 +178,12 @@ impl MeasureContext<'_> {
                 TestVerdict::not_measured("the parameter `size` is not a number of bytes")
             }
             (TestOutput::PerftestLatency, _) => judge_latency(&stdout, &expected),
-            (TestOutput::Nccl, _) => {
-                judge_collective(&parse_nccl_test(&stdout), &parse_nccl_log(&stdout), self.test.required, &expected)
-            }
+            (TestOutput::Nccl, _) => judge_collective(
+                &parse_nccl_test(&stdout),
+                &parse_nccl_log(&stdout),
+                self.test.required,
+                (self.collective_value(), &expected),
+            ),
             (TestOutput::Number, _) => judge_number(&stdout, &expected),
         };
         TestMeasurement { verdict, outputs }
