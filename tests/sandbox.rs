@@ -19,6 +19,8 @@ mod hold;
 mod host;
 #[path = "sandbox/machine.rs"]
 mod machine;
+#[path = "sandbox/past.rs"]
+mod past;
 #[path = "sandbox/tour.rs"]
 mod tour;
 #[path = "sandbox/trial.rs"]

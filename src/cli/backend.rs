@@ -7,7 +7,7 @@ use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HoldReport,
-    NoticeQueue, PastDurations, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
+    NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan};
@@ -63,11 +63,22 @@ pub trait Backend {
     /// Returns the number of declared hosts, recipes and steps.
     fn project_size(&self, project: &Self::Project) -> InventorySize;
 
-    /// Returns the hosts that `--on` selects, in inventory order; all hosts without `--on`.
+    /// Returns the hosts that `--on` selects, in inventory order; all hosts without `--on`. `past` has more names.
     ///
     /// # Errors
     /// A selector, or a pattern of `--step` or `--skip`, is malformed or matches nothing.
-    fn select_hosts(&self, project: &Self::Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>>;
+    fn select_hosts(
+        &self,
+        project: &Self::Project,
+        settings: &CliSettings,
+        past: Option<&PastHosts>,
+    ) -> Result<Vec<HostName>, Box<Diag>>;
+
+    /// Returns the hosts of the last run by outcome; `None` if there was no run.
+    ///
+    /// # Errors
+    /// The history cannot be read: a lowercase fragment.
+    fn find_past_hosts(&self, project: &Self::Project, settings: &CliSettings) -> Result<Option<PastHosts>, String>;
 
     /// Returns the project's sandboxes.
     fn list_sandboxes(&self, project: &Self::Project, settings: &CliSettings) -> ProjectSandboxes;

@@ -150,14 +150,23 @@ impl Backend for LibraryBackend {
         InventorySize::from_project(project)
     }
 
-    fn select_hosts(&self, project: &Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
+    fn select_hosts(
+        &self,
+        project: &Project,
+        settings: &CliSettings,
+        past: Option<&engine::PastHosts>,
+    ) -> Result<Vec<HostName>, Box<Diag>> {
         if let Some(diag) = settings.filter.find_mistake(project) {
             return Err(Box::new(diag));
         }
         match &settings.on {
-            Some(selector) => config::select_hosts(project, selector),
+            Some(selector) => config::select_hosts(project, selector, past.map_or(&[], |past| &past.sets)),
             None => Ok(project.machine_names().cloned().collect()),
         }
+    }
+
+    fn find_past_hosts(&self, project: &Project, settings: &CliSettings) -> Result<Option<engine::PastHosts>, String> {
+        engine::find_past_hosts(&settings.state_folder(&project.inventory), &project.cluster)
     }
 
     fn list_sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {

@@ -21,7 +21,8 @@ pub struct GlobalArgs {
     /// Inventory file (alternative to the positional argument)
     #[arg(short = 'i', long = "inventory", global = true, value_name = "FILE")]
     pub inventory_flag: Option<Utf8PathBuf>,
-    /// Limit to these hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`
+    /// Limit to these hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`; `@failed`, `@unreachable`,
+    /// `@changed` or `@unfinished`: hosts of the last apply or verify
     #[arg(long, global = true, value_name = "SELECTOR")]
     pub on: Option<String>,
     /// Limit to these steps: `recipe` or `recipe/step`, globs allowed; repeatable

@@ -65,7 +65,16 @@ impl Backend for FakeBackend {
         InventorySize { hosts: 1, recipes: 2, steps: 3 }
     }
 
-    fn select_hosts(&self, (): &(), settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
+    fn find_past_hosts(&self, (): &(), _: &CliSettings) -> Result<Option<crate::engine::PastHosts>, String> {
+        Ok(None)
+    }
+
+    fn select_hosts(
+        &self,
+        (): &(),
+        settings: &CliSettings,
+        _: Option<&crate::engine::PastHosts>,
+    ) -> Result<Vec<HostName>, Box<Diag>> {
         match settings.on.as_deref() {
             Some("nobody") => Err(Box::new(Diag::error(DiagCode::EmptySelector, "selector `nobody` selects no host"))),
             Some("two") => Ok(vec![sample::host("node-01"), sample::host("node-02")]),

@@ -54,7 +54,8 @@ pub fn run_validate<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) ->
 fn check_inventory<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
     let (project, diags, sources) = cx.backend.load_project(path, cx.settings);
     let project = project.as_ref().filter(|_| !diags.has_errors());
-    let wrong = project.and_then(|project| cx.backend.select_hosts(project, cx.settings).err());
+    let past = project.and_then(|project| cx.backend.find_past_hosts(project, cx.settings).ok().flatten());
+    let wrong = project.and_then(|project| cx.backend.select_hosts(project, cx.settings, past.as_ref()).err());
     let size = project.map(|project| cx.backend.project_size(project));
     (CheckedInventory { path: path.to_owned(), diags, sources, size }, wrong)
 }

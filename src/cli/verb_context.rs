@@ -10,6 +10,7 @@ use super::output::VerbOutput;
 use super::settings::CliSettings;
 use super::shared_args::{GlobalArgs, InventoryArg};
 use crate::diag::{DiagList, SourceMap};
+use crate::engine::PastHosts;
 use crate::model::{ExitCode, HostName};
 use crate::view::progress::{ProgressDetail, ProgressState, show_events};
 use anyhow::Context as _;
@@ -84,9 +85,25 @@ impl<'a, B: Backend> VerbContext<'a, B> {
             _ => return Err(output.report_failed_load(&target.path, diags, sources)?),
         };
         output.write_diags(&diags, &sources)?;
-        let hosts = self.backend.select_hosts(&project, self.settings);
+        let past = self.find_past_hosts(&project)?;
+        let hosts = self.backend.select_hosts(&project, self.settings, past.as_ref());
         let hosts = hosts.map_err(|diag| output.report_selection_error(&diag, &sources))?;
         Ok((project, hosts))
+    }
+
+    /// Reads the last run if the selector refers to it, and says which run that is.
+    pub fn find_past_hosts(&self, project: &B::Project) -> Result<Option<PastHosts>, CliError> {
+        let Some(selector) = self.settings.on.as_deref().filter(|on| on.contains('@')) else { return Ok(None) };
+        let past = self.backend.find_past_hosts(project, self.settings).map_err(CliError::usage)?;
+        let Some(past) = past else {
+            let error = CliError::usage(format!("`{selector}` refers to the last run, and there was no run"));
+            return Err(error.hint("the history is in the folder `--state`, by default `.forge` next to the inventory"));
+        };
+        if self.settings.detail > ProgressDetail::Quiet {
+            // Ignore a closed stderr: no other stream could report it.
+            let _ = writeln!((self.console.err)(), "hosts of the last run: {} {}", past.verb, past.run);
+        }
+        Ok(Some(past))
     }
 
     /// Observes hosts. An interrupt ends the verb: observing leaves nothing behind.

@@ -96,12 +96,17 @@ pub use test_suite::{DeclaredLimit, DeclaredTest, PairSelection, TestDefinition,
 pub use written_values::WrittenValues;
 pub use yaml_node::{YamlData, YamlKey, YamlNode};
 
-/// Returns the hosts that `selector` selects, in inventory order.
+/// Returns the hosts that `selector` selects, in inventory order. `more` are groups in addition to those of the inventory.
 ///
 /// # Errors
 /// The selector is malformed, names an unknown host or group, or selects no host.
-pub fn select_hosts(project: &Project, selector: &str) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
-    let universe = inventory::selector::SelectorUniverse::from_hosts_and_groups(&project.hosts, &project.groups);
+pub fn select_hosts(
+    project: &Project,
+    selector: &str,
+    more: &[(&str, Vec<crate::model::HostName>)],
+) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
+    let mut universe = inventory::selector::SelectorUniverse::from_hosts_and_groups(&project.hosts, &project.groups);
+    more.iter().for_each(|(name, hosts)| universe.add_group(name, hosts));
     let picked = universe.select(selector, None)?;
     Ok(picked.into_iter().filter_map(|at| project.hosts.get_index(at)).map(|(name, _)| name.clone()).collect())
 }

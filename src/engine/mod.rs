@@ -48,6 +48,7 @@ mod observation_settings;
 mod observe;
 mod observed_hosts;
 mod outliers;
+mod past_hosts;
 mod planned_steps;
 mod read_only_session;
 mod recipe_verification;
@@ -104,6 +105,7 @@ pub use notice_queue::{NoticeQueue, QueuedNotice, build_delivery, queue_notices}
 pub use observe::{observe_facts, observe_for_change, observe_for_drift, observe_hosts};
 pub use observed_hosts::ObservedHosts;
 pub use outliers::find_host_outliers;
+pub use past_hosts::{PastHosts, find_past_hosts};
 pub use recording::{HostRecording, Recording};
 pub use remote_session::transport_connector;
 pub use report::{HostReport, RunReport, StepReport, VerifyReport};

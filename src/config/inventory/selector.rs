@@ -29,11 +29,14 @@ impl<'a> SelectorUniverse<'a> {
         groups: &'a IndexMap<String, Vec<HostName>>,
     ) -> Self {
         let mut universe = Self::new(hosts.keys().map(HostName::as_str));
-        for (name, members) in groups {
-            let members = members.iter().filter_map(|host| universe.index.get(host.as_str()).copied()).collect();
-            universe.groups.insert(name, members);
-        }
+        groups.iter().for_each(|(name, members)| universe.add_group(name, members));
         universe
+    }
+
+    /// Adds a group. Hosts that the inventory does not declare any more are not in it.
+    pub fn add_group(&mut self, name: &'a str, hosts: &[HostName]) {
+        let members = hosts.iter().filter_map(|host| self.index.get(host.as_str()).copied()).collect();
+        self.groups.insert(name, members);
     }
 
     fn candidate_names(&self) -> impl Iterator<Item = &'a str> {
@@ -105,7 +108,8 @@ impl<'a> SelectorUniverse<'a> {
             .map_err(|why| build_selector_diag(DiagCode::BadSelector, format!("selector `{name}`: {why}"), span))?;
         let mut set = self.select_all();
         set.iter_mut().zip(&self.hosts).for_each(|(have, host)| *have &= matcher.is_match(host));
-        for (_, members) in self.groups.iter().filter(|(group, _)| matcher.is_match(group)) {
+        let matching = |group: &str| !group.starts_with('@') && matcher.is_match(group);
+        for (_, members) in self.groups.iter().filter(|(group, _)| matching(group)) {
             members.iter().for_each(|at| set[*at] = true);
         }
         match set.contains(&true) {
@@ -124,6 +128,9 @@ impl<'a> SelectorUniverse<'a> {
 
     fn build_unknown_diag(&self, name: &str, span: Option<Span>) -> Box<Diag> {
         let diag = build_selector_diag(DiagCode::BadSelector, format!("`{name}` is neither a host nor a group"), span);
+        if name.starts_with('@') && !self.groups.keys().any(|group| group.starts_with('@')) {
+            return Box::new(diag.hint("only `--on` selects hosts by their outcome in the last run"));
+        }
         Box::new(match self.suggest_numbered_host(name) {
             Some(hint) => diag.hint(hint),
             None => diag.suggest_name(name, self.candidate_names()),
@@ -225,6 +232,18 @@ mod tests {
         universe.groups.insert("rack_a", vec![0, 1, 3]);
         universe.groups.insert("canary", vec![0]);
         universe
+    }
+
+    #[test]
+    fn outcomes_of_the_last_run_are_groups_without_wildcards() {
+        let mut universe = universe();
+        let unknown = universe.select("@failed", None).unwrap_err();
+        assert_eq!(unknown.hint.as_deref(), Some("only `--on` selects hosts by their outcome in the last run"));
+        universe.add_group("@failed", &["node-2", "gone"].map(HostName::new));
+        assert_eq!(universe.select("@failed", None).unwrap(), [1]);
+        assert_eq!(universe.select("gpu:!@failed", None).unwrap(), [0, 2]);
+        assert!(universe.select("*failed", None).is_err());
+        assert!(universe.select("@fialed", None).unwrap_err().hint.is_some_and(|hint| hint.contains("`@failed`")));
     }
 
     fn select(text: &str) -> Result<Vec<&'static str>, String> {

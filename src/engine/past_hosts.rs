@@ -1,0 +1,51 @@
+//! Hosts by their outcome in the last run: the selectors `@failed`, `@unreachable`, `@changed` and `@unfinished`.
+
+use super::history::read_run;
+use super::report::HostReport;
+use crate::model::{HostName, HostOutcome};
+use crate::state::{StateStore, list_runs};
+use camino::Utf8Path;
+
+/// The hosts of a past run, by outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastHosts {
+    /// The name of the run.
+    pub run: String,
+    /// Its command: `apply` or `verify`.
+    pub verb: String,
+    /// The names of the sets, with `@`, and their hosts.
+    pub sets: Vec<(&'static str, Vec<HostName>)>,
+}
+
+/// A set has the hosts of which this is true.
+type OutcomeTest = fn(&HostReport) -> bool;
+
+const OUTCOME_SETS: [(&str, OutcomeTest); 4] = [
+    ("@failed", |host| {
+        matches!(host.outcome, HostOutcome::Failed | HostOutcome::Blocked | HostOutcome::Stale | HostOutcome::Locked)
+    }),
+    ("@unreachable", |host| host.outcome == HostOutcome::Unreachable),
+    ("@changed", |host| host.steps.iter().any(|step| step.result == super::event::StepResult::Changed)),
+    ("@unfinished", |host| !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Pending)),
+];
+
+/// Reads the last `apply` or `verify` of a cluster; `None` if there was none.
+///
+/// # Errors
+/// The history cannot be read: a lowercase fragment.
+pub fn find_past_hosts(state: &Utf8Path, cluster: &str) -> Result<Option<PastHosts>, String> {
+    let own = StateStore::new(state, cluster);
+    let own = own.root().file_name().unwrap_or_default().to_owned();
+    let folders = list_runs(state).map_err(|error| format!("the history cannot be read: {error}"))?;
+    for folder in folders.iter().filter(|folder| folder.cluster == own) {
+        let past = read_run(folder).map_err(|why| format!("run `{}` cannot be read: {why}", folder.run))?;
+        if !matches!(past.info.verb.as_str(), "apply" | "verify") {
+            continue;
+        }
+        let of =
+            |test: OutcomeTest| past.report.hosts.iter().filter(move |host| test(host)).map(|host| host.host.clone());
+        let sets = OUTCOME_SETS.map(|(name, test)| (name, of(test).collect())).into();
+        return Ok(Some(PastHosts { run: folder.run.clone(), verb: past.info.verb, sets }));
+    }
+    Ok(None)
+}
