@@ -12,6 +12,7 @@ mod isolation;
 #[cfg(test)]
 mod isolation_tests;
 mod judge;
+mod judge_dcgm;
 mod judge_plain;
 mod part_set;
 mod run_choice;
@@ -28,6 +29,7 @@ pub use floors::{AcceptanceFloor, FloorMetric, FloorQuality, FloorScope, parse_f
 pub use group_run::GroupRun;
 pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
 pub use judge::{CollectiveValue, RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
+pub use judge_dcgm::judge_dcgm;
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
 pub use schedule::{MemberPair, limit_rounds, schedule_groups, schedule_ring, schedule_rounds, split_in_root_groups};
 pub use slow_cause::{

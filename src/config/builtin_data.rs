@@ -97,6 +97,7 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
 
 /// Every built-in acceptance test, and the built-in sets: name and text.
 const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
+    "dcgm-diag",
     "ib-read-bw",
     "ib-write-bw",
     "ib-write-lat",

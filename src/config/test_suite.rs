@@ -59,6 +59,8 @@ pub enum DeclaredLimit {
     Floor(Box<crate::acceptance::AcceptanceFloor>),
     /// Not worse than the median of all results by more than this share.
     Peers(f64),
+    /// The program judges itself: every diagnostic must pass.
+    OwnVerdict,
 }
 
 /// Which pairs of hosts are tested.
@@ -128,13 +130,16 @@ pub enum TestOutput {
     Ucx,
     /// `all_reduce_perf` and similar programs, in GB/s.
     Nccl,
+    /// `dcgmi diag -j`: the number of passed diagnostics.
+    Dcgm,
     /// The last line is a number, in the test's own unit.
     Number,
 }
 
 impl TestOutput {
     /// Every format.
-    pub const ALL: [Self; 5] = [Self::PerftestBandwidth, Self::PerftestLatency, Self::Ucx, Self::Nccl, Self::Number];
+    pub const ALL: [Self; 6] =
+        [Self::PerftestBandwidth, Self::PerftestLatency, Self::Ucx, Self::Nccl, Self::Dcgm, Self::Number];
 
     /// Returns the value of `output`.
     pub fn name(self) -> &'static str {
@@ -143,6 +148,7 @@ impl TestOutput {
             Self::PerftestLatency => "perftest-latency",
             Self::Ucx => "ucx",
             Self::Nccl => "nccl",
+            Self::Dcgm => "dcgm",
             Self::Number => "number",
         }
     }
@@ -153,8 +159,14 @@ impl TestOutput {
             Self::PerftestBandwidth | Self::Ucx => "Gb/s",
             Self::PerftestLatency => "us",
             Self::Nccl => "GB/s",
+            Self::Dcgm => "diagnostics",
             Self::Number => "",
         }
+    }
+
+    /// Returns whether the program judges itself, so that an entry declares no limit.
+    pub fn has_own_verdict(self) -> bool {
+        self == Self::Dcgm
     }
 
     /// Returns whether greater values are better.

@@ -119,6 +119,7 @@ tests:
     - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/host/all_reduce }
     - { test: nccl-all-reduce-hosts, on: all, floor: h100-sxm/two-hosts/all_reduce-average }
     - { test: nccl-all-reduce, on: all, floor: h100-sxm/two-hosts/all_reduce-average }
+    - { test: dcgm-diag, on: all, least: 5 }
 ";
     let bare = "test: bare
 scope: group

@@ -210,6 +210,13 @@ fn read_number(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Op
 /// Reads which results are good. Exactly one key says it: without one, every number would pass.
 fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadContext<'_>) -> Option<DeclaredLimit> {
     let given: Vec<&str> = LIMIT_KEYS.into_iter().filter(|key| table.get(key).is_some()).collect();
+    if definition.output.has_own_verdict() {
+        if let Some(node) = given.first().and_then(|key| table.get(key)) {
+            let message = format!("test `{}` judges itself: it has no limit", definition.name);
+            cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+        }
+        return Some(DeclaredLimit::OwnVerdict);
+    }
     let [key] = given.as_slice() else {
         let message = "an entry of `tests` needs exactly one of `least`, `most`, `share`, `floor` and `peers`";
         let hint = "`share: 0.9` expects 90 % of the rate of the port; `peers: 0.05` compares hosts with each other";

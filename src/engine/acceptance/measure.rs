@@ -3,8 +3,8 @@
 use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
 use crate::acceptance::{
-    CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_latency,
-    judge_number, judge_ucx, parse_size,
+    CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_dcgm,
+    judge_latency, judge_number, judge_ucx, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -128,6 +128,7 @@ impl MeasureContext<'_> {
             DeclaredLimit::Least(least) => Ok(ExpectedValue::at_least(*least, unit, "declared")),
             DeclaredLimit::Most(most) => Ok(ExpectedValue::at_most(*most, unit, "declared")),
             DeclaredLimit::Floor(floor) => floor.to_expected().ok_or_else(|| "the floor has no limit".to_owned()),
+            DeclaredLimit::OwnVerdict => Ok(ExpectedValue::at_least(1.0, unit, "of the program")),
             DeclaredLimit::Peers(share) => Ok(match self.test.definition.output.is_more_better() {
                 true => ExpectedValue::at_least(0.0, unit, &format!("{share} of its peers")),
                 false => ExpectedValue::at_most(f64::MAX, unit, &format!("{share} of its peers")),
@@ -142,6 +143,12 @@ impl MeasureContext<'_> {
                     .ok_or_else(|| "the rate of the port is unknown; declare the ceiling with `of`".to_owned())
             }
         }
+    }
+
+    /// Returns the diagnostics that need not run.
+    fn list_permitted_skips(&self) -> Vec<&str> {
+        let listed = self.test.parameters.get("may_skip").map(String::as_str).unwrap_or_default();
+        listed.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
     }
 
     /// Returns which bus bandwidth the limit is about.
@@ -163,7 +170,8 @@ impl MeasureContext<'_> {
         if self.is_stopped() && done.finished.status != 0 {
             return not_measured(STOPPED, outputs);
         }
-        if done.finished.status != 0 {
+        // A program that judges itself also exits with an error if it has found one.
+        if done.finished.status != 0 && !self.test.definition.output.has_own_verdict() {
             return not_measured(&describe_failure(done), outputs);
         }
         let expected = match expected {
@@ -184,6 +192,12 @@ impl MeasureContext<'_> {
                 self.test.required,
                 (self.collective_value(), &expected),
             ),
+            (TestOutput::Dcgm, _) => match judge_dcgm(&stdout, &self.list_permitted_skips()) {
+                TestVerdict::NotMeasured { reason } if done.finished.status != 0 => {
+                    TestVerdict::not_measured(format!("{}: {reason}", describe_failure(done)))
+                }
+                verdict => verdict,
+            },
             (TestOutput::Number, _) => judge_number(&stdout, &expected),
         };
         TestMeasurement { verdict, outputs }
