@@ -172,4 +172,54 @@ mod tests {
         let both = GroupRun::ring(&[0, 1], &[0]);
         assert_eq!(split_in_rounds(&both), [(0, vec![(0, 1)])], "both directions are one measurement");
     }
+
+    fn group_row(hosts: &[&str], value: f64) -> TestRow {
+        let limit = ExpectedValue::at_least(100.0, "GB/s", "declared");
+        TestRow {
+            hosts: hosts.iter().map(|host| HostName::new(*host)).collect(),
+            rail: None,
+            round: 1,
+            isolation: false,
+            verdict: limit.judge(value),
+            worse: None,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Returns the parts that collectives of groups show, without further measurements.
+    fn isolate_rows(hosts: &[&str], rows: Vec<TestRow>) -> (Vec<FabricPart>, Vec<FabricPart>) {
+        let report = TestReport {
+            test: "nccl-all-reduce-hosts".into(),
+            about: String::new(),
+            scope: MeasuredScope::Group,
+            unit: "GB/s".into(),
+            rows,
+            faults: Vec::new(),
+            suspects: Vec::new(),
+        };
+        let names: Vec<HostName> = hosts.iter().map(|host| HostName::new(*host)).collect();
+        let fabric = FabricModel::without_topology(names.len(), 1).unwrap().without_loopback();
+        let runs = scheduled_runs(&report, &names, &[None]);
+        assert_eq!(runs.len(), report.rows.len(), "each group is a run");
+        let mut search = FaultIsolation::from_runs(&fabric, runs, 0);
+        assert_eq!(search.next_run(), None);
+        let found = search.finish();
+        (found.named.into_iter().map(|named| named.part).collect(), found.suspects)
+    }
+
+    #[test]
+    fn slow_host_is_found_by_collectives_of_pairs() {
+        let hosts = ["a", "b", "c", "d"];
+        let slow = |pair: [&str; 2]| group_row(&pair, if pair.contains(&"b") { 60.0 } else { 120.0 });
+        let ring = [["a", "b"], ["c", "d"], ["b", "c"], ["a", "d"]].map(slow);
+        assert_eq!(isolate_rows(&hosts, ring.to_vec()), (vec![FabricPart::Host(1)], Vec::new()));
+    }
+
+    #[test]
+    fn slow_group_of_all_hosts_accuses_none_of_them() {
+        let hosts = ["a", "b", "c"];
+        let (named, suspects) = isolate_rows(&hosts, vec![group_row(&hosts, 60.0)]);
+        assert_eq!(named, [], "one slow sample is not a verdict");
+        assert!(hosts.iter().enumerate().all(|(at, _)| suspects.contains(&FabricPart::Host(at))), "{suspects:?}");
+    }
 }
