@@ -82,7 +82,10 @@ pub async fn run_acceptance(
     }
     for host in hosts {
         let (name, outcome) = (host.name.clone(), outcome_of(&report, &host.name));
-        host.link.close().await;
+        // A host that does not answer would delay the exit. Its lock is released with the connection.
+        if cancel.level() < StopLevel::Detach {
+            host.link.close().await;
+        }
         let _ = events.send(Event::HostFinished { host: name, outcome, reason: Default::default() });
     }
     report.interrupted = cancel.level() > StopLevel::No;
