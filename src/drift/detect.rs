@@ -337,6 +337,7 @@ impl HostDriftCollector<'_, '_> {
             reason: verify.reason.clone(),
             level: verify.level,
             place: verify.place.clone(),
+            object: find_verified_object(case, verify),
             cause,
             last_applied,
             severity: if cause == DriftCause::RecipeChanged { FindingSeverity::Low } else { FindingSeverity::High },
@@ -422,6 +423,16 @@ fn find_changed_object(turn: Option<&StepInstance<'_>>, mark: &ChangeMark) -> Ch
     match turn.map(|turn| &turn.expanded.state) {
         Some(ExpansionState::Resource(resource)) => resource.changed_object(mark),
         _ => ChangedObject::Nameless,
+    }
+}
+
+/// Returns the object that a verification is about. It declares none: one that reads a fact of the kernel is about the
+/// kernel.
+fn find_verified_object(case: &HostContext<'_>, verify: &VerifyPlan) -> ChangedObject {
+    let facts = plan::list_verified_facts(case, &verify.recipe, &verify.name);
+    match facts.iter().any(|name| crate::facts::is_kernel_fact(name)) {
+        true => ChangedObject::Kernel,
+        false => ChangedObject::Nameless,
     }
 }
 

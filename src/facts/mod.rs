@@ -133,6 +133,11 @@ pub fn fact_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|fact| fact.name).chain(cluster_facts().iter().map(|fact| fact.name))
 }
 
+/// Reports whether a fact describes the kernel: its release and boot parameters, or what is installed for it.
+pub fn is_kernel_fact(name: &str) -> bool {
+    [&kernel::FACT, &kernels::FACT].iter().any(|fact| fact.name == name)
+}
+
 /// Returns the snippets of all facts, for [`compile_probes`](crate::probe::compile_probes).
 pub fn fact_snippets() -> Vec<FactSnippet> {
     ALL.iter().map(|fact| fact.snippet).collect()

@@ -57,6 +57,14 @@ pub fn collect_verify_probes(case: &HostContext<'_>, recipe: &str) -> BTreeSet<P
     checks.chain(expected).collect()
 }
 
+/// Returns the facts that the expression of a verification reads; none if it has no expression, or may read any fact.
+pub fn list_verified_facts(case: &HostContext<'_>, recipe: &str, name: &str) -> BTreeSet<String> {
+    let own = case.instances().iter().filter(|instance| instance.recipe.name == recipe);
+    let mut verify = own.flat_map(|instance| &instance.recipe.verify).filter(|verify| verify.name == name);
+    let expect = verify.find_map(|verify| verify.expect.as_ref());
+    expect.and_then(|expect| case.ground.project.collect_expression_facts(&expect.source)).unwrap_or_default()
+}
+
 /// Returns the probes of the facts that a verification names.
 fn list_verify_fact_probes<'c>(case: &'c HostContext<'_>) -> impl Fn(&RecipeVerification) -> Vec<Probe> + 'c {
     |verify| {

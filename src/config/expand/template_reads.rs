@@ -61,6 +61,11 @@ pub(super) fn collect_reads<'t>(
 }
 
 impl Project {
+    /// Returns the names of the facts that an expression reads. `None` means that it may read any fact.
+    pub fn collect_expression_facts(&self, expression: &str) -> Option<BTreeSet<String>> {
+        collect_reads(self, [(expression, TemplateForm::Expression)]).facts
+    }
+
     /// Returns the names of the facts that templates read, including template files. `None` means that any fact may be
     /// read: a template uses `facts` as a whole, or the path of a template file depends on values.
     pub fn collect_read_facts(&self) -> Option<BTreeSet<String>> {

@@ -5,7 +5,7 @@
 
 use super::context::AttributionContext;
 use super::model::{AttributionCertainty, ChangeSource};
-use super::subject::{find_changed_object, is_reset_by_boot};
+use super::subject::is_reset_by_boot;
 use super::sudo::SudoCommand;
 use super::{apt, boots, clock};
 use crate::drift::cause::DriftCause;
@@ -14,7 +14,7 @@ use crate::resource::{ChangeAspect, ChangedObject};
 /// Returns who made the change of a finding. `None` if there is nothing to report: a reload is pending, and no user is
 /// known to have changed anything.
 pub fn attribute_finding(case: &AttributionContext<'_>) -> Option<ChangeSource> {
-    let culprit = match find_changed_object(case.finding) {
+    let culprit = match case.finding.object.clone() {
         ChangedObject::Packages(names) => case.attribute_package_change(&names),
         ChangedObject::Path(path) => super::files::attribute_file_change(case, &path),
         ChangedObject::Unit(unit) => super::units::attribute_unit_change(case, &unit),

@@ -30,7 +30,6 @@ use context::AttributionContext;
 use evidence::HostEvidence;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
-use subject::find_changed_object;
 
 /// Maximum number of objects of one host that are queried by name.
 const MAX_NAMES: usize = 200;
@@ -60,7 +59,7 @@ pub fn build_evidence_probe(host: &HostName, findings: &[DriftFinding], now: Tim
     let own = || findings.iter().filter(|finding| finding.host == *host && last_unchanged_time(finding).is_some());
     let first = own().filter_map(last_unchanged_time).min()?.max(now.checked_sub(LOG_LOOKBACK).unwrap_or(now));
     let (mut units, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for object in own().map(find_changed_object) {
+    for object in own().map(|finding| finding.object.clone()) {
         match object {
             ChangedObject::Unit(unit) => drop(units.insert(unit)),
             ChangedObject::Path(path) => drop(paths.insert(path)),

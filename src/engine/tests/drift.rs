@@ -6,6 +6,7 @@ use crate::drift::{
     FindingSeverity,
 };
 use crate::model::ExitCode;
+use crate::resource::ChangedObject;
 
 const BASE: &str = "steps:
   - name: page
@@ -142,6 +143,22 @@ fn failed_verification_is_a_separate_drift_finding() {
         (drift.findings[0].aspect, drift.findings[0].severity),
         (FindingAspect::Verification, FindingSeverity::High)
     );
+}
+
+/// Logs are searched for the object of a finding: for a verification, the facts that it reads tell it, not its words.
+#[test]
+fn verification_is_about_the_kernel_if_it_reads_its_facts() {
+    let recipe = format!(
+        "{BASE}  - {{ name: release, expect: 'facts.kernel.release == \"0\"' }}\n  \
+         - {{ name: spoken, check: 'echo the kernel is wrong >&2; false' }}\n  \
+         - {{ name: system, expect: 'facts.os.id == \"kernel\"' }}\n"
+    );
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
+    stage.run_once();
+    let drift = stage.detect_drift();
+    let objects: Vec<_> = drift.findings.iter().map(|finding| (finding.step.raw(), finding.object.clone())).collect();
+    let nameless = |step| (step, ChangedObject::Nameless);
+    assert_eq!(objects, [("release", ChangedObject::Kernel), nameless("spoken"), nameless("system")]);
 }
 
 /// A failed check's output is reported, so that no shell on the host is needed.
