@@ -135,10 +135,13 @@ fn stacks_pass_parameters_and_values_record_their_origin() {
     let project = example("gpu");
     let driver = instance(&project, "h100-node-14-31", "nvidia-driver");
     assert_eq!(driver.params["version"].value, json!("560.35.03"));
-    assert_eq!(driver.params["version"].from, "stack gpu-node");
+    assert_eq!(driver.params["version"].from.to_string(), "stack gpu-node");
     assert_eq!(driver.stack.as_deref(), Some("gpu-node"));
     let fm = instance(&project, "h100-node-14-31", "nvidia-fabricmanager");
-    assert_eq!((&fm.params["interval"].value, fm.params["interval"].from.as_str()), (&json!(45), "group gpu"));
+    assert_eq!(
+        (&fm.params["interval"].value, fm.params["interval"].from.to_string()),
+        (&json!(45), "group gpu".to_owned())
+    );
     let gsp = instance(&project, "h100-node-14-31", "nvidia-gsp");
     assert_eq!(gsp.params["gsp"].value, json!("off"));
     assert!(Arc::ptr_eq(driver, instance(&project, "h100-node-14-34", "nvidia-driver")), "equal instances are shared");

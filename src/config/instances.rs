@@ -10,8 +10,8 @@ use super::template::{
 use super::template_list::collect_templates;
 use super::tree_render::TreeRenderer;
 use super::{
-    Recipe, RecipeInstance, RecipeRule, SourceExpr, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode,
-    scalar,
+    Recipe, RecipeInstance, RecipeRule, SourceExpr, SourcedValue, StackInstance, StackUse, ValueSource, YamlData,
+    YamlKey, YamlNode, scalar,
 };
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{HostName, Value};
@@ -91,8 +91,8 @@ struct PlacementJob<'j> {
 }
 
 impl PlacementJob<'_> {
-    fn value_source(&self) -> String {
-        self.stack.map_or_else(|| "with".to_owned(), |stack| format!("stack {stack}"))
+    fn value_source(&self) -> ValueSource {
+        self.stack.map_or(ValueSource::With, |stack| ValueSource::Stack(stack.to_owned()))
     }
 
     fn outer_params(&self, at: usize) -> Option<&BTreeMap<String, SourcedValue>> {
@@ -270,7 +270,7 @@ impl RecipePlacer<'_> {
             }
             let params = self.resolve_host_params(job, at, *host, cx);
             // The origin of a value counts too: `explain` shows it.
-            let origins = params.values().map(|p| (&p.value, p.span, &p.from)).collect::<Vec<_>>();
+            let origins = params.values().map(|p| (&p.value, p.span, p.from.to_string())).collect::<Vec<_>>();
             let text = serde_json::to_string(&origins).unwrap_or_default();
             let params = equal.entry(text).or_insert_with(|| Arc::new(params)).clone();
             key.map(|key| shared.insert(key, params.clone()));
@@ -303,7 +303,7 @@ impl RecipePlacer<'_> {
             let given = with.iter().find(|(key, node)| key.text == param.name && !matches!(node.data, YamlData::Null));
             let found = match (given, vars.get(&param.name)) {
                 (Some((_, node)), _) => Some((node, job.value_source())),
-                (None, Some(HostVar { node, from })) => Some((node.as_ref(), from.to_string())),
+                (None, Some(HostVar { node, from })) => Some((node.as_ref(), ValueSource::clone(from))),
                 (None, None) => None,
             };
             let value = match found {
@@ -318,7 +318,7 @@ impl RecipePlacer<'_> {
                 },
                 None => match &param.default {
                     Some(value) => {
-                        SourcedValue { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() }
+                        SourcedValue { value: value.clone(), span: Some(param.span), from: ValueSource::RecipeDefault }
                     }
                     None if param.unread => continue,
                     None => {

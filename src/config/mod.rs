@@ -82,7 +82,7 @@ pub use load_options::LoadOptions;
 pub use lock_file::{ArtifactLockFile, LockFileError, lock_file_path};
 pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
 pub use notify::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, SmtpLogin, SmtpServer};
-pub use project::{GroupVars, Host, Project, RecipeInstance, SourcedValue, StackInstance};
+pub use project::{GroupVars, Host, Project, RecipeInstance, SourcedValue, StackInstance, ValueSource};
 pub use recipe_declaration::{
     DuringRequirement, FailurePattern, HostBarrier, ParamType, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep,
     RecipeVerification, SourceExpr, StackUse, StepActivation, StepExport, VerifyTarget,

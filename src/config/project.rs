@@ -113,8 +113,42 @@ pub struct SourcedValue {
     pub value: Value,
     /// `None` for a built-in default.
     pub span: Option<Span>,
-    /// `recipe default`, `group gpu`, `host`, `with`, `stack h100-node`.
-    pub from: String,
+    /// The declaration that it is from.
+    pub from: ValueSource,
+}
+
+/// The declaration that a value is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueSource {
+    /// The default of a recipe's parameter.
+    RecipeDefault,
+    /// The variables of a group, by its name.
+    Group(String),
+    /// The variables of the host.
+    Host,
+    /// `with` of an entry of `apply`.
+    With,
+    /// `with` of a stack, by its name.
+    Stack(String),
+}
+
+impl ValueSource {
+    /// Reports whether the entry or the stack that uses the recipe gives the value.
+    pub fn is_given(&self) -> bool {
+        matches!(self, Self::With | Self::Stack(_))
+    }
+}
+
+impl std::fmt::Display for ValueSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RecipeDefault => f.write_str("recipe default"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::Host => f.write_str("host"),
+            Self::With => f.write_str("with"),
+            Self::Stack(name) => write!(f, "stack {name}"),
+        }
+    }
 }
 
 impl Project {

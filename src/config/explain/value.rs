@@ -3,7 +3,7 @@
 
 use super::{SharedByHosts, group_equal_hosts};
 use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
-use crate::config::{Project, RecipeInstance, SourcedValue, StackInstance, scalar};
+use crate::config::{Project, RecipeInstance, SourcedValue, StackInstance, ValueSource, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{HostName, Value};
 use schemars::JsonSchema;
@@ -185,7 +185,7 @@ impl<'p> HostExplainer<'p> {
         outer: StackParams<'p>,
     ) -> Option<ValueExplanation> {
         let decided = params.get(&declared.name)?;
-        let given = decided.from == "with" || decided.from.starts_with("stack ");
+        let given = decided.from.is_given();
         let mut layers: Vec<ValueOrigin> = Vec::new();
         let mut reads = Vec::new();
         if given {
@@ -195,7 +195,7 @@ impl<'p> HostExplainer<'p> {
         }
         layers.extend(self.list_var_origins(&declared.name));
         layers.extend(declared.default.as_ref().map(|value| ValueOrigin {
-            from: "recipe default".to_owned(),
+            from: ValueSource::RecipeDefault.to_string(),
             value: value.clone(),
             place: Some(self.project.sources.format_location(declared.span)),
             template: None,
@@ -227,7 +227,7 @@ impl<'p> HostExplainer<'p> {
     fn build_origin(self, sourced: &SourcedValue) -> ValueOrigin {
         let written = sourced.span.map(|span| self.written_text(span)).filter(|text| scalar::is_template(text));
         ValueOrigin {
-            from: sourced.from.clone(),
+            from: sourced.from.to_string(),
             value: sourced.value.clone(),
             place: sourced.span.map(|span| self.project.sources.format_location(span)),
             template: written.map(str::to_owned),

@@ -5,7 +5,7 @@ use super::selector::SelectorUniverse;
 use super::{RawInventory, connect};
 use super::{apply, apply::ApplyEntry};
 use crate::config::load_context::LoadContext;
-use crate::config::{ConnectSettings, GroupVars, Host, SourcedValue, TransportKind, YamlNode, scalar};
+use crate::config::{ConnectSettings, GroupVars, Host, SourcedValue, TransportKind, ValueSource, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -16,8 +16,8 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub(in crate::config) struct HostVar {
     pub node: Rc<YamlNode>,
-    /// Origin: `group gpu` or `host`.
-    pub from: Rc<str>,
+    /// Its group or the host.
+    pub from: Rc<ValueSource>,
 }
 
 /// Variables by host position.
@@ -137,7 +137,7 @@ impl<'i> GroupLayers<'i> {
             let sourced = |node: &YamlNode| SourcedValue {
                 value: scalar::node_to_value(node),
                 span: Some(node.span),
-                from: format!("group {name}"),
+                from: ValueSource::Group(name.to_owned()),
             };
             let vars = raw.vars.iter().map(|(name, (_, node))| (name.clone(), sourced(node))).collect();
             (name.to_owned(), GroupVars { vars, depth: self.tree.outer[at].len() })
@@ -168,7 +168,10 @@ impl<'i> GroupLayers<'i> {
                 let what = format!("variable `{name}`");
                 cx.push_diag(build_conflict_diag(&what, host, (group, node.span), (other, again.span)));
             }
-            vars.insert(name.clone(), HostVar { node: node.clone(), from: format!("group {group}").into() });
+            vars.insert(
+                name.clone(),
+                HostVar { node: node.clone(), from: ValueSource::Group((*group).to_owned()).into() },
+            );
         }
         vars
     }
@@ -238,7 +241,7 @@ fn overlay_vars(base: &Rc<BTreeMap<String, HostVar>>, own: &super::RawVars) -> R
     }
     let mut vars = BTreeMap::clone(base);
     for (name, (_, node)) in own {
-        vars.insert(name.clone(), HostVar { node: node.clone(), from: "host".into() });
+        vars.insert(name.clone(), HostVar { node: node.clone(), from: ValueSource::Host.into() });
     }
     Rc::new(vars)
 }
@@ -247,7 +250,7 @@ fn to_sourced_vars(vars: &BTreeMap<String, HostVar>) -> BTreeMap<String, Sourced
     let one = |var: &HostVar| SourcedValue {
         value: scalar::node_to_value(&var.node),
         span: Some(var.node.span),
-        from: var.from.to_string(),
+        from: ValueSource::clone(&var.from),
     };
     vars.iter().map(|(name, var)| (name.clone(), one(var))).collect()
 }
