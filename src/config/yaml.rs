@@ -22,17 +22,28 @@ const MAX_DEPTH: usize = 64;
 /// Parses one document. Never panics. Adds errors to `diags` and returns `None` only if the text is not valid YAML. An
 /// empty file is a null node.
 pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<YamlNode> {
+    let (node, tags) = parse_with_tags(file, text, diags);
+    diags.extend(tags.into_iter().map(|(span, tag)| {
+        Diag::error(DiagCode::BadValue, format!("the tag `{tag}` is not supported")).with_span(span)
+    }));
+    node
+}
+
+/// Like [`parse`], but returns the tags that are not supported, with the places of their values, instead of adding
+/// errors about them.
+pub fn parse_with_tags(file: FileId, text: &str, diags: &mut Vec<Diag>) -> (Option<YamlNode>, Vec<(Span, String)>) {
     let options = yaml::options! { disallow_directives: true };
     let parser = Parser::new_from_str_with_options(text, options);
-    let mut reader =
-        YamlReader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, copied: 0, diags };
-    match reader.read_document() {
+    let (size, anchors, tags) = (text.len(), HashMap::new(), Vec::new());
+    let mut reader = YamlReader { file, text, size, parser, anchors, nodes: 0, copied: 0, tags, diags };
+    let node = match reader.read_document() {
         Ok(node) => Some(node),
         Err(diag) => {
-            diags.push(*diag);
+            reader.diags.push(*diag);
             None
         }
-    }
+    };
+    (node, reader.tags)
 }
 
 type YamlResult<T> = Result<T, Box<Diag>>;
@@ -45,6 +56,8 @@ struct YamlReader<'t, 'd> {
     anchors: HashMap<usize, (YamlNode, usize)>,
     nodes: usize,
     copied: usize,
+    /// Tags that are not supported, with the places of their values.
+    tags: Vec<(Span, String)>,
     diags: &'d mut Vec<Diag>,
 }
 
@@ -151,12 +164,11 @@ impl<'t> YamlReader<'t, '_> {
         YamlNode { span, data }
     }
 
-    /// Reports a tag, except the one of the node's own type: other tags would change a value in ways that forge's
+    /// Notes a tag, except the one of the node's own type: other tags would change a value in ways that forge's
     /// grammar does not define.
     fn refuse_tag(&mut self, tag: Option<&yaml::Tag>, allowed: &str, span: Span) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema_tag(allowed)) {
-            let message = format!("the tag `{}` is not supported", tag.original());
-            self.diags.push(Diag::error(DiagCode::BadValue, message).with_span(span));
+            self.tags.push((span, tag.original().to_string()));
         }
     }
 

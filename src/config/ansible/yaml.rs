@@ -17,21 +17,10 @@ pub(super) struct TaggedDocument {
 /// Parses the text of a file. Pushes errors to `diags`.
 pub(super) fn parse_document(text: &AnsibleFile, diags: &mut Vec<Diag>) -> Option<TaggedDocument> {
     let mut found = Vec::new();
-    let node = crate::config::yaml::parse(text.file, &text.text, &mut found);
-    let mut tags = HashMap::new();
-    for diag in found {
-        match (parse_unsupported_tag(&diag.message), diag.span) {
-            (Some(tag), Some(span)) => drop(tags.insert(span, tag.to_owned())),
-            // A forbidden character is listed later as a difference of the value that contains it.
-            _ if diag.code == DiagCode::ForbiddenCharacter => {}
-            _ => diags.push(diag),
-        }
-    }
-    Some(TaggedDocument { node: node?, tags })
-}
-
-fn parse_unsupported_tag(message: &str) -> Option<&str> {
-    message.strip_prefix("the tag `")?.strip_suffix("` is not supported")
+    let (node, tags) = crate::config::yaml::parse_with_tags(text.file, &text.text, &mut found);
+    // A forbidden character is listed later as a difference of the value that contains it.
+    diags.extend(found.into_iter().filter(|diag| diag.code != DiagCode::ForbiddenCharacter));
+    Some(TaggedDocument { node: node?, tags: tags.into_iter().collect() })
 }
 
 /// Parses a document into `inventory`.
