@@ -142,7 +142,7 @@ impl<'r> KubernetesDrain<'r> {
                 Ok(left) => {
                     failures = 0;
                     if Instant::now() >= until {
-                        return Err(WindowDrainError::Pods(left.into_values().collect()));
+                        return Err(WindowDrainError::Pods(left.into_values().map(|pod| pod.why).collect()));
                     }
                     self.report_blocked_pods(drain, &left, &mut told);
                 }
@@ -160,11 +160,11 @@ impl<'r> KubernetesDrain<'r> {
     fn report_blocked_pods(
         &mut self,
         drain: &WindowNode<'_>,
-        left: &BTreeMap<String, String>,
+        left: &BTreeMap<String, RemainingPod>,
         told: &mut Vec<UntrustedText>,
     ) {
         let blocked: Vec<UntrustedText> =
-            left.values().filter(|why| why.contains(BUDGET_WORDS)).map(|why| why.as_str().into()).collect();
+            left.values().filter(|pod| pod.blocked).map(|pod| pod.why.as_str().into()).collect();
         if !blocked.is_empty() && *told != blocked {
             self.events.emit_event(&drain.node, NodeDrainEvent::Waits { pods: blocked.clone() });
             *told = blocked;
@@ -209,17 +209,21 @@ impl WindowNode<'_> {
         &self,
         policy: &EvictionApiVersion,
         asked: &mut BTreeSet<String>,
-    ) -> Result<BTreeMap<String, String>, WindowDrainError> {
+    ) -> Result<BTreeMap<String, RemainingPod>, WindowDrainError> {
         let pods = self.cluster.list_node_pods(&self.node).await.map_err(WindowDrainError::Api)?;
         let mut left = BTreeMap::new();
         for pod in &pods {
+            let mut blocked = false;
             let why = match pod.drain_action(self.rule.manner) {
                 PodDrainAction::Stays => continue,
                 PodDrainAction::Lost(_) => describe_irreplaceable_pod(pod, self.rule).unwrap_or_default(),
                 PodDrainAction::Ends => format!("pod {} has not terminated", pod.qualified_name()),
                 PodDrainAction::Goes => {
                     match self.cluster.evict_pod(policy, pod, self.rule.grace_s).await.map_err(WindowDrainError::Api)? {
-                        EvictionOutcome::NotNow(said) => self.describe_blocked_eviction(policy, pod, &said).await,
+                        EvictionOutcome::NotNow(said) => {
+                            blocked = true;
+                            self.describe_blocked_eviction(policy, pod, &said).await
+                        }
                         EvictionOutcome::Taken | EvictionOutcome::Gone => {
                             asked.insert(pod.uid.clone());
                             format!("pod {} has not terminated", pod.qualified_name())
@@ -227,7 +231,7 @@ impl WindowNode<'_> {
                     }
                 }
             };
-            left.insert(pod.qualified_name(), why);
+            left.insert(pod.qualified_name(), RemainingPod { why, blocked });
         }
         Ok(left)
     }
@@ -291,8 +295,12 @@ impl WindowNode<'_> {
     }
 }
 
-/// The term for budgets in messages.
-const BUDGET_WORDS: &str = "disruption budget";
+/// A pod that is still on the node.
+struct RemainingPod {
+    why: String,
+    /// Whether the API refuses to evict it for now, because of a disruption budget.
+    blocked: bool,
+}
 
 fn format_disruptions(count: i64) -> String {
     match count {
@@ -303,7 +311,7 @@ fn format_disruptions(count: i64) -> String {
 
 /// Returns how many disruptions of a pod a budget allows.
 pub(super) fn describe_budget(pod: &Pod, budget: &PodBudget) -> String {
-    format!("{BUDGET_WORDS} {}/{} allows {}", pod.namespace, budget.name, format_disruptions(budget.allowed))
+    format!("disruption budget {}/{} allows {}", pod.namespace, budget.name, format_disruptions(budget.allowed))
 }
 
 /// Returns why a pod is not evicted, if that would lose it permanently.
