@@ -2,11 +2,12 @@
 
 use super::check::ProbeCheckOptions;
 use super::query::{FactSnippet, Probe};
-use super::section::{ProbeSection, STDERR_CAP, SectionEnd, SectionOutput};
+use super::section::{ProbeSection, SectionEnd, SectionOutput};
 use super::section_group::truncate_bytes;
 use super::{Observation, UnansweredReason, section_sorting, shell};
 use crate::script::{ScriptToken, ShellScript};
 use base64::Engine as _;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A script made of probes, and the probes that its output answers.
@@ -109,9 +110,15 @@ impl OutputFrames {
     /// Parses line by line. Text before the first frame is noise of the login shell.
     fn from_output(token: &str, sections: &[ProbeSection], out: &[u8]) -> Self {
         let mut frames = Self::default();
+        let (out, open) = split_open_section(out, token);
+        if let (Some(payload), Some(section)) = (open, sections.first())
+            && let Some(raw) = decode_open_payload(payload, section, token)
+        {
+            frames.raws.insert(0, raw);
+        }
         let frame = |line: &str| Some(line.strip_prefix(token)?.strip_prefix(' ')?.to_owned());
         for line in
-            complete_lines(out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none)
+            complete_lines(&out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none)
         {
             let taken = line
                 .ok_or_else(|| "text between frames".to_owned())
@@ -192,6 +199,28 @@ fn complete_lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
     out[..whole].split(|byte| *byte == b'\n')
 }
 
+/// Splits off the output of the first section, which is between two lines of its own; see `shell::RUNNER`. Returns the
+/// other lines, and the output if its last line arrived.
+fn split_open_section<'a>(out: &'a [u8], token: &str) -> (Cow<'a, [u8]>, Option<&'a [u8]>) {
+    let (open, shut) = (format!("\n{token} 0 open\n"), format!("\n{token} shut\n"));
+    let find = |text: &[u8], line: &str| text.windows(line.len()).position(|at| at == line.as_bytes());
+    let Some(begin) = find(out, &open) else { return (Cow::Borrowed(out), None) };
+    let (before, payload) = (&out[..=begin], &out[begin + open.len()..]);
+    match find(payload, &shut) {
+        Some(end) => (Cow::Owned([before, &payload[end + shut.len()..]].concat()), Some(&payload[..end])),
+        None => (Cow::Borrowed(before), None),
+    }
+}
+
+/// Decodes the output of the first section: stdout, a line with the token and the status, stderr.
+fn decode_open_payload(payload: &[u8], section: &ProbeSection, token: &str) -> Option<SectionOutput> {
+    let (mut stdout, mut stderr) = (payload.to_vec(), Vec::new());
+    let status = split_trailer(&mut stdout, &mut stderr, token)?;
+    let truncated = truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, section.stderr_cap());
+    let end = if matches!(status, 124 | 137) { SectionEnd::TimedOut } else { SectionEnd::Exited(status) };
+    Some(SectionOutput { end, began: false, stdout, stderr, truncated })
+}
+
 /// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
 fn decode_payload(payload: &str, section: &ProbeSection, token: &str) -> Option<SectionOutput> {
     let engine = base64::engine::general_purpose::STANDARD;
@@ -220,8 +249,8 @@ fn decode_payload(payload: &str, section: &ProbeSection, token: &str) -> Option<
         Some(status) => status,
         None => split_trailer(&mut stdout, &mut stderr, token)?,
     };
-    let stderr_cap = STDERR_CAP * section.parts.len().max(1) as u64;
-    let truncated = truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, stderr_cap) | over | late;
+    let truncated =
+        truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, section.stderr_cap()) | over | late;
     // `timeout` exits with 124 and 137; recipes' code may do so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { SectionEnd::TimedOut } else { SectionEnd::Exited(status) };
     Some(SectionOutput { end, began, stdout, stderr, truncated })

@@ -61,6 +61,11 @@ impl ProbeSection {
         }
     }
 
+    /// Returns the maximum bytes of stderr: each part has its own.
+    pub fn stderr_cap(&self) -> u64 {
+        STDERR_CAP * self.parts.len().max(1) as u64
+    }
+
     /// Answers all probes with the same reason.
     pub fn answer_all_unknown(&self, why: &UnansweredReason, out: &mut Observation) {
         for probe in &self.probes {

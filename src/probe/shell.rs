@@ -14,15 +14,17 @@ const GRACE_S: u64 = 4;
 /// Seconds for the shell itself.
 const SLACK_S: u64 = 15;
 
-/// Both `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print one line: token, number, length, payload. The
+/// `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print one line: token, number, length, payload. The
 /// payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is not a base64 character, so the position
 /// does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own stdout and stderr.
 ///
 /// Processes dominate the cost of an observation, about a millisecond each, so there are as few as possible. Status and
-/// stderr of forge's own code are encoded together with its stdout, after a line with the token; output beyond the cap
-/// is cut off after the code has ended. The shell itself prints the lines: the first lane's at once, those of the
-/// others when the previous lane is done, which closes the pipe between them. Lines go to descriptor 3; no code gets
-/// it, because a leftover process would hold it open.
+/// stderr of forge's own code follow its stdout, after a line with the token, and are encoded together with it; output
+/// beyond the cap is cut off after the code has ended. `forge_first` runs the first section of all: nothing else prints
+/// meanwhile, so the output goes straight to the controller, between two lines, and the controller applies the cap. The
+/// shell itself prints the lines: the first lane's at once, those of the others when the previous lane is done, which
+/// closes the pipe between them. Lines go to descriptor 3; no recipe's code gets it, because a leftover process would
+/// hold it open.
 ///
 /// Output of recipes' code is read up to its cap and one byte, and then to its end, so that the exit status is its own
 /// and not SIGPIPE's; NUL bytes in stderr are dropped. An `x` after stderr preserves the line breaks before it. Code
@@ -38,6 +40,11 @@ if [ "$FORGE_L" = 0 ]; then printf '%s\n' "$1" >&3; else FORGE_O="$FORGE_O$1
 "; fi
 }
 forge_rest() { read -r p; printf %s "$FORGE_O" >&3; }
+forge_first() {
+printf '%s %s open\n' "$FORGE_T" "$1" >&3
+e=$(FORGE_T=$FORGE_T FORGE_N=0 FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null 2>&1 >&3 3>&-)
+printf '\n%s !%s\n%s\n%s shut\n' "$FORGE_T" "$?" "$e" "$FORGE_T" >&3
+}
 forge_own() {
 p=$(exec 3>&-
 { e=$(FORGE_T=$FORGE_T FORGE_N=0 FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null 2>&1 >&6 6>&-)
@@ -101,7 +108,12 @@ fn build_script_in_lanes(sections: &[ProbeSection], token: ScriptToken, lanes: u
 
 fn append_section(body: ShellFragment, number: usize, section: &ProbeSection) -> ShellFragment {
     let encoded = (section.cap + STDERR_CAP).div_ceil(3) * 4 + 64;
-    body.code(if section.foreign { "forge_foreign" } else { "forge_own" })
+    let runner = match (section.foreign, number) {
+        (true, _) => "forge_foreign",
+        (false, 0) => "forge_first",
+        (false, _) => "forge_own",
+    };
+    body.code(runner)
         .number(number as u64)
         .number(section.timeout_s)
         .number(if section.foreign { section.cap + 1 } else { encoded })

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 /// systemd before 248 does not support `--timestamp=us+utc` and returns nothing; it is queried again without it, and
 /// its times are whole seconds.
 ///
+/// The last program replaces the shell: its status is 1 if no mapping is deleted, and 2 if a process has ended.
+///
 /// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
 /// or message catalogue is not a reason to restart.
 const SNIPPET: &str = r#"need systemctl; need grep
@@ -27,8 +29,7 @@ set -f; set --; IFS='
 for l in $o; do
 case $l in MainPID=0) ;; MainPID=*) set -- "$@" "/proc/${l#*=}/maps" ;; esac
 done
-[ "$#" = 0 ] || grep -H '^[^ ]* ..x. .* (deleted)$' -- "$@" 2>&1
-printf 'forge-end\n'
+[ "$#" = 0 ] || exec grep -H '^[^ ]* ..x. .* (deleted)$' -- "$@" 2>&1
 }
 forge_units"#;
 
@@ -76,12 +77,14 @@ pub(super) fn full_unit_name(name: &str) -> String {
 
 fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let stdout = String::from_utf8_lossy(&raw.stdout);
-    let (blocks, maps) = stdout.split_once("\nforge-maps\n").unwrap_or((&stdout, ""));
-    let whole = maps.ends_with("forge-end\n");
+    // Recordings of older versions mark the end in the output.
+    let is_whole = |maps: &str| raw.is_complete(&[0, 1, 2]) || maps.ends_with("forge-end\n");
+    let whole = stdout.split_once("\nforge-maps\n").filter(|(_, maps)| is_whole(maps));
+    let (blocks, maps) = whole.unwrap_or_default();
     let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
     for probe in &section.probes {
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
-        let unit = units.iter().find(|unit| has_unit_name(unit, &name)).filter(|_| whole);
+        let unit = units.iter().find(|unit| has_unit_name(unit, &name));
         let answer = unit
             .and_then(|unit| build_unit_state(unit, maps))
             .map(|unit| ProbeReading::Unit(Box::new(unit)))

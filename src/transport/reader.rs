@@ -1,7 +1,7 @@
 //! The reading half: accepts only scripts made of probes, and may therefore retry.
 
 use super::backoff::retry_backoff;
-use super::conversation::OutputChunk;
+use super::conversation::{OutputChunk, OutputSink, ScriptOutput};
 use super::error::link_lost_error;
 use super::output_buffer::OutputLimit;
 use super::session::ScriptRequest;
@@ -77,12 +77,27 @@ impl HostReader {
 
     async fn observe_once(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
         let device = async { Ok::<_, TransportError>(self.run_device_script(asked.device.as_ref(), secrets).await) };
-        let (stdout, device) = tokio::try_join!(self.run_read_only(&asked.script, secrets), device)?;
-        probe::parse_output(asked, &stdout, device.as_deref()).map_err(|error| match error {
+        let (finished, device) = tokio::try_join!(self.run_probes(&asked.script, secrets, None), device)?;
+        probe::parse_output(asked, &finished.stdout, device.as_deref()).map_err(|error| match error {
             FrameError::Cut => link_lost_error().with_sent(true),
             FrameError::Malformed(_) => {
                 TransportError::new(TransportErrorKind::Garbled, error.to_string()).with_sent(true)
             }
+        })
+    }
+
+    /// Runs a script of probes. If its shell is killed, the answer is cut off, as if the link were lost.
+    async fn run_probes(
+        &self,
+        script: &ShellScript,
+        secrets: &SecretStore,
+        sink: Option<OutputSink<'_>>,
+    ) -> Result<ScriptOutput, TransportError> {
+        let ask =
+            ScriptRequest { boot: ShellWrapper::Observing, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
+        self.0.run_request(ask, script, secrets, sink).await.map_err(|error| match error.kind {
+            TransportErrorKind::Killed => link_lost_error().with_sent(true),
+            _ => error,
         })
     }
 
@@ -106,9 +121,7 @@ impl HostReader {
                 heard.extend_from_slice(bytes);
             }
         };
-        let ask =
-            ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
-        if let Err(error) = self.0.run_request(ask, script, secrets, Some(&mut sink)).await {
+        if let Err(error) = self.run_probes(script, secrets, Some(&mut sink)).await {
             tracing::debug!(host = %self.0.host(), kind = ?error.kind, "device probes broke off");
         }
         Some(heard)

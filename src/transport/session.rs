@@ -124,7 +124,7 @@ impl TransportSession {
         secrets: &SecretStore,
         sink: Option<OutputSink<'_>>,
     ) -> Result<ScriptOutput, TransportError> {
-        let text = script.render_text(secrets).map_err(unsendable_script_error)?;
+        let text = ask.boot.complete_script(script.render_text(secrets).map_err(unsendable_script_error)?);
         let mut talk = self.start_conversation(ask.boot, ask.keep, sink).await?;
         talk.send_script(text, self.0.target.sudo != ConnectionSudo::None);
         let (ending, sent) = talk.run_to_end(ask.limit).await;

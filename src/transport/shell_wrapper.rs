@@ -7,13 +7,15 @@
 use super::target::HostPaths;
 use crate::model::SecretStore;
 use crate::script::{FragmentError, ScriptToken, ShellFragment};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 /// What the started shell does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ShellWrapper<'a> {
     /// Runs the script on stdin.
     Reading,
+    /// Becomes the shell of a script that no other program can end: the script's last line prints the end markers.
+    Observing,
     /// Runs the script on stdin if the writer lock still carries `token`, and holds the act lock meanwhile.
     Acting { token: &'a ScriptToken },
     /// Like [`Acting`](Self::Acting), with a file after the script: the first line on stdin is the script in base64,
@@ -45,6 +47,13 @@ const READING_WRAPPER: &str = concat!(
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s; s=$?; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
+
+/// The shell of a probe script replaces the wrapper's, which saves a process for each observation.
+const OBSERVING_WRAPPER: &str =
+    concat!(own_path!(), r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; exec /bin/sh -s "$m""#,);
+
+/// The end of the last line of a probe script, whose `$1` is the mark.
+const OBSERVING_END: &str = r#"; s=$?; printf '\001%s>%d.' "$1" "$s"; printf '\001%s>%d.' "$1" "$s" >&2; exit "$s""#;
 
 /// `$2` token, `$3` lock. The act lock is taken before the owner is read: a process that takes the writer lock writes
 /// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
@@ -88,7 +97,7 @@ pub(super) const LOCKING_WRAPPER: &str = concat!(
     r#"say() { printf '\001%s<%s\n%s\001%s>0.' "$m" "$1" "$2" "$m"; exit 0; }; "#,
     r#"command -v flock >/dev/null 2>&1 || no flock; d=${f%/*}; [ -d "$d" ] || mkdir -p "$d" 2>/dev/null; "#,
     r#"[ -O "$d" ] || [ "$(id -u)" = 0 ] || no root; "#,
-    r#"for p in "$f" "$f.act"; do [ -e "$p" ] || [ -L "$p" ] || (umask 077; set -C; : >"$p") 2>/dev/null; "#,
+    r#"for p in "$f" "$f.act"; do [ -e "$p" ] || [ -L "$p" ] || { umask 077; set -C; command : >"$p"; set +C; } 2>/dev/null; "#,
     r#"[ -L "$p" ] && say foreign link; [ -f "$p" ] && [ -O "$p" ] || say foreign "$(stat -c "%F by %U" "$p")"; done; exec 9<>"$f"; "#,
     r#"if [ -n "$7$8" ]; then t=; p=; { read -r t; read -r p; } <"$f"; k=; [ -n "$7" ] && [ "$t" = "$7" ] && k=1; "#,
     r#"[ -n "$8" ] && sed 1,2d "$f" | grep -qxF "process: $8" && k=1; [ -n "$k" ] && [ -n "$t" ] && "#,
@@ -155,9 +164,19 @@ impl ShellWrapper<'_> {
         Ok(whole.render(&SecretStore::default())?.expose_secret().to_owned())
     }
 
+    /// Returns a rendered script as this wrapper needs it: one that runs in the wrapper's own place prints the end
+    /// markers itself.
+    pub(super) fn complete_script(&self, script: SecretString) -> SecretString {
+        match self {
+            ShellWrapper::Observing => SecretString::from(script.expose_secret().to_owned() + OBSERVING_END),
+            _ => script,
+        }
+    }
+
     fn wrapper_code(&self) -> &'static str {
         match self {
             ShellWrapper::Reading => READING_WRAPPER,
+            ShellWrapper::Observing => OBSERVING_WRAPPER,
             ShellWrapper::Acting { .. } => ACTING_WRAPPER,
             ShellWrapper::Receiving { .. } => RECEIVING_WRAPPER,
             ShellWrapper::Locking { .. } => LOCKING_WRAPPER,
@@ -167,7 +186,7 @@ impl ShellWrapper<'_> {
     fn wrapper_arguments(&self, paths: &HostPaths) -> ShellFragment {
         let none = ShellFragment::new();
         match self {
-            ShellWrapper::Reading => none,
+            ShellWrapper::Reading | ShellWrapper::Observing => none,
             ShellWrapper::Acting { token } | ShellWrapper::Receiving { token } => {
                 none.word(token.as_str()).word(&paths.lock)
             }
@@ -194,6 +213,7 @@ mod tests {
         let locking = ShellWrapper::Locking { token: &token, owner, ours: "", earlier: "", ended: "h b n 1 2" };
         let boots = [
             ShellWrapper::Reading,
+            ShellWrapper::Observing,
             ShellWrapper::Acting { token: &token },
             ShellWrapper::Receiving { token: &token },
             locking,
@@ -232,6 +252,28 @@ mod tests {
             let mut printf = std::process::Command::new(shell);
             let said = printf.args(["-c", "printf %b \"$1\"", shell, &escape_for_printf(owner)]).output().unwrap();
             assert_eq!(String::from_utf8(said.stdout).unwrap(), owner, "{shell}");
+        }
+    }
+
+    /// A probe script runs in the wrapper's own shell and prints the end markers itself, after its last command.
+    #[test]
+    fn probe_script_prints_its_end_markers() {
+        let script = SecretString::from("probe() {\nexec </dev/null\necho answer\nreturn 3\n}\nprobe".to_owned());
+        let script = ShellWrapper::Observing.complete_script(script);
+        for shell in ["dash", "bash"] {
+            let run = |text: &str| {
+                let mut child = std::process::Command::new(shell);
+                let piped = std::process::Stdio::piped;
+                let mut child =
+                    child.args(["-s", "MK"]).stdin(piped()).stdout(piped()).stderr(piped()).spawn().unwrap();
+                std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+                child.wait_with_output().unwrap()
+            };
+            let whole = run(script.expose_secret());
+            assert_eq!((whole.stdout, whole.stderr), (b"answer\n\x01MK>3.".to_vec(), b"\x01MK>3.".to_vec()), "{shell}");
+            assert_eq!(whole.status.code(), Some(3), "{shell}");
+            let (code, _) = script.expose_secret().rsplit_once("\nprobe").unwrap();
+            assert!(run(code).stdout.is_empty(), "{shell}");
         }
     }
 

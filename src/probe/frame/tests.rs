@@ -63,6 +63,39 @@ fn foreign_or_invalid_frames_are_malformed() {
     assert_eq!(malformed(format!("{T} x 3 abc\n")), "frame without a number");
 }
 
+/// The output of the first section is between two lines, with its status and stderr after a third.
+#[test]
+fn first_section_is_read_from_between_its_lines() {
+    let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 9, device: false, quick: false };
+    let fact = Probe::Fact { name: "os".into() };
+    let compiled = compiled(&[fact.clone(), check("a")], &[snippet("os")]);
+    assert_eq!(compiled.sections.len(), 2);
+    let open = |text: &str| format!("{T} 0 open\n{text}\n{T} shut\n");
+    let answer = |text: &str| {
+        let out = format!("noise\n{}{}{T} end 2\n", open(text), frame(1, OK));
+        parse_output(&compiled, out.as_bytes(), None).map(|seen| seen.get(&fact).cloned())
+    };
+    let known = |status, stdout: &str, stderr: &str| {
+        Ok(Ok(ProbeReading::Output(ProbeOutput {
+            status,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            truncated: false,
+        })))
+    };
+    assert_eq!(answer(&format!("out\0\n{T} 0\nx\n{T} !3\nsaid\n")), known(3, &format!("out\0\n{T} 0\nx"), "said\n"));
+    assert_eq!(answer(&format!("\n{T} !124\n")), Ok(Err(UnansweredReason::new("timed out after 9 s"))));
+    let long = answer(&format!("{}\n{T} !0\n", "x".repeat(1 << 20 | 1)));
+    assert_eq!(long, Ok(Err(UnansweredReason::new("the snippet printed more than 1048576 bytes"))));
+    let missing = FrameError::Malformed("received 1 of 2 sections".into());
+    assert_eq!(answer("no status"), Err(missing));
+    let unshut = format!("\n{T} 0 open\nout\n{T} !0\n\n{}{T} end 2\n", frame(1, OK));
+    assert_eq!(
+        parse_output(&compiled, unshut.as_bytes(), None).err(),
+        Some(FrameError::Malformed("received 0 of 2 sections".into()))
+    );
+}
+
 #[test]
 fn missing_frame_tool_is_reported_for_every_probe() {
     let (compiled, _) = two();

@@ -63,11 +63,25 @@ fn truncated_answer_is_unknown() {
 #[test]
 fn unreadable_memory_maps_are_reported_as_unread() {
     let text = "Id=a.service\nLoadState=loaded\nActiveState=active\nMainPID=7\n\nforge-maps\n\
-                grep: /proc/7/maps: Permission denied\nforge-end\n";
+                grep: /proc/7/maps: Permission denied\n";
+    let printed = |text: &str| SectionOutput { end: SectionEnd::Exited(2), ..printed(text) };
     let state = one("a", &printed(text)).expect("known");
     assert_eq!((state.deleted, state.maps_unread), (vec![], true));
-    let gone = one("a", &printed(text.replace("Permission denied", "No such file or directory"))).expect("known");
+    let gone = one("a", &printed(&text.replace("Permission denied", "No such file or directory"))).expect("known");
     assert!(!gone.maps_unread);
+}
+
+/// The last program ends with 0 or 1 after it has read all mappings, and with 2 if some are gone.
+#[test]
+fn mappings_count_only_if_their_reader_ended_by_itself() {
+    let text = "Id=a.service\nLoadState=loaded\nActiveState=active\nMainPID=7\n\nforge-maps\n";
+    let ended = |end, text: &str| one("a", &SectionOutput { end, ..printed(text) }).map_err(|unknown| unknown.why);
+    for status in [0, 1, 2] {
+        assert!(ended(SectionEnd::Exited(status), text).is_ok(), "{status}");
+    }
+    assert_eq!(ended(SectionEnd::Exited(137), text), Err("`systemctl` failed with status 137".to_owned()));
+    assert_eq!(ended(SectionEnd::TimedOut, text), Err("timed out after 20 s".to_owned()));
+    assert!(ended(SectionEnd::Exited(1), &text.replace("forge-maps\n", "")).is_err());
 }
 
 #[test]
@@ -88,7 +102,7 @@ fn timestamps_have_microseconds_or_are_marked_coarse() {
     assert_eq!((parse_timestamp(""), parse_timestamp("n/a")), (Some(0.0), Some(0.0)));
     assert_eq!(parse_timestamp("Sat 2026-11-21 09:48:48 CET"), None, "a zone that was not asked for");
     let old = "Id=a.service\nLoadState=loaded\nActiveState=active\nActiveEnterTimestamp=Sat 2026-11-21 09:48:48 UTC\n\n\
-               forge-maps\nforge-end\n";
+               forge-maps\n";
     assert!(one("a", &printed(old)).expect("known").coarse_times);
     assert!(!one("dbus", &fixture()).expect("known").coarse_times);
 }
