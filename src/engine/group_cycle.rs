@@ -28,8 +28,8 @@ pub(super) struct GroupCycle<'h, 'r> {
     work: &'h mut HostWork<'r>,
     window: &'h MaintenanceWindow<'r>,
     group: &'h HostStepGroup,
-    /// The group that follows without anything between them that may act.
-    next: Option<&'h HostStepGroup>,
+    /// The groups that follow without anything between them that may act, except these groups themselves.
+    next: &'h [&'h HostStepGroup],
 }
 
 impl<'h, 'r> GroupCycle<'h, 'r> {
@@ -37,14 +37,14 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         work: &'h mut HostWork<'r>,
         window: &'h MaintenanceWindow<'r>,
         group: &'h HostStepGroup,
-        next: Option<&'h HostStepGroup>,
+        next: &'h [&'h HostStepGroup],
     ) -> Self {
         Self { work, window, group, next }
     }
 
     /// Runs the cycle.
     pub async fn run(mut self) {
-        if !self.needs_observation() {
+        if !self.needs_observation(self.group) {
             return self.report_group_as_planned();
         }
         if self.observe_group().await.is_err() {
@@ -83,15 +83,15 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
 
     /// Returns whether a group must be observed. If all its steps matched in the plan and no step of this run may have
     /// touched them since, the final proof covers it.
-    fn needs_observation(&self) -> bool {
-        let acts = self.work.planned.list_group(self.group).any(|s| s.will_run() || s.envelope.is_some());
-        let touched = self.work.results.changed().iter().any(|id| *id.recipe == *self.group.recipe);
-        acts || touched || self.has_changed_dependency()
+    fn needs_observation(&self, group: &HostStepGroup) -> bool {
+        let acts = self.work.planned.list_group(group).any(|s| s.will_run() || s.envelope.is_some());
+        let touched = self.work.results.changed().iter().any(|id| *id.recipe == *group.recipe);
+        acts || touched || self.has_changed_dependency(group)
     }
 
-    fn has_changed_dependency(&self) -> bool {
+    fn has_changed_dependency(&self, group: &HostStepGroup) -> bool {
         let graph = self.work.graph();
-        self.group.steps.iter().flat_map(|index| graph.incoming_edges(*index)).any(|edge| {
+        group.steps.iter().flat_map(|index| graph.incoming_edges(*index)).any(|edge| {
             let id = graph.step_id(edge.from);
             self.work.results.changed().iter().any(|c| c.recipe == id.recipe && c.step == id.step)
         })
@@ -125,16 +125,23 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         self.work.observe(&probes, &shared.secrets).await
     }
 
-    /// Observes the group after its actions, and the next group ahead of its own.
+    /// Observes the group after its actions, and the next groups ahead of their own: up to the first that acts, as the
+    /// others change nothing.
     async fn observe_result(&mut self) -> Result<(), LinkLost> {
         let shared = self.work.run.board.shared_values();
         let probes = self.list_probes(self.group, &shared);
-        let acts = |group: &&HostStepGroup| self.work.planned.list_group(group).any(|step| step.will_run());
-        let next = self.next.filter(acts).map(|next| self.list_probes(next, &shared)).unwrap_or_default();
+        let next: BTreeSet<Probe> = self.list_groups_ahead().flat_map(|next| self.list_probes(next, &shared)).collect();
         if probes.is_empty() && next.is_empty() {
             return Ok(());
         }
         self.work.observe_ahead(&probes, &next, &shared.secrets).await
+    }
+
+    /// Returns the next groups that will be observed, up to the first that acts.
+    fn list_groups_ahead(&self) -> impl Iterator<Item = &HostStepGroup> {
+        let acts = |group: &HostStepGroup| self.work.planned.list_group(group).any(|step| step.will_run());
+        let until = self.next.iter().position(|next| acts(next)).map_or(0, |first| first + 1);
+        self.next[..until].iter().copied().filter(|next| self.needs_observation(next))
     }
 
     fn list_probes(&self, group: &HostStepGroup, shared: &SharedValues) -> BTreeSet<Probe> {

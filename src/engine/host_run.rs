@@ -184,8 +184,9 @@ impl<'r> HostRun<'r> {
                 self.window.refuse_group(&mut self.work, &group);
                 continue;
             }
-            let next = list.front().filter(|next| self.work.planned.find_group_stage(next) == stage);
-            self.run_group(&group, next).await;
+            let next = list.iter().take_while(|next| self.work.planned.find_group_stage(next) == stage);
+            let next: Vec<&HostStepGroup> = next.collect();
+            self.run_group(&group, &next).await;
             self.work.results.note_finished();
             self.work.run.in_flight.remove_host(self.work.host());
             if !list.iter().any(|later| later.recipe == group.recipe) {
@@ -196,7 +197,7 @@ impl<'r> HostRun<'r> {
     }
 
     /// Runs a group once everything it waits for is decided.
-    async fn run_group(&mut self, group: &HostStepGroup, next: Option<&HostStepGroup>) {
+    async fn run_group(&mut self, group: &HostStepGroup, next: &[&HostStepGroup]) {
         let gate = DependencyGate::new(self.work.run, self.work.host());
         match gate.await_dependencies(group).await {
             Ok(()) => GroupCycle::new(&mut self.work, &self.window, group, next).run().await,
