@@ -4,6 +4,8 @@ use super::event::StepFailure;
 use crate::model::UntrustedText;
 use crate::resource::{Action, ActionBatch, ActionScript};
 use crate::script::{ScriptToken, ShellFragment};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// The result of one action of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +40,10 @@ impl<'a> GroupedAction<'a> {
         Self { script, batch: None, exports_stdout: false, paths: &[] }
     }
 
+    fn directory(&self) -> Option<&'a str> {
+        self.batch?.directory.as_deref()
+    }
+
     fn key(&self) -> Option<&'static str> {
         self.batch.map(|batch| batch.key)
     }
@@ -68,6 +74,7 @@ pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
             .append_fragment(action.script.body.clone())
             .code(if action.exports_stdout { "\n)\n" } else { "\n) 2>&1\n" })
             .append_fragment(set_contexts(action.paths))
+            .append_fragment(sync_directories(actions, number))
             .code("printf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
@@ -87,6 +94,35 @@ pub fn set_contexts(paths: &[String]) -> ShellFragment {
     paths.iter().fold(code, |code, path| code.word(path)).code(" 2>&1 || :\n")
 }
 
+/// Defines how the directories of a run of actions are synced, before its first action.
+fn open_synced_run(actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
+    let run = find_synced_run(actions, number).filter(|run| run.start == number);
+    let Some(run) = run else { return ShellFragment::new() };
+    let directories: BTreeSet<&str> = actions[run].iter().filter_map(GroupedAction::directory).collect();
+    let code = ShellFragment::new().code("FORGE_LATER=yes\nforge_sync() { sync --");
+    directories.into_iter().fold(code, |code, directory| code.word(directory)).code(" 2>&1; }\n")
+}
+
+/// Syncs the directories of a run of actions once, after the last of them or the first that failed, before its end is
+/// reported: a step counts as done only then.
+fn sync_directories(actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
+    let Some(run) = find_synced_run(actions, number) else { return ShellFragment::new() };
+    ShellFragment::new().code(match number + 1 == run.end {
+        true => "FORGE_LATER=\nforge_sync || [ \"$forge_rc\" -ne 0 ] || forge_rc=1\n",
+        // The directory of an action that did not run may not exist.
+        false => "[ \"$forge_rc\" -eq 0 ] || forge_sync || :\n",
+    })
+}
+
+/// Returns the range of consecutive actions around `number` that leave directories to be synced; `None` if it is the
+/// only one.
+fn find_synced_run(actions: &[GroupedAction<'_>], number: usize) -> Option<Range<usize>> {
+    let joins = |at: &usize| actions[*at].directory().is_some();
+    let start = (0..=number).rev().take_while(joins).last()?;
+    let end = (number..actions.len()).take_while(joins).last()? + 1;
+    (end - start > 1).then_some(start..end)
+}
+
 /// Announces to the action with that number what it may do for those after it, or that one before it may have done its
 /// part.
 fn append_batch(script: ShellFragment, actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
@@ -94,7 +130,12 @@ fn append_batch(script: ShellFragment, actions: &[GroupedAction<'_>], number: us
     let joined = number > 0 && actions[number - 1].key() == Some(key);
     let others = actions[number + 1..].iter().take_while(|other| !joined && other.key() == Some(key));
     let words: Vec<&str> = others.flat_map(|other| other.batch).flat_map(|b| &b.words).map(String::as_str).collect();
-    script.code("forge_batch").word(words.join(" ")).word(if joined { "yes" } else { "" }).code("\n")
+    script
+        .append_fragment(open_synced_run(actions, number))
+        .code("forge_batch")
+        .word(words.join(" "))
+        .word(if joined { "yes" } else { "" })
+        .code("\n")
 }
 
 /// Parses the output of [`build_group_script`] into one result per action. `dropped` is the number of bytes missing at the
@@ -265,8 +306,9 @@ mod tests {
     #[test]
     fn first_action_of_a_batch_gets_the_words_of_the_others() {
         let code = || action_with_code("echo \"also=$FORGE_ALSO joined=$FORGE_JOINED\"");
-        let batch =
-            |key, words: &[&str]| Some(ActionBatch { key, words: words.iter().map(ToString::to_string).collect() });
+        let batch = |key, words: &[&str]| {
+            Some(ActionBatch { key, words: words.iter().map(ToString::to_string).collect(), directory: None })
+        };
         let (a, b, c) = (batch("apt", &["a"]), batch("apt", &["b=1", "c"]), batch("other", &["d"]));
         let scripts = [code(), code(), code(), code()];
         let batches = [&a, &b, &a, &c];
@@ -282,6 +324,48 @@ mod tests {
         let said = split_group_output(&output.stdout, 0, &token, 4);
         let said: Vec<&str> = said.iter().map(|one| one.output.raw()).collect();
         assert_eq!(said, ["also=b=1 c a joined=", "also= joined=yes", "also= joined=yes", "also= joined="]);
+    }
+
+    /// The directories of a run are synced once, before the end of its last action or of the one that failed.
+    #[test]
+    fn directories_of_a_run_are_synced_once_before_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("sync");
+        fs_err::write(&program, "#!/bin/sh\necho synced \"$@\"\n[ ! -e \"${0%/*}/broken\" ]\n").unwrap();
+        std::process::Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
+        let run = |actions: &[(&'static str, Option<&str>)]| {
+            let scripts: Vec<_> = actions.iter().map(|(code, _)| action_with_code(code)).collect();
+            let batch = |directory: &Option<&str>| {
+                directory.map(|at| ActionBatch { key: "f", words: Vec::new(), directory: Some(at.to_owned()) })
+            };
+            let batches: Vec<_> = actions.iter().map(|(_, directory)| batch(directory)).collect();
+            let grouped = scripts
+                .iter()
+                .zip(&batches)
+                .map(|(script, batch)| GroupedAction { batch: batch.as_ref(), ..GroupedAction::alone(script) });
+            let body = build_group_script(&grouped.collect::<Vec<_>>());
+            let script = ShellScript { body, token: token.clone(), limit: Duration::from_secs(10) };
+            let text = script.render_text(&SecretStore::default()).unwrap();
+            // A script sets its own PATH.
+            let text = text.expose_secret().replace("sync --", &format!("{} --", program.display()));
+            let output = std::process::Command::new("sh").arg("-c").arg(text).output().unwrap();
+            split_group_output(&output.stdout, 0, &token, actions.len())
+        };
+        let (later, now) = ("echo \"later=$FORGE_LATER\"", "echo \"later=${FORGE_LATER-}\"");
+        let acted = run(&[(later, Some("/a b")), (later, Some("/c")), (later, Some("/a b")), (now, None)]);
+        let last = ended_action(0, "later=yes\nsynced -- /a b /c");
+        assert_eq!(
+            acted,
+            [ended_action(0, "later=yes"), ended_action(0, "later=yes"), last, ended_action(0, "later=")]
+        );
+        let acted = run(&[(later, Some("/a")), ("exit 3", Some("/b")), (later, Some("/c"))]);
+        assert_eq!(acted[..2], [ended_action(0, "later=yes"), ended_action(3, "synced -- /a /b /c")]);
+        assert!(!acted[2].began);
+        assert_eq!(run(&[(now, Some("/a")), (now, None)]), [ended_action(0, "later="), ended_action(0, "later=")]);
+        fs_err::write(folder.path().join("broken"), "").unwrap();
+        let acted = run(&[(later, Some("/a")), (later, Some("/b"))]);
+        assert_eq!(acted, [ended_action(0, "later=yes"), ended_action(1, "later=yes\nsynced -- /a /b")]);
     }
 
     #[test]

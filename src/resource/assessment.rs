@@ -401,13 +401,15 @@ pub struct ArtifactDelivery {
 
 /// The part of an action that one command can do for several actions of a script: packages of one transaction. The
 /// first of them gets the words of those after it in `$FORGE_ALSO`, separated by blanks; those after it find
-/// `$FORGE_JOINED` set. An action stays complete without the others: it checks what is left to do.
+/// `$FORGE_JOINED` set. Directories of files are synced once for all of them. An action stays complete without the others: it checks what is left to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionBatch {
     /// Consecutive actions with the same key share the command.
     pub key: &'static str,
     /// What the command gets for this action: words without blanks.
     pub words: Vec<String>,
+    /// The directory that the action leaves to be synced with those of the others, if `$FORGE_LATER` is set.
+    pub directory: Option<String>,
 }
 
 /// What carries out a change.

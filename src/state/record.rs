@@ -101,8 +101,7 @@ pub fn build_prepare_script() -> ShellFragment {
         r#"
 umask 077
 set -- /var/lib/forge /var/lib/forge/applied /var/lib/forge/applied/.new /var/lib/forge/backups /var/lib/forge/log
-for d; do [ -d "$d" ] || { mkdir -p "$@" || exit 1; break; }; done
-chmod 0700 "$@" || exit 1
+install -d -m 0700 -- "$@" || exit 1
 forge_key() {
   k=
   for w in $(od -An -v -tx1 "$1"); do k=$k$w; done

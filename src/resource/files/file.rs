@@ -6,12 +6,12 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
-    GROUP_FIELD, OWNER_FIELD, format_mode, parse_owner_and_group, require_file_path,
+    GROUP_FIELD, OWNER_FIELD, format_mode, parent_path, parse_owner_and_group, require_file_path,
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
-    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
+    Action, ActionBatch, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource,
+    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use serde_json::json;
 
@@ -197,6 +197,12 @@ impl TypedResource for FileResource {
             FileDiff::Write { .. } => target.render_write(cx, self.backup, &self.validate),
         };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
+    }
+
+    fn batch(&self, diff: &FileDiff) -> Option<ActionBatch> {
+        let directory = parent_path(&self.target.path)?.to_owned();
+        let batch = ActionBatch { key: "sync files", words: Vec::new(), directory: Some(directory) };
+        matches!(diff, FileDiff::Write { .. }).then_some(batch)
     }
 }
 

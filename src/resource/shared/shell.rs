@@ -43,6 +43,8 @@ dir=${path%/*} name=${path##*/}
 enter "$dir"
 if [ -d "./$name" ] && [ ! -L "./$name" ]; then fail "$path is a directory"; fi
 sweep
+# Succeeds if the directory is synced by its name, with others, once this action has ended.
+synced_later() { [ -n "${FORGE_LATER-}" ] && [ -z "$foreign$shared" ]; }
 keep() {
   if [ "$keep" != yes ] || { [ ! -e "../$name" ] && [ ! -L "../$name" ]; }; then return 0; fi
   kept=/var/lib/forge/backups/$run$path
@@ -132,7 +134,7 @@ const CREATE_FILE: &str = r#"if [ -z "$shared" ] && [ "$me:${own%%:*}" = 0:root 
   print_body > "./$new" || fail "cannot write $dir/$new"
   sync -- "./$new" || fail "cannot sync $dir/$new"
   mv -fT -- "./$new" "./$name" || fail "cannot rename $dir/$new to $path"
-  sync -- . || fail "cannot sync $dir"
+  synced_later || sync -- . || fail "cannot sync $dir"
   exit 0
 fi
 "#;
@@ -179,7 +181,7 @@ hide_candidate
 const GO_LIVE: &str = r#"keep
 sync -- "./$name" || fail "cannot sync $dir/$box/$name"
 mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
-sync -- .. || fail "cannot sync $dir"
+synced_later || sync -- .. || fail "cannot sync $dir"
 "#;
 
 /// Returns the action that atomically replaces a file with an edited body and keeps its owner and mode. `edit` defines

@@ -18,8 +18,9 @@ say() { printf 'forge: %s\n' "$*" >&2; }
 /// same name, hence `-ef`. While its dpkg holds `lock`, apt holds `lock-frontend`: apt is the holder to name. If no
 /// holder is found, apt itself waits.
 const HOLDER: &str = r#"holder() {
-  find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
-    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null | {
+  opened=$(find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null)
+  [ -z "$opened" ] || printf '%s\n' "$opened" | {
     found=
     while read -r open lock; do
       [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
@@ -61,18 +62,26 @@ const APT: &str = r#"apt() {
   locked apt-get -y -q -o Dpkg::Use-Pty=0 -o "DPkg::Lock::Timeout=$limit" \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
-abbreviations() { dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
+# Runs in a subshell of its own.
+abbreviations() { exec dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
 interrupted() {
   for left in /var/lib/dpkg/updates/*; do
     if [ -e "$left" ]; then return 0; fi
   done
-  abbreviations | grep -q '^.[HUFWt]\|^..R'
+  case "
+$(abbreviations)" in *"
+"?[HUFWt]*|*"
+"??R*) return 0 ;; esac
+  return 1
 }
 # Prints those of "$@" that are held, each after a blank.
 held() {
   if [ $# -eq 0 ]; then return 0; fi
-  dpkg-query -W -f '${db:Status-Want} ${binary:Package}\n' -- "$@" 2>/dev/null |
-    while read -r want package; do if [ "$want" = hold ]; then printf ' %s' "$package"; fi; done
+  set -- $(dpkg-query -W -f '${db:Status-Want} ${binary:Package}\n' -- "$@" 2>/dev/null)
+  while [ $# -gt 0 ]; do
+    if [ "$1" = hold ]; then printf ' %s' "$2"; fi
+    shift 2
+  done
 }
 unfinished() { abbreviations | sed -n 's/^.[HUFWt].|/ /p; s/^..R|/ /p' | tr -d '\n'; }
 configure() { locked dpkg --force-confdef --force-confold --configure -a; }
@@ -242,7 +251,7 @@ fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFr
 /// Returns the packages that apt may install together with those of other steps: no other package changes because of
 /// them, and none gets an older version.
 pub(super) fn batch_packages(package: &PackageResource, diff: &PackageDiff) -> Option<ActionBatch> {
-    let batch = || ActionBatch { key: "apt install", words: words_to_install(package, diff) };
+    let batch = || ActionBatch { key: "apt install", words: words_to_install(package, diff), directory: None };
     (diff.changes_installations() && joins_others(package, diff)).then(batch)
 }
 

@@ -11,7 +11,8 @@ use crate::script::ShellFragment;
 const LIBRARY: &str = r#"
 unit=$1
 say() { printf 'forge: %s\n' "$*" >&2; }
-show() { systemctl show -p "$1" --value -- "$unit"; }
+# Runs in a subshell of its own.
+show() { exec systemctl show -p "$1" --value -- "$unit"; }
 report() {
   systemctl status --no-pager --full --lines=0 -- "$unit" >&2
   journalctl --no-pager -o short-iso -n 20 -u "$unit" >&2
