@@ -8,7 +8,7 @@ use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, FileId, Span};
 use serde_saphyr::granit_parser as yaml;
 use std::collections::HashMap;
-use yaml::{Event, Parser, ScalarStyle};
+use yaml::{ErrorKind, Event, Parser, ScalarStyle};
 
 /// Maximum number of nodes in a file, far above an inventory of 10,000 hosts.
 const MAX_NODES: usize = 2_000_000;
@@ -270,11 +270,17 @@ impl<'t> YamlReader<'t, '_> {
         let diag = self.build_diag(self.point_span(offset), error.kind().to_string());
         match find_range_in_line(self.text, offset) {
             Some(range) => diag.hint_boxed(&format!("quote a range inside `{{ }}`: `\"…{range}\"`")),
-            None if diag.message.starts_with("tabs ") => diag.hint_boxed("indent with spaces"),
-            None if diag.message.contains("block collection") || diag.message.contains("block mapping") => {
-                diag.hint_boxed("check the indentation: entries of one map or list start in the same column")
-            }
-            None => diag,
+            None => match error.kind() {
+                ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+                    diag.hint_boxed("indent with spaces")
+                }
+                ErrorKind::UnexpectedEofBlockMapping
+                | ErrorKind::ExpectedBlockMappingKey
+                | ErrorKind::ExpectedBlockSequenceEntry => {
+                    diag.hint_boxed("check the indentation: entries of one map or list start in the same column")
+                }
+                _ => diag,
+            },
         }
     }
 }
