@@ -69,13 +69,19 @@ pub struct ChartEdge {
     /// The phase that `from` must have reached before `to` starts.
     pub phase: StepPhase,
     /// `order`, `needs`, `after`, `barrier`, `restart_on` or `export`.
-    pub why: &'static str,
+    #[serde(serialize_with = "serialize_kind")]
+    #[schemars(with = "String")]
+    pub why: DependencyKind,
     /// For a barrier: how many of the selected hosts must have reached the phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<String>,
     /// Place of the declaration. The order of steps has no place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+}
+
+fn serialize_kind<S: serde::Serializer>(why: &DependencyKind, into: S) -> Result<S::Ok, S::Error> {
+    into.serialize_str(why.name())
 }
 
 impl ChartEndpoint {
@@ -182,7 +188,7 @@ pub(super) fn collect_chart_edges(project: &Project, steps: &[ChartStep]) -> Vec
         from: to_chart_endpoint(&link.from),
         to: to_chart_endpoint(&link.to),
         phase: link.phase,
-        why: link.why.name(),
+        why: link.why,
         least: find_barrier_share(project, &link.to, link.span)
             .filter(|_| link.why == DependencyKind::Barrier)
             .map(HostShare::format_share),
@@ -203,7 +209,7 @@ fn build_order_edges(recipe: &Recipe, here: &impl Fn(&ChartEndpoint) -> bool) ->
         from: pair[0].clone(),
         to: pair[1].clone(),
         phase: StepPhase::Configured,
-        why: DependencyKind::Order.name(),
+        why: DependencyKind::Order,
         least: None,
         place: None,
     };

@@ -2,6 +2,7 @@
 
 use crate::config::{ChartEdge, ChartStep};
 use crate::drift::{DriftCounts, DriftReport};
+use crate::graph::DependencyKind;
 use crate::model::HostName;
 use std::time::Duration;
 
@@ -133,13 +134,13 @@ pub fn describe_dependent(edge: &ChartEdge) -> String {
     format!("{} {} it{}", edge.to.full_name(), edge_verb(edge.why), edge_suffix(edge))
 }
 
-fn edge_verb(why: &str) -> &'static str {
+fn edge_verb(why: DependencyKind) -> &'static str {
     match why {
-        "order" => "follows",
-        "after" => "runs after",
-        "restart_on" => "restarts on changes of",
-        "export" => "reads an export of",
-        _ => "needs",
+        DependencyKind::Order => "follows",
+        DependencyKind::After => "runs after",
+        DependencyKind::Restart => "restarts on changes of",
+        DependencyKind::Export => "reads an export of",
+        DependencyKind::Needs | DependencyKind::Barrier => "needs",
     }
 }
 
@@ -148,7 +149,7 @@ fn edge_suffix(edge: &ChartEdge) -> String {
         .least
         .as_ref()
         .map_or_else(String::new, |least| format!(" on {least} of the selected hosts (cross-host barrier)"));
-    let phase = if edge.why == "order" { String::new() } else { format!("@{}", edge.phase.name()) };
+    let phase = if edge.why == DependencyKind::Order { String::new() } else { format!("@{}", edge.phase.name()) };
     let place = edge.place.as_ref().map_or_else(String::new, |place| format!("  {place}"));
     format!("{phase}{least}{place}")
 }

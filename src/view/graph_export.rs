@@ -2,6 +2,7 @@
 
 use super::escape;
 use crate::config::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart};
+use crate::graph::DependencyKind;
 use std::io::{self, Write};
 
 /// Writes the chart for Graphviz. Edges between whole recipes connect their boxes.
@@ -24,9 +25,9 @@ fn write_dot_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write
         return Ok(());
     };
     let mut attributes = match edge.why {
-        "order" => vec!["style=dotted".to_owned()],
-        "after" => vec![format!("label={}, style=dashed", quote_dot(&edge_label(edge)))],
-        "barrier" => vec![format!("label={}, style=bold", quote_dot(&edge_label(edge)))],
+        DependencyKind::Order => vec!["style=dotted".to_owned()],
+        DependencyKind::After => vec![format!("label={}, style=dashed", quote_dot(&edge_label(edge)))],
+        DependencyKind::Barrier => vec![format!("label={}, style=bold", quote_dot(&edge_label(edge)))],
         _ => vec![format!("label={}", quote_dot(&edge_label(edge)))],
     };
     attributes.extend(recipe_box_index(chart, &edge.from).map(|at| format!("ltail=cluster_{at}")));
@@ -63,9 +64,9 @@ fn write_mermaid_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn W
         (end(&edge.from, last_step_index(chart, &edge.from)), end(&edge.to, first_step_index(chart, &edge.to)));
     let (Some(from), Some(to)) = (from, to) else { return Ok(()) };
     match edge.why {
-        "order" => writeln!(out, "  {from} --> {to}"),
-        "after" => writeln!(out, "  {from} -.->|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
-        "barrier" => writeln!(out, "  {from} ==>|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
+        DependencyKind::Order => writeln!(out, "  {from} --> {to}"),
+        DependencyKind::After => writeln!(out, "  {from} -.->|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
+        DependencyKind::Barrier => writeln!(out, "  {from} ==>|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
         _ => writeln!(out, "  {from} -->|\"{}\"| {to}", escape_mermaid(&edge_label(edge))),
     }
 }
@@ -102,7 +103,7 @@ fn step_label(step: &ChartStep) -> Vec<String> {
 
 fn edge_label(edge: &ChartEdge) -> String {
     let least = edge.least.as_ref().map_or_else(String::new, |least| format!(" on {least} of the selected hosts"));
-    let why = if edge.why == "barrier" { "needs" } else { edge.why };
+    let why = if edge.why == DependencyKind::Barrier { DependencyKind::Needs } else { edge.why }.name();
     format!("{why} {}{least}", edge.phase.name())
 }
 

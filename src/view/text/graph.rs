@@ -2,6 +2,7 @@
 
 use super::TextWriter;
 use crate::config::{ChartEdge, ChartStep, DependencyChart};
+use crate::graph::DependencyKind;
 use crate::model::HostName;
 use crate::view::style::{DIM, HEAD, paint};
 use crate::view::{escape, fold, format_count, formatting};
@@ -47,7 +48,9 @@ fn write_step(
     // Dependencies of a whole recipe are shown at its first step.
     let first = chart.steps.iter().find(|other| other.recipe == step.recipe) == Some(step);
     let edges = chart.edges.iter().filter(|edge| edge.to.contains_step(step) && (first || edge.to.step.is_some()));
-    edges.filter(|edge| text.verbose > 0 || edge.why != "order").try_for_each(|edge| write_dependency(edge, out))
+    edges
+        .filter(|edge| text.verbose > 0 || edge.why != DependencyKind::Order)
+        .try_for_each(|edge| write_dependency(edge, out))
 }
 
 fn write_dependency(edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
