@@ -91,6 +91,7 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
 
 /// A program of ours that prints what nccl-tests prints, on the mesh that the recipe declares. The second set hangs.
 const COLLECTIVES: &str = "apply:
+  - { recipe: openmpi, on: all, with: { networks: [host0] } }
   - { recipe: ssh-mesh, on: all, with: { user: train, slots: 1 } }
 tests:
   quick:
@@ -157,7 +158,7 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
         for node in nodes.iter() {
             scope.spawn(|| {
                 node.write("/etc/apt/sources.list.d/trade.list", "deb [trusted=yes] file:/srv/forge-repo/trade ./\n");
-                node.must("apt-get -qq update && apt-get -qq install -y --no-install-recommends openmpi-bin >&2");
+                node.must("apt-get -qq update");
                 node.write("/usr/local/bin/all_reduce", &program);
                 node.must("chmod 755 /usr/local/bin/all_reduce");
             });
@@ -165,7 +166,8 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
     });
     let project = Project::new(&nodes).inventory(COLLECTIVES);
     let project = project.file("tests/all-reduce.yaml", ALL_REDUCE).file("tests/dollar.yaml", DOLLAR);
-    assert!(project.forge(["apply", "inventory.yaml", "--yes"]).ok());
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert!(applied.ok(), "{applied}");
 
     // The reduction is right: each rank contributes (rank + 1) · (element mod 7 + 1).
     let done = run_tests(&project, 0);
@@ -179,10 +181,13 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
     assert_nothing_runs(&nodes);
 
     // Over sockets it fails, whatever its number.
-    let sockets = project.forge(["test", "inventory.yaml", "--set", "rdma", "--yes", "--format", "json"]);
+    let junit = ["--format", "json", "--report", "junit=report.xml"];
+    let sockets = project.forge(["test", "inventory.yaml", "--set", "rdma", "--yes"].into_iter().chain(junit));
     let report: Value = serde_json::from_str(&sockets.stdout).expect("a document");
     let reason = &report["tests"]["tests"][0]["rows"][0]["verdict"]["reason"];
     assert_eq!((sockets.code, reason.as_str()), (5, Some("NCCL used sockets, not RDMA")), "{report:#}");
+    let xml = fs_err::read_to_string(project.path("report.xml")).expect("the report");
+    assert!(xml.contains("failures=\"1\"") && xml.contains("message=\"NCCL used sockets, not RDMA\""), "{xml}");
 
     // Ctrl-C ends the processes on every host, and gives the hosts back.
     let forge = start_hanging(&project, &nodes);
