@@ -214,7 +214,9 @@ fn shorten_middle(text: String) -> String {
     if text.len() <= 2 * KEPT_OUTPUT {
         return text;
     }
-    let (begin, end) = (text.floor_char_boundary(KEPT_OUTPUT), text.ceil_char_boundary(text.len() - KEPT_OUTPUT));
+    let is_boundary = |at: &usize| text.is_char_boundary(*at);
+    let begin = (0..=KEPT_OUTPUT).rev().find(is_boundary).unwrap_or_default();
+    let end = (text.len() - KEPT_OUTPUT..=text.len()).find(is_boundary).unwrap_or(text.len());
     format!("{}\n[{} bytes left out]\n{}", &text[..begin], end - begin, &text[end..])
 }
 
