@@ -275,6 +275,8 @@ pub struct RecipeStep {
     pub timeout_s: Option<u64>,
     /// How often forge runs a failed action again: 0 (the default) to 10 times.
     pub retries: u32,
+    /// How many hosts may run its action at once; `None`: any number.
+    pub at_once: Option<usize>,
     /// Whether the action runs in a unit of its own and continues if the connection is lost.
     pub long: bool,
     /// The name of its resource's kind: `file`, `service`.

@@ -8,10 +8,10 @@ use super::host_run::run_host;
 use super::host_session::HostSession;
 use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport};
-use super::restart_limiter::RestartLimiter;
 use super::run_context::{ApplyContext, FinishedSteps, InFlightSteps};
 use super::run_options::RunOptions;
 use super::run_state::{SharedRunState, SharedValues};
+use super::step_limiter::StepLimiter;
 use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
 use crate::model::{HostName, StepPhase};
@@ -54,7 +54,8 @@ pub async fn apply(
         spans: CrossHostEdges { project, filter: &options.filter, chosen: &chosen, members: &members, steps: &steps },
         canaries: &plan.rollout.canaries.iter().cloned().collect(),
         rollout: &plan.rollout,
-        restarts: &RestartLimiter::new(plan.rollout.max_restarting),
+        restarts: &StepLimiter::default(),
+        turns: &StepLimiter::default(),
         proofs: &find_awaited_recipes(project),
         spent: &AtomicBool::new(false),
         options,

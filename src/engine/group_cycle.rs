@@ -1,6 +1,7 @@
 //! The cycle of one group: observe, compare with the plan, act, observe again, evaluate again.
 
 use super::action_script::{self, ExecutedAction};
+use super::cancel::StopLevel;
 use super::decide::{StepDecision, complete_stale_result, decide_action, describe_changes};
 use super::due_step::{DueStep, build_due_step};
 use super::event::{StepFailure, StepResult};
@@ -20,8 +21,9 @@ use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessme
 use crate::probe::Probe;
 use crate::resource::{Assessment, kind_traits};
 use crate::transport::{TransportError, UnitName};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The cycle of one group of steps.
 pub(super) struct GroupCycle<'h, 'r> {
@@ -47,6 +49,9 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         if !self.needs_observation(self.group) {
             return self.report_group_as_planned();
         }
+        let Some(_turns) = self.await_turns().await else {
+            return self.work.results.cancel_group(self.group, &self.work.planned);
+        };
         if self.observe_group().await.is_err() {
             return self.work.results.cancel_group(self.group, &self.work.planned);
         }
@@ -69,16 +74,44 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         self.assess_after_acting(&due, &acted, began.elapsed());
     }
 
-    /// Returns the steps of a group that restart a service. For a host out of service, restarts are not limited.
-    fn list_restarting_steps(&self) -> BTreeSet<StepIndex> {
-        if self.window.is_open() {
-            return BTreeSet::new();
+    /// Waits until fewer hosts than permitted run those steps of the group that declare `at_once`, before they are
+    /// evaluated. Returns the places, or `None` if the run is stopped meanwhile.
+    async fn await_turns(&self) -> Option<Vec<OwnedSemaphorePermit>> {
+        let (run, host) = (self.work.run, self.work.host());
+        let limited = self.list_limited_steps();
+        if limited.is_empty() {
+            return Some(Vec::new());
         }
+        run.times.pause(host);
+        let places = tokio::select! {
+            biased;
+            () = run.cancel.wait_for_level(StopLevel::Finish) => None,
+            places = run.turns.acquire_permits(limited) => Some(places),
+        };
+        run.times.resume(host);
+        places
+    }
+
+    fn list_limited_steps(&self) -> BTreeMap<StepIndex, usize> {
+        let limit = |index: &StepIndex| Some((*index, self.work.run.spans.steps.find_step(*index)?.at_once?));
+        let may_act = |(index, _): &(StepIndex, usize)| {
+            let mut own = self.work.planned.list_step(self.group, *index);
+            own.any(|step| step.will_run() || step.envelope.is_some())
+        };
+        self.group.steps.iter().filter_map(limit).filter(may_act).collect()
+    }
+
+    /// Returns the steps of a group that restart a service, with the number of hosts that may do so at once. For a host
+    /// out of service, restarts are not limited.
+    fn list_restarting_steps(&self) -> BTreeMap<StepIndex, usize> {
+        let Some(most) = self.work.run.rollout.max_restarting.filter(|_| !self.window.is_open()) else {
+            return BTreeMap::new();
+        };
         let restarts = |index: &&StepIndex| {
             let mut own = self.work.planned.list_step(self.group, **index);
             own.any(|step| step.will_run() && plan::step_disruption(step) >= DisruptionClass::D1)
         };
-        self.group.steps.iter().filter(restarts).copied().collect()
+        self.group.steps.iter().filter(restarts).map(|index| (*index, most)).collect()
     }
 
     /// Returns whether a group must be observed. If all its steps matched in the plan and no step of this run may have

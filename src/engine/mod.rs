@@ -57,7 +57,6 @@ mod recording;
 mod redact;
 mod remote_session;
 mod report;
-mod restart_limiter;
 mod run_actions;
 mod run_context;
 mod run_options;
@@ -68,6 +67,7 @@ mod session_connector;
 #[cfg(test)]
 mod simulated_host;
 mod step_groups;
+mod step_limiter;
 mod step_records;
 mod step_results;
 #[cfg(test)]

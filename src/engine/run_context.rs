@@ -4,9 +4,9 @@ use super::cancel::CancelSignal;
 use super::cluster_nodes::LazyClusterApi;
 use super::event::{Event, EventSender};
 use super::report::StepReport;
-use super::restart_limiter::RestartLimiter;
 use super::run_options::{RunOptions, SessionRequest};
 use super::run_state::{SharedRunState, SharedValues};
+use super::step_limiter::StepLimiter;
 use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
 use crate::graph::StepIndex;
@@ -29,7 +29,10 @@ pub struct ApplyContext<'a> {
     /// Hosts that receive all their changes before any other host.
     pub canaries: &'a BTreeSet<HostName>,
     pub rollout: &'a RolloutPlan,
-    pub restarts: &'a RestartLimiter,
+    /// The places for hosts that restart a service.
+    pub restarts: &'a StepLimiter,
+    /// The places for hosts in steps that declare `at_once`.
+    pub turns: &'a StepLimiter,
     /// Recipes whose verification other recipes wait for.
     pub proofs: &'a BTreeSet<String>,
     /// Whether the failure budget prevented a host from starting.

@@ -44,6 +44,7 @@ pub(super) fn read_step(
         level: verification::read_level(&table, cx),
         timeout_s: table.get_limit("timeout", &mut cx.diags),
         retries: table.get_int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
+        at_once: table.get_int("at_once", 1, 1000, &mut cx.diags).map(|hosts| hosts as usize),
         long: table.get_bool("long", &mut cx.diags).unwrap_or(false),
         keep: table.get_bool("keep", &mut cx.diags).unwrap_or(false),
         kind,
@@ -246,7 +247,7 @@ fn list_kinds(has_trait: fn(&KindTraits) -> bool) -> String {
 }
 
 /// Keys that only steps on hosts support.
-const HOST_STEP_KEYS: [&str; 6] = ["effective", "during", "restart_on", "provides", "export", "long"];
+const HOST_STEP_KEYS: [&str; 7] = ["effective", "during", "restart_on", "provides", "export", "at_once", "long"];
 
 /// Reports keys and values that a step of the cluster does not support.
 fn report_cluster_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {

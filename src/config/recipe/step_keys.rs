@@ -1,7 +1,7 @@
 //! Keys of a step.
 
 /// Keys that every step supports in addition to its resource.
-pub(in crate::config) const STEP_KEYS: [&str; 19] = [
+pub(in crate::config) const STEP_KEYS: [&str; 20] = [
     "name",
     "when",
     "otherwise",
@@ -19,6 +19,7 @@ pub(in crate::config) const STEP_KEYS: [&str; 19] = [
     "level",
     "timeout",
     "retries",
+    "at_once",
     "long",
     "keep",
 ];

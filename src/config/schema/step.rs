@@ -65,6 +65,10 @@ fn step_property(key: &str) -> Value {
             "Number of retries of a failed change, 2 s apart; not of `long` commands.",
             json!({ "type": "integer", "minimum": 0, "maximum": 10 }),
         ),
+        "at_once" => with_description(
+            "How many hosts may run its action at once.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
+        ),
         "long" => with_description("Keep the command running if the connection is lost.", json!({ "type": "boolean" })),
         "keep" => with_description("Leave what the step did when the recipe is removed.", json!({ "type": "boolean" })),
         _ => json!({}),

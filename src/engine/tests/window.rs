@@ -476,16 +476,38 @@ fn max_restarting_limits_concurrent_restarts() {
         &[("s", service)],
     );
     let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), count_concurrent_steps(&ran)), (0, 1));
+}
+
+/// Returns the maximum number of steps that ran at the same time.
+fn count_concurrent_steps(ran: &SimulatedRun) -> i32 {
     let (mut now, mut most) = (0, 0);
     for event in &ran.events {
         match event {
             Event::StepStarted { .. } => now += 1,
-            Event::StepFinished { result: StepResult::Changed, .. } => now -= 1,
+            Event::StepFinished { result: StepResult::Changed | StepResult::Failed { .. }, .. } => now -= 1,
             _ => {}
         }
         most = most.max(now);
     }
-    assert_eq!((ran.exit_code(), most), (0, 1));
+    most
+}
+
+/// A host that fails gives its place to the next one.
+#[test]
+fn step_runs_on_at_most_as_many_hosts_at_once_as_it_declares() {
+    let join = |limit: &str| {
+        let step = format!(
+            "steps:\n  - name: s\n    {limit}\n    command: {{ check: 'test -e @root/s', apply: 'sleep 0.2; touch @root/s; test ! -e @root/bad' }}\n"
+        );
+        let stage = SimulatedProject::new(3, "apply:\n  - { recipe: s, on: all }\n", &[("s", &step)]);
+        stage.create_host_file("n1", "bad");
+        let ran = stage.run_once();
+        assert!(["n2", "n3"].iter().all(|host| stage.has_file(host, "s")));
+        assert_ne!(ran.exit_code(), 0, "n1 fails");
+        count_concurrent_steps(&ran)
+    };
+    assert_eq!((join("at_once: 1"), join("at_once: 2"), join("level: L0")), (1, 2, 3));
 }
 
 /// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
