@@ -1,5 +1,5 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no
-//! pods, except in `pods`.
+//! pods, except in `pods` and `kubeadm`.
 
 mod access;
 // The longest test: libtest starts it early because of its name.
@@ -9,6 +9,7 @@ mod drain;
 mod helm;
 mod jobs;
 mod kinds;
+mod kubeadm;
 mod new_cluster;
 mod objects;
 mod offers;

@@ -112,6 +112,13 @@ impl Cluster {
         out.stdout
     }
 
+    /// Returns a tar for nodes on which kubeadm makes a cluster: packages, images, and what prepares a node.
+    pub fn kubeadm_files() -> Vec<u8> {
+        let out = limited(SCRIPT).arg("kubeadm").output().expect("it runs");
+        assert!(out.status.success(), "cluster kubeadm: {}", String::from_utf8_lossy(&out.stderr));
+        out.stdout
+    }
+
     fn start_with(variables: Vec<(&'static str, String)>) -> Cluster {
         let env = must_with("env", &variables);
         let alone = lock(Path::new(&variable(&env, "CLUSTER_DIR")));
