@@ -6,7 +6,7 @@ use crate::config;
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HoldReport,
+    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HoldEnd, HoldReport,
     NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
 };
 use crate::model::{HardwareBoard, HostName};
@@ -227,15 +227,18 @@ pub trait Backend {
     ) -> impl Future<Output = ExecReport>;
 
     /// Puts hosts on hold with a reason and an end, or releases them.
+    ///
+    /// # Errors
+    /// The end is in the past: a lowercase fragment.
     fn set_hold(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
-        hold: Option<(&str, Option<jiff::Timestamp>)>,
+        hold: Option<(&str, Option<HoldEnd>)>,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: Self::Cancel,
-    ) -> impl Future<Output = HoldReport>;
+    ) -> impl Future<Output = Result<HoldReport, String>>;
 
     /// Like [`load_project`](Self::load_project), with the built-in sets of acceptance tests.
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);

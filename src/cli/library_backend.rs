@@ -365,14 +365,14 @@ impl Backend for LibraryBackend {
         &self,
         project: &Project,
         hosts: &[HostName],
-        hold: Option<(&str, Option<jiff::Timestamp>)>,
+        hold: Option<(&str, Option<engine::HoldEnd>)>,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: CancelSignal,
-    ) -> engine::HoldReport {
+    ) -> Result<engine::HoldReport, String> {
         let options = self.engine_options(project, settings);
-        let hold = hold.map(|(why, until)| engine::build_hold(why, until, &options));
-        engine::set_hold(project, hosts, hold, &options, &events, &cancel).await
+        let hold = hold.map(|(why, until)| engine::build_hold(why, until, &options)).transpose()?;
+        Ok(engine::set_hold(project, hosts, hold, &options, &events, &cancel).await)
     }
 
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {

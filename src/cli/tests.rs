@@ -230,11 +230,11 @@ impl Backend for FakeBackend {
         &self,
         (): &(),
         _: &[HostName],
-        _: Option<(&str, Option<jiff::Timestamp>)>,
+        _: Option<(&str, Option<crate::engine::HoldEnd>)>,
         _: &CliSettings,
         _: VerbEvents,
         (): (),
-    ) -> crate::engine::HoldReport {
+    ) -> Result<crate::engine::HoldReport, String> {
         unreachable!("holds are tested with the real library")
     }
 

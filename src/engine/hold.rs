@@ -8,6 +8,7 @@ use crate::config::Project;
 use crate::model::{ExitCode, HostName, HostOutcome, UntrustedText};
 use crate::plan::{HOLD_MARK, HostHold};
 use crate::probe::HoldMark;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
@@ -69,15 +70,39 @@ impl HoldReport {
     }
 }
 
+/// When a hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEnd {
+    /// After this time.
+    After(Duration),
+    /// At this time.
+    At(Timestamp),
+}
+
+impl HoldEnd {
+    fn resolve(self, now: Timestamp) -> Result<Timestamp, String> {
+        let at = match self {
+            Self::After(time) => now.checked_add(time).map_err(|_| "`--until` is too far away")?,
+            Self::At(at) => at,
+        };
+        if at > now { Ok(at) } else { Err(format!("`--until {at}` is in the past")) }
+    }
+}
+
 /// Returns a hold that begins now.
-pub fn build_hold(why: &str, until: Option<jiff::Timestamp>, options: &RunOptions) -> HostHold {
-    let format = |time: &jiff::Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
-    HostHold {
+///
+/// # Errors
+/// It ends before it begins: a lowercase fragment.
+pub fn build_hold(why: &str, until: Option<HoldEnd>, options: &RunOptions) -> Result<HostHold, String> {
+    let now = (options.clock)();
+    let until = until.map(|until| until.resolve(now)).transpose()?;
+    let format = |time: &Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    Ok(HostHold {
         why: why.into(),
         by: format!("{}@{}", options.user, options.controller).into(),
-        since: format(&(options.clock)()),
+        since: format(&now),
         until: until.as_ref().map(format),
-    }
+    })
 }
 
 /// Puts `hosts` on hold, or releases them without `hold`. Takes no lock: a run that already works on a host finishes.
@@ -111,5 +136,19 @@ fn build_result(done: ExecHostResult) -> HoldHostResult {
             .flatten(),
         reason: if failed { said.into() } else { done.reason },
         hint: done.hint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_in_the_past_is_rejected() {
+        let now: Timestamp = "2026-12-01T08:00:00Z".parse().unwrap();
+        let later = HoldEnd::After(Duration::from_secs(60)).resolve(now);
+        assert_eq!(later.map(|at| at.to_string()), Ok("2026-12-01T08:01:00Z".to_owned()));
+        assert_eq!(HoldEnd::At(now).resolve(now), Err("`--until 2026-12-01T08:00:00Z` is in the past".to_owned()));
+        assert_eq!(HoldEnd::After(Duration::MAX).resolve(now), Err("`--until` is too far away".to_owned()));
     }
 }

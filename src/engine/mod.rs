@@ -99,7 +99,7 @@ pub use exec::{EXEC_LIMIT, ExecCommand, ExecHostResult, ExecReport, exec};
 pub use fetch::{fetch, fetch_for_plan};
 pub use fetch_report::{ArtifactFetchState, ArtifactReport, ComputedDigest, FetchReport};
 pub use history::{OutcomeDifference, PastRun, RunComparison, compare_runs, read_report, read_run};
-pub use hold::{HoldHostResult, HoldReport, build_hold, set_hold};
+pub use hold::{HoldEnd, HoldHostResult, HoldReport, build_hold, set_hold};
 pub use host_findings::store_host_findings;
 pub use notice_queue::{NoticeQueue, QueuedNotice, build_delivery, queue_notices};
 pub use observe::{observe_facts, observe_for_change, observe_for_drift, observe_hosts};

@@ -35,7 +35,7 @@ fn host_without_records_has_an_empty_state() {
 fn hold_is_read_with_the_clock_of_the_host() {
     let held = |printed_text: &str| one(&printed(printed_text)).expect("known").hold;
     let mark = |now| Some(HoldMark { text: "{\"why\":\"x\"}".into(), now });
-    assert_eq!(held("key\0\0units\0\0hold\0{\"why\":\"x\"}\01764072000\0lines\0"), mark(Some(1_764_072_000)));
+    assert_eq!(held("key\0\0units\0\0hold\0{\"why\":\"x\"}\x001764072000\0lines\0"), mark(Some(1_764_072_000)));
     assert_eq!(held("key\0\0units\0\0hold\0{\"why\":\"x\"}\0\0lines\0"), mark(None), "a host without `date`");
 }
 
