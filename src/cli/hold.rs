@@ -72,6 +72,9 @@ fn set_holds<B: Backend>(cx: &VerbContext<'_, B>, selector: &str, hold: Option<(
     let output = cx.output_for(&target);
     let (project, mut hosts) = cx.load_project(&target)?;
     hosts.retain(|host| !host.is_cluster());
+    if hosts.is_empty() {
+        return Err(CliError::usage(format!("`{selector}` selects no machine: only machines can be put on hold")));
+    }
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
         let cancel = B::Cancel::default();

@@ -26,7 +26,7 @@ const OUTCOME_SETS: [(&str, OutcomeTest); 4] = [
     }),
     ("@unreachable", |host| host.outcome == HostOutcome::Unreachable),
     ("@changed", |host| host.steps.iter().any(|step| step.result == super::event::StepResult::Changed)),
-    ("@unfinished", |host| !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Pending)),
+    ("@unfinished", |host| !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed)),
 ];
 
 /// Reads the last `apply` or `verify` of a cluster; `None` if there was none.

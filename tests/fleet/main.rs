@@ -29,6 +29,7 @@ mod early;
 mod faults;
 mod harness;
 mod history;
+mod hold;
 mod keeping;
 mod kill;
 mod kubeadm;
