@@ -27,6 +27,10 @@ pub fn judge_dcgm(output: &str, may_skip: &[&str]) -> TestVerdict {
         let reason = if more == 0 { listed } else { format!("{listed}; {more} more") };
         return TestVerdict::Fail { value: None, reason };
     }
+    if let Some(other) = results.iter().find(|result| !["Pass", "Skip"].contains(&result.status)) {
+        let why = format!("`{}` has the result `{}`, which forge does not know", other.test, other.status);
+        return TestVerdict::not_measured(why);
+    }
     let skipped = collect_names(&results, |result| result.status == "Skip");
     let missing: Vec<&str> = skipped.iter().copied().filter(|name| !may_skip.contains(name)).collect();
     if !missing.is_empty() {
@@ -58,29 +62,28 @@ struct DiagResult<'r> {
 
 fn list_results(test: &Value) -> Vec<DiagResult<'_>> {
     let name = test.get("name").and_then(Value::as_str).unwrap_or("unnamed");
-    let results = test.get("results").and_then(Value::as_array).into_iter().flatten();
-    let read = |result| read_result(name, result);
-    let listed: Vec<DiagResult<'_>> = results.filter_map(read).collect();
-    // A test without results of GPUs has a summary.
-    match listed.is_empty() {
-        true => test.get("test_summary").and_then(read).into_iter().collect(),
-        false => listed,
+    let results = test.get("results").and_then(Value::as_array).filter(|results| !results.is_empty());
+    match results {
+        Some(results) => results.iter().map(|result| read_result(name, result)).collect(),
+        // A test without results of GPUs has a summary.
+        None => vec![read_result(name, test.get("test_summary").unwrap_or(&Value::Null))],
     }
 }
 
-fn read_result<'r>(test: &'r str, result: &'r Value) -> Option<DiagResult<'r>> {
+/// A result without a status has an empty one: it is not left out, because the others would pass without it.
+fn read_result<'r>(test: &'r str, result: &'r Value) -> DiagResult<'r> {
     let group = result.get("entity_group").and_then(Value::as_str).unwrap_or("GPU");
     let number = result.get("entity_id").or_else(|| result.get("gpu_id"));
     let entity = number.map(|number| match number.as_str() {
         Some(text) => format!("{group} {text}"),
         None => format!("{group} {number}"),
     });
-    Some(DiagResult {
+    DiagResult {
         test,
-        status: result.get("status")?.as_str()?,
+        status: result.get("status").and_then(Value::as_str).unwrap_or_default(),
         entity,
         warning: result.get("warnings").and_then(read_warning),
-    })
+    }
 }
 
 /// DCGM 4 has a list of objects, DCGM 3 a text or a list.
@@ -90,9 +93,8 @@ fn read_warning(warnings: &Value) -> Option<&str> {
 }
 
 impl DiagResult<'_> {
-    /// Anything except a pass and a skip: `Fail`, `Warn`, and what a later version may add.
     fn is_failed(&self) -> bool {
-        !["Pass", "Skip"].contains(&self.status)
+        ["Fail", "Warn"].contains(&self.status)
     }
 
     fn describe(&self) -> String {
@@ -142,6 +144,16 @@ mod tests {
         assert_eq!(judge_dcgm(OLD, &[]), TestVerdict::Fail { value: None, reason });
         let good = OLD.replace("\"Fail\"", "\"Pass\"").replace("\"Warn\"", "\"Pass\"");
         assert_eq!(judge_dcgm(&good, &[]).value(), Some(9.0));
+    }
+
+    #[test]
+    fn result_that_is_not_known_is_neither_passed_nor_failed() {
+        let other = OLD.replace("\"Fail\"", "\"Not Run\"").replace("\"Warn\"", "\"Pass\"");
+        let why = "`Persistence Mode` has the result `Not Run`, which forge does not know";
+        assert_eq!(judge_dcgm(&other, &[]), TestVerdict::not_measured(why));
+        let none = r#"{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": [{}]}]}]}}"#;
+        let why = "`memory` has the result ``, which forge does not know";
+        assert_eq!(judge_dcgm(none, &[]), TestVerdict::not_measured(why));
     }
 
     #[test]

@@ -81,14 +81,7 @@ fn set_holds<B: Backend>(cx: &VerbContext<'_, B>, selector: &str, hold: Option<(
         let work = cx.run_with_progress(&output, |events| {
             cx.backend.set_hold(&project, &hosts, hold, cx.settings, events, cancel.clone())
         });
-        tokio::pin!(work);
-        let report = loop {
-            tokio::select! {
-                report = &mut work => break report,
-                () = stop.next_interrupt() => cx.backend.request_stop(&cancel),
-            }
-        };
-        let report = report.map_err(CliError::usage)?;
+        let report = cx.run_stoppable(&mut stop, work, &cancel).await.map_err(CliError::usage)?;
         let exit = report.exit_code();
         output.write_result(&|writer, out| writer.write_holds(&report, exit, out))?;
         Ok(exit)

@@ -1,6 +1,7 @@
 //! `forge validate`.
 
 use super::backend::Backend;
+use super::error::CliError;
 use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{VerbContext, VerbResult};
 use crate::diag::Diag;
@@ -27,7 +28,8 @@ pub fn run_validate<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) ->
     let output = cx.output_for(&target);
     let rest = args.inventories.iter().skip(1);
     let paths = std::iter::once(&target.path).chain(rest);
-    let (inventories, selected): (Vec<_>, Vec<_>) = paths.map(|path| check_inventory(cx, path)).unzip();
+    let checked = paths.map(|path| check_inventory(cx, path)).collect::<Result<Vec<_>, _>>()?;
+    let (inventories, selected): (Vec<_>, Vec<_>) = checked.into_iter().unzip();
     let validation = ValidationResult { inventories };
     for checked in &validation.inventories {
         output.write_diags(&checked.diags, &checked.sources)?;
@@ -51,11 +53,17 @@ pub fn run_validate<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) ->
 }
 
 /// Loads an inventory and, if it is valid, checks the host and step selection.
-fn check_inventory<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
+///
+/// # Errors
+/// The selection refers to the last run, which cannot be read.
+fn check_inventory<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    path: &Utf8Path,
+) -> Result<(CheckedInventory, Option<Box<Diag>>), CliError> {
     let (project, diags, sources) = cx.backend.load_project(path, cx.settings);
     let project = project.as_ref().filter(|_| !diags.has_errors());
-    let past = project.and_then(|project| cx.backend.find_past_hosts(project, cx.settings).ok().flatten());
+    let past = project.map(|project| cx.find_past_hosts(project)).transpose()?.flatten();
     let wrong = project.and_then(|project| cx.backend.select_hosts(project, cx.settings, past.as_ref()).err());
     let size = project.map(|project| cx.backend.project_size(project));
-    (CheckedInventory { path: path.to_owned(), diags, sources, size }, wrong)
+    Ok((CheckedInventory { path: path.to_owned(), diags, sources, size }, wrong))
 }

@@ -84,7 +84,7 @@ pub(super) fn describe_pods(pods: &[WorkloadPod]) -> Value {
 /// It has nothing in any pod.
 pub(super) fn describe_transport(pods: &[WorkloadPod]) -> Result<Value, UnansweredReason> {
     let describe = |pod: &WorkloadPod| {
-        let seen = parse_nccl_log(pod.log.as_deref()?);
+        let seen = parse_nccl_log(pod.log.as_deref().ok()?);
         (seen.uses_rdma || seen.uses_sockets).then(|| {
             json!({
                 "name": pod.name,
@@ -96,11 +96,15 @@ pub(super) fn describe_transport(pods: &[WorkloadPod]) -> Result<Value, Unanswer
         })
     };
     let known: Vec<Value> = pods.iter().filter_map(describe).collect();
-    match known.is_empty() && !pods.is_empty() {
-        true => Err(UnansweredReason::new(
+    let unread = pods.iter().find_map(|pod| Some((&pod.name, pod.log.as_ref().err()?)));
+    match (known.is_empty() && !pods.is_empty(), unread) {
+        (false, _) => Ok(known.into()),
+        (true, Some((pod, why))) => {
+            Err(UnansweredReason::new(format!("the log of pod {pod} could not be read: {why}")))
+        }
+        (true, None) => Err(UnansweredReason::new(
             "no pod's log names NCCL's network: with `NCCL_DEBUG=INFO`, NCCL logs it when the job starts",
         )),
-        false => Ok(known.into()),
     }
 }
 
@@ -141,19 +145,22 @@ mod tests {
 
     #[test]
     fn transport_is_unknown_if_no_pod_logs_it() {
-        let pod = |log: Option<&str>| WorkloadPod {
+        let pod = |log: Result<&str, &str>| WorkloadPod {
             name: "train-0".to_owned(),
             node: None,
             rdma_resources: Vec::new(),
             privileged: false,
             may_lock_memory: false,
             environment: Default::default(),
-            log: log.map(str::to_owned),
+            log: log.map(str::to_owned).map_err(str::to_owned),
         };
         assert_eq!(describe_transport(&[]), Ok(json!([])), "no job");
-        let silent = describe_transport(&[pod(None), pod(Some("step 1: loss 3.2"))]).unwrap_err();
+        let silent = describe_transport(&[pod(Ok("step 1: loss 3.2"))]).unwrap_err();
         assert!(silent.why.starts_with("no pod's log names NCCL's network"), "{silent:?}");
-        let known = describe_transport(&[pod(None), pod(Some("h:7:7 [0] NCCL INFO Using network Socket"))]).unwrap();
+        let unread = describe_transport(&[pod(Ok("")), pod(Err("pods/log is forbidden"))]).unwrap_err();
+        assert_eq!(unread.why, "the log of pod train-0 could not be read: pods/log is forbidden");
+        let known =
+            describe_transport(&[pod(Err("gone")), pod(Ok("h:7:7 [0] NCCL INFO Using network Socket"))]).unwrap();
         assert_eq!((known[0]["uses_sockets"].as_bool(), known[0]["uses_rdma"].as_bool()), (Some(true), Some(false)));
     }
 

@@ -1,4 +1,4 @@
-//! The pods of a workload that somebody else started: where they run, what they may use, and their logs.
+//! The pods of a workload that another tool started: where they run, what they may use, and their logs.
 
 use crate::kube::served_kinds::ApiCollection;
 use crate::kube::{ClusterApi, KubeError};
@@ -30,8 +30,8 @@ pub struct WorkloadPod {
     pub may_lock_memory: bool,
     /// NCCL's variables with a value in the pod's definition, by name.
     pub environment: BTreeMap<String, String>,
-    /// The logs of its containers; `None` if none could be read.
-    pub log: Option<String>,
+    /// The logs of its containers, or why one could not be read.
+    pub log: Result<String, String>,
 }
 
 impl ClusterApi {
@@ -48,8 +48,8 @@ impl ClusterApi {
         let read = |pod: &Value| {
             let mut read = read_workload_pod(pod);
             let own = logs.iter().filter(|log| log.pod == read.name);
-            let text: Vec<&str> = own.filter_map(|log| log.text.as_deref().ok()).collect();
-            read.log = Some(text).filter(|text| !text.is_empty()).map(|text| text.join("\n"));
+            let texts: Result<Vec<&str>, &String> = own.map(|log| log.text.as_deref()).collect();
+            read.log = texts.map(|texts| texts.join("\n")).map_err(Clone::clone);
             read
         };
         Ok(pods.iter().map(read).collect())
@@ -87,7 +87,7 @@ fn read_workload_pod(pod: &Value) -> WorkloadPod {
             .filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?)))
             .filter(|(name, _)| name.starts_with("NCCL_"))
             .collect(),
-        log: None,
+        log: Ok(String::new()),
     }
 }
 
