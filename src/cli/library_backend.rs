@@ -58,7 +58,7 @@ impl LibraryBackend {
         }
     }
 
-    fn run_info(&self, project: &Project, settings: &CliSettings) -> RunInfo {
+    fn run_info(&self, project: &Project, plan: &Plan, settings: &CliSettings) -> RunInfo {
         let RunOptions { run, controller, user, .. } = self.engine_options(project, settings);
         RunInfo {
             version: RUN_VERSION,
@@ -70,13 +70,20 @@ impl LibraryBackend {
             user,
             controller,
             simulated: list_simulated_hosts(project),
+            hosts: plan.hosts.iter().map(|host| host.host.clone()).collect(),
         }
     }
 
     /// Opens the run's directory. If that fails, the run continues and reports that it has no history.
-    fn open_journal(&self, project: &Project, settings: &CliSettings, events: &VerbEvents) -> Option<RunJournal> {
+    fn open_journal(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        settings: &CliSettings,
+        events: &VerbEvents,
+    ) -> Option<RunJournal> {
         let begun = open_store(project, settings).create_run(&self.run);
-        match begun.and_then(|run| run.write_json("run.json", &self.run_info(project, settings)).map(|_| run)) {
+        match begun.and_then(|run| run.write_json("run.json", &self.run_info(project, plan, settings)).map(|_| run)) {
             Ok(run) => Some(run),
             Err(error) => {
                 // The receiver is closed only when the process is about to exit.
@@ -322,7 +329,7 @@ impl Backend for LibraryBackend {
         cancel: CancelSignal,
     ) -> RunReport {
         let options = self.engine_options(project, settings);
-        let mut journal = self.open_journal(project, settings, &events);
+        let mut journal = self.open_journal(project, plan, settings, &events);
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let work = async {
             let sender = sender;

@@ -65,7 +65,9 @@ fn read_journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
 
 /// Rebuilds the report of a run without one, from its journal alone. The exit code of this report is not the run's.
 fn rebuild_report(info: &RunInfo, events: &[Event]) -> RunReport {
-    let mut hosts: IndexMap<HostName, HostJournal> = IndexMap::new();
+    // Hosts that had not started when the run was killed have no events.
+    let mut hosts: IndexMap<HostName, HostJournal> =
+        info.hosts.iter().map(|host| (host.clone(), HostJournal::default())).collect();
     let mut budget_spent = false;
     for event in events {
         match event {

@@ -30,6 +30,9 @@ pub struct RunInfo {
     /// Hosts of the inventory that are not real: sandboxes on the controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
+    /// The hosts of its plan: in a run that was killed, some have no events. Empty in runs of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostName>,
 }
 
 /// The folder of a past run.

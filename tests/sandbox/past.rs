@@ -32,3 +32,33 @@ fn hosts_are_selected_by_their_outcome_in_the_last_run() {
     assert_eq!(files, ["x\n", "x\n"], "each was changed once: {again}");
     lab.nothing_is_left();
 }
+
+#[test]
+fn hosts_that_a_killed_run_did_not_reach_are_unfinished() {
+    const SLOW: &str = "recipe: r
+summary: a step that waits on `a`
+steps:
+  - name: f
+    command: { check: test -e /etc/lab, apply: 'mkdir -p /srv/t; touch /srv/t/begun; until test -e /srv/t/go; do sleep 0.1; done; echo x >>/etc/lab' }
+";
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", SLOW)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let mut run = lab.on_a_terminal("echo $$ >pid; exec ./forge -q apply --yes --parallel 1");
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(100));
+    let begun = || lab.inside("inventory.yaml", "a", "ls /srv/t 2>/dev/null").contains("begun");
+    assert!((0..600).any(|_| begun() || {
+        pause();
+        false
+    }));
+    lab.shell("kill -9 $(cat pid)");
+    run.wait().unwrap();
+    for host in ["a", "b"] {
+        lab.inside("inventory.yaml", host, "mkdir -p /srv/t; touch /srv/t/go");
+    }
+    let again = lab.forge(&["apply", "--yes", "--on", "@unfinished"]);
+    let files = ["a", "b"].map(|host| lab.inside("inventory.yaml", host, "cat /etc/lab"));
+    assert_eq!(files, ["x\n", "x\n"], "{again}");
+    lab.nothing_is_left();
+}
