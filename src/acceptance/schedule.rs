@@ -48,8 +48,8 @@ pub fn limit_rounds(rounds: Vec<Vec<MemberPair>>, at_once: usize) -> Vec<Vec<Mem
     }
 }
 
-/// Returns rounds of groups of `size` members, each member in one group; 0 makes one group of all. `at_once` groups run
-/// at a time; 0 does not limit them.
+/// Returns rounds of groups of at most `size` members, each member in one group; 0 makes one group of all. No group has
+/// one member, so that one of an odd number of pairs has three. `at_once` groups run at a time; 0 does not limit them.
 pub fn schedule_groups(members: usize, size: usize, at_once: usize) -> Vec<Vec<Vec<usize>>> {
     let all: Vec<usize> = (0..members).collect();
     let groups = split_in_groups(&all, if size == 0 { 1 } else { members.div_ceil(size) });
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_the_declared_size_at_most() {
+    fn groups_have_the_declared_size_at_most_and_no_single_member() {
         assert_eq!(schedule_groups(5, 0, 0), [[vec![0, 1, 2, 3, 4]]]);
         assert_eq!(schedule_groups(7, 3, 0), [[vec![0, 1], vec![2, 3], vec![4, 5, 6]]]);
         assert_eq!(schedule_groups(6, 3, 1), [[vec![0, 1, 2]], [vec![3, 4, 5]]]);

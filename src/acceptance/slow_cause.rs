@@ -42,7 +42,7 @@ pub struct SlowQuestion {
 pub enum QuestionAnswer {
     /// Something was found: the evidence.
     Found(UntrustedText),
-    /// Nothing was found: what was seen instead.
+    /// Nothing was found: the evidence that excludes a cause.
     Clear(UntrustedText),
     /// It could not be determined: the reason, as a lowercase fragment.
     Unknown(UntrustedText),

@@ -11,15 +11,15 @@ use std::time::Duration;
 /// Find out why a job on several hosts is slow (read-only)
 ///
 /// Asks each host the same questions in a fixed order: whether RDMA and GPUDirect are used at all, whether links, slots,
-/// clocks and settings are what they should be, whether counters of lost packets grow. Prints what was found, what was
-/// excluded and by which evidence, and the most likely cause with its repair. With `--job`, only the hosts of its pods
-/// are asked, and the pods' definitions and NCCL's log are read too. Run it while the job runs. Exits 2 if a cause was
-/// found.
+/// clocks and settings are what they should be, whether counters of lost packets grow. Prints the causes that it
+/// found or excluded, with the evidence, and the most likely cause with its repair. With `--job`, only the hosts of its
+/// pods are asked, and the pods' definitions and NCCL's log are read too. Run it while the job runs. Exits 2 if a cause
+/// was found.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge why-slow cluster.yaml --on gpu
   forge why-slow cluster.yaml --job ml/llama-train       the hosts of a Job, PyTorchJob, Volcano job or JobSet
-  forge why-slow cluster.yaml -v                         also show what was excluded on each host
+  forge why-slow cluster.yaml -v                         also show the excluded causes of each host
   forge why-slow cluster.yaml --observed seen.json       answers of `forge facts --record seen.json`")]
 pub struct WhySlowArgs {
     #[command(flatten)]

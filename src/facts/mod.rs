@@ -133,7 +133,7 @@ pub fn fact_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|fact| fact.name).chain(cluster_facts().iter().map(|fact| fact.name))
 }
 
-/// Reports whether a fact describes the kernel: its release and boot parameters, or what is installed for it.
+/// Reports whether a fact describes the kernel: its release and boot parameters, or the installed kernels.
 pub fn is_kernel_fact(name: &str) -> bool {
     [&kernel::FACT, &kernels::FACT].iter().any(|fact| fact.name == name)
 }

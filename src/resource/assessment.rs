@@ -402,7 +402,7 @@ pub struct ArtifactDelivery {
 /// The part of an action that one command can do for several actions of a script: packages of one transaction. The
 /// first of them gets the words of those after it in `$FORGE_ALSO`, separated by blanks; those after it find
 /// `$FORGE_JOINED` set. Directories of files are synced once for all of them. An action stays complete without the
-/// others: it checks what is left to do.
+/// others: it checks the remaining work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionBatch {
     /// Consecutive actions with the same key share the command.

@@ -17,7 +17,7 @@ pub(super) struct GroupLaunch<'h> {
 /// Returns how a test starts on a group. Parameters of the test that are not empty override those of its mesh.
 ///
 /// # Errors
-/// Names what is missing: an account, the processes per host, or a host that may start programs.
+/// A setting is missing, and named: an account, the processes per host, or a host that may start programs.
 pub(super) fn find_launch<'h>(
     project: &Project,
     test: &DeclaredTest,

@@ -7,6 +7,7 @@ use super::group_launch::{GroupLaunch, find_launch};
 use super::measure::{MeasureContext, TestMeasurement, describe_failure, fill_words, not_measured};
 use super::test_host::TestHost;
 use super::test_scripts::{build_guard_script, build_guard_stop_script, build_user_program_script};
+use crate::acceptance::TestVerdict;
 use crate::config::TestPrograms;
 use crate::engine::host_session::describe_transport_error;
 use futures_util::future::join_all;
@@ -37,8 +38,16 @@ impl MeasureContext<'_> {
             Ok(()) => self.run_launcher(&launch, group, &unit, &words).await,
         };
         // A host that cannot be reached any more ends its processes by the limit of its guard.
-        join_all(guarded.iter().map(|host| self.run_script(host, build_guard_stop_script(&unit)))).await;
-        measured
+        let stopped = join_all(guarded.iter().map(|host| self.run_script(host, build_guard_stop_script(&unit)))).await;
+        let failed = |(host, result): (&&TestHost, _)| match result {
+            Ok(done) if !done_well(&done) => Some(format!("`{}`: {}", name_of(host), describe_failure(&done))),
+            _ => None,
+        };
+        // A process that is left disturbs the next measurement, and this one may have waited for it.
+        match (guarded.iter().zip(stopped).find_map(failed), &measured.verdict) {
+            (Some(why), TestVerdict::Pass { .. }) => not_measured(&why, measured.outputs),
+            _ => measured,
+        }
     }
 
     async fn start_guards(&self, hosts: &[&TestHost], unit: &str) -> Result<(), String> {

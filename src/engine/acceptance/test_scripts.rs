@@ -74,9 +74,9 @@ sleep "$2" & wait
 finish "$1"
 "#;
 
-/// `$1` unit. Returns once the guard has ended everything.
+/// `$1` unit. Returns once the guard has ended everything; fails if a process with the mark cannot be ended.
 const STOP_GUARD: &str = r#"systemctl --quiet stop "$1-guard.service" 2>/dev/null
-return 0
+[ -z "$(grep -lszxF -e "FORGE_TEST=$1" /proc/[0-9]*/environ)" ] || { echo 'a process of the test cannot be ended' >&2; return 1; }
 "#;
 
 /// `$1` pattern of units: all programs of a run.
@@ -125,7 +125,8 @@ pub(super) fn build_guard_script(unit: &str, limit_s: u64) -> ShellFragment {
     body.word(unit).number(limit_s).word(escape_unit_word(GUARD_PROGRAM))
 }
 
-/// Returns the script that stops a guard, which ends what is left of the measurement.
+/// Returns the script that stops a guard, which ends the remaining processes of the measurement. It fails if
+/// one of them remains.
 pub(super) fn build_guard_stop_script(unit: &str) -> ShellFragment {
     ShellFragment::new().code("forge_test() {\n").code(STOP_GUARD).code("}\nforge_test").word(unit)
 }
@@ -147,6 +148,24 @@ fn escape_unit_word(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nothing ends this process: no guard of that name runs here.
+    #[test]
+    fn process_that_outlives_its_guard_is_reported() {
+        let unit = format!("forge-test-unit-{}", std::process::id());
+        let stop = || {
+            let script = build_guard_stop_script(&unit).render(&crate::model::SecretStore::default()).unwrap();
+            let text = secrecy::ExposeSecret::expose_secret(&script).to_owned();
+            std::process::Command::new("sh").arg("-c").arg(text).output().unwrap()
+        };
+        let mut left = std::process::Command::new("sleep").arg("60").env("FORGE_TEST", &unit).spawn().unwrap();
+        let failed = stop();
+        left.kill().unwrap();
+        left.wait().unwrap();
+        assert_eq!(failed.status.code(), Some(1));
+        assert_eq!(String::from_utf8_lossy(&failed.stderr), "a process of the test cannot be ended\n");
+        assert_eq!(stop().status.code(), Some(0));
+    }
 
     #[test]
     fn dollars_in_arguments_are_not_variables_of_the_service_manager() {

@@ -1,4 +1,4 @@
-//! What the questions read beside facts: growth of counters, the job's pods, and differences from similar hosts.
+//! Inputs of the questions in addition to observed facts: growth of counters, the job's pods, and differences from similar hosts.
 
 use crate::facts::Facts;
 use crate::facts::command::nccl_log::parse_nccl_log;
@@ -50,7 +50,7 @@ pub(super) fn build_traffic(
     Ok(json!({ "seconds": elapsed.as_secs(), "ports": grown.collect::<Vec<_>>() }))
 }
 
-/// A counter that is new or has become smaller since has restarted: it did not grow.
+/// A counter that is new or became smaller has restarted in between: its growth is not known, and counts as none.
 fn build_port(after: &Value, before: &Value) -> Value {
     let counters = after["counters"].as_object().cloned().unwrap_or_default();
     let growth = |(name, value): (&String, &Value)| {

@@ -39,6 +39,9 @@ pub struct SlowDiagnosis {
     pub simulated: Vec<HostName>,
     /// Hosts that did not answer, with the reason.
     pub unreachable: Vec<UnaskedHost>,
+    /// Pods of the job that nothing is known about, because no host of the inventory runs them: `train-3 on node gpu-9`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<UntrustedText>,
     /// Every question in its order, with all answers.
     pub path: Vec<AnsweredQuestion>,
     /// The causes, the most likely first.
@@ -73,7 +76,7 @@ pub struct SlowCause {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CauseRepair {
-    /// These recipes are declared for hosts of the cause: their plan shows what is not as declared.
+    /// These recipes are declared for hosts of the cause: their plan shows the differences.
     Declared(Vec<String>),
     /// No recipe that repairs it is declared: one of these.
     Declare(Vec<String>),
@@ -104,9 +107,9 @@ pub async fn diagnose_slow_job(
     events: &EventSender,
 ) -> Result<SlowDiagnosis, String> {
     let questions = SlowQuestions::load_builtin()?;
-    let pods = match request.job {
+    let JobPods { by_host: pods, elsewhere } = match request.job {
         Some((namespace, name)) => read_job_pods(project, namespace, name, options).await?,
-        None => BTreeMap::new(),
+        None => JobPods::default(),
     };
     let is_asked = |host: &&HostName| !host.is_cluster() && (request.job.is_none() || pods.contains_key(*host));
     let hosts: Vec<HostName> = request.hosts.iter().filter(is_asked).cloned().collect();
@@ -135,7 +138,7 @@ pub async fn diagnose_slow_job(
         ];
         host.facts.0.extend(derived.map(|(name, value): (&str, Result<Value, _>)| (name.to_owned(), value)));
     }
-    Ok(build_diagnosis(project, &questions, &seen))
+    Ok(SlowDiagnosis { elsewhere, ..build_diagnosis(project, &questions, &seen) })
 }
 
 fn build_diagnosis(project: &Project, questions: &SlowQuestions, seen: &[ObservedHost]) -> SlowDiagnosis {
@@ -151,6 +154,7 @@ fn build_diagnosis(project: &Project, questions: &SlowQuestions, seen: &[Observe
         hosts: asked.iter().map(|host| host.host.clone()).collect(),
         simulated: asked.iter().filter(|host| host.simulated).map(|host| host.host.clone()).collect(),
         unreachable: seen.iter().filter_map(silent).collect(),
+        elsewhere: Vec::new(),
         path,
         causes,
     }
@@ -181,13 +185,22 @@ fn build_cause(project: &Project, found: &AnsweredQuestion) -> SlowCause {
     }
 }
 
-/// Returns the job's pods by the host on whose node they run.
+/// The pods of a job.
+#[derive(Default)]
+struct JobPods {
+    /// By the host on whose node they run.
+    by_host: BTreeMap<HostName, Vec<WorkloadPod>>,
+    /// Those on no host of the inventory, with their node.
+    elsewhere: Vec<UntrustedText>,
+}
+
+/// Returns the pods of a job.
 async fn read_job_pods(
     project: &Project,
     namespace: &str,
     name: &str,
     options: &RunOptions,
-) -> Result<BTreeMap<HostName, Vec<WorkloadPod>>, String> {
+) -> Result<JobPods, String> {
     let job = format!("{namespace}/{name}");
     let api = LazyClusterApi::default();
     let read = async {
@@ -209,8 +222,14 @@ async fn read_job_pods(
             by_host.insert(host.clone(), own);
         }
     }
+    let is_placed = |pod: &WorkloadPod| by_host.values().flatten().any(|placed| placed.name == pod.name);
+    let describe = |pod: &WorkloadPod| match &pod.node {
+        Some(node) => format!("{} on node {node}", pod.name).into(),
+        None => format!("{} on no node", pod.name).into(),
+    };
+    let elsewhere = pods.iter().filter(|pod| !is_placed(pod)).map(describe).collect();
     match by_host.is_empty() {
         true => Err(format!("none of the {} pods of job `{job}` runs on a host of the inventory", pods.len())),
-        false => Ok(by_host),
+        false => Ok(JobPods { by_host, elsewhere }),
     }
 }

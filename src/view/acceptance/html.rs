@@ -15,7 +15,7 @@ use std::io::{self, Write};
 const STYLE: &str = include_str!("page.css");
 /// Maximum characters of a sentence.
 const MAX_SENTENCE_CHARS: usize = 600;
-/// Bytes of programs' output in a page. The JSON report has all of it.
+/// Bytes of programs' output in a page. The JSON report has the rest.
 const MAX_OUTPUT_BYTES: usize = 2_000_000;
 
 /// Writes the page.

@@ -5,9 +5,9 @@ use super::check_output::{self, describe_check};
 use super::group::{self, StepGroup};
 use super::shared_lines::format_hosts;
 use super::step;
-use crate::model::{BlockClass, HostName, StepVerdict};
+use crate::model::{BlockClass, HostName, StepVerdict, UntrustedText};
 use crate::plan::{
-    HostHold, HostPlan, HostReachability, HostWarning, Plan, PlanCounts, RELEASE_HINT, StepPlan, UndeclaredResource,
+    HostPlan, HostReachability, HostWarning, Plan, PlanCounts, RELEASE_HINT, StepPlan, UndeclaredResource,
     UnmetDependency, UnreachableReason, VerifyPlan,
 };
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
@@ -241,30 +241,31 @@ fn write_hint(hint: &str, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, host.refused.as_ref()?)));
-    let groups = group::group_equal(hosts, |refused| (&refused.why, &refused.hint));
-    if groups.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "{}", paint(HEAD, "refused: apply will not change these hosts"))?;
-    for (refused, hosts) in groups.values() {
-        writeln!(out, "{} {}", paint(BAD, "x"), escape::escape_untrusted(&refused.why))?;
-        writeln!(out, "    hint: {}", escape::escape_untrusted(&refused.hint))?;
-        writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
-    }
-    writeln!(out)
+    let refused = |host: &HostPlan| host.refused.as_ref().map(|refused| (refused.why.clone(), refused.hint.clone()));
+    write_unchanged_hosts(plan, ("refused: apply will not change these hosts", paint(BAD, "x")), refused, out)
 }
 
 fn write_on_hold(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, host.hold.as_ref()?)));
-    let groups = group::group_equal(hosts, HostHold::clone);
+    let held = |host: &HostPlan| host.hold.as_ref().map(|hold| (hold.describe().into(), RELEASE_HINT.into()));
+    write_unchanged_hosts(plan, ("on hold: apply leaves these hosts alone", paint(UNKNOWN, "-")), held, out)
+}
+
+/// Writes a section of hosts that apply does not change, each reason and its hint once.
+fn write_unchanged_hosts(
+    plan: &Plan,
+    (head, mark): (&str, impl std::fmt::Display),
+    reason: impl Fn(&HostPlan) -> Option<(UntrustedText, UntrustedText)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let reasons: Vec<_> = plan.hosts.iter().filter_map(|host| Some((&host.host, reason(host)?))).collect();
+    let groups = group::group_equal(reasons.iter().map(|(host, reason)| (*host, reason)), |reason| reason);
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "on hold: apply leaves these hosts alone"))?;
-    for (hold, hosts) in groups.values() {
-        writeln!(out, "{} {}", paint(UNKNOWN, "-"), escape::escape_line(&hold.describe()))?;
-        writeln!(out, "    hint: {RELEASE_HINT}")?;
+    writeln!(out, "{}", paint(HEAD, head))?;
+    for ((why, hint), hosts) in groups.values() {
+        writeln!(out, "{mark} {}", escape::escape_untrusted(why))?;
+        writeln!(out, "    hint: {}", escape::escape_untrusted(hint))?;
         writeln!(out, "    {}", paint(DIM, format_hosts(hosts)))?;
     }
     writeln!(out)

@@ -19,6 +19,10 @@ pub fn write_diagnosis(diagnosis: &SlowDiagnosis, all: bool, out: &mut dyn Write
         let why = escape::escape_untrusted(&silent.why);
         writeln!(out, "{} {}: {why}", paint(UNKNOWN, "not asked"), escape::escape_line(silent.host.as_str()))?;
     }
+    for pod in &diagnosis.elsewhere {
+        let why = "no host of the inventory runs it";
+        writeln!(out, "{} pod {}: {why}", paint(UNKNOWN, "not asked"), escape::escape_untrusted(pod))?;
+    }
     writeln!(out)?;
     write_causes(diagnosis, out)
 }
@@ -79,6 +83,9 @@ fn fold_hosts(hosts: &[HostName]) -> String {
 }
 
 fn write_causes(diagnosis: &SlowDiagnosis, out: &mut dyn Write) -> io::Result<()> {
+    if diagnosis.hosts.is_empty() {
+        return writeln!(out, "{}", paint(UNKNOWN, "no host answered: nothing was found or excluded"));
+    }
     let hosts = format_count(diagnosis.hosts.len(), "host");
     let Some((first, others)) = diagnosis.causes.split_first() else {
         let unknown = |asked: &&AnsweredQuestion| {
@@ -126,7 +133,7 @@ fn format_cause(cause: &SlowCause) -> String {
 fn write_repair(cause: &SlowCause, out: &mut dyn Write) -> io::Result<()> {
     let text = match &cause.repair {
         CauseRepair::Declared(recipes) => format!(
-            "recipe {} is declared: `forge plan --on {}` shows what is not as declared",
+            "recipe {} is declared: `forge plan --on {}` shows the differences",
             formatting::list_names(recipes),
             fold_hosts(&cause.hosts)
         ),
@@ -179,6 +186,7 @@ mod tests {
             hosts: hosts.to_vec(),
             simulated: Vec::new(),
             unreachable: Vec::new(),
+            elsewhere: vec!["train-3 on node gpu-9".into()],
             path: group_answers(questions, &answers),
             causes: vec![SlowCause {
                 question: "acs".to_owned(),
@@ -195,10 +203,18 @@ mod tests {
         assert_eq!(
             render(&sample_diagnosis(), false),
             "found    ACS off?\n           gpu-1: 2 of 9 bridges redirect\n           gpu-2: fact `acs` is unknown: no root\n\
-             excluded MTU? 4096\n\n\
+             excluded MTU? 4096\n\
+             not asked pod train-3 on node gpu-9: no host of the inventory runs it\n\n\
              most likely cause: acs on gpu-1 (likely): it is slow then\n    \
-             repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows what is not as declared\n"
+             repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows the differences\n"
         );
+    }
+
+    #[test]
+    fn diagnosis_without_hosts_is_no_all_clear() {
+        let nothing = SlowDiagnosis { hosts: Vec::new(), path: Vec::new(), causes: Vec::new(), ..sample_diagnosis() };
+        let text = render(&nothing, false);
+        assert!(text.ends_with("\nno host answered: nothing was found or excluded\n"), "{text}");
     }
 
     #[test]
