@@ -15,7 +15,7 @@ use crate::model::ExitCode;
 use crate::plan::HostPlan;
 
 use super::apply_args::ApplyArgs;
-use super::execute_plan::{check_apply_can_ask, confirm_apply, execute_plan};
+use super::execute_plan::{check_apply_can_ask, confirm_apply, execute_plan, format_question};
 
 pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
     let given = args.given.as_deref();
@@ -67,7 +67,7 @@ async fn plan_and_apply<B: Backend>(
     output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
     apply_saved::check_no_unknown(&plan, args.no_unknown)?;
     if plan.hosts.iter().any(HostPlan::will_run) {
-        confirm_apply(cx, args, &mut stop, &plan).await?;
+        confirm_apply(cx, args.yes, &format_question(&plan), &mut stop).await?;
     }
     execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }

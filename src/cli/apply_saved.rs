@@ -149,7 +149,7 @@ async fn bind_and_apply<B: Backend>(
     }
     let left = exclude_stale_hosts(&plan, seen.as_ref());
     if left.hosts.iter().any(HostPlan::will_run) {
-        execute_plan::confirm_apply(cx, args, &mut stop, &left).await?;
+        execute_plan::confirm_apply(cx, args.yes, &execute_plan::format_question(&left), &mut stop).await?;
     }
     execute_plan::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }

@@ -2,7 +2,7 @@
 
 use super::{
     apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, hold, init, man, plan, recipes, runs,
-    sandbox, schema, show, sign, test, validate, verify, why_slow,
+    sandbox, schema, show, sign, test, undo, validate, verify, why_slow,
 };
 
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
@@ -29,6 +29,7 @@ pub enum Verb {
     Plan(plan::PlanArgs),
     Apply(apply_args::ApplyArgs),
     Verify(verify::VerifyArgs),
+    Undo(undo::UndoArgs),
     Drift(drift::DriftArgs),
     Test(test::TestArgs),
     WhySlow(why_slow::WhySlowArgs),
@@ -57,7 +58,9 @@ impl Verb {
             OutputFormat::Text => true,
             OutputFormat::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             OutputFormat::Dot | OutputFormat::Mermaid => matches!(self, Self::Graph(_)),
-            OutputFormat::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_) | Self::Test(_)),
+            OutputFormat::Markdown => {
+                matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_) | Self::Test(_) | Self::Undo(_))
+            }
             OutputFormat::Skopeo => match self {
                 Self::Plan(args) => args.images,
                 Self::Show(args) => args.images,

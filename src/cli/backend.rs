@@ -6,8 +6,9 @@ use crate::config;
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HoldEnd, HoldReport,
-    NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, SkippedHost, SlowDiagnosis,
+    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, GeneratedUndo,
+    HoldEnd, HoldReport, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, SkippedHost,
+    SlowDiagnosis,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan};
@@ -239,6 +240,20 @@ pub trait Backend {
         events: VerbEvents,
         cancel: Self::Cancel,
     ) -> impl Future<Output = Result<HoldReport, String>>;
+
+    /// Reads what hosts kept before a run, and returns what takes the run back: the steps that the filter of the
+    /// settings includes. With `overwrite`, files that were changed after the run are put back too.
+    #[expect(clippy::too_many_arguments, reason = "each is a choice of the user")]
+    fn read_undo(
+        &self,
+        project: &Self::Project,
+        hosts: &[HostName],
+        run: &str,
+        overwrite: bool,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: Self::Cancel,
+    ) -> impl Future<Output = GeneratedUndo>;
 
     /// Like [`load_project`](Self::load_project), with the built-in sets of acceptance tests.
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);

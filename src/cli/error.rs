@@ -50,6 +50,11 @@ impl CliError {
         Self::new(ExitCode::HostsFailed, message)
     }
 
+    /// No host could be reached.
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Unreachable, message)
+    }
+
     /// The user interrupted the run.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Interrupted, message)

@@ -7,7 +7,6 @@ use crate::plan::Plan;
 use crate::view::progress::ProgressState;
 use crate::view::{format_count, format_host_count};
 
-use super::apply_args::ApplyArgs;
 use super::backend::Backend;
 use super::console::Console;
 use super::error::CliError;
@@ -34,17 +33,17 @@ pub(super) fn format_question(plan: &Plan) -> String {
     format!("apply {changes} to {}?", format_host_count(counts.changing, counts.cluster_changing))
 }
 
-/// Asks for confirmation, unless `--yes` was given.
+/// Asks `question`, unless `yes` was given.
 ///
 /// # Errors
 /// Interrupted: the answer is not yes.
 pub async fn confirm_apply<B>(
     cx: &VerbContext<'_, B>,
-    args: &ApplyArgs,
+    yes: bool,
+    question: &str,
     stop: &mut InterruptSignals,
-    plan: &Plan,
 ) -> Result<(), CliError> {
-    match args.yes || confirm::ask_yes_no(stop, cx.console, &format_question(plan)).await? {
+    match yes || confirm::ask_yes_no(stop, cx.console, question).await? {
         true => Ok(()),
         false => Err(CliError::interrupted("not applied; nothing was changed")),
     }

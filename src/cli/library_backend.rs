@@ -53,17 +53,20 @@ impl LibraryBackend {
             ssh_variables: settings.ssh_variables.clone(),
             sandboxes: sandbox_root(project, settings),
             connector: engine::transport_connector(),
+            undo: settings.undo.clone(),
             replay: settings.replay.clone(),
             depot: self.depot.get_or_init(|| open_depot(project, settings)).clone(),
         }
     }
 
     fn run_info(&self, project: &Project, plan: &Plan, settings: &CliSettings) -> RunInfo {
-        let RunOptions { run, controller, user, .. } = self.engine_options(project, settings);
+        let options = self.engine_options(project, settings);
+        let verb = options.verb_name().to_owned();
+        let RunOptions { run, controller, user, .. } = options;
         RunInfo {
             version: RUN_VERSION,
             run,
-            verb: "apply".to_owned(),
+            verb,
             cluster: project.cluster.clone(),
             inventory: project.inventory.to_string(),
             began: read_clock().to_string(),
@@ -146,7 +149,10 @@ impl Backend for LibraryBackend {
     type Cancel = CancelSignal;
 
     fn load_project(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
-        config::load_project(path, &build_load_options(settings))
+        match &settings.undo {
+            Some(undo) => config::load_for_undo(path, &undo.recipes, &build_load_options(settings)),
+            None => config::load_project(path, &build_load_options(settings)),
+        }
     }
 
     fn project<'p>(&self, project: &'p Project) -> &'p Project {
@@ -380,6 +386,21 @@ impl Backend for LibraryBackend {
         let options = self.engine_options(project, settings);
         let hold = hold.map(|(why, until)| engine::build_hold(why, until, &options)).transpose()?;
         Ok(engine::set_hold(project, hosts, hold, &options, &events, &cancel).await)
+    }
+
+    async fn read_undo(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        run: &str,
+        overwrite: bool,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> engine::GeneratedUndo {
+        let selection = engine::UndoSelection { run, filter: &settings.filter, overwrite };
+        let options = self.engine_options(project, settings);
+        engine::read_undo(project, hosts, selection, &options, &events, &cancel).await
     }
 
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {

@@ -50,6 +50,7 @@ mod test;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod undo;
 mod validate;
 mod verb_context;
 mod verify;
@@ -125,6 +126,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Plan(args) => plan::run_plan(cx, args),
         Verb::Apply(args) => apply::run_apply(cx, args),
         Verb::Verify(args) => verify::run_verify(cx, args),
+        Verb::Undo(args) => undo::run_undo(cx, args),
         Verb::Drift(args) => drift::run_drift(cx, args),
         Verb::Validate(args) => validate::run_validate(cx, args),
         Verb::Facts(args) => facts::run_facts(cx, args),

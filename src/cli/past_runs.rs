@@ -52,7 +52,11 @@ pub fn read_run(folder: &RunFolder) -> Result<PastRun, CliError> {
     read.map_err(|why| CliError::unexpected(anyhow!("cannot read run `{}`: {why}", folder.run)))
 }
 
-fn find_run_folder<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f RunFolder, CliError> {
+/// Finds a run by its name, a unique prefix of it or `last`.
+///
+/// # Errors
+/// Usage: the name matches no run, or several.
+pub fn find_run_folder<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f RunFolder, CliError> {
     if let ("last", Some(newest)) = (name, folders.first()) {
         return Ok(newest);
     }

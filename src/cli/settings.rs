@@ -4,10 +4,11 @@ use super::env::CliEnvironment;
 use super::error::CliError;
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use crate::config::StepFilter;
-use crate::engine::ReplayOptions;
+use crate::engine::{ReplayOptions, UndoRequest};
 use crate::plan::PlanPolicy;
 use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings that apply to the whole run of a verb.
@@ -34,6 +35,8 @@ pub struct CliSettings {
     pub user: Option<String>,
     /// Whether hosts are probed or answers are replayed, and whether raw answers are kept.
     pub replay: ReplayOptions,
+    /// What an undo takes back; its recipes take the place of those of the inventory.
+    pub undo: Option<Arc<UndoRequest>>,
     pub trust: bool,
     /// Whether artifacts come from the cache only.
     pub offline: bool,
@@ -77,6 +80,7 @@ impl CliSettings {
             ssh_variables: environment.ssh_variables.clone().into(),
             user: environment.user.clone(),
             replay: ReplayOptions::default(),
+            undo: None,
             trust: typed.trust,
             offline: false,
             color: typed.color,

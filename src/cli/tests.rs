@@ -238,6 +238,19 @@ impl Backend for FakeBackend {
         unreachable!("holds are tested with the real library")
     }
 
+    async fn read_undo(
+        &self,
+        (): &(),
+        _: &[HostName],
+        _: &str,
+        _: bool,
+        _: &CliSettings,
+        _: VerbEvents,
+        (): (),
+    ) -> crate::engine::GeneratedUndo {
+        unreachable!("undo is tested with the real library")
+    }
+
     async fn find_slow_causes(
         &self,
         (): &(),

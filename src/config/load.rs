@@ -15,8 +15,9 @@ use super::template::ProgramCache;
 use super::template_check::{TemplateChecker, TemplateLocation};
 use super::written_values::WrittenValues;
 use super::{
-    ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, TestSuite,
-    YamlData, YamlNode, cluster_member, graph_links, recipe, recipe_cycles, recipe_reads, step_body_check,
+    ConditionOutcome, ExportedValues, FactSource, GeneratedRecipe, Project, Recipe, RecipeInstance, RecipeRule,
+    RecipeStep, TestSuite, YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe, recipe_cycles,
+    recipe_reads, step_body_check,
 };
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
@@ -44,6 +45,16 @@ pub fn load_to_learn_digests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Opt
 /// Like [`load_project`], with the built-in sets of acceptance tests.
 pub fn load_for_tests(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
     load_with_context(path, LoadContext { tests: true, ..LoadContext::new(options, find_inventory_root(path)) })
+}
+
+/// Like [`load_project`], with recipes that forge wrote in place of everything that the inventory applies.
+pub fn load_for_undo(
+    path: &Utf8Path,
+    recipes: &[GeneratedRecipe],
+    options: &LoadOptions<'_>,
+) -> (Option<Project>, DiagList, SourceMap) {
+    let cx = LoadContext { generated: Some(recipes), ..LoadContext::new(options, find_inventory_root(path)) };
+    load_with_context(path, cx)
 }
 
 fn load_with_context(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList, SourceMap) {
@@ -103,7 +114,10 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         return None;
     };
     let mut inventory = inventory::read_inventory(&node, cx);
-    let library = read_library(&inventory, path, cx);
+    let library = match cx.generated {
+        Some(recipes) => generated_entries::replace_entries(&mut inventory, recipes, cx),
+        None => read_library(&inventory, path, cx),
+    };
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let drift = inventory.drift.take().unwrap_or_default();
     let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
@@ -126,6 +140,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         tests,
         kubernetes,
         programs,
+        generated: cx.generated.is_some(),
         digests: LockedDigests::read_lock_file(path, &cx.root, cx.learn, &mut cx.diags),
         ..empty_project(path, cx)
     };
@@ -178,6 +193,7 @@ pub(super) fn empty_project(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
         secrets: Default::default(),
         secret_variables: Default::default(),
         programs: ProgramCache::default(),
+        generated: false,
         files: LocalFileStore::new(cx.root.clone()),
         digests: Default::default(),
     }

@@ -2,7 +2,7 @@
 
 use super::file_access::{build_unreadable_diag, confine_path, find_similar_file, read_text_file};
 use super::notify::DeferredSecret;
-use super::{LoadOptions, YamlData, YamlNode, yaml_table};
+use super::{GeneratedRecipe, LoadOptions, YamlData, YamlNode, yaml_table};
 use crate::diag::{Diag, DiagCode, DiagList, FileId, SourceMap, Span};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -22,6 +22,8 @@ pub(super) struct LoadContext<'o> {
     pub learn: bool,
     /// Whether this run needs the built-in sets of acceptance tests.
     pub tests: bool,
+    /// Recipes that take the place of everything that the inventory applies.
+    pub generated: Option<&'o [GeneratedRecipe]>,
     /// File names, without extension, of recipes that could not be read.
     pub unread: Vec<String>,
 }
@@ -37,6 +39,7 @@ impl<'o> LoadContext<'o> {
             root,
             learn: false,
             tests: false,
+            generated: None,
             unread: Vec::new(),
         }
     }

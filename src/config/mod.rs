@@ -14,6 +14,8 @@ mod explain;
 mod field_check;
 mod file_access;
 mod filter;
+mod generated_entries;
+mod generated_recipe;
 mod graph_links;
 mod host_share;
 mod identifier;
@@ -74,10 +76,11 @@ pub use explain::{
     explain_value,
 };
 pub use filter::StepFilter;
+pub use generated_recipe::{GeneratedRecipe, escape_template};
 pub use host_share::HostShare;
 pub use inputs::{InputFile, describe_changed_inputs};
 use instances::RecipeLibrary;
-pub use load::{load_for_tests, load_project, load_to_learn_digests};
+pub use load::{load_for_tests, load_for_undo, load_project, load_to_learn_digests};
 pub use load_options::LoadOptions;
 pub use lock_file::{ArtifactLockFile, LockFileError, lock_file_path};
 pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};

@@ -49,6 +49,8 @@ pub struct Project {
     pub secrets: SecretStore,
     /// Environment variables that secrets were read from. forge does not pass them to child processes.
     pub secret_variables: Arc<BTreeSet<String>>,
+    /// Whether the recipes are generated for an undo: then the inventory's own steps are not among them.
+    pub generated: bool,
     /// Compiled templates.
     pub(super) programs: super::template::ProgramCache,
     /// Local files that recipes refer to.

@@ -4,6 +4,7 @@ use super::event::StepFailure;
 use crate::model::UntrustedText;
 use crate::resource::{Action, ActionBatch, ActionScript};
 use crate::script::{ScriptToken, ShellFragment};
+use crate::state::UndoScripts;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -60,9 +61,10 @@ pub fn format_exit_status(status: i32) -> String {
     }
 }
 
-/// Returns one script for all actions. [`split_group_output`] separates its output by the same token.
-pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
-    let mut script = ShellFragment::new();
+/// Returns one script for all actions. [`split_group_output`] separates its output by the same token. `undo` runs in the
+/// first action, which fails with it, and after the last one.
+pub fn build_group_script(actions: &[GroupedAction<'_>], undo: &UndoScripts) -> ShellFragment {
+    let mut script = ShellFragment::new().code("forge_after() { :\n").append_fragment(undo.after.clone()).code("}\n");
     if actions.iter().any(|action| action.batch.is_some()) {
         script = script.code("forge_batch() { FORGE_ALSO=$1 FORGE_JOINED=$2; }\n");
     }
@@ -71,15 +73,16 @@ pub fn build_group_script(actions: &[GroupedAction<'_>]) -> ShellFragment {
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code("\n(\n")
+            .append_fragment(if number == 0 { undo.before.clone() } else { ShellFragment::new() })
             .append_fragment(action.script.body.clone())
             .code(if action.exports_stdout { "\n)\n" } else { "\n) 2>&1\n" })
             .append_fragment(set_contexts(action.paths))
             .append_fragment(sync_directories(actions, number))
             .code("printf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
-            .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
+            .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || { forge_after; exit 0; }\n");
     }
-    script
+    script.code("forge_after\n")
 }
 
 /// Sets `forge_rc` to the status of the last command. If it succeeded, and the host has SELinux, gives `paths` the
@@ -241,7 +244,8 @@ mod tests {
 
     fn run_test_actions(actions: &[ActionScript]) -> Vec<ExecutedAction> {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
-        let together = build_group_script(&actions.iter().map(GroupedAction::alone).collect::<Vec<_>>());
+        let together =
+            build_group_script(&actions.iter().map(GroupedAction::alone).collect::<Vec<_>>(), &UndoScripts::default());
         let script = ShellScript { body: together, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.render_text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
@@ -270,7 +274,10 @@ mod tests {
         let action = action_with_code(code);
         let paths = ["/etc/motd".to_owned(), "/etc/it's here".to_owned()];
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
-        let body = build_group_script(&[GroupedAction { paths: &paths, ..GroupedAction::alone(&action) }]);
+        let body = build_group_script(
+            &[GroupedAction { paths: &paths, ..GroupedAction::alone(&action) }],
+            &UndoScripts::default(),
+        );
         let script = ShellScript { body, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.render_text(&SecretStore::default()).unwrap();
         let text = text.expose_secret().replace("/sys/fs/selinux/enforce", enforce.to_str().unwrap());
@@ -317,7 +324,7 @@ mod tests {
             .zip(batches)
             .map(|(script, batch)| GroupedAction { batch: batch.as_ref(), ..GroupedAction::alone(script) });
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
-        let body = build_group_script(&grouped.collect::<Vec<_>>());
+        let body = build_group_script(&grouped.collect::<Vec<_>>(), &UndoScripts::default());
         let script = ShellScript { body, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.render_text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
@@ -344,7 +351,7 @@ mod tests {
                 .iter()
                 .zip(&batches)
                 .map(|(script, batch)| GroupedAction { batch: batch.as_ref(), ..GroupedAction::alone(script) });
-            let body = build_group_script(&grouped.collect::<Vec<_>>());
+            let body = build_group_script(&grouped.collect::<Vec<_>>(), &UndoScripts::default());
             let script = ShellScript { body, token: token.clone(), limit: Duration::from_secs(10) };
             let text = script.render_text(&SecretStore::default()).unwrap();
             // A script sets its own PATH.
@@ -382,7 +389,10 @@ mod tests {
         let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
         let action = action_with_code("echo a warning >&2; echo the value");
         let script = ShellScript {
-            body: build_group_script(&[GroupedAction { exports_stdout: true, ..GroupedAction::alone(&action) }]),
+            body: build_group_script(
+                &[GroupedAction { exports_stdout: true, ..GroupedAction::alone(&action) }],
+                &UndoScripts::default(),
+            ),
             token: token.clone(),
             limit: Duration::from_secs(10),
         };

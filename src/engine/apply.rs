@@ -85,7 +85,7 @@ pub async fn apply(
     let report = RunReport {
         version: REPORT_VERSION,
         run: options.run.clone(),
-        verb: "apply".to_owned(),
+        verb: options.verb_name().to_owned(),
         cluster: project.cluster.clone(),
         plan: Some(plan.id.clone()),
         simulated: plan.simulated.clone(),

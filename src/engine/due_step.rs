@@ -2,10 +2,11 @@
 
 use super::run_options::RunOptions;
 use crate::config::ExpansionState;
-use crate::model::{StepId, UntrustedText};
+use crate::model::{DisruptionClass, SecretStore, StepId, UndoEffect, UntrustedText};
 use crate::plan::{self, HostContext, StepAssessment, StepInstance, StepPredictions};
 use crate::resource::apply_trace::leave_trace;
 use crate::resource::{Action, ActionBatch, ArtifactDelivery, Assessment, Resource};
+use crate::state::{FormerRecord, UndoStep};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(super) struct DueStep {
     pub secret: bool,
     /// Paths whose SELinux context the action may have to set.
     pub paths: Vec<String>,
+    /// How the change is taken back; `None` for changes of the cluster's API.
+    pub undo: Option<UndoStep>,
 }
 
 impl DueStep {
@@ -63,6 +66,12 @@ pub(super) fn build_due_step(
         }
         _ => Default::default(),
     };
+    let undo = match &turn.expanded.state {
+        ExpansionState::Resource(resource) if action.script().is_some() => {
+            Some(build_undo_step(options, case, turn, resource.as_ref(), &ruling.judgement))
+        }
+        _ => None,
+    };
     let long = action.script().is_some_and(|script| script.long) || turn.step.long || delivery.is_some();
     DueStep {
         id: turn.expanded.id.clone(),
@@ -79,12 +88,52 @@ pub(super) fn build_due_step(
         action,
         batch,
         delivery,
+        undo,
         changes: ruling.judgement.changes,
         long,
         limit: choose_time_limit(turn.step.timeout_s, own, options.timeout, long),
         retries: turn.step.retries,
         exports_stdout: turn.step.exports.values().any(|e| e.stdout),
         secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
+    }
+}
+
+/// Returns what the host keeps for an undo of the change.
+fn build_undo_step(
+    options: &RunOptions,
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    resource: &dyn Resource,
+    judgement: &Assessment,
+) -> UndoStep {
+    let id = &turn.expanded.id;
+    let disruption = judgement.disruption.max(turn.step.disruption.unwrap_or_default());
+    let effect = match disruption >= DisruptionClass::D2 {
+        true => UndoEffect::irreversible(
+            "it reloads modules or reboots, which needs the window of its recipe: declare the former value and apply",
+        ),
+        false => resource.undo_effect(judgement),
+    };
+    // An undo writes the records of the steps that it takes back, and none of its own.
+    let replaced = match &options.undo {
+        Some(undo) => undo.list_replaced_records(&case.host.name, id),
+        None => vec![id.clone()],
+    };
+    let cluster = &case.ground.project.cluster;
+    let keep_record =
+        |step: StepId| FormerRecord { body: case.seen.find_record(cluster, &step.to_string()).cloned(), step };
+    let qualified = |name: &String| match name.contains('/') {
+        true => name.clone(),
+        false => format!("{}/{name}", id.recipe),
+    };
+    UndoStep {
+        step: id.clone(),
+        kind: resource.kind().to_owned(),
+        title: SecretStore::mask_placeholders(&resource.title()),
+        effect,
+        secret: SecretStore::has_placeholder(&plan::to_canonical_json(&resource.desired_value())),
+        restart_on: turn.step.restart_on.iter().map(|(name, _)| qualified(name)).collect(),
+        records: replaced.into_iter().map(keep_record).collect(),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn lock_host(
 ) -> Result<Box<dyn HostSession>, Box<HostReport>> {
     const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
-    let owner = run.options.build_lock_owner("apply", run.project);
+    let owner = run.options.build_lock_owner(run.options.verb_name(), run.project);
     let mut told = None;
     let refused = loop {
         match link.take_lock(&owner).await {

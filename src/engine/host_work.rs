@@ -7,6 +7,7 @@ use super::planned_steps::PlannedSteps;
 use super::run_context::ApplyContext;
 use super::step_records::RecordQueue;
 use super::step_results::StepResults;
+use super::undo_log::UndoLog;
 use crate::graph::Graph;
 use crate::model::{HostName, SecretStore};
 use crate::plan::{HostPlan, ObservedHost};
@@ -23,6 +24,7 @@ pub(super) struct HostWork<'r> {
     pub view: HostView<'r>,
     pub results: StepResults<'r>,
     pub records: RecordQueue<'r>,
+    pub undo: UndoLog,
     ahead: Option<ObservedAhead>,
 }
 
@@ -52,6 +54,7 @@ impl<'r> HostWork<'r> {
             view: HostView::new(run, host, seen),
             results: StepResults::new(run, host),
             records: RecordQueue::new(run),
+            undo: UndoLog::default(),
             ahead: None,
         }
     }

@@ -73,6 +73,10 @@ mod step_results;
 #[cfg(test)]
 mod tests;
 mod transfer_throttle;
+mod undo_journals;
+mod undo_log;
+mod undo_recipe;
+mod undo_request;
 mod unsettled_recipes;
 mod untouched_host;
 mod verify;
@@ -113,6 +117,8 @@ pub use run_options::{HostConnector, ReplayOptions, RunOptions};
 pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
 };
+pub use undo_journals::read_undo;
+pub use undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection};
 pub use verify::{plan, verify};
 pub use why_slow::{CauseRepair, SlowCause, SlowDiagnosis, UnaskedHost, WhySlowRequest, diagnose_slow_job};
 pub use workload::PlanWorkload;

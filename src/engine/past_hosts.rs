@@ -11,7 +11,7 @@ use camino::Utf8Path;
 pub struct PastHosts {
     /// The name of the run.
     pub run: String,
-    /// Its command: `apply` or `verify`.
+    /// Its command: `apply`, `undo` or `verify`.
     pub verb: String,
     /// The names of the sets, with `@`, and their hosts.
     pub sets: Vec<(&'static str, Vec<HostName>)>,
@@ -29,7 +29,7 @@ const OUTCOME_SETS: [(&str, OutcomeTest); 4] = [
     ("@unfinished", |host| !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed)),
 ];
 
-/// Reads the last `apply` or `verify` of a cluster; `None` if there was none.
+/// Reads the last `apply`, `undo` or `verify` of a cluster; `None` if there was none.
 ///
 /// # Errors
 /// The history cannot be read: a lowercase fragment.
@@ -39,7 +39,7 @@ pub fn find_past_hosts(state: &Utf8Path, cluster: &str) -> Result<Option<PastHos
     let folders = list_runs(state).map_err(|error| format!("the history cannot be read: {error}"))?;
     for folder in folders.iter().filter(|folder| folder.cluster == own) {
         let past = read_run(folder).map_err(|why| format!("run `{}` cannot be read: {why}", folder.run))?;
-        if !matches!(past.info.verb.as_str(), "apply" | "verify") {
+        if !matches!(past.info.verb.as_str(), "apply" | "undo" | "verify") {
             continue;
         }
         let of =

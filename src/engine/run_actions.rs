@@ -12,6 +12,7 @@ use super::step_records::record_write_error;
 use crate::model::{SecretStore, UntrustedText};
 use crate::object::ClusterCall;
 use crate::resource::Action;
+use crate::state::UndoScripts;
 use crate::transport::UnitName;
 use secrecy::ExposeSecret;
 use std::time::Duration;
@@ -79,13 +80,15 @@ impl<'h, 'r> StepActions<'h, 'r> {
     }
 
     async fn execute_script_with_retries(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
-        let mut acted = self.execute_script(due).await;
+        // A retry keeps what the first attempt found.
+        let undo = self.work.undo.build_scripts(self.work.run, due);
+        let mut acted = self.execute_script(due, &undo).await;
         for attempt in (2..).take(due.iter().map(|turn| turn.retries).max().unwrap_or(0) as usize) {
             let failed = due.iter().zip(&acted).find(|(_, acted)| acted.status != Some(0));
             let Some((turn, failed)) = failed.filter(|_| !self.work.link.is_lost()) else { break };
             self.announce_retry(turn, failed, attempt);
             tokio::time::sleep(Duration::from_secs(2)).await;
-            acted = self.execute_script(due).await;
+            acted = self.execute_script(due, &undo).await;
         }
         acted
     }
@@ -96,15 +99,16 @@ impl<'h, 'r> StepActions<'h, 'r> {
         self.work.run.emit_event(Event::Retrying { host, step, why: why.into(), attempt });
     }
 
-    async fn execute_script(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
+    async fn execute_script(&mut self, due: &[DueStep], undo: &UndoScripts) -> Vec<ExecutedAction> {
         let shared = self.work.run.board.shared_values();
         let scripts: Vec<GroupedAction<'_>> = due.iter().filter_map(group_action).collect();
         let limit: Duration = due.iter().map(|turn| turn.limit).sum();
         let riding = !self.work.records.is_empty();
+        let script = action_script::build_group_script(&scripts, undo);
         let script = match riding {
-            false => action_script::build_group_script(&scripts),
+            false => script,
             // The script also writes the records of steps that were proven before.
-            true => self.work.records.build_script().append_fragment(action_script::build_group_script(&scripts)),
+            true => self.work.records.build_script().append_fragment(script),
         };
         match self.work.link.run_acting_script(script, limit, &shared.secrets).await {
             // The records are written before the first action: if that did not begin, they may be missing.
@@ -146,10 +150,9 @@ impl<'h, 'r> StepActions<'h, 'r> {
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
         let body = due.action.script().map(|script| script.body.clone()).unwrap_or_default();
-        let body = match due.paths.is_empty() {
-            true => body,
-            false => body.append_fragment(action_script::set_contexts(&due.paths)).code("exit \"$forge_rc\"\n"),
-        };
+        let undo = self.work.undo.build_scripts(run, std::slice::from_ref(due));
+        let body = undo.before.append_fragment(body).append_fragment(action_script::set_contexts(&due.paths));
+        let body = body.append_fragment(undo.after).code("exit \"$forge_rc\"\n");
         match self.work.link.run_long_step(&unit, body, due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
                 let output = shared.secrets.scrub_secrets(end.tail.raw()).into();

@@ -3,6 +3,7 @@
 use super::host_session::HostSession;
 use super::read_only_session::{ReadOnlySession, SessionFuture};
 use super::recording::Recording;
+use super::undo_request::UndoRequest;
 use crate::config::{Project, StepFilter};
 use crate::model::{HostName, SecretStore};
 use crate::plan::PlanPolicy;
@@ -43,6 +44,8 @@ pub struct RunOptions {
     pub sandboxes: camino::Utf8PathBuf,
     /// Opens sessions on hosts.
     pub connector: HostConnector,
+    /// What an undo takes back; `None` for other runs.
+    pub undo: Option<Arc<UndoRequest>>,
     /// Whether raw answers are stored, or are read from a recording.
     pub replay: ReplayOptions,
     /// The store that artifacts are taken from.
@@ -50,6 +53,11 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Returns the verb of a run that changes hosts: `apply` or `undo`.
+    pub fn verb_name(&self) -> &'static str {
+        if self.undo.is_some() { "undo" } else { "apply" }
+    }
+
     /// Returns this run's description of itself for other runs, which find a host locked: `verb` is `apply`.
     pub(super) fn build_lock_owner(&self, verb: &str, project: &Project) -> LockOwner {
         LockOwner {

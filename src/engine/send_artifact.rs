@@ -75,8 +75,11 @@ async fn send_artifact(
         .map_err(|error| work.link.mark_lost(host_side_error(format!("`{name}` can no longer be read: {error}"))))?;
     let action =
         ActionScript { body: with_size_variables(from, total, delivery.body.clone()), ..ActionScript::default() };
-    let script =
-        action_script::build_group_script(&[GroupedAction { paths: &due.paths, ..GroupedAction::alone(&action) }]);
+    let undo = work.undo.build_scripts(work.run, std::slice::from_ref(due));
+    let script = action_script::build_group_script(
+        &[GroupedAction { paths: &due.paths, ..GroupedAction::alone(&action) }],
+        &undo,
+    );
     let done = work.link.send_file(script, due.limit, payload, &shared.secrets).await?;
     let mut acted = action_script::split_group_output(&done.finished.stdout, done.finished.dropped, &done.token, 1);
     acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub_secrets(a.output.raw()).into());

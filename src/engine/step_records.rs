@@ -5,13 +5,14 @@ use super::host_link::HostLink;
 use super::host_session::{SHORT_SCRIPT_LIMIT, host_side_error, summarize_stderr};
 use super::host_view::HostView;
 use super::run_context::ApplyContext;
+use super::run_options::RunOptions;
 use super::step_results::StepResults;
 use crate::config::ExpansionState;
 use crate::model::{SecretStore, StepId, Value};
 use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, digest_desired, to_canonical_json};
 use crate::resource::Resource;
 use crate::script::ShellFragment;
-use crate::state::StepRecord;
+use crate::state::{FormerRecord, StepRecord};
 use crate::transport::TransportError;
 
 /// Returns whether the host has matching steps without a valid record: then even an apply without changes writes
@@ -20,17 +21,26 @@ pub(super) fn has_adoptable_steps(run: &ApplyContext<'_>, plan: &HostPlan, seen:
     let shared = run.board.shared_values();
     let Some(case) = run.host_context(&shared, &plan.host, seen) else { return false };
     let turns = case.expand_local_steps();
-    turns.iter().any(|turn| needs_record(&case, plan, turn))
+    turns.iter().any(|turn| needs_record(run.options, &case, plan, turn))
 }
 
 /// Reports whether a turn matches in the plan while its record is missing or belongs to another declaration.
-fn needs_record(case: &HostContext<'_>, plan: &HostPlan, turn: &StepInstance<'_>) -> bool {
+fn needs_record(options: &RunOptions, case: &HostContext<'_>, plan: &HostPlan, turn: &StepInstance<'_>) -> bool {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return false };
     let settled = plan.steps.iter().any(|s| s.id == turn.expanded.id && s.verdict == crate::model::StepVerdict::Ok);
-    settled && !has_current_record(case, turn, resource.as_ref())
+    settled && !has_current_record(options, case, turn, resource.as_ref())
 }
 
-fn has_current_record(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
+fn has_current_record(
+    options: &RunOptions,
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    resource: &dyn Resource,
+) -> bool {
+    // An undo has no records of its own: its last step on a host writes those of the steps that it takes back.
+    if let Some(undo) = &options.undo {
+        return undo.list_replaced_records(&case.host.name, &turn.expanded.id).is_empty();
+    }
     let Some(record) = case.find_record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
@@ -43,11 +53,13 @@ fn has_current_record(case: &HostContext<'_>, turn: &StepInstance<'_>, resource:
 pub(super) struct RecordQueue<'r> {
     run: &'r ApplyContext<'r>,
     records: Vec<(StepId, StepRecord)>,
+    /// Records that an undo puts back.
+    restored: Vec<FormerRecord>,
 }
 
 impl<'r> RecordQueue<'r> {
     pub fn new(run: &'r ApplyContext<'r>) -> Self {
-        Self { run, records: Vec::new() }
+        Self { run, records: Vec::new(), restored: Vec::new() }
     }
 
     /// Queues records for `proven` steps; they are written with the next script.
@@ -55,6 +67,11 @@ impl<'r> RecordQueue<'r> {
         let shared = self.run.board.shared_values();
         let Some(case) = view.context(&shared) else { return };
         let turns = case.expand_local_steps();
+        if let Some(undo) = &self.run.options.undo {
+            let own = turns.iter().filter(|turn| proven.contains(&turn.expanded.id));
+            self.restored.extend(own.flat_map(|turn| undo.former_records(&case.host.name, &turn.expanded.id)).cloned());
+            return;
+        }
         let records: Vec<_> = turns
             .iter()
             .filter(|turn| proven.contains(&turn.expanded.id))
@@ -71,7 +88,9 @@ impl<'r> RecordQueue<'r> {
             let Some(case) = view.context(&shared) else { return };
             let turns = case.expand_local_steps();
             let lacks = |turn: &&StepInstance<'_>| match &turn.expanded.state {
-                ExpansionState::Resource(resource) => !has_current_record(&case, turn, resource.as_ref()),
+                ExpansionState::Resource(resource) => {
+                    !has_current_record(self.run.options, &case, turn, resource.as_ref())
+                }
                 _ => false,
             };
             turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
@@ -118,17 +137,21 @@ impl<'r> RecordQueue<'r> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.records.is_empty() && self.restored.is_empty()
     }
 
     /// Returns the script that writes the queued records.
     pub fn build_script(&self) -> ShellFragment {
-        crate::state::build_records_script(&self.records)
+        match self.restored.is_empty() {
+            true => crate::state::build_records_script(&self.records),
+            false => crate::state::build_former_records_script(&self.run.project.cluster, &self.restored),
+        }
     }
 
     /// Empties the queue: its records are written.
     pub fn mark_written(&mut self) {
         self.records.clear();
+        self.restored.clear();
     }
 
     /// Writes the queued records.

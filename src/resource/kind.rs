@@ -7,7 +7,7 @@ use super::change_mark::{ChangeMark, ChangedObject};
 use super::earlier_effects::ProvidedItem;
 use super::field::{FieldSpec, FieldValues};
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::traits::KindTraits;
 
@@ -132,6 +132,9 @@ pub trait Resource: DeclaredResource {
     fn artifact_delivery(&self, _judgement: &Assessment) -> Option<ArtifactDelivery> {
         None
     }
+
+    /// Returns how the change can be taken back. Pure.
+    fn undo_effect(&self, judgement: &Assessment) -> UndoEffect;
 }
 
 /// The path of one kind from the observation to the action. The action is made from the kind's own differences; their
@@ -155,6 +158,12 @@ pub trait TypedResource: DeclaredResource {
     fn deliver(&self, _diff: &Self::Diff) -> Option<ArtifactDelivery> {
         None
     }
+
+    /// Returns how the change can be taken back. The state before it is in the differences, or on the host until the
+    /// action begins. Pure.
+    fn undo(&self, _diff: &Self::Diff) -> UndoEffect {
+        UndoEffect::irreversible(&format!("a change of `{}` cannot be taken back", self.kind()))
+    }
 }
 
 impl<T: TypedResource> Resource for T {
@@ -176,6 +185,13 @@ impl<T: TypedResource> Resource for T {
 
     fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
         self.deliver(judgement.diff.as_ref().and_then(ErasedDiff::downcast)?)
+    }
+
+    fn undo_effect(&self, judgement: &Assessment) -> UndoEffect {
+        match judgement.diff.as_ref().and_then(ErasedDiff::downcast) {
+            Some(diff) => self.undo(diff),
+            None => UndoEffect::irreversible("the differences are not known before earlier steps ran"),
+        }
     }
 }
 

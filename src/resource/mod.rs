@@ -31,6 +31,7 @@ pub use assessment::{
 pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart};
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
+pub use files::restore::declare_former_path;
 pub(crate) use kind::TypedResource;
 pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind};
 pub use registry::{all_kinds, find_kind, kind_traits};

@@ -11,6 +11,7 @@ pub fn all_kinds() -> &'static [ResourceKind] {
         files::directory::KIND,
         files::link::KIND,
         files::absent::KIND,
+        files::restore::KIND,
         files::line::KIND,
         files::block::KIND,
         files::toml::KIND,

@@ -4,8 +4,12 @@ mod drift_log;
 mod history;
 mod record;
 mod store;
+mod undo_journal;
 
 pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
 pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
 pub use record::{APPLIED_DIR, STATE_DIR, StepRecord, build_prepare_script, build_records_script};
 pub use store::{RunJournal, StateStore, StoreError};
+pub use undo_journal::{
+    FormerRecord, FormerState, READ_JOURNAL, UndoGroup, UndoScripts, UndoStep, build_former_records_script,
+};

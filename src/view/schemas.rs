@@ -5,7 +5,7 @@ use crate::engine::{Event, Recording, RunReport, SavedPlan};
 use crate::model::Value;
 use crate::plan::Plan;
 use crate::resource::{all_kinds, schema::kind_schema};
-use crate::state::{RunInfo, StepRecord};
+use crate::state::{RunInfo, StepRecord, UndoGroup};
 use crate::view::json::{DriftMessage, document_schema};
 use crate::{config, resource};
 
@@ -29,7 +29,7 @@ enum SchemaSource {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
-    let files: [(&'static str, &'static str, SchemaBuilder); 16] = [
+    let files: [(&'static str, &'static str, SchemaBuilder); 17] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("document", "the output of every command with `--format json`", document_schema),
@@ -48,6 +48,7 @@ pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
         }),
         ("drift-notice", "the message to a webhook of `drift.notify`", || schemars::schema_for!(DriftNotice).into()),
         ("run", "user, time and other metadata of a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
+        ("undo", "what a host keeps for an undo of a change", || schemars::schema_for!(UndoGroup).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(StepRecord).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
         ("lock", "digests of an inventory's artifacts: of `fetch --lock`", || {

@@ -49,4 +49,5 @@ mod support;
 mod survey;
 mod trade;
 mod transport;
+mod undo;
 mod window;

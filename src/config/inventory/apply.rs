@@ -14,6 +14,13 @@ pub(in crate::config) struct RawApplyEntry {
     pub absent: bool,
 }
 
+impl RawApplyEntry {
+    /// Builds an entry of a recipe without parameters for a selector; each has its place.
+    pub fn of_hosts(recipe: (String, Span), on: (String, Span)) -> Self {
+        Self { recipe, on: Some(on), with: Vec::new(), absent: false }
+    }
+}
+
 /// An entry and the positions of its hosts, in inventory order.
 pub(in crate::config) struct ApplyEntry {
     pub raw: RawApplyEntry,

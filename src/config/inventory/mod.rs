@@ -16,7 +16,7 @@ mod test_definition;
 pub(super) mod tests;
 mod vars;
 
-pub(super) use apply::ApplyEntry;
+pub(super) use apply::{ApplyEntry, RawApplyEntry};
 pub(super) use connect_keys::KEYS as CONNECT_KEYS;
 pub(super) mod notify;
 pub(super) use super::identifier::is_address;

@@ -250,6 +250,7 @@ impl SimulatedProject {
 
     pub fn run_options(&self) -> RunOptions {
         RunOptions {
+            undo: None,
             parallel: self.parallel,
             timeout: self.timeout,
             confined: false,

@@ -1,7 +1,7 @@
 //! `group`: a user group.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{GroupInfo, GroupState, Observation, Probe};
 use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
@@ -100,7 +100,7 @@ impl GroupResource {
         let Some(group) = &state.group else {
             return Assessment::ok("the group does not exist", json!({ "group": null }));
         };
-        let diff = GroupDiff::Remove { name: self.name.clone(), gid: group.gid };
+        let diff = GroupDiff::Remove { name: self.name.clone(), gid: group.gid, members: group.members.clone() };
         Assessment::differs("the group exists", diff, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
     }
 
@@ -213,7 +213,7 @@ impl GroupResource {
 enum GroupDiff {
     Create { name: String, gid: Option<u32>, members: Option<Vec<String>> },
     Modify { gid: Option<ValueChange<u32>>, members: Option<ValueChange<Vec<String>>> },
-    Remove { name: String, gid: u32 },
+    Remove { name: String, gid: u32, members: Vec<String> },
 }
 
 impl GroupDiff {
@@ -308,6 +308,26 @@ impl TypedResource for GroupResource {
 
     fn act(&self, diff: &GroupDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &GroupDiff) -> UndoEffect {
+        let mut fields = json!({ "name": self.name });
+        match diff {
+            GroupDiff::Create { .. } => return UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]),
+            GroupDiff::Modify { gid, members } => {
+                if let Some(before) = gid.as_ref().and_then(|gid| gid.from) {
+                    fields["gid"] = json!(before);
+                }
+                if let Some(before) = members.as_ref().and_then(|members| members.from.as_ref()) {
+                    fields["members"] = json!(before);
+                }
+            }
+            GroupDiff::Remove { members, gid, .. } => {
+                fields["gid"] = json!(gid);
+                fields["members"] = json!(members);
+            }
+        }
+        UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
     }
 }
 

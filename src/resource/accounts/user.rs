@@ -1,7 +1,7 @@
 //! `user`: an account on the host.
 
 use crate::diag::Diag;
-use crate::model::{DisruptionClass, Value};
+use crate::model::{DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe, UnansweredReason, UserInfo, UserState};
 use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
@@ -304,6 +304,26 @@ impl UserAttributes {
         *self == Self::default()
     }
 
+    /// Returns the fields that declare what was observed before.
+    fn declare_before(&self, name: &str) -> Value {
+        let text =
+            |change: &Option<ValueChange<String>>| json!(change.as_ref().and_then(|change| change.from.as_ref()));
+        let mut fields = json!({
+            "name": name,
+            "uid": self.uid.as_ref().and_then(|uid| uid.from),
+            "group": text(&self.group),
+            "groups": self.groups.as_ref().and_then(|groups| groups.from.as_ref()),
+            "home": text(&self.home),
+            "shell": text(&self.shell),
+            "comment": text(&self.comment),
+            "locked": self.locked.as_ref().and_then(|locked| locked.from),
+        });
+        if let Value::Object(entries) = &mut fields {
+            entries.retain(|_, value| !value.is_null());
+        }
+        fields
+    }
+
     /// Reports whether at most the lock of the password differs.
     fn changes_only_lock(&self) -> bool {
         Self { locked: None, ..self.clone() }.is_empty()
@@ -439,6 +459,31 @@ impl TypedResource for UserResource {
 
     fn act(&self, diff: &UserDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &UserDiff) -> UndoEffect {
+        match diff {
+            UserDiff::Create { name, .. } => {
+                let removed = UndoDeclaration::absent(KIND.name, json!({ "name": name }));
+                UndoEffect::declare(vec![removed]).leaving(format!("the home directory of `{name}`, if one was made"))
+            }
+            UserDiff::Modify(attributes) => {
+                let fields = attributes.declare_before(&self.name);
+                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+            }
+            UserDiff::Remove { name, before } if before.locked == Some(true) && !self.remove_home => {
+                let fields = json!({
+                    "name": name, "uid": before.uid, "group": before.group, "groups": before.groups,
+                    "home": before.home, "shell": before.shell, "comment": before.gecos, "create_home": false,
+                });
+                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+                    .leaving(format!("the password of `{name}`, which was locked, if there was one"))
+            }
+            UserDiff::Remove { name, .. } if self.remove_home => {
+                UndoEffect::irreversible(&format!("the home directory of `{name}` is not kept"))
+            }
+            UserDiff::Remove { name, .. } => UndoEffect::irreversible(&format!("the password of `{name}` is not kept")),
+        }
     }
 }
 

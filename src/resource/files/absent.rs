@@ -1,7 +1,7 @@
 //! `absent`: removes whatever exists at a path.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{describe_type, path_probe};
 use crate::resource::shared::shell;
@@ -48,6 +48,9 @@ and forge's own directories.
         ..KindTraits::DEFAULT
     },
 };
+
+/// Files larger than this are not copied for an undo. Bytes.
+const KEPT_SIZE_LIMIT: u64 = 64 << 20;
 
 /// Directories that every host needs. Entries below them may be removed.
 const PROTECTED_DIRECTORIES: &[&str] = &[
@@ -268,6 +271,22 @@ impl TypedResource for AbsentResource {
 
     fn act(&self, diff: &AbsentDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &AbsentDiff) -> UndoEffect {
+        let lost = diff.existing.iter().find_map(|at| match at.info.kind {
+            PathType::Directory => Some(format!("the contents of `{}` are not kept", at.path)),
+            PathType::Other => Some(format!("`{}` is a special file, which is not kept", at.path)),
+            PathType::File if !self.backup => Some("the step declares `backup: false`".to_owned()),
+            PathType::File if at.info.size > KEPT_SIZE_LIMIT => {
+                Some(format!("`{}` is larger than {} MiB and is not kept", at.path, KEPT_SIZE_LIMIT >> 20))
+            }
+            PathType::File | PathType::Symlink => None,
+        });
+        match lost {
+            Some(why) => UndoEffect::irreversible(&why),
+            None => UndoEffect::restore_paths(diff.existing.iter().map(|at| &at.path)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `block`: managed lines between two markers, in a file that also has other content.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::edited_file::{
     BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, EditedFileDiff, VALIDATE_FIELD,
@@ -277,6 +277,10 @@ impl TypedResource for BlockResource {
 
     fn act(&self, diff: &EditedFileDiff, cx: &AssessmentContext<'_>) -> Action {
         self.file.act(diff, cx)
+    }
+
+    fn undo(&self, _diff: &EditedFileDiff) -> UndoEffect {
+        self.file.undo_edit()
     }
 }
 

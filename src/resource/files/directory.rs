@@ -1,7 +1,7 @@
 //! `directory`: a directory with its owner and mode.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
@@ -398,6 +398,34 @@ impl TypedResource for DirectoryResource {
 
     fn act(&self, diff: &DirectoryDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &DirectoryDiff) -> UndoEffect {
+        let present = |owner: &str, group: &str, mode: &str| {
+            let fields = json!({ "path": self.path, "owner": owner, "group": group, "mode": mode });
+            UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+        };
+        match diff {
+            DirectoryDiff::Create { path, .. } => {
+                UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, json!({ "path": path }))])
+            }
+            DirectoryDiff::Ownership(changes) => {
+                let before = |change: &Option<ValueChange<String>>, same: String| {
+                    change.as_ref().and_then(|change| change.from.clone()).unwrap_or(same)
+                };
+                present(
+                    &before(&changes.owner, self.owner.clone()),
+                    &before(&changes.group, self.group.clone()),
+                    &before(&changes.mode, format_mode(self.mode)),
+                )
+            }
+            DirectoryDiff::Remove { path, .. } if self.recursive => {
+                UndoEffect::irreversible(&format!("the contents of `{path}` are not kept"))
+            }
+            DirectoryDiff::Remove { before, .. } => {
+                present(before.owner.raw(), before.group.raw(), &format_mode(before.mode))
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `file`: a regular file with content, owner and mode.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
@@ -203,6 +203,10 @@ impl TypedResource for FileResource {
         let directory = parent_path(&self.target.path)?.to_owned();
         let batch = ActionBatch { key: "sync files", words: Vec::new(), directory: Some(directory) };
         matches!(diff, FileDiff::Write { .. }).then_some(batch)
+    }
+
+    fn undo(&self, _diff: &FileDiff) -> UndoEffect {
+        self.target.undo_write(self.backup)
     }
 }
 

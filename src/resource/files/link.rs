@@ -1,7 +1,7 @@
 //! `link`: a symbolic link.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{
     ParentState, check_parent, describe_differences, describe_type, path_probe, type_basis,
@@ -327,6 +327,10 @@ impl TypedResource for LinkResource {
             }),
         };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, _diff: &LinkDiff) -> UndoEffect {
+        UndoEffect::restore_paths([&self.path])
     }
 }
 

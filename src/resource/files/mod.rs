@@ -8,4 +8,5 @@ pub(in crate::resource) mod directory;
 pub(in crate::resource) mod file;
 pub(in crate::resource) mod line;
 pub(in crate::resource) mod link;
+pub(in crate::resource) mod restore;
 pub(in crate::resource) mod toml;

@@ -1,7 +1,7 @@
 //! `command`: a check, and a command that runs if the check fails.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::model::{DisruptionClass, SecretStore, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
@@ -292,6 +292,31 @@ impl CommandResource {
         }
     }
 
+    /// Returns the fields of the declaration.
+    fn declared_fields(&self) -> Value {
+        let (check, creates) = match &self.check {
+            CommandCheck::Script(script) => (Some(script), None),
+            CommandCheck::Creates(path) => (None, Some(path)),
+        };
+        let env: serde_json::Map<String, Value> =
+            self.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let mut fields = json!({
+            "check": check, "creates": creates, "check_not": self.check_not, "apply": self.apply,
+            "verify": self.verify, "remove": self.remove, "removed": self.removed, "user": self.user,
+            "cwd": self.cwd, "env": env, "timeout": self.timeout, "check_timeout": self.check_timeout,
+        });
+        if let Value::Object(entries) = &mut fields {
+            let is_set = |value: &Value| match value {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(entries) => !entries.is_empty(),
+                _ => true,
+            };
+            entries.retain(|_, value| is_set(value));
+        }
+        fields
+    }
+
     /// Returns the script that a change runs.
     fn change_script(&self) -> &str {
         match self.absent {
@@ -455,6 +480,22 @@ impl TypedResource for CommandResource {
             CommandDiff::Remove { .. } => self.remove.as_deref().unwrap_or_default(),
         };
         Action::Script(ActionScript { body: self.render_script(script), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &CommandDiff) -> UndoEffect {
+        let fields = self.declared_fields();
+        match (diff, &self.remove) {
+            (_, None) => UndoEffect::irreversible("the command declares no `remove`"),
+            _ if SecretStore::has_placeholder(&fields.to_string()) => {
+                UndoEffect::irreversible("the command reads a secret, which the host does not keep")
+            }
+            (CommandDiff::Apply { .. }, Some(_)) => {
+                UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
+            }
+            (CommandDiff::Remove { .. }, Some(_)) => {
+                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+            }
+        }
     }
 }
 

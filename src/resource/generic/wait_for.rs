@@ -1,7 +1,7 @@
 //! `wait_for`: waits for a condition that the run itself does not cause.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::model::{DisruptionClass, SecretStore, UndoEffect, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
@@ -383,6 +383,10 @@ impl TypedResource for WaitForResource {
 
     fn act(&self, _diff: &WaitDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(), long: true, explain: EXPLAIN })
+    }
+
+    fn undo(&self, _diff: &WaitDiff) -> UndoEffect {
+        UndoEffect::default()
     }
 }
 

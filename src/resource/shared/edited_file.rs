@@ -2,7 +2,7 @@
 //! pure function, and writes it back atomically if the file has not changed since it was read.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoEffect, UntrustedText, Value};
 use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
 use crate::resource::shared::diff;
 use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, type_basis};
@@ -129,6 +129,14 @@ impl FileEdit {
 }
 
 impl EditedFile {
+    /// Returns how an edit of the file is taken back.
+    pub fn undo_edit(&self) -> UndoEffect {
+        match self.backup {
+            true => UndoEffect::restore_paths([&self.path]),
+            false => UndoEffect::irreversible("the step declares `backup: false`"),
+        }
+    }
+
     pub fn from_fields(fields: &FieldValues, part: &'static str) -> Result<Self, Diag> {
         Ok(Self {
             path: required_text(fields, "path")?.to_owned(),

@@ -1,7 +1,7 @@
 //! Compares a declared file with the observed path. Shared by kinds that write whole files, such as `file` and `unit`.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, SecretStore, UntrustedText, Value};
+use crate::model::{BlockClass, DisruptionClass, SecretStore, UndoEffect, UntrustedText, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::diff;
 use crate::resource::shared::shell::{self, FileWriteSpec};
@@ -155,6 +155,14 @@ impl FileTarget {
             backup,
             validate,
             body: self.body.bytes(),
+        }
+    }
+
+    /// Returns how a change of the file is taken back. A copy is kept unless the step declares that it wants none.
+    pub fn undo_write(&self, backup: bool) -> UndoEffect {
+        match backup {
+            true => UndoEffect::restore_paths([&self.path]),
+            false => UndoEffect::irreversible("the step declares `backup: false`"),
         }
     }
 

@@ -345,6 +345,20 @@ pub(in crate::resource) fn remove_tree(path: &str) -> ShellFragment {
     close_action(open_directory_action(path, "", 0, "").code(refuse).code(REFUSE_MOUNTS).code(REMOVE_TREE))
 }
 
+/// Returns the action that puts a copy, a file or a link with its owner, mode and attributes, at the path.
+pub(in crate::resource) fn install_copy(path: &str, copy: &str, run: &str) -> ShellFragment {
+    let action = open_private_action().word(path).word(copy).word(run).code("\npath=$1 copy=$2 run=$3 keep=no");
+    close_action(enter_target_directory(action).code(INSTALL_COPY))
+}
+
+/// A link cannot be synced by its name. The time of the last change stays new, so that services see it.
+const INSTALL_COPY: &str = r#"stage
+cp -a -T -- "$copy" "./$name" || fail "cannot copy $copy to $dir/$box"
+[ -L "./$name" ] || sync -- "./$name" || fail "cannot sync $dir/$box/$name"
+mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
+sync -- .. || fail "cannot sync $dir"
+"#;
+
 /// Returns the action that removes a file, with a backup of its body if `backup` is set.
 pub(in crate::resource) fn remove_file(path: &str, run: &str, backup: bool) -> ShellFragment {
     let action = open_private_action().word(path).word(run).word(yes_or_no(backup)).code("\npath=$1 run=$2 keep=$3");

@@ -1,7 +1,7 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{StepVerdict, Value};
+use crate::model::{StepVerdict, UndoEffect, Value};
 use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
@@ -287,6 +287,13 @@ impl TypedResource for UnitResource {
             UnitDiff::File(_) => self.render_write(cx),
         };
         Action::Script(ActionScript { body: files.code(RELOAD), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &UnitDiff) -> UndoEffect {
+        match diff {
+            UnitDiff::File(_) => self.target.undo_write(self.backup),
+            UnitDiff::Reload => UndoEffect::default(),
+        }
     }
 }
 

@@ -5,8 +5,8 @@ mod difference;
 mod key;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
-use crate::probe::{Observation, Probe};
+use crate::model::{UndoEffect, Value};
+use crate::probe::{AuthorizedKeysState, Observation, Probe, ProbeReading};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
 use crate::resource::traits::{EffectReach, KindTraits};
@@ -284,6 +284,20 @@ impl TypedResource for SshAuthorizedKeyResource {
 
     fn act(&self, diff: &AuthorizedKeysDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &AuthorizedKeysDiff) -> UndoEffect {
+        match diff {
+            AuthorizedKeysDiff::Later { .. } => UndoEffect::irreversible("the account did not exist yet"),
+            AuthorizedKeysDiff::Write { edit, new_folder, .. } => {
+                let ProbeReading::AuthorizedKeys(AuthorizedKeysState::Account(account)) = &edit.becomes else {
+                    return UndoEffect::irreversible("the home directory is not known");
+                };
+                let restored = UndoEffect::restore_paths([format!("{}/.ssh/authorized_keys", account.home)]);
+                let folder = new_folder.then(|| format!("the directory `{}/.ssh`", account.home));
+                folder.into_iter().fold(restored, UndoEffect::leaving)
+            }
+        }
     }
 }
 

@@ -8,7 +8,8 @@ mod script;
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::{
-    Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, SecretStore, Sha256Digest, Value,
+    Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, SecretStore, Sha256Digest, UndoEffect,
+    Value,
 };
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target;
@@ -238,6 +239,15 @@ impl TypedResource for ArtifactResource {
             part: self.render_progress_query(source),
             body: self.render_receive(source),
         })
+    }
+
+    fn undo(&self, diff: &ArtifactDiff) -> UndoEffect {
+        match diff {
+            ArtifactDiff::Write { content, other: None, .. } if content.from.is_none() => {
+                UndoEffect::restore_paths([&self.path])
+            }
+            _ => UndoEffect::irreversible(&format!("the content of `{}` before the change is not kept", self.path)),
+        }
     }
 }
 

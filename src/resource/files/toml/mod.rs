@@ -4,7 +4,7 @@ mod toml_keys;
 
 use self::toml_keys::{TomlDocument, TomlKeyPath, TomlKeys, find_unsupported_value, format_key_path};
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::edited_file::{
     BACKUP_FIELD, CREATE_FIELD, EditFinding, EditOutcome, EditedFile, EditedFileDiff, VALIDATE_FIELD,
@@ -289,6 +289,10 @@ impl TypedResource for TomlResource {
 
     fn act(&self, diff: &EditedFileDiff, cx: &AssessmentContext<'_>) -> Action {
         self.file.act(diff, cx)
+    }
+
+    fn undo(&self, _diff: &EditedFileDiff) -> UndoEffect {
+        self.file.undo_edit()
     }
 }
 

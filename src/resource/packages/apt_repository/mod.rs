@@ -8,7 +8,7 @@ pub(in crate::resource::packages) mod diff;
 pub(in crate::resource::packages) mod openpgp;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::packages::repository_fields::{RepositoryKey, check_plain_word, parse_uris};
 use crate::resource::shared::file_target::FileTarget;
@@ -236,6 +236,10 @@ impl TypedResource for AptRepositoryResource {
             AptRepositoryDiff::Remove(_) => action_script::render_removal(self),
         };
         Action::Script(ActionScript { body, long: true, explain: action_script::EXPLAIN })
+    }
+
+    fn undo(&self, _diff: &AptRepositoryDiff) -> UndoEffect {
+        UndoEffect::restore_paths(self.restart_input_paths()).leaving("the lists of packages, until they are updated")
     }
 }
 

@@ -66,6 +66,11 @@ impl PackageDiff {
         self.entries().any(|package| package.installation.is_some())
     }
 
+    /// Reports whether a package is newly installed.
+    pub fn installs_packages(&self) -> bool {
+        self.package_changes().installs
+    }
+
     /// Reports whether a version is replaced by a lower one.
     pub fn has_downgrade(&self) -> bool {
         self.entries().any(|package| match &package.installation {

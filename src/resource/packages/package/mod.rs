@@ -7,10 +7,11 @@ mod diff;
 pub(in crate::resource) mod dnf;
 mod family;
 mod parsing;
+mod undo;
 pub(in crate::resource) mod version;
 
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use crate::resource::shared::package_lock;
 use crate::resource::shared::support::{family_state, package_state};
@@ -226,6 +227,10 @@ impl TypedResource for PackageResource {
 
     fn batch(&self, diff: &PackageDiff) -> Option<ActionBatch> {
         action_script::batch_packages(self, diff)
+    }
+
+    fn undo(&self, diff: &PackageDiff) -> UndoEffect {
+        undo::undo_packages(diff)
     }
 }
 

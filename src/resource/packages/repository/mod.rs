@@ -3,7 +3,7 @@
 mod dnf;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{BlockClass, Value};
+use crate::model::{BlockClass, UndoEffect, Value};
 use crate::probe::{Observation, PackageManagerKind, Probe, UnansweredReason};
 use crate::resource::packages::apt_repository::build_apt_repository;
 use crate::resource::packages::apt_repository::declaration::AptRepositoryResource;
@@ -219,6 +219,10 @@ impl TypedResource for RepositoryResource {
                 Action::Script(ActionScript { body: self.dnf.render_script(diff), long: true, explain: dnf::EXPLAIN })
             }
         }
+    }
+
+    fn undo(&self, _diff: &RepositoryDiff) -> UndoEffect {
+        UndoEffect::restore_paths(self.restart_input_paths()).leaving("the lists of packages, until they are updated")
     }
 }
 

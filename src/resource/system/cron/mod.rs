@@ -3,7 +3,7 @@
 mod schedule;
 
 use crate::diag::Diag;
-use crate::model::{SecretStore, StepVerdict, Value};
+use crate::model::{SecretStore, StepVerdict, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
@@ -267,6 +267,10 @@ impl TypedResource for CronResource {
             FileDiff::Write { .. } | FileDiff::Ownership(_) => target.render_write(cx, self.backup, ""),
         };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, _diff: &CronDiff) -> UndoEffect {
+        self.target.undo_write(self.backup)
     }
 }
 

@@ -8,7 +8,7 @@ mod module_diff;
 use self::declaration::KernelModuleResource;
 use self::module_diff::{LoadedDiff, MODPROBE, MODULES_LOAD, ModuleDiff};
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
@@ -272,6 +272,17 @@ impl TypedResource for KernelModuleResource {
 
     fn act(&self, diff: &ModuleDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &ModuleDiff) -> UndoEffect {
+        let file = |target: &FileTarget, change: &Option<FileDiff>| change.is_some().then(|| target.path.clone());
+        let files = file(&self.modprobe, &diff.modprobe).into_iter();
+        let restored = UndoEffect::restore_paths(files.chain(file(&self.modules_load, &diff.modules_load)));
+        let loaded = diff.loaded.map(|loaded| match loaded {
+            LoadedDiff::Load => format!("the module `{}` stays loaded until the next boot", self.name),
+            LoadedDiff::Unload => format!("the module `{}` stays unloaded until it is needed", self.name),
+        });
+        loaded.into_iter().fold(restored, UndoEffect::leaving)
     }
 }
 

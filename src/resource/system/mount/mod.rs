@@ -8,9 +8,9 @@ mod mount_diff;
 mod options;
 
 use self::declaration::{DesiredMountState, MountResource};
-use self::mount_diff::MountDiff;
+use self::mount_diff::{CurrentMountDiff, MountDiff};
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
@@ -224,6 +224,18 @@ impl TypedResource for MountResource {
             long: false,
             explain: action_script::EXPLAIN,
         })
+    }
+
+    fn undo(&self, diff: &MountDiff) -> UndoEffect {
+        let fields = json!({ "path": self.path, "source": self.source, "fstype": self.fstype });
+        let is_new = diff.fstab.as_ref().is_none_or(|fstab| fstab.old.is_empty());
+        match &diff.current {
+            Some(CurrentMountDiff::Mount { .. }) if is_new => {
+                UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
+            }
+            Some(_) => UndoEffect::irreversible("the options of the current mount are not kept"),
+            None => UndoEffect::restore_paths(["/etc/fstab"]),
+        }
     }
 }
 

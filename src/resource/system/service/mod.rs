@@ -6,11 +6,12 @@ mod declaration;
 mod diff;
 mod loaded_inputs;
 mod renewal;
+mod undo;
 
 pub(in crate::resource) use self::declaration::ServiceResource;
 pub(in crate::resource) use self::diff::ServiceDiff;
 use crate::diag::Diag;
-use crate::model::{RecordedStart, Value};
+use crate::model::{RecordedStart, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{required_text, unit_name, unit_state};
 use crate::resource::traits::{KindTraits, PackageExposure};
@@ -179,6 +180,10 @@ impl TypedResource for ServiceResource {
             long: false,
             explain: action_script::EXPLAIN,
         })
+    }
+
+    fn undo(&self, diff: &ServiceDiff) -> UndoEffect {
+        undo::undo_service(self, diff)
     }
 }
 

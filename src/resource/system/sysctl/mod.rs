@@ -5,7 +5,7 @@ mod value;
 
 use self::config::{SysctlOverride, format_key, key_path};
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe, SysctlState, SysctlValue, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
@@ -63,6 +63,11 @@ next boot, and the plan says so.",
 };
 
 const FOLDER: &str = "/etc/sysctl.d";
+
+/// Compares the loaded value as the kind does: a run of blanks equals one.
+const HAS_VALUE: &str = r#"[ "$(tr -s '[:space:]' ' ' <"$KEY")" = "$VALUE " ]"#;
+const SET_VALUE_AFTER: &str = r#"printf '%s\n' "$AFTER" >"$KEY""#;
+const SET_VALUE: &str = r#"printf '%s\n' "$VALUE" >"$KEY""#;
 
 #[derive(Debug)]
 struct SysctlResource {
@@ -357,6 +362,17 @@ impl TypedResource for SysctlResource {
             Some(SysctlFileDiff::File(_) | SysctlFileDiff::Overridden(_)) => self.render_write(cx),
         };
         Action::Script(ActionScript { body: load.append_fragment(file), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &SysctlDiff) -> UndoEffect {
+        let file = matches!(diff.file, Some(SysctlFileDiff::File(_))).then(|| self.target.path.clone());
+        let before = diff.loaded.as_ref().and_then(|loaded| loaded.0.from.as_ref());
+        let value = before.map(|value| {
+            let env = json!({ "KEY": format!("/proc/sys/{}", self.place), "VALUE": value, "AFTER": self.value });
+            let fields = json!({ "check": HAS_VALUE, "apply": SET_VALUE, "remove": SET_VALUE_AFTER, "env": env });
+            UndoDeclaration::present("command", fields)
+        });
+        UndoEffect { paths: file.into_iter().collect(), steps: value.into_iter().collect(), ..UndoEffect::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 mod unit_text;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{BlockClass, StepVerdict, Value};
+use crate::model::{BlockClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::shell;
@@ -298,6 +298,20 @@ impl TypedResource for TimerResource {
 
     fn act(&self, diff: &TimerDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx), long: false, explain: EXPLAIN })
+    }
+
+    fn undo(&self, diff: &TimerDiff) -> UndoEffect {
+        let made = diff.state.as_ref().is_some_and(|state| state.enabled.as_ref().is_some_and(|on| on.from.is_none()));
+        if made && !self.absent {
+            let fields = json!({ "name": self.name, "command": "true" });
+            return UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]);
+        }
+        let file = |unit: &UnitResource, change: &Option<UnitDiff>| {
+            matches!(change, Some(UnitDiff::File(_))).then(|| unit.path().to_owned())
+        };
+        let files = file(&self.service, &diff.service).into_iter().chain(file(&self.timer, &diff.timer));
+        let state = diff.state.as_ref().map(|state| self.state.undo(state)).unwrap_or_default();
+        UndoEffect { paths: files.collect(), ..state }
     }
 }
 

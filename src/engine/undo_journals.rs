@@ -1,0 +1,171 @@
+//! Reads the undo journals of hosts.
+
+use super::cancel::CancelSignal;
+use super::event::EventSender;
+use super::exec::{ExecCommand, ExecHostResult, exec};
+use super::run_options::RunOptions;
+use super::undo_recipe::{HostJournal, JournalGroup, build_undo};
+use super::undo_request::{GeneratedUndo, UndoRefusal, UndoSelection};
+use crate::config::Project;
+use crate::model::{HostName, HostOutcome};
+use crate::state::{FormerState, READ_JOURNAL, UndoGroup};
+use std::collections::BTreeMap;
+
+/// Reads what `hosts` kept before a run, and returns what takes the run back.
+pub async fn read_undo(
+    project: &Project,
+    hosts: &[HostName],
+    selection: UndoSelection<'_>,
+    options: &RunOptions,
+    events: &EventSender,
+    cancel: &CancelSignal,
+) -> GeneratedUndo {
+    let words = ["sh", "-c", READ_JOURNAL, "sh", selection.run].map(str::to_owned);
+    let report = exec(project, hosts, &ExecCommand::Words(words.into()), options, events, cancel).await;
+    let (mut journals, mut refused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
+    for done in report.hosts {
+        match (done.outcome, read_answer(&done)) {
+            (_, Ok(journal)) => journals.push((done.host, journal)),
+            (HostOutcome::Unreachable | HostOutcome::Cancelled, Err(why)) => silent.push((done.host, why)),
+            (_, Err(why)) => refused.push(UndoRefusal { host: done.host, step: None, why }),
+        }
+    }
+    let mut undo = build_undo(&project.cluster, selection, journals);
+    undo.refused.splice(0..0, refused);
+    undo.silent = silent;
+    undo
+}
+
+/// Returns the journal of a host, or why it is not known: a lowercase fragment.
+fn read_answer(done: &ExecHostResult) -> Result<HostJournal, String> {
+    match done.outcome {
+        HostOutcome::Ok if done.left_out == 0 => {
+            parse_journal(done.stdout.raw()).ok_or_else(|| "the undo journal cannot be read".to_owned())
+        }
+        HostOutcome::Ok => Err("the undo journal is too large".to_owned()),
+        _ => {
+            let said = done.stderr.raw().lines().last().unwrap_or_default().trim();
+            Err(if said.is_empty() { done.reason.raw() } else { said }.to_owned())
+        }
+    }
+}
+
+/// Parses the fields that [`READ_JOURNAL`] prints.
+fn parse_journal(text: &str) -> Option<HostJournal> {
+    let mut journal = HostJournal::default();
+    let mut fields = text.split_terminator('\0');
+    while let Some(key) = fields.next() {
+        let value = fields.next()?;
+        if key == "group" {
+            let (_, body) = (fields.next().filter(|key| *key == "json")?, fields.next()?);
+            let group: UndoGroup = serde_json::from_str(body).ok()?;
+            journal.groups.push(JournalGroup { number: value.parse().ok()?, group, ..JournalGroup::default() });
+            continue;
+        }
+        if key == "later" {
+            let group: UndoGroup = serde_json::from_str(value).ok()?;
+            journal.later.extend(group.steps.into_iter().map(|step| (step.step, group.run.clone())));
+            continue;
+        }
+        let last = journal.groups.last_mut()?;
+        match key {
+            "before" => {
+                let (state, path) = value.split_once(' ')?;
+                last.before.insert(path.to_owned(), FormerState::parse(state)?);
+            }
+            "ended" => last.ended = true,
+            "after" => drop(insert_state(&mut last.after, value)?),
+            "now" => drop(insert_state(&mut last.now, value)?),
+            _ => return None,
+        }
+    }
+    journal.groups.sort_by_key(|group| group.number);
+    Some(journal)
+}
+
+/// Adds a line of `stat`: ctime, mode, owner, group, size, path.
+fn insert_state(states: &mut BTreeMap<String, String>, line: &str) -> Option<Option<String>> {
+    let at = line.match_indices(' ').nth(4)?.0;
+    Some(states.insert(line[at + 1..].to_owned(), line[..at].to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{StepId, UndoEffect};
+    use crate::script::ShellFragment;
+    use crate::state::UndoStep;
+    use secrecy::ExposeSecret;
+    use std::process::Command;
+
+    /// Runs a script with another directory in place of `/var/lib/forge`.
+    fn run(fragment: ShellFragment, root: &str) -> String {
+        let text = fragment.render(&Default::default()).unwrap();
+        run_text(text.expose_secret(), root, &[])
+    }
+
+    fn run_text(text: &str, root: &str, arguments: &[&str]) -> String {
+        let text = text.replace("/var/lib/forge", &format!("{root}/forge"));
+        let done = Command::new("sh").arg("-c").arg(text).arg("sh").args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    fn group(run: &str, paths: &[String]) -> UndoGroup {
+        let step = UndoStep {
+            step: StepId::new("web", "page"),
+            kind: "file".into(),
+            title: paths[0].clone(),
+            effect: UndoEffect::restore_paths(paths),
+            secret: false,
+            restart_on: Vec::new(),
+            records: Vec::new(),
+        };
+        UndoGroup::new("lab", run, vec![step])
+    }
+
+    #[test]
+    fn journal_of_a_host_holds_the_state_before_and_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_str().unwrap();
+        std::fs::create_dir(folder.path().join("forge")).unwrap();
+        let old = format!("{root}/it's old");
+        let new = format!("{root}/new");
+        std::fs::write(&old, "before\n").unwrap();
+        let scripts = group("r1", &[old.clone(), new.clone()]).build_scripts(0);
+        run(scripts.before.clone(), root);
+        std::fs::write(&old, "after\n").unwrap();
+        std::fs::write(&new, "made\n").unwrap();
+        // A second attempt keeps what the first one found.
+        run(scripts.before, root);
+        run(scripts.after, root);
+        let journal = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
+        let only = &journal.groups[0];
+        let states: Vec<(&str, FormerState)> =
+            only.before.iter().map(|(path, state)| (path.as_str(), *state)).collect();
+        assert_eq!(states, [(old.as_str(), FormerState::File), (new.as_str(), FormerState::Nothing)]);
+        assert_eq!((only.ended, &only.after), (true, &only.now));
+        assert_eq!(only.after.len(), 2);
+        let copy = UndoGroup::copy_path("r1", 0, 0).replace("/var/lib/forge", &format!("{root}/forge"));
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), "before\n");
+        std::fs::write(&new, "made by hand\n").unwrap();
+        let moved = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
+        assert_ne!(moved.groups[0].after.get(&new), moved.groups[0].now.get(&new));
+        assert_eq!(moved.groups[0].after.get(&old), moved.groups[0].now.get(&old));
+    }
+
+    #[test]
+    fn later_runs_are_listed_and_the_oldest_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_str().unwrap();
+        std::fs::create_dir(folder.path().join("forge")).unwrap();
+        for number in 10..32 {
+            run(group(&format!("r{number}"), &[format!("{root}/x")]).build_scripts(0).before, root);
+        }
+        let left = std::fs::read_dir(folder.path().join("forge/undo")).unwrap().count();
+        assert_eq!(left, 20);
+        let journal = parse_journal(&run_text(READ_JOURNAL, root, &["r30"])).unwrap();
+        assert_eq!(journal.later, [(StepId::new("web", "page"), "r31".to_owned())]);
+        assert_eq!(run_text(READ_JOURNAL, root, &["r10"]), "");
+    }
+}

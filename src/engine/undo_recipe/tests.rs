@@ -1,0 +1,157 @@
+//! What is taken back, in which order, and what is refused.
+
+use super::*;
+use crate::config::StepFilter;
+use crate::model::UndoEffect;
+
+fn step(name: &str, effect: UndoEffect) -> UndoStep {
+    UndoStep {
+        step: StepId::new("web", name),
+        kind: "file".into(),
+        title: name.into(),
+        effect,
+        secret: false,
+        restart_on: Vec::new(),
+        records: vec![FormerRecord { step: StepId::new("web", name), body: None }],
+    }
+}
+
+/// A group whose paths have these states before; after and now they are equal.
+fn group(number: u64, states: &[(&str, &str)], steps: Vec<UndoStep>) -> JournalGroup {
+    let text = |(path, state): &(&str, &str)| ((*path).to_owned(), FormerState::parse(state).unwrap());
+    let after: BTreeMap<String, String> = states.iter().map(|(path, _)| ((*path).to_owned(), "1".to_owned())).collect();
+    JournalGroup {
+        number,
+        group: UndoGroup::new("lab", "r1", steps),
+        before: states.iter().map(text).collect(),
+        ended: true,
+        now: after.clone(),
+        after,
+    }
+}
+
+fn build(selection: UndoSelection<'_>, groups: Vec<JournalGroup>) -> GeneratedUndo {
+    let journal = HostJournal { groups, later: Vec::new() };
+    build_undo("lab", selection, vec![(HostName::new("a"), journal)])
+}
+
+fn all(filter: &StepFilter) -> UndoSelection<'_> {
+    UndoSelection { run: "r1", filter, overwrite: false }
+}
+
+fn generated_steps(undo: &GeneratedUndo) -> Vec<Value> {
+    let text = &undo.request.recipes[0].text;
+    serde_json::from_str::<Value>(text).unwrap()["steps"].as_array().unwrap().clone()
+}
+
+fn refusals(undo: &GeneratedUndo) -> Vec<(String, &str)> {
+    let text = |refusal: &UndoRefusal| refusal.step.as_ref().map(ToString::to_string).unwrap_or_default();
+    undo.refused.iter().map(|refusal| (text(refusal), refusal.why.as_str())).collect()
+}
+
+#[test]
+fn last_change_is_taken_back_first_and_processes_restart_at_the_end() {
+    let restarted = UndoDeclaration {
+        restarts: true,
+        ..UndoDeclaration::present("service", json!({ "name": "nginx", "state": "running" }))
+    };
+    let service =
+        UndoStep { restart_on: vec!["web/config".into()], ..step("service", UndoEffect::declare(vec![restarted])) };
+    let groups = vec![
+        group(
+            0,
+            &[],
+            vec![step(
+                "folder",
+                UndoEffect::declare(vec![UndoDeclaration::absent("directory", json!({ "path": "/d" }))]),
+            )],
+        ),
+        group(1, &[("/d/c", "file")], vec![step("config", UndoEffect::restore_paths(["/d/c"])), service]),
+    ];
+    let undo = build(all(&StepFilter::default()), groups);
+    assert_eq!(
+        generated_steps(&undo),
+        [
+            json!({ "name": "web config", "restore": { "path": "/d/c", "copy": "/var/lib/forge/undo/r1/1-0" } }),
+            json!({ "name": "web folder", "when": "false", "otherwise": "absent", "directory": { "path": "/d" } }),
+            json!({
+                "name": "web service", "restart_on": ["web config"],
+                "service": { "name": "nginx", "state": "running" },
+            }),
+        ]
+    );
+    assert_eq!((undo.changes, undo.refused.len()), (3, 0));
+    let records = undo.request.former_records(&HostName::new("a"), &StepId::new("undo", "web service"));
+    assert_eq!(records.len(), 3, "the last step writes all records");
+    assert!(undo.request.former_records(&HostName::new("a"), &StepId::new("undo", "web config")).is_empty());
+}
+
+#[test]
+fn file_that_several_steps_changed_gets_its_first_state() {
+    let groups = vec![
+        group(0, &[("/f", "none")], vec![step("file", UndoEffect::restore_paths(["/f"]))]),
+        group(1, &[("/f", "file")], vec![step("line", UndoEffect::restore_paths(["/f"]))]),
+    ];
+    let undo = build(all(&StepFilter::default()), groups.clone());
+    assert_eq!(generated_steps(&undo), [json!({ "name": "web line", "restore": { "path": "/f" } })]);
+    let only = StepFilter::new(&["web/line".to_owned()], &[]);
+    let part = build(all(&only), groups);
+    let why = "`/f` was also changed by `web/file`, which is not taken back";
+    assert_eq!(refusals(&part), [("web/line".to_owned(), why)]);
+    assert_eq!(part.changes, 0);
+}
+
+#[test]
+fn file_that_was_changed_after_the_run_is_refused() {
+    let mut moved = group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
+    moved.now.insert("/f".into(), "2".into());
+    let filter = StepFilter::default();
+    let undo = build(all(&filter), vec![moved.clone()]);
+    assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
+    let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![moved]);
+    assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
+}
+
+#[test]
+fn step_that_a_later_run_changed_is_refused() {
+    let groups = vec![group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))])];
+    let journal = HostJournal { groups, later: vec![(StepId::new("web", "file"), "r2".into())] };
+    let undo = build_undo("lab", all(&StepFilter::default()), vec![(HostName::new("a"), journal)]);
+    assert_eq!(refusals(&undo), [("web/file".to_owned(), "run r2 changed it again: take that run back first")]);
+}
+
+#[test]
+fn unfinished_script_is_taken_back_with_a_note() {
+    let mut cut = group(0, &[("/f", "none")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
+    cut.ended = false;
+    cut.after.clear();
+    let undo = build(all(&StepFilter::default()), vec![cut]);
+    let note = "whether `/f` was changed since is not known: the run was interrupted";
+    assert_eq!(undo.remains.keys().map(String::as_str).collect::<Vec<_>>(), [note]);
+    assert_eq!(undo.changes, 1);
+}
+
+#[test]
+fn hosts_with_equal_steps_share_a_recipe() {
+    let groups = |path: &str| vec![group(0, &[(path, "none")], vec![step("file", UndoEffect::restore_paths([path]))])];
+    let journal = |path| HostJournal { groups: groups(path), later: Vec::new() };
+    let journals = ["/f", "/g", "/f"].iter().zip(["a", "b", "c"]);
+    let journals = journals.map(|(path, host)| (HostName::new(host), journal(path))).collect();
+    let undo = build_undo("lab", all(&StepFilter::default()), journals);
+    let recipes: Vec<(&str, Vec<&str>)> = undo
+        .request
+        .recipes
+        .iter()
+        .map(|recipe| (recipe.name.as_str(), recipe.hosts.iter().map(HostName::as_str).collect()))
+        .collect();
+    assert_eq!(recipes, [("undo", vec!["a", "c"]), ("undo-2", vec!["b"])]);
+    assert_eq!(undo.request.former_records(&HostName::new("b"), &StepId::new("undo-2", "web file")).len(), 1);
+}
+
+#[test]
+fn text_of_a_host_is_never_a_template() {
+    let user = UndoDeclaration::present("user", json!({ "name": "u", "comment": "{{ facts.os }}" }));
+    let undo =
+        build(all(&StepFilter::default()), vec![group(0, &[], vec![step("u", UndoEffect::declare(vec![user]))])]);
+    assert_eq!(generated_steps(&undo)[0]["user"]["comment"], "{{ '{' }}{{ '{' }} facts.os }}");
+}

@@ -1,0 +1,74 @@
+//! How a change can be taken back: what is copied before it, and what declares the state before it.
+
+use super::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the change of one step can be taken back. A kind derives it from its differences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoEffect {
+    /// Files and links that are copied before the change and put back by the undo; those that do not exist yet are
+    /// removed by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Declarations of the state before the change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<UndoDeclaration>,
+    /// What the undo leaves as it is: lowercase fragments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remains: Vec<String>,
+    /// Why the change cannot be taken back, if it cannot: a lowercase fragment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irreversible: Option<String>,
+}
+
+/// A resource in the state before a change, as a step declares it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoDeclaration {
+    /// The kind of resource: `package`, `service` …
+    pub kind: String,
+    /// Whether the resource did not exist.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
+    /// The fields of the kind.
+    pub fields: Value,
+    /// Whether its process uses what other steps of the same run changed, so that it has to restart once these are
+    /// taken back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restarts: bool,
+}
+
+impl UndoEffect {
+    /// Returns the effect of a change that concerns only files and links.
+    pub fn restore_paths(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { paths: paths.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Returns the effect of a change after which a resource has to be declared as it was.
+    pub fn declare(steps: Vec<UndoDeclaration>) -> Self {
+        Self { steps, ..Self::default() }
+    }
+
+    /// Returns the effect of a change that cannot be taken back.
+    pub fn irreversible(why: &str) -> Self {
+        Self { irreversible: Some(why.to_owned()), ..Self::default() }
+    }
+
+    /// Adds what the undo leaves as it is.
+    pub fn leaving(mut self, what: impl Into<String>) -> Self {
+        self.remains.push(what.into());
+        self
+    }
+}
+
+impl UndoDeclaration {
+    /// Returns the declaration of a resource that existed.
+    pub fn present(kind: &str, fields: Value) -> Self {
+        Self { kind: kind.to_owned(), absent: false, fields, restarts: false }
+    }
+
+    /// Returns the declaration of a resource that did not exist.
+    pub fn absent(kind: &str, fields: Value) -> Self {
+        Self { absent: true, ..Self::present(kind, fields) }
+    }
+}

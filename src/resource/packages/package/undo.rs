@@ -1,0 +1,84 @@
+//! Takes the change of packages back.
+
+use super::diff::{InstallationChange, PackageDiff, PackageEntryDiff};
+use crate::model::{UndoDeclaration, UndoEffect};
+use serde_json::json;
+
+/// Declares the versions and holds that were observed before.
+pub(super) fn undo_packages(diff: &PackageDiff) -> UndoEffect {
+    let mut effect = UndoEffect::default();
+    for entry in diff.entries() {
+        match undo_entry(entry) {
+            Ok(step) => effect.steps.push(step),
+            Err(why) => return UndoEffect::irreversible(&why),
+        }
+    }
+    // The last that was installed goes first.
+    effect.steps.reverse();
+    match diff.installs_packages() {
+        true => effect.leaving("packages that were installed as dependencies"),
+        false => effect,
+    }
+}
+
+fn undo_entry(entry: &PackageEntryDiff) -> Result<UndoDeclaration, String> {
+    let name = &entry.name;
+    let mut fields = json!({ "name": name });
+    let before = match &entry.installation {
+        Some(InstallationChange::Install { .. }) => {
+            fields["purge"] = json!(true);
+            return Ok(UndoDeclaration::absent("package", fields));
+        }
+        Some(InstallationChange::Replace(change)) => Some(&change.from),
+        Some(InstallationChange::Finish { .. }) => {
+            return Err(format!("package `{name}` was not installed completely"));
+        }
+        Some(InstallationChange::Remove { version }) => Some(version),
+        Some(InstallationChange::PurgeConfiguration) => {
+            return Err(format!("the configuration of package `{name}` is not kept"));
+        }
+        None => None,
+    };
+    if let Some(version) = before {
+        fields["version"] = json!(version);
+    }
+    if let Some(held) = entry.hold.as_ref().and_then(|hold| hold.from) {
+        fields["hold"] = json!(held);
+    }
+    Ok(UndoDeclaration::present("package", fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::PackageManagerKind;
+    use crate::resource::ValueChange;
+    use crate::resource::packages::package::diff::VersionReplacement;
+
+    fn undo(installation: Option<InstallationChange>, hold: Option<ValueChange<bool>>) -> UndoEffect {
+        let entry = PackageEntryDiff { name: "nginx".into(), installation, hold };
+        undo_packages(&PackageDiff {
+            manager: PackageManagerKind::Dpkg,
+            names_several: false,
+            packages: vec![entry],
+            family: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn former_versions_and_holds_are_declared() {
+        let installed = undo(Some(InstallationChange::Install { version: Some("2".into()) }), None);
+        assert_eq!(installed.steps, [UndoDeclaration::absent("package", json!({ "name": "nginx", "purge": true }))]);
+        assert_eq!(installed.remains, ["packages that were installed as dependencies"]);
+        let newer = VersionReplacement { from: "1".into(), to: "2".into(), downgrade: false };
+        let replaced = undo(Some(InstallationChange::Replace(newer)), Some(ValueChange::new(false, true)));
+        let fields = json!({ "name": "nginx", "version": "1", "hold": false });
+        assert_eq!(replaced, UndoEffect::declare(vec![UndoDeclaration::present("package", fields)]));
+    }
+
+    #[test]
+    fn lost_configuration_is_irreversible() {
+        let purged = undo(Some(InstallationChange::PurgeConfiguration), None);
+        assert_eq!(purged.irreversible.as_deref(), Some("the configuration of package `nginx` is not kept"));
+    }
+}

@@ -1,0 +1,261 @@
+//! The undo journal of a host: what was there before each change of a run.
+//!
+//! Each group of changes has one file `/var/lib/forge/undo/RUN/NUMBER.json`, and next to it copies of the files that it
+//! replaces. The script of the group writes them before its first change; so they exist whatever happens to forge.
+
+use super::record::STATE_DIR;
+use crate::model::{StepId, UndoEffect, Value};
+use crate::script::ShellFragment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The format version of a journal file; see `schemas/undo.json`.
+const UNDO_VERSION: u32 = 1;
+
+/// The number of runs that a host keeps. Older ones are removed when a run makes its first change.
+const KEPT_RUNS: u64 = 20;
+
+/// The changes of one script, and what was there before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoGroup {
+    /// Format version.
+    pub version: u32,
+    /// The cluster whose inventory declares the steps.
+    pub cluster: String,
+    /// The ID of the run.
+    pub run: String,
+    /// The machine that forge ran on.
+    pub controller: String,
+    /// The user who started forge.
+    pub user: String,
+    /// RFC 3339, UTC, by the controller's clock.
+    pub time: String,
+    /// In the order of the script.
+    pub steps: Vec<UndoStep>,
+}
+
+/// One step that changes the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoStep {
+    /// `recipe/step[key]`
+    pub step: StepId,
+    /// The kind of resource: `file`, `package` …
+    pub kind: String,
+    /// The object: `/etc/motd`, `nginx`.
+    pub title: String,
+    /// How the change is taken back.
+    pub effect: UndoEffect,
+    /// Whether the step declares a secret, so that plans show no content of its files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+    /// The steps, `recipe/step`, on whose change the process of the step restarts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart_on: Vec<String>,
+    /// The records that the step replaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub records: Vec<FormerRecord>,
+}
+
+/// What was at a path before a change, as the host noted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormerState {
+    /// A regular file, which was copied.
+    File,
+    /// A symbolic link, which was copied.
+    Link,
+    /// A directory or a special file, which was not copied.
+    Other,
+    /// Nothing.
+    Nothing,
+}
+
+impl FormerState {
+    /// Parses the word of the journal.
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "file" => Self::File,
+            "link" => Self::Link,
+            "other" => Self::Other,
+            "none" => Self::Nothing,
+            _ => return None,
+        })
+    }
+}
+
+/// A record before a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FormerRecord {
+    /// The step that it is the record of.
+    pub step: StepId,
+    /// Its content; absent if there was no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+}
+
+/// What a group's script does for an undo: before its first change, and after its last one.
+#[derive(Clone, Debug, Default)]
+pub struct UndoScripts {
+    /// A subshell that exits with a non-zero status if what is there cannot be kept.
+    pub before: ShellFragment,
+    /// A subshell that notes when the paths were changed last.
+    pub after: ShellFragment,
+}
+
+impl UndoGroup {
+    /// Builds the group of a run that begins at `time`.
+    pub fn new(cluster: &str, run: &str, steps: Vec<UndoStep>) -> Self {
+        Self {
+            version: UNDO_VERSION,
+            cluster: cluster.to_owned(),
+            run: run.to_owned(),
+            controller: String::new(),
+            user: String::new(),
+            time: String::new(),
+            steps,
+        }
+    }
+
+    /// Returns the paths of all steps, each once. Its position is the number of its copy.
+    pub fn paths(&self) -> Vec<&str> {
+        let mut paths: Vec<&str> = Vec::new();
+        for path in self.steps.iter().flat_map(|step| &step.effect.paths) {
+            if !paths.contains(&path.as_str()) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
+    /// Returns the directory of the run on the host.
+    pub fn folder(run: &str) -> String {
+        format!("{STATE_DIR}/undo/{run}")
+    }
+
+    /// Returns the path of a copy on the host.
+    pub fn copy_path(run: &str, number: u64, path: usize) -> String {
+        format!("{}/{number}-{path}", Self::folder(run))
+    }
+
+    /// Returns the scripts of the group with that number in its run.
+    pub fn build_scripts(&self, number: u64) -> UndoScripts {
+        let folder = Self::folder(&self.run);
+        let file = |kind: &str| format!("{folder}/{number}.{kind}");
+        let paths = self.paths();
+        let before = ShellFragment::new()
+            .code("(\nset --")
+            .word(&folder)
+            .word(file("json"))
+            .word(file("before"))
+            .number(KEPT_RUNS)
+            .code("\nd=$1 json=$2 states=$3 limit=$4 synced=")
+            .code(OPEN_JOURNAL);
+        let before = paths.iter().enumerate().fold(before, |script, (at, path)| {
+            script.code("keep").word(*path).word(Self::copy_path(&self.run, number, at)).code("\n")
+        });
+        // Serialization of a struct of text and JSON cannot fail.
+        let body = serde_json::to_vec(self).unwrap_or_default();
+        let before = before.print_bytes(&body).code(CLOSE_JOURNAL);
+        let after = match paths.is_empty() {
+            true => ShellFragment::new(),
+            false => {
+                let all = paths.iter().fold(ShellFragment::new().code("(\nset --"), |script, path| script.word(*path));
+                // A path that the change removed is missing in the output.
+                all.code("\nstat --printf='after\\0%.Z %f %u %g %s %n\\0' -- \"$@\" 2>/dev/null >")
+                    .word(file("after"))
+                    .code("\n:\n)\n")
+            }
+        };
+        UndoScripts { before, after }
+    }
+}
+
+/// A retried script keeps what its first attempt found. `keep PATH COPY` copies what is at the path.
+const OPEN_JOURNAL: &str = r#"
+[ ! -e "$json" ] || exit 0
+fail() { printf 'forge: what is there before the change cannot be kept: %s\n' "$*" >&2; exit 1; }
+if [ ! -d "$d" ]; then
+  mkdir -p -- "$d" || fail "cannot make $d"
+  set -- "${d%/*}"/*/
+  while [ $# -gt "$limit" ]; do rm -rf -- "$1"; shift; done
+fi
+: >"$states" || fail "cannot write $states"
+keep() {
+  if [ -L "$1" ]; then state=link
+  elif [ -f "$1" ]; then state=file
+  elif [ -e "$1" ]; then state=other
+  else state=none; fi
+  case $state in
+    file|link) cp -a -T -- "$1" "$2" || fail "cannot copy $1 to $2"
+      [ $state = link ] || synced="$synced $2" ;;
+  esac
+  printf 'before\0%s %s\0' "$state" "$1" >>"$states" || fail "cannot write $states"
+}
+"#;
+
+/// Reads the printed journal of the group. The names in `$synced` contain no blanks.
+const CLOSE_JOURNAL: &str = r#" >"$json" || fail "cannot write $json"
+sync -- "$json" "$states" $synced "$d" || fail "cannot sync $d"
+) || exit 1
+"#;
+
+/// Prints the journal of a run, `$1`, as fields that end with NUL: `group` with a number, `json`, then `before STATE
+/// PATH` and `after` with what `stat` printed then, and `now` with what it prints now; at last `later`, the groups of
+/// later runs. The ID of a run begins with its time, so names are in the order of the runs.
+pub const READ_JOURNAL: &str = r#"
+run=$1 d=/var/lib/forge/undo/$1
+if [ -e /var/lib/forge ] && [ ! -r /var/lib/forge ]; then echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; fi
+cd -- "$d" 2>/dev/null || exit 0
+for json in *.json; do
+  [ -f "$json" ] || continue
+  n=${json%.json}
+  printf 'group\0%s\0json\0%s\0' "$n" "$(cat "./$json")"
+  [ ! -f "./$n.before" ] || cat "./$n.before"
+  [ ! -f "./$n.after" ] || cat "./$n.after"
+  [ ! -f "./$n.after" ] || printf 'ended\0yes\0'
+  set --
+  while IFS= read -r path; do
+    path=${path#* }
+    [ ! -e "$path" ] && [ ! -L "$path" ] || set -- "$@" "$path"
+  done <<EOF
+$(tr '\0' '\n' <"./$n.before" | sed -n '/^before$/{n;p;}')
+EOF
+  [ $# = 0 ] || stat --printf='now\0%.Z %f %u %g %s %n\0' -- "$@" 2>/dev/null
+done
+seen=
+for other in ../*/; do
+  other=${other#../} other=${other%/}
+  if [ "$other" = "$run" ]; then seen=yes; continue; fi
+  [ -n "$seen" ] || continue
+  for json in "../$other"/*.json; do
+    [ ! -f "$json" ] || printf 'later\0%s\0' "$(cat "$json")"
+  done
+done
+exit 0
+"#;
+
+/// Returns the script that writes records as they were before a run, and removes those that did not exist.
+pub fn build_former_records_script(cluster: &str, records: &[FormerRecord]) -> ShellFragment {
+    let folder = super::record::APPLIED_DIR;
+    let new = format!("{folder}/.new");
+    let start = ShellFragment::new().code("[ -d").word(&new).code(" ] || mkdir").word(&new).code(" || exit 1\n");
+    records.iter().fold(start, |script, record| {
+        let name = record.step.record_name(cluster);
+        let path = format!("{folder}/{name}");
+        match &record.body {
+            None => script.code("rm -f --").word(path).code(" || exit 1\n"),
+            Some(body) => {
+                let staged = format!("{new}/{name}");
+                script
+                    .print_bytes(body.to_string().as_bytes())
+                    .code(" >")
+                    .word(&staged)
+                    .code(" && sync --")
+                    .word(&staged)
+                    .code(" && mv -f --")
+                    .word(&staged)
+                    .word(path)
+                    .code(" || exit 1\n")
+            }
+        }
+    })
+}

@@ -1,0 +1,130 @@
+//! A run is taken back over SSH: files, packages, services, settings and accounts are as before, as the host itself says.
+
+use crate::support::{Fleet, Node, Project};
+
+const RECIPE: &str = r#"
+recipe: shop
+summary: Changes of many kinds
+steps:
+  - name: package
+    package: { name: forge-demo, version: 2.0-1 }
+  - name: folder
+    directory: { path: /etc/shop, mode: "0750" }
+  - name: new file
+    file: { path: /etc/shop/new.conf, content: "{{ params.text }}\n" }
+  - name: file
+    file: { path: /etc/old.conf, content: "{{ params.text }}\n", owner: root, mode: "0644" }
+  - name: one line
+    line: { path: /etc/lines.conf, line: "second" }
+  - name: block
+    block: { path: /etc/lines.conf, name: third, content: "third\n" }
+  - name: link
+    link: { path: /etc/current, target: /srv/b }
+  - name: removed
+    absent: { path: /etc/leftover }
+  - name: setting
+    sysctl: { key: net.ipv4.conf.lo.forwarding, value: "1" }
+  - name: group
+    group: { name: shop, gid: 4711 }
+  - name: account
+    user: { name: shopper, group: shop, create_home: false }
+  - name: unit
+    unit:
+      name: shop.service
+      content: |
+        [Service]
+        ExecStart=/bin/sleep infinity
+        [Install]
+        WantedBy=multi-user.target
+  - name: service
+    service: { name: shop, enabled: true }
+  - name: running
+    restart_on: [file]
+    service: { name: until-now }
+params:
+  text: { type: text, default: after }
+"#;
+
+const BEFORE: &str = r#"
+set -e
+printf 'before\n' >/etc/old.conf; chown daemon:mail /etc/old.conf; chmod 0640 /etc/old.conf
+printf 'first\n' >/etc/lines.conf
+ln -s /srv/a /etc/current
+printf 'kept\n' >/etc/leftover; chmod 0600 /etc/leftover
+printf '[Service]\nExecStart=/bin/sh -c "cat /etc/old.conf >/run/until-now; exec sleep infinity"\n' >/etc/systemd/system/until-now.service
+systemctl daemon-reload; systemctl start until-now
+DEBIAN_FRONTEND=noninteractive apt-get install -qqy --allow-downgrades forge-demo=1.0-1 >/dev/null </dev/null
+"#;
+
+/// What the host says about everything that the recipe changes.
+const STATE: &str = r#"
+for path in /etc/old.conf /etc/lines.conf /etc/current /etc/leftover /etc/shop /etc/shop/new.conf \
+  /etc/systemd/system/shop.service /etc/sysctl.d/90-forge-net.ipv4.conf.lo.forwarding.conf; do
+  stat -c '%n %F %a %U:%G' "$path" 2>/dev/null || echo "$path missing"
+  if [ -L "$path" ]; then readlink "$path"; elif [ -f "$path" ]; then sha256sum <"$path"; fi
+done
+dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\n' forge-demo
+cat /proc/sys/net/ipv4/conf/lo/forwarding
+getent group shop || echo no group; getent passwd shopper || echo no account
+systemctl is-active shop until-now; systemctl is-enabled shop 2>/dev/null
+cat /run/until-now
+"#;
+
+fn state(node: &Node) -> String {
+    node.must(&format!("{{ {STATE} }} 2>&1 || :"))
+}
+
+fn records(node: &Node) -> String {
+    node.must("ls /var/lib/forge/applied")
+}
+
+#[test]
+fn run_is_taken_back_and_the_undo_is_too() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let node = &nodes[0];
+    nodes.iter().for_each(|node| drop(node.must(BEFORE)));
+    let project = Project::new(&nodes).inventory("apply: [{ recipe: shop, on: all }]\n").recipe("shop", RECIPE);
+    let before = state(node);
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 0, "{applied}");
+    let (after, written) = (state(node), records(node));
+    assert!(after.contains("2.0-1") && after.ends_with("\nactive\nactive\nenabled\nafter"), "{after}");
+
+    let undo =
+        |arguments: &[&str]| project.forge(["undo", "last", "-i", "inventory.yaml"].iter().chain(arguments).copied());
+    let shown = undo(&["--dry-run"]);
+    assert!(shown.code == 0 && shown.stdout.contains("restore /etc/old.conf"), "{shown}");
+    assert_eq!(state(node), after, "a dry run changes nothing");
+    let undone = undo(&["--yes"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    assert_eq!(state(node), before, "{undone}");
+    assert_eq!(records(node), "", "nothing of the run is recorded as applied");
+    let again = undo(&["--dry-run", "--partial"]);
+    assert_eq!(again.code, 0, "{again}");
+
+    let redone = undo(&["--yes", "--partial"]);
+    assert_eq!(redone.code, 0, "{redone}");
+    assert_eq!((state(node), records(node)), (after.clone(), written), "{redone}");
+    let matching = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(matching.code, 0, "the records are valid again: {matching}");
+
+    // A change by hand is not overwritten unless that is wanted, and it concerns its host only.
+    let changed = project.forge(["apply", "inventory.yaml", "--yes", "--step", "shop/file"]);
+    assert_eq!(changed.code, 0, "{changed}");
+    let text = RECIPE.replace("default: after", "default: later");
+    let project = project.recipe("shop", &text);
+    let later = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(later.code, 0, "{later}");
+    node.must("echo 'by hand' >> /etc/old.conf");
+    let undo = |arguments: &[&str]| {
+        project.forge(["undo", "last", "-i", "inventory.yaml", "--yes"].iter().chain(arguments).copied())
+    };
+    let refused = undo(&[]);
+    let why = format!("shop/file: `/etc/old.conf` was changed after the run (on {})", node.name);
+    assert!(refused.code == 3 && refused.stderr.contains(&why), "{refused}");
+    assert_eq!(node.read("/etc/old.conf"), b"later\nby hand\n");
+    let forced = undo(&["--overwrite"]);
+    assert_eq!(forced.code, 0, "{forced}");
+    assert_eq!(node.read("/etc/old.conf"), b"after\n");
+    assert_eq!(state(node), after, "{forced}");
+}
