@@ -30,7 +30,7 @@ pub(super) async fn open_created_cluster(
     let gate = DependencyGate::new(run, &plan.host);
     match gate.await_makers(missing, &name_first_step(plan)).await {
         Ok(()) => {}
-        Err(GateRefusal::Lacks(reason)) => return Err(Box::new(report_not_created(plan, &reason))),
+        Err(GateRefusal::Lacks { reason, .. }) => return Err(Box::new(report_not_created(plan, &reason))),
         Err(GateRefusal::Stopped) => return Err(Box::new(report_stopped(plan))),
     }
     let until = Instant::now() + START_LIMIT;

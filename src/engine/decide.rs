@@ -47,7 +47,10 @@ fn compare_with_plan(
         return stale(format!("the plan does not contain this step; it would change {now}"));
     };
     match &planned.envelope {
-        _ if planned.waits_for.is_some() => StepDecision::Leave(report_as_planned(planned).result),
+        // A step that the plan holds back does not run, whatever it predicted of it.
+        _ if planned.waits_for.is_some() || planned.held.is_some() => {
+            StepDecision::Leave(report_as_planned(planned).result)
+        }
         Some(envelope) if planned.verdict == StepVerdict::Change => {
             match describe_envelope_breach(planned, envelope, turn, ruling) {
                 Some(why) => stale(format!("{why} ({now})")),

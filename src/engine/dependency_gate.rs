@@ -11,8 +11,8 @@ use crate::plan::{CrossHostWait, MissingCluster, UnmetDependency, resolve_predec
 /// Why a group does not run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum GateRefusal {
-    /// A dependency failed: the reason, as a lowercase fragment.
-    Lacks(String),
+    /// A dependency failed: the reason, as a lowercase fragment, and the step of this host that did not succeed.
+    Lacks { reason: String, root: Option<StepId> },
     /// The run was stopped during the wait.
     Stopped,
 }
@@ -75,7 +75,7 @@ impl<'r> DependencyGate<'r> {
                 false if self.run.cancel.level() > StopLevel::No => return Err(GateRefusal::Stopped),
                 false => {
                     let reason = format!("the cluster does not exist: {maker} did not succeed");
-                    return Err(GateRefusal::Lacks(reason));
+                    return Err(GateRefusal::Lacks { reason, root: None });
                 }
             }
         }
@@ -95,15 +95,15 @@ impl<'r> DependencyGate<'r> {
         self.run.board.read_data(|standing| {
             let ran = |step| standing.reached_phase(step, self.host).is_some();
             let Some(from) = resolve_predecessor(self.graph(), edge, ran) else { return Ok(()) };
-            match (standing.has_reached(from, self.host, phase), standing.verification_failure(from, self.host)) {
-                (Some(false), Some(why)) => {
-                    Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.format_step_name(from))))
-                }
-                (Some(false), None) => {
-                    Err(GateRefusal::Lacks(format!("needs `{}`, which did not succeed", self.format_step_name(from))))
-                }
-                (Some(true) | None, _) => Ok(()),
-            }
+            let own = || self.run.project.graph.step_id(from).clone();
+            let root = standing.find_root(from, self.host).cloned().unwrap_or_else(own);
+            let reason =
+                match (standing.has_reached(from, self.host, phase), standing.verification_failure(from, self.host)) {
+                    (Some(false), Some(why)) => format!("needs `{root}`: {why}"),
+                    (Some(false), None) => format!("needs `{root}`, which did not succeed"),
+                    (Some(true) | None, _) => return Ok(()),
+                };
+            Err(GateRefusal::Lacks { reason, root: Some(root) })
         })
     }
 
@@ -128,7 +128,8 @@ impl<'r> DependencyGate<'r> {
             Some(_) if self.run.cancel.level() > StopLevel::No => Err(GateRefusal::Stopped),
             Some(shortfall) => {
                 let step = self.format_step_name(wait.from);
-                Err(GateRefusal::Lacks(UnmetDependency { step, shortfall: Some(shortfall) }.describe_need()))
+                let reason = UnmetDependency { step, shortfall: Some(shortfall) }.describe_need();
+                Err(GateRefusal::Lacks { reason, root: None })
             }
             None => Ok(()),
         }

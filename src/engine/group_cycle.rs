@@ -352,9 +352,20 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let values = due.iter().zip(acted).filter(|(turn, acted)| turn.exports_stdout && has_whole_output(acted));
         let stdout: Vec<_> = values.map(printed).collect();
         publish_exports(self.work.run, &self.work.view, self.group, &through, &stdout);
+        // What follows a step that did not succeed builds on it, also if it matches: the steps after it wait in vain.
+        let mut root: Option<&StepId> = None;
         for index in &self.group.steps {
-            let turns = own.iter().filter(|(own, _, _)| own == index);
-            self.publish_phase(*index, turns.map(|(_, _, reached)| *reached).min().unwrap_or(ReachedPhase::Effective));
+            let turns = || own.iter().filter(|(own, _, _)| own == index);
+            let reached = turns().map(|(_, _, reached)| *reached).min().unwrap_or(ReachedPhase::Effective);
+            match root.filter(|_| reached > ReachedPhase::Nothing) {
+                Some(root) => {
+                    self.publish_phase(*index, ReachedPhase::Nothing);
+                    self.work.run.board.record_behind(*index, self.work.host(), root);
+                }
+                None => self.publish_phase(*index, reached),
+            }
+            let stopped = turns().find(|(_, _, reached)| *reached == ReachedPhase::Nothing).map(|(_, id, _)| id);
+            root = root.or(stopped);
         }
     }
 

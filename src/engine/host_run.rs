@@ -201,7 +201,9 @@ impl<'r> HostRun<'r> {
         let gate = DependencyGate::new(self.work.run, self.work.host());
         match gate.await_dependencies(group).await {
             Ok(()) => GroupCycle::new(&mut self.work, &self.window, group, next).run().await,
-            Err(GateRefusal::Lacks(reason)) => self.work.results.skip_group(group, &self.work.planned, &reason),
+            Err(GateRefusal::Lacks { reason, root }) => {
+                self.work.results.skip_group(group, &self.work.planned, &reason, root.as_ref());
+            }
             Err(GateRefusal::Stopped) => self.work.results.cancel_group(group, &self.work.planned),
         }
     }

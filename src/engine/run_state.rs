@@ -2,7 +2,7 @@
 
 use crate::config::ExportedValues;
 use crate::graph::StepIndex;
-use crate::model::{HostName, HostOutcome, SecretStore, StepPhase};
+use crate::model::{HostName, HostOutcome, SecretStore, StepId, StepPhase};
 use crate::plan::{HostExports, RolloutPlan, RolloutProgress, WindowTurn, WindowWaiters};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +30,8 @@ pub struct SharedValues {
 #[derive(Debug, Default)]
 pub struct RunStateData {
     reached: BTreeMap<(StepIndex, HostName), ReachedPhase>,
+    /// For a step that is behind another one that did not succeed, that step.
+    roots: BTreeMap<(StepIndex, HostName), StepId>,
     /// For an effective step, the failure of its recipe's verification; `None` if it passed.
     verified: BTreeMap<(StepIndex, HostName), Option<String>>,
     finished: BTreeSet<HostName>,
@@ -79,6 +81,14 @@ impl SharedRunState {
         self.update_data(|standing| {
             let slot = standing.reached.entry((step, host.clone())).or_insert(reached);
             *slot = (*slot).min(reached);
+        });
+    }
+
+    /// Records that a step reached no phase because `root` did not succeed.
+    pub fn record_behind(&self, step: StepIndex, host: &HostName, root: &StepId) {
+        self.update_data(|standing| {
+            standing.reached.insert((step, host.clone()), ReachedPhase::Nothing);
+            standing.roots.insert((step, host.clone()), root.clone());
         });
     }
 
@@ -204,6 +214,11 @@ impl SharedRunState {
 }
 
 impl RunStateData {
+    /// Returns the step that did not succeed, if `step` itself is only behind it.
+    pub fn find_root(&self, step: StepIndex, host: &HostName) -> Option<&StepId> {
+        self.roots.get(&(step, host.clone()))
+    }
+
     /// Returns the phase that a step reached on a host, once that is decided.
     pub fn reached_phase(&self, step: StepIndex, host: &HostName) -> Option<ReachedPhase> {
         let known = self.reached.get(&(step, host.clone())).copied();

@@ -92,7 +92,13 @@ impl<'r> StepResults<'r> {
     }
 
     /// Skips steps because a dependency is missing.
-    pub fn skip_group(&mut self, group: &HostStepGroup, planned: &PlannedSteps<'_>, reason: &str) {
+    pub fn skip_group(
+        &mut self,
+        group: &HostStepGroup,
+        planned: &PlannedSteps<'_>,
+        reason: &str,
+        root: Option<&StepId>,
+    ) {
         let mut reports: Vec<StepReport> = planned.list_group(group).map(report_as_planned).collect();
         for report in &mut reports {
             if !matches!(report.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) {
@@ -101,6 +107,9 @@ impl<'r> StepResults<'r> {
             self.emit_finished(report);
         }
         self.publish_nothing(group);
+        if let Some(root) = root {
+            group.steps.iter().for_each(|index| self.run.board.record_behind(*index, self.host, root));
+        }
         self.reports.extend(reports);
     }
 

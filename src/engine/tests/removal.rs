@@ -127,7 +127,7 @@ fn failed_removal_keeps_its_dependencies() {
         |_, _| (),
     );
     assert_eq!(ran.describe_step("n1", "app/mark"), "failed: exit status 1");
-    assert_eq!(ran.describe_step("n1", "base/folder"), "skipped: needs `base/page`, which did not succeed");
+    assert_eq!(ran.describe_step("n1", "base/folder"), "skipped: needs `app/mark`, which did not succeed");
     assert_eq!((ran.exit_code(), stage.has_file("n1", "base/page")), (3, true));
 }
 

@@ -85,6 +85,43 @@ fn service_restarts_once_its_missing_config_is_written() {
     expect_no_changes(&stage);
 }
 
+/// A matching step between them, in the same script, does not hide the failure.
+#[test]
+fn service_keeps_its_process_if_its_input_could_not_be_repaired() {
+    let stage = renewal_project(false);
+    let order = STEPS.replace("RELOAD", "false").replace(
+        "  - name: service\n",
+        "  - { name: between, file: { path: '@root/etc/other.conf', content: x, @own } }\n  - name: service\n",
+    );
+    stage.write_recipe("demo", &order);
+    expect_done(&stage.run_once());
+    edit_config(&stage, "bad\n");
+    stage.write_host_file(HOST, "refuse", "");
+    let before = read_start(&stage);
+    let ran = stage.run_once();
+    assert!(ran.describe_step(HOST, "demo/config").starts_with("failed: "), "{:#?}", ran.report);
+    assert!(ran.describe_step(HOST, "demo/between").starts_with("ok"), "{:#?}", ran.report);
+    let why = "skipped: needs `demo/config`, which did not succeed";
+    assert_eq!(ran.describe_step(HOST, "demo/service"), why, "the step that failed is named");
+    assert_eq!((read_start(&stage), read_loaded(&stage)), (before, "one".to_owned()));
+}
+
+#[test]
+fn predicted_restart_above_max_disruption_is_held() {
+    let mut stage = renewal_project(false);
+    expect_done(&stage.run_once());
+    edit_config(&stage, "two\n");
+    let before = read_start(&stage);
+    stage.policy = crate::plan::PlanPolicy {
+        max_disruption: crate::model::DisruptionClass::D0,
+        ..crate::plan::PlanPolicy::default()
+    };
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step(HOST, "demo/config"), "changed");
+    assert_eq!(ran.describe_step(HOST, "demo/service"), "held: is D1, and `--max-disruption` is D0");
+    assert_eq!((ran.exit_code(), read_start(&stage)), (10, before), "{:#?}", ran.report);
+}
+
 #[test]
 fn start_record_lists_only_inputs_that_match() {
     let stage = renewal_project(false);
