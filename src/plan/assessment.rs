@@ -234,8 +234,8 @@ fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configu
         ConditionOutcome::Check { .. } => match build_effective_probe(case, turn)
             .map(|probe| read_check_status(case, &probe))
         {
-            Some(Ok(true)) | None => configured,
-            Some(Ok(false)) => pending(configured.basis),
+            Some(Ok(0)) | None => configured,
+            Some(Ok(_)) => pending(configured.basis),
             Some(Err(why)) => {
                 Assessment { basis: configured.basis, ..unknown_assessment(&format!("effective state unknown: {why}")) }
             }
@@ -243,24 +243,30 @@ fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configu
     }
 }
 
-/// Returns whether a read-only command exited with 0 (true) or 1 (false).
+/// The exit status by which a read-only command reports that it cannot tell, as `grep` does after an error.
+const CANNOT_TELL_STATUS: i32 = 2;
+
+/// From here on, the shell reports that a command could not be run, or that a signal ended it.
+const NOT_RUN_STATUS: i32 = 126;
+
+/// Returns the exit status of a read-only command: 0 if the check holds, another one if it fails.
 ///
 /// # Errors
-/// Why the result is unknown: another exit status, or no answer.
-pub fn read_check_status(case: &HostContext<'_>, probe: &Probe) -> Result<bool, String> {
+/// Why the result is unknown: the command cannot tell, was not run to its end, or gave no answer.
+pub fn read_check_status(case: &HostContext<'_>, probe: &Probe) -> Result<i32, String> {
     match case.seen.observation.get(probe) {
-        Ok(ProbeReading::Output(output)) if output.status == 0 => Ok(true),
-        Ok(ProbeReading::Output(output)) if output.status == 1 => Ok(false),
-        Ok(ProbeReading::Output(output)) => {
-            Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr)))
+        Ok(ProbeReading::Output(output)) if matches!(output.status, CANNOT_TELL_STATUS | NOT_RUN_STATUS..) => {
+            let said = last_line(&output.stderr).map(|line| format!(": {line}")).unwrap_or_default();
+            Err(format!("the check exited with {}{said}", output.status))
         }
+        Ok(ProbeReading::Output(output)) => Ok(output.status),
         Ok(_) => Err("unexpected type of answer to the check".to_owned()),
         Err(unknown) => Err(unknown.why),
     }
 }
 
-fn last_line(text: &UntrustedText) -> String {
-    text.raw().lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_owned()
+fn last_line(text: &UntrustedText) -> Option<&str> {
+    text.raw().lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
 fn not_applicable_assessment(why: &str) -> Assessment {

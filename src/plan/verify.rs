@@ -76,8 +76,8 @@ pub fn assess_verification(
         ConditionOutcome::Unknown { why, .. } => (StepVerdict::Unknown, why.clone()),
         ConditionOutcome::Check { .. } => {
             match build_check_probe(&id, &judged, None).map(|probe| read_check_status(case, &probe)) {
-                Some(Ok(true)) | None => (StepVerdict::Ok, "the check exited 0".to_owned()),
-                Some(Ok(false)) => (StepVerdict::Change, "the check exited 1".to_owned()),
+                Some(Ok(0)) | None => (StepVerdict::Ok, "the check exited 0".to_owned()),
+                Some(Ok(status)) => (StepVerdict::Change, format!("the check exited {status}")),
                 Some(Err(why)) => (StepVerdict::Unknown, why),
             }
         }

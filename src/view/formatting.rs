@@ -36,6 +36,21 @@ pub fn format_host_count(hosts: usize, cluster: bool) -> String {
     }
 }
 
+/// Returns the hosts that answered, of a result about `all`: only these are known to have no changes. `None` if no host
+/// answered.
+pub fn summarize_observed<'h>(
+    all: impl ExactSizeIterator<Item = &'h crate::model::HostName>,
+    unreachable: usize,
+) -> Option<String> {
+    let total = all.len();
+    match total.saturating_sub(unreachable) {
+        _ if unreachable == 0 => Some(summarize_hosts(all)),
+        0 => None,
+        1 => Some(format!("the only one of {total} hosts that answered")),
+        observed => Some(format!("the {observed} of {total} hosts that answered")),
+    }
+}
+
 /// Formats host names like [`format_host_count`].
 pub fn summarize_hosts<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
     let (clusters, hosts): (Vec<&HostName>, Vec<&HostName>) = names.partition(|name| name.is_cluster());

@@ -200,7 +200,7 @@ fn derived_steps_are_not_reported_twice() {
 
 #[test]
 fn unreadable_steps_and_unreachable_hosts_are_not_drift() {
-    let recipe = format!("{BASE}  - {{ name: broken, check: 'exit 7' }}\n");
+    let recipe = format!("{BASE}  - {{ name: broken, check: 'exit 2' }}\n");
     let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
     stage.create_host_file("n2", ".sim/refuse");
     stage.run_once();
@@ -307,9 +307,9 @@ fn failed_read_is_retried_once() {
     let stage = SimulatedProject { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
     // The check, and the number of unknown results after the second attempt.
     let table = [
-        ("test -e @root/tried || { touch @root/tried; exit 7; }", 0),
+        ("test -e @root/tried || { touch @root/tried; exit 2; }", 0),
         ("test -e @root/hung || { touch @root/hung; sleep 5; }", 0),
-        ("exit 7", 1),
+        ("exit 2", 1),
         ("sleep 5", 1),
     ];
     for (check, unknown) in table {

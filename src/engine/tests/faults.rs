@@ -294,3 +294,21 @@ fn step_made_effective_by_a_later_step_is_not_pending() {
     assert!(ran.describe_step("n1", "r/option").starts_with("pending: "), "{}", ran.describe_step("n1", "r/option"));
     assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Pending, 10));
 }
+
+#[test]
+fn verification_fails_with_every_status_except_those_that_cannot_tell() {
+    let verify = "steps: []
+verify:
+  - { name: three, check: 'exit 3' }
+  - { name: two, check: 'echo no device >&2; exit 2' }
+  - { name: no program, check: 'no-such-program-of-forge' }
+  - { name: zero, check: 'true' }
+";
+    let ran = SimulatedProject::new(1, ALL, &[("r", verify)]).run_once();
+    let said: Vec<String> =
+        ran.report.hosts[0].verify.iter().map(|verify| format!("{}: {:?}", verify.name, verify.result)).collect();
+    assert!(said[0].starts_with("three: Failed") && said[0].contains("the check exited 3"), "{said:?}");
+    assert!(said[1].starts_with("two: Unknown") && said[1].contains("exited with 2: no device"), "{said:?}");
+    assert!(said[2].starts_with("no program: Unknown") && said[2].contains("exited with 127"), "{said:?}");
+    assert_eq!((said[3].as_str(), ran.exit_code()), ("zero: Held", 5));
+}

@@ -54,7 +54,10 @@ fn render_heading(told: &DriftReportInput<'_>) -> String {
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match counts.findings {
         0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
-        0 => format!("### forge drift: no findings on {hosts}{open}\n\n"),
+        0 => match formatting::summarize_observed(told.drift.hosts.iter().map(|host| &host.host), counts.unreachable) {
+            Some(observed) => format!("### forge drift: no findings on {observed}{open}\n\n"),
+            None => format!("### forge drift: no host answered{open}\n\n"),
+        },
         some => {
             let on = formatting::format_drifted_hosts(told.drift, &counts);
             format!("### forge drift: {} on {on}{open}\n\n", format_count(some, "finding"))

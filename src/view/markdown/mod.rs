@@ -70,10 +70,13 @@ fn render_short_heading(plan: &Plan) -> String {
 
 fn summarize_changes(plan: &Plan) -> String {
     let counts = plan.count_steps();
-    let all = formatting::summarize_hosts(plan.hosts.iter().map(|host| &host.host));
     let blocked = if counts.blocked > 0 { format!(", {} blocked", counts.blocked) } else { String::new() };
     match counts.change {
-        0 => format!("no changes on {all}{blocked}"),
+        0 => match formatting::summarize_observed(plan.hosts.iter().map(|host| &host.host), counts.unreachable) {
+            Some(observed) if counts.windows > 0 => format!("no step changes on {observed}{blocked}"),
+            Some(observed) => format!("no changes on {observed}{blocked}"),
+            None => "no host answered".to_owned(),
+        },
         some => format!("{} on {}{blocked}", format_count(some, "change"), formatting::format_changing_hosts(&counts)),
     }
 }

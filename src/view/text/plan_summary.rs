@@ -37,7 +37,15 @@ fn write_no_changes(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io
 
 fn format_changes(counts: &PlanCounts) -> String {
     if counts.change == 0 {
-        return "no changes".to_owned();
+        let observed = counts.hosts.saturating_sub(counts.unreachable);
+        return match (counts.unreachable, observed) {
+            (1.., 0) => "no host answered".to_owned(),
+            (1.., 1) => "no changes on the host that answered".to_owned(),
+            (1.., some) => format!("no changes on the {some} hosts that answered"),
+            // A window may reboot a host for a change that was made before.
+            _ if counts.windows > 0 => "no step changes".to_owned(),
+            _ => "no changes".to_owned(),
+        };
     }
     let predicted = match counts.predicted {
         0 => String::new(),

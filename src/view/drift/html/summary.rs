@@ -51,7 +51,10 @@ pub fn render_tiles(told: &DriftReportInput<'_>) -> String {
     let mut out = String::from("<section id=\"summary\"><h2>");
     out += &match counts.findings {
         0 if is_conclusive(told.exit) => format!("no drift on {all}"),
-        0 => format!("no findings on {all}"),
+        0 => match formatting::summarize_observed(told.drift.hosts.iter().map(|host| &host.host), counts.unreachable) {
+            Some(observed) => format!("no findings on {observed}"),
+            None => "no host answered".to_owned(),
+        },
         some => {
             format!("{} on {}", format_count(some, "finding"), formatting::format_drifted_hosts(told.drift, &counts))
         }
