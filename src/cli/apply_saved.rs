@@ -8,7 +8,7 @@ use super::output::VerbOutput;
 use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
-use super::{execute_plan, saved_plan, sign};
+use super::{execute_plan, saved_plan, sign, undo};
 use crate::config::StepFilter;
 use crate::engine::SavedPlan;
 use crate::model::{DisruptionClass, ExitCode};
@@ -37,6 +37,11 @@ pub fn run_saved_plan<B: Backend>(
     let settings = saved_plan_settings(cx.settings, args, &saved);
     let cx = &cx.with_settings(&settings);
     let target = cx.resolve_target(&find_inventory(cx, path, &saved)?)?;
+    let settings = match &saved.selection.undo {
+        Some(scope) => undo::reload_undo(cx, &target, scope)?,
+        None => cx.settings.clone(),
+    };
+    let cx = &cx.with_settings(&settings);
     let output = VerbOutput { target: Some(target.arguments.clone()), ..cx.output_for(&target) };
     let loaded = cx.load_project(&target)?;
     block_on(bind_and_apply(cx, args, &output, &loaded, path, saved))

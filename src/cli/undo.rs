@@ -5,11 +5,14 @@ use super::error::CliError;
 use super::execute_plan::{check_apply_can_ask, confirm_apply, execute_plan};
 use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
+use super::inventory::{InventoryTarget, quote_argument};
 use super::past_runs;
+use super::saved_plan::PlanOutputArgs;
+use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::config::StepFilter;
-use crate::engine::{GeneratedUndo, UndoRefusal};
+use crate::engine::{GeneratedUndo, UndoRefusal, UndoScope};
 use crate::model::{ExitCode, HostName};
 use crate::plan::HostPlan;
 use crate::view::fold::fold_names;
@@ -28,12 +31,14 @@ use std::sync::Arc;
 /// It is refused as a whole if a change cannot be taken back (a command, a removed directory, a change that needs a
 /// window) or if a file was changed after the run; the message names each of them. `--partial` takes back the others.
 ///
-/// An undo is a run as well: it can be taken back. Hosts keep the last 20 runs that changed them.
+/// With `-o FILE` the plan is saved instead, for a review, `forge sign` and `forge apply FILE`. An undo is a run as well:
+/// it can be taken back. Hosts keep the last 20 runs that changed them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge undo last                                        the newest run of this machine
   forge undo 20261121T093015-4f2a -i cluster.yaml --on gpu-07
   forge undo last --step nginx/config --dry-run          show the plan only
+  forge undo last -o undo.json                           save the plan, for a review and `forge apply undo.json`
   forge undo last --partial --yes                        leave out what cannot be taken back")]
 pub struct UndoArgs {
     /// The run: `last`, or an ID that `forge runs` lists
@@ -44,6 +49,8 @@ pub struct UndoArgs {
     /// Show the plan and exit
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub keep: PlanOutputArgs,
     /// Take back what can be taken back, and leave the rest
     #[arg(long)]
     pub partial: bool,
@@ -59,7 +66,8 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
     let mut any_step = cx.settings.clone();
     any_step.filter = StepFilter::default();
     let loaded = cx.with_settings(&any_step).load_project(&target)?;
-    if !args.dry_run {
+    let only_plan = args.dry_run || args.keep.output.is_some();
+    if !only_plan {
         check_apply_can_ask(cx.console, args.yes)?;
     }
     let run = find_run(cx, &args.run)?;
@@ -71,12 +79,37 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
         if undo.changes == 0 {
             return Err(explain_nothing(&undo, &run));
         }
-        let mut settings = any_step.clone();
+        let mut settings = args.keep.apply_to_settings(&any_step)?;
         settings.undo = Some(Arc::new(undo.request));
         let cx = &cx.with_settings(&settings);
         let loaded = cx.load_project(&target)?;
-        plan_and_undo(cx, args, &mut stop, &output, &loaded).await
+        match only_plan {
+            true => plan_undo(cx, args, &mut stop, &output, &loaded).await,
+            false => plan_and_undo(cx, args, &mut stop, &output, &loaded).await,
+        }
     })
+}
+
+/// Returns the settings with what a saved plan takes back, read from the hosts again: a plan contains no steps.
+pub fn reload_undo<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    target: &InventoryTarget,
+    scope: &UndoScope,
+) -> Result<CliSettings, CliError> {
+    let output = VerbOutput { target: None, ..cx.output_for(target) };
+    let loaded = cx.load_project(target)?;
+    let mut settings = cx.settings.clone();
+    settings.filter = StepFilter::new(&scope.step, &scope.skip);
+    let scoped = cx.with_settings(&settings);
+    let mut found = None;
+    block_on(async {
+        let mut stop = InterruptSignals::start_listening()?;
+        found = Some(read_undo(&scoped, &mut stop, &output, &loaded, &scope.run, scope.overwrite).await?);
+        Ok(ExitCode::Done)
+    })?;
+    let mut settings = cx.settings.clone();
+    settings.undo = found.map(|undo| Arc::new(undo.request));
+    Ok(settings)
 }
 
 /// Returns the ID of the run. An ID that this machine does not know may be one of another controller.
@@ -173,6 +206,26 @@ fn explain_nothing(undo: &GeneratedUndo, run: &str) -> CliError {
     }
 }
 
+/// Shows the plan, and saves it if that is wanted.
+async fn plan_undo<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &UndoArgs,
+    stop: &mut InterruptSignals,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+) -> VerbResult {
+    let target = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
+    let output = VerbOutput { settings: cx.settings, target, console: output.console };
+    let seen = cx.observe_hosts(stop, &output, loaded, ObservePurpose::Declared).await?;
+    let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
+    let exit = plan.exit_code(false);
+    let saved = args.keep.build_saved_plan(cx, loaded, &seen, &plan).await;
+    args.keep.write_saved_plan(saved.as_ref())?;
+    output.write_plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
+    args.keep.report_saved_plan(cx, saved.as_ref());
+    Ok(exit)
+}
+
 async fn plan_and_undo<B: Backend>(
     cx: &VerbContext<'_, B>,
     args: &UndoArgs,
@@ -183,10 +236,6 @@ async fn plan_and_undo<B: Backend>(
     let output = VerbOutput { settings: cx.settings, target: None, ..*output };
     let seen = cx.observe_hosts(stop, &output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
-    if args.dry_run {
-        output.write_plan(&plan, ExitCode::Done, None)?;
-        return Ok(plan.exit_code(false));
-    }
     output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
     let changing = plan.count_steps();
     if plan.hosts.iter().any(HostPlan::will_run) {

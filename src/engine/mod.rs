@@ -118,7 +118,7 @@ pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
 };
 pub use undo_journals::read_undo;
-pub use undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection};
+pub use undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};
 pub use verify::{plan, verify};
 pub use why_slow::{CauseRepair, SlowCause, SlowDiagnosis, UnaskedHost, WhySlowRequest, diagnose_slow_job};
 pub use workload::PlanWorkload;

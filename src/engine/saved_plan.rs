@@ -6,6 +6,7 @@
 use super::observed_hosts::ObservedHosts;
 use super::recording::Recording;
 use super::run_options::RunOptions;
+use super::undo_request::UndoScope;
 use crate::config::{ExpansionState, InputFile, Project, StepExpander, describe_changed_inputs};
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, digest_json};
@@ -75,6 +76,9 @@ pub struct SavedPlanSelection {
     /// The patterns of `--skip`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
+    /// The run that the plan takes back; absent for other plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<UndoScope>,
     /// The class of `--max-disruption`: steps with a higher class are held. D3 allows everything.
     pub max_disruption: DisruptionClass,
 }
@@ -239,7 +243,8 @@ impl SavedPlan {
 impl SavedPlanSelection {
     fn from_options(on: Option<&str>, options: &RunOptions) -> Self {
         let (step, skip) = options.filter.written_patterns();
-        Self { on: on.map(str::to_owned), step, skip, max_disruption: options.policy.max_disruption }
+        let undo = options.undo.as_ref().map(|undo| undo.scope.clone());
+        Self { on: on.map(str::to_owned), step, skip, undo, max_disruption: options.policy.max_disruption }
     }
 }
 

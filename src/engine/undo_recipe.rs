@@ -81,7 +81,7 @@ pub(super) fn build_undo(
         GeneratedRecipe { name, text: format!("{text:#}\n"), hosts: own }
     });
     let recipes = recipes.collect();
-    undo.request = UndoRequest::new(selection.run, recipes, hosts);
+    undo.request = UndoRequest::new(selection, recipes, hosts);
     undo
 }
 

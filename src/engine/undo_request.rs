@@ -3,6 +3,8 @@
 use crate::config::{GeneratedRecipe, StepFilter};
 use crate::model::{HostName, StepId};
 use crate::state::FormerRecord;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Which changes of a run to take back.
@@ -16,11 +18,27 @@ pub struct UndoSelection<'a> {
     pub overwrite: bool,
 }
 
+/// Which changes of a run an undo takes back, as a saved plan stores it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoScope {
+    /// The ID of the run.
+    pub run: String,
+    /// The patterns of `--step`, by the names of the steps in the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub step: Vec<String>,
+    /// The patterns of `--skip`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skip: Vec<String>,
+    /// Whether files that were changed after the run are put back too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overwrite: bool,
+}
+
 /// What takes a run back.
 #[derive(Clone, Debug, Default)]
 pub struct UndoRequest {
-    /// The ID of the run.
-    pub run: String,
+    /// The changes that it takes back.
+    pub scope: UndoScope,
     /// Recipes with the steps, each with its hosts.
     pub recipes: Vec<GeneratedRecipe>,
     /// For each host, its last step, and the records that are put back once it is proven.
@@ -61,8 +79,14 @@ pub struct UndoRefusal {
 }
 
 impl UndoRequest {
-    pub(super) fn new(run: &str, recipes: Vec<GeneratedRecipe>, hosts: BTreeMap<HostName, HostUndo>) -> Self {
-        Self { run: run.to_owned(), recipes, hosts }
+    pub(super) fn new(
+        selection: UndoSelection<'_>,
+        recipes: Vec<GeneratedRecipe>,
+        hosts: BTreeMap<HostName, HostUndo>,
+    ) -> Self {
+        let (step, skip) = selection.filter.written_patterns();
+        let scope = UndoScope { run: selection.run.to_owned(), step, skip, overwrite: selection.overwrite };
+        Self { scope, recipes, hosts }
     }
 
     /// Returns the records that are put back once `step` is proven on `host`.

@@ -95,7 +95,10 @@ fn run_is_taken_back_and_the_undo_is_too() {
     let shown = undo(&["--dry-run"]);
     assert!(shown.code == 0 && shown.stdout.contains("restore /etc/old.conf"), "{shown}");
     assert_eq!(state(node), after, "a dry run changes nothing");
-    let undone = undo(&["--yes"]);
+    // Saved, reviewed and applied like any other plan.
+    let saved = undo(&["-o", "undo.json"]);
+    assert!(saved.code == 0 && saved.stdout.contains("next: forge apply undo.json"), "{saved}");
+    let undone = project.forge(["apply", "undo.json", "--yes"]);
     assert_eq!(undone.code, 0, "{undone}");
     assert_eq!(state(node), before, "{undone}");
     assert_eq!(records(node), "", "nothing of the run is recorded as applied");
