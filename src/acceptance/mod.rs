@@ -15,11 +15,13 @@ mod judge;
 mod judge_dcgm;
 mod judge_plain;
 mod part_set;
+mod proof_basis;
 mod run_choice;
 mod schedule;
 #[cfg(test)]
 mod simulation;
 mod slow_cause;
+mod test_proof;
 mod verdict;
 
 pub use ceiling::{PcieLink, check_floor, expect_share, port_ceiling};
@@ -31,8 +33,10 @@ pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, Run
 pub use judge::{CollectiveValue, RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
 pub use judge_dcgm::judge_dcgm;
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
+pub use proof_basis::{BasisSource, DeclaredBasis, ObservedBasis, ProofBasis};
 pub use schedule::{MemberPair, limit_rounds, schedule_groups, schedule_ring, schedule_rounds, split_in_root_groups};
 pub use slow_cause::{
     AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer, SlowQuestion, group_answers, rank_causes,
 };
+pub use test_proof::{HostProofs, ProofState, TestEnd, TestProof};
 pub use verdict::{ExpectedValue, TestVerdict, format_number};

@@ -1,9 +1,11 @@
 //! The `tests:` section: sets of acceptance tests, and the tests themselves.
 
-use crate::acceptance::RequiredTransport;
+use crate::acceptance::{BasisSource, DeclaredBasis, RequiredTransport};
 use crate::diag::Span;
 use crate::model::HostName;
 use indexmap::IndexMap;
+use serde_json::json;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,8 +39,57 @@ pub struct DeclaredTest {
     pub group_size: usize,
     /// What the program of a group must use between hosts.
     pub required: RequiredTransport,
+    /// Whether a host that has not passed it counts as drift.
+    pub proof_required: bool,
     /// The place of the entry.
     pub span: Span,
+}
+
+impl TestSuite {
+    /// Returns the entries of a set with the names under which hosts keep their proofs: `quick/ib-write-bw`. A test that
+    /// a set has twice has a number.
+    pub fn list_proof_names(&self, set: &str) -> Vec<(String, &DeclaredTest)> {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        let entries = self.sets.get(set).map(Vec::as_slice).unwrap_or_default();
+        let name_entry = |test: &DeclaredTest| format!("{set}/{}", test.definition.name);
+        entries
+            .iter()
+            .map(|test| {
+                let count = seen.entry(&test.definition.name).or_default();
+                *count += 1;
+                match *count {
+                    1 => (name_entry(test), test),
+                    number => (format!("{}#{number}", name_entry(test)), test),
+                }
+            })
+            .collect()
+    }
+}
+
+impl DeclaredTest {
+    /// Returns the digest of what decides about a result: the programs, their parameters, and which values are good.
+    pub fn digest_declaration(&self) -> String {
+        let definition = &self.definition;
+        let (kind, programs) = match &definition.programs {
+            TestPrograms::Host(command) => ("one host", vec![command]),
+            TestPrograms::Pair { server, client } => ("two hosts", vec![server, client]),
+            TestPrograms::Group(command) => ("several hosts", vec![command]),
+        };
+        let expected = match &self.expected {
+            DeclaredLimit::Least(least) => json!({ "least": least }),
+            DeclaredLimit::Most(most) => json!({ "most": most }),
+            DeclaredLimit::Share { share, of } => json!({ "share": share, "of": of }),
+            DeclaredLimit::Floor(floor) => json!({ "floor": [floor.least, floor.most] }),
+            DeclaredLimit::Peers(share) => json!({ "peers": share }),
+            DeclaredLimit::OwnVerdict => json!("own"),
+        };
+        let (output, required) = (definition.output.name(), (self.required.rdma, self.required.gdr));
+        let whole =
+            json!([kind, programs, output, self.parameters, self.rails, expected, required, definition.rests_on]);
+        let mut digest = "sha256:".to_owned();
+        crate::model::push_hex(&mut digest, &Sha256::digest(whole.to_string().as_bytes()));
+        digest
+    }
 }
 
 /// Which results are good.
@@ -90,6 +141,8 @@ pub struct TestDefinition {
     pub parameters: BTreeMap<String, String>,
     /// The recipe whose parameters `user`, `slots` and `launchers` say how a program starts on several hosts.
     pub mesh: Option<String>,
+    /// What its results rest on: if it moves, the test is due again.
+    pub rests_on: DeclaredBasis,
 }
 
 /// The programs of a test, with their arguments. `{name}` in an argument is the parameter `name`.
@@ -161,6 +214,21 @@ impl TestOutput {
             Self::Nccl => "GB/s",
             Self::Dcgm => "diagnostics",
             Self::Number => "",
+        }
+    }
+
+    /// Returns what results rest on, unless the test says so.
+    pub fn default_basis(self) -> DeclaredBasis {
+        use BasisSource::{Adapters, Driver, Gpus, Kernel, Ofed, Packages};
+        let (sources, packages): (&[BasisSource], &[&str]) = match self {
+            Self::PerftestBandwidth | Self::PerftestLatency | Self::Ucx => (&[Kernel, Ofed, Adapters], &[]),
+            Self::Nccl => (&[Kernel, Driver, Gpus, Ofed, Adapters, Packages], &["libnccl2", "libnccl"]),
+            Self::Dcgm => (&[Kernel, Driver, Gpus], &[]),
+            Self::Number => (&[Kernel], &[]),
+        };
+        DeclaredBasis {
+            sources: sources.iter().copied().collect(),
+            packages: packages.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
 

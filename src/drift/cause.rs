@@ -21,19 +21,22 @@ pub enum DriftCause {
     HardwareFault,
     /// It was applied, and no step declares it any more.
     NoLongerDeclared,
+    /// A host must be tested: a result no longer holds, or is missing.
+    TestDue,
     /// The host has no comparable record of it: it was not applied, or that is not known.
     Unknown,
 }
 
 impl DriftCause {
     /// Every cause, in the order in which summaries list them.
-    pub const ALL: [DriftCause; 7] = [
+    pub const ALL: [DriftCause; 8] = [
         Self::HardwareFault,
         Self::MachineChanged,
         Self::Both,
         Self::Unknown,
         Self::RecipeChanged,
         Self::Pending,
+        Self::TestDue,
         Self::NoLongerDeclared,
     ];
 
@@ -46,6 +49,7 @@ impl DriftCause {
             Self::Pending => "pending",
             Self::HardwareFault => "hardware-fault",
             Self::NoLongerDeclared => "no-longer-declared",
+            Self::TestDue => "test-due",
             Self::Unknown => "unknown",
         }
     }
@@ -59,6 +63,7 @@ impl DriftCause {
             Self::Pending => "configured, not yet effective",
             Self::HardwareFault => "hardware fault",
             Self::NoLongerDeclared => "no longer declared",
+            Self::TestDue => "acceptance test due",
             Self::Unknown => "cause unknown: no record",
         }
     }
@@ -140,7 +145,9 @@ fn classify_changed_recipe(
 pub fn rate_severity(cause: DriftCause, verdict: StepVerdict, disruption: DisruptionClass) -> FindingSeverity {
     match cause {
         DriftCause::HardwareFault => FindingSeverity::Critical,
-        DriftCause::RecipeChanged | DriftCause::Pending | DriftCause::NoLongerDeclared => FindingSeverity::Low,
+        DriftCause::RecipeChanged | DriftCause::Pending | DriftCause::NoLongerDeclared | DriftCause::TestDue => {
+            FindingSeverity::Low
+        }
         DriftCause::MachineChanged | DriftCause::Both | DriftCause::Unknown => match verdict {
             StepVerdict::Change if disruption >= DisruptionClass::D2 => FindingSeverity::High,
             _ => FindingSeverity::Medium,

@@ -8,6 +8,7 @@ use super::finding_severity::FindingSeverity;
 use super::health::{self, HostFault};
 use super::ignore_rules::IgnoreRuleMatcher;
 use super::model::{DriftFinding, FindingAspect, FindingNovelty, HostDrift, IgnoreRuleResult, UndecidedItem};
+use super::test_proofs::{DueTests, list_due_tests};
 use crate::config::{ExpansionState, StepExpander};
 use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
 use crate::plan::{
@@ -115,6 +116,9 @@ impl HostDriftCollector<'_, '_> {
             }
         }
         self.check_node(case);
+        if case.ground.filter.is_empty() {
+            list_due_tests(case.ground.project, case.seen).into_iter().for_each(|due| self.add_due_tests(due));
+        }
         for fault in health::detect_faults(&case.seen.facts, grown) {
             self.add_hardware_fault(fault);
         }
@@ -187,6 +191,33 @@ impl HostDriftCollector<'_, '_> {
             }
             _ => {}
         }
+    }
+
+    /// Reports a set of acceptance tests whose results no longer hold, or are missing although required.
+    fn add_due_tests(&mut self, due: DueTests) {
+        if due.reasons.is_empty() {
+            self.mark_undecided(TESTS, &due.set);
+            let unsure = UndecidedItem {
+                host: self.plan.host.clone(),
+                recipe: TESTS.into(),
+                step: due.set.as_str().into(),
+                aspect: FindingAspect::Proof,
+                reason: due.unknown.join("; ").into(),
+                hint: None,
+                place: String::new(),
+            };
+            return self.push_undecided(unsure, &[]);
+        }
+        let finding = DriftFinding {
+            title: format!("tests `{}`", due.set).into(),
+            verdict: StepVerdict::Pending,
+            reason: due.reasons.join("; ").into(),
+            hint: Some(format!("run `forge test --set {}`", due.set)),
+            cause: DriftCause::TestDue,
+            severity: if due.is_lapsed { FindingSeverity::Medium } else { FindingSeverity::Low },
+            ..self.blank_finding(TESTS, &due.set, FindingAspect::Proof)
+        };
+        self.push_finding(finding, &[]);
     }
 
     fn add_hardware_fault(&mut self, fault: HostFault) {
@@ -407,6 +438,9 @@ pub(super) const EVERY_STEP: &str = "*";
 
 /// The recipe name in findings about hardware.
 const HARDWARE: &str = "hardware";
+
+/// The recipe name in findings about acceptance tests; the step is the set.
+const TESTS: &str = "tests";
 
 /// The recipe and step names in findings about the host's node.
 const KUBERNETES: &str = "kubernetes";

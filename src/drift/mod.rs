@@ -20,6 +20,7 @@ mod known_finding;
 mod model;
 mod notice;
 mod notification;
+mod test_proofs;
 
 pub use cause::{
     AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, classify_cause, rate_severity,
@@ -43,3 +44,4 @@ pub use model::{
 };
 pub use notice::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, build_notice};
 pub use notification::{DriftNotification, NotificationState};
+pub use test_proofs::list_proof_facts;

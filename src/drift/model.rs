@@ -90,7 +90,7 @@ pub(super) fn is_zero(count: &usize) -> bool {
 pub struct DriftFinding {
     /// The host that differs; `kubernetes` for an object of the cluster.
     pub host: HostName,
-    /// The recipe of the step or verification; `hardware` or `kubernetes` for findings without a recipe.
+    /// The recipe of the step or verification; `hardware`, `kubernetes` or `tests` for findings without a recipe.
     pub recipe: UntrustedText,
     /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
     pub step: UntrustedText,
@@ -220,6 +220,8 @@ pub enum FindingAspect {
     Health,
     /// The host's Kubernetes node, which a run drained and did not uncordon.
     Node,
+    /// A set of acceptance tests that is due.
+    Proof,
 }
 
 /// The record of the last verified apply.
@@ -287,7 +289,7 @@ impl RepairAction {
 pub struct UndecidedItem {
     /// The host on which it could not be evaluated; `kubernetes` for the cluster's API.
     pub host: HostName,
-    /// The recipe of the step or verification; `hardware` or `kubernetes` for items without a recipe.
+    /// The recipe of the step or verification; `hardware`, `kubernetes` or `tests` for items without a recipe.
     pub recipe: UntrustedText,
     /// The step, or the name of a verification.
     pub step: UntrustedText,
@@ -380,6 +382,6 @@ impl DriftFinding {
 
     /// Reports whether a plan can repair it.
     pub fn is_repairable(&self) -> bool {
-        !matches!(self.cause, DriftCause::HardwareFault | DriftCause::NoLongerDeclared)
+        !matches!(self.cause, DriftCause::HardwareFault | DriftCause::NoLongerDeclared | DriftCause::TestDue)
     }
 }

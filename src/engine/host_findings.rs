@@ -12,8 +12,7 @@ use crate::drift::{self, FindingHistory, HostFindingsFile};
 use crate::model::{HostName, SecretStore, findings_file_name};
 use crate::plan::ObservedHost;
 use crate::probe::{Probe, ProbeReading};
-use crate::script::ShellFragment;
-use crate::state::DriftLog;
+use crate::state::{DriftLog, build_kept_file_script};
 use crate::transport::TransportError;
 use futures_util::StreamExt;
 
@@ -95,7 +94,8 @@ impl HostFindingsWriter {
                 return Err("this host is locked by another run".to_owned());
             }
         }
-        let script = build_replace_script(&findings_file_name(&project.cluster), wanted);
+        let content = (!wanted.is_empty()).then(|| wanted.to_json());
+        let script = build_kept_file_script(&findings_file_name(&project.cluster), content);
         let done = self
             .0
             .run_acting_script(script, SHORT_SCRIPT_LIMIT, &SecretStore::default())
@@ -105,18 +105,5 @@ impl HostFindingsWriter {
             0 => Ok(()),
             status => Err(format!("exited with {status}: {}", summarize_stderr(&done.finished.stderr))),
         }
-    }
-}
-
-/// Returns the script that writes the file atomically, or removes it if there are no findings.
-fn build_replace_script(name: &str, wanted: &HostFindingsFile) -> ShellFragment {
-    const FOLDER: &str = "umask 077; mkdir -p /var/lib/forge/applied && cd /var/lib/forge/applied || exit 1\nset --";
-    const WRITE: &str = r#"
-printf %s "$2" | base64 -d >".new.$1" && sync ".new.$1" && mv -f ".new.$1" "$1" || exit 1
-"#;
-    let named = ShellFragment::new().code(FOLDER).word(name);
-    match wanted.is_empty() {
-        true => named.code("\nrm -f \"$1\" || exit 1\n"),
-        false => named.data(wanted.to_json().into_bytes()).code(WRITE),
     }
 }

@@ -106,7 +106,7 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     let expander = StepExpander::new(project);
     let facts = match purpose {
         _ if options.replay.record => list_all_facts(),
-        ObservationPurpose::Drift { .. } => add_health_facts(list_facts_used(project)),
+        ObservationPurpose::Drift { .. } => add_proof_facts(add_health_facts(list_facts_used(project)), project),
         ObservationPurpose::Read | ObservationPurpose::Change => list_facts_used(project),
     };
     let beside = list_compared_facts(&facts, purpose);
@@ -165,6 +165,12 @@ fn add_health_facts(mut facts: BTreeSet<String>) -> BTreeSet<String> {
             facts.insert(fact.to_owned());
         }
     }
+    facts
+}
+
+/// Adds the facts that results of acceptance tests rest on.
+fn add_proof_facts(mut facts: BTreeSet<String>, project: &Project) -> BTreeSet<String> {
+    facts.extend(crate::drift::list_proof_facts(project).map(str::to_owned));
     facts
 }
 

@@ -83,6 +83,12 @@ pub fn findings_file_name(cluster: &str) -> String {
     format!("{}@@findings.json", escape_file_name(cluster))
 }
 
+/// Returns the name of the file, next to the records, in which a host keeps the acceptance tests that it passed for a
+/// cluster. No step has such a name.
+pub fn proofs_file_name(cluster: &str) -> String {
+    format!("{}@@proofs.json", escape_file_name(cluster))
+}
+
 fn escape_file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {

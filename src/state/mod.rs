@@ -2,12 +2,14 @@
 
 mod drift_log;
 mod history;
+mod kept_file;
 mod record;
 mod store;
 mod undo_journal;
 
 pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
 pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
+pub use kept_file::build_kept_file_script;
 pub use record::{APPLIED_DIR, STATE_DIR, StepRecord, build_prepare_script, build_records_script};
 pub use store::{RunJournal, StateStore, StoreError};
 pub use undo_journal::{

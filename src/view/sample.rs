@@ -449,6 +449,7 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
             suspects: Vec::new(),
         }],
         skipped: vec![SkippedHost { host: host("d"), reason: "in use: pid 7".into(), unreachable: false }],
+        unstored: Vec::new(),
         against: Some("r1".into()),
         interrupted: false,
         took: Duration::from_secs(2),

@@ -140,3 +140,11 @@ fn report_formats_are_checked_before_anything_runs() {
     let twice = place().forge(&["test", "--yes", "--report", "junit=x", "--report", "html=x"]);
     assert!(twice.starts_with("exit 64") && twice.contains("two reports have the same file `x`"), "{twice}");
 }
+
+#[test]
+fn mistakes_in_what_a_test_rests_on_are_shown_in_place() {
+    let odd = DISK.to_owned() + "rests_on: [kernel, drivers, 'package:', 'package:fio']\n";
+    let inventory = INVENTORY.replace("schedule: all", "required: maybe");
+    let place = Place::new().file("inventory.yaml", inventory.as_str()).file("tests/disk.yaml", odd.as_str());
+    insta::assert_snapshot!(place.forge(&["validate"]));
+}

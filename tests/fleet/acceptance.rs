@@ -15,6 +15,7 @@ const TESTS: &str = "tests:
       least: 0.1
       # The links of the fleet are as fast as the processors are free: up to thirty times faster on an idle machine.
       baseline: 0.99
+      required: true
   hang:
     - { test: hang, on: all, least: 1 }
 ";
@@ -40,6 +41,16 @@ fn rows_with<'v>(tests: &'v Value, result: &str) -> Vec<&'v Value> {
     rows.iter().filter(|row| row["verdict"]["result"] == result).collect()
 }
 
+/// Returns what drift reports of acceptance tests, as another controller: it has the inventory and no history.
+fn list_due_tests(nodes: &[Node]) -> (i32, Vec<String>) {
+    let project = Project::new(nodes).inventory(TESTS).file("tests/hang.yaml", HANG);
+    let out = project.forge(["drift", "inventory.yaml", "--format", "json"]);
+    let drift: Value = serde_json::from_str(&out.stdout).unwrap_or_else(|_| panic!("{out}"));
+    let findings = drift["drift"]["findings"].as_array().expect("findings").iter();
+    let due = findings.map(|finding| format!("{}: {}", finding["host"], finding["reason"]).replace('"', ""));
+    (out.code, due.collect())
+}
+
 fn left_behind(node: &Node) -> String {
     node.sh("systemctl list-units --all --plain --no-legend 'forge-test-*'; pgrep -x ucx_perftest; pgrep -fx 'sleep 61'; ls /run/forge-test-* 2>/dev/null")
         .stdout
@@ -56,12 +67,23 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     let plan = project.forge(["test", "inventory.yaml", "--dry-run"]);
     assert!(plan.ok() && plan.stdout.contains("3 pairs in 3 rounds, both directions, each adapter"), "{plan}");
 
+    let untested = nodes.iter().map(|node| format!("{}: not tested yet", node.name)).collect();
+    assert_eq!(list_due_tests(&nodes), (2, untested), "the test is required");
+
     let healthy = run_tests(&project, 0);
+    assert_eq!(list_due_tests(&nodes), (0, Vec::new()), "the hosts keep what they passed");
     assert_eq!(rows_with(&healthy, "pass").len(), 6, "three pairs in both directions: {healthy:#}");
     assert_eq!((&healthy["against"], healthy["tests"][0]["faults"].as_array().map(Vec::len)), (&Value::Null, Some(0)));
     let outputs = &healthy["tests"][0]["rows"][0]["outputs"];
     assert!(outputs[0].as_str().is_some_and(|text| text.contains("Waiting for connection")), "the server: {outputs}");
     assert!(outputs[1].as_str().is_some_and(|text| text.contains("bandwidth (MB/s)")), "the client: {outputs}");
+
+    // A package moves on which the result rests.
+    let version = nodes[0].must("dpkg-query -W -f '${Version}' libucx0");
+    nodes[0].must("sed -i '/^Package: libucx0$/,/^$/s/^Version: .*/Version: 1.99-1/' /var/lib/dpkg/status");
+    let day = nodes[0].must("date -u +%F").trim().to_owned();
+    let moved = format!("{}: package libucx0 {version} -> 1.99-1 since the test of {day}", nodes[0].name);
+    assert_eq!(list_due_tests(&nodes), (2, vec![moved]));
 
     // The second run compares with the first, and one host is slow.
     let slow = &nodes[1];
@@ -73,6 +95,9 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     assert_eq!(faults[0]["host"], slow.name.as_str(), "{faults:#?}");
     assert_eq!(faults[0]["part"], format!("host `{}`, its adapter or its cable", slow.name));
     slow.must("tc qdisc del dev host0 root");
+    let failed =
+        format!("{}: the test of {day} failed: bad: host `{}`, its adapter or its cable", slow.name, slow.name);
+    assert_eq!(list_due_tests(&nodes), (2, vec![failed]), "its neighbours passed, with the new package");
     assert!(nodes.iter().all(|node| left_behind(node).is_empty()), "{}", left_behind(slow));
 
     // forge is killed while both programs of a pair run: they end by their own limit.
@@ -87,6 +112,7 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(rows_with(&run_tests(&project, 0), "pass").len(), 6, "the hosts are free again");
+    assert_eq!(list_due_tests(&nodes), (0, Vec::new()));
 }
 
 /// A program of ours that prints what nccl-tests prints, on the mesh that the recipe declares. The second set hangs.

@@ -1,5 +1,6 @@
 //! Parses the file of a test: its programs, their parameters, and how their output is read.
 
+use crate::acceptance::{BasisSource, DeclaredBasis};
 use crate::config::builtin_data::find_builtin_test;
 use crate::config::load_context::LoadContext;
 use crate::config::test_suite::{TestDefinition, TestOutput, TestPrograms};
@@ -10,8 +11,8 @@ use camino::Utf8PathBuf;
 use std::collections::BTreeMap;
 
 /// Keys of the file of a test.
-const TEST_KEYS: [&str; 10] =
-    ["test", "about", "scope", "output", "limit", "parameters", "server", "client", "command", "mesh"];
+const TEST_KEYS: [&str; 11] =
+    ["test", "about", "scope", "output", "limit", "parameters", "server", "client", "command", "mesh", "rests_on"];
 const DEFAULT_LIMIT_S: u64 = 300;
 
 /// Returns the path that messages show for a built-in test.
@@ -73,15 +74,43 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
     for (key, node) in yaml_table::expect_entries(table.get("parameters"), "parameters", &mut cx.diags) {
         parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default());
     }
+    let rests_on = read_basis(&table, cx);
     Some(TestDefinition {
         name: name.to_owned(),
         about: table.get_text("about", &mut cx.diags).unwrap_or_default(),
         programs: programs?,
+        rests_on: rests_on.or_else(|| output.map(TestOutput::default_basis)).unwrap_or_default(),
         output: output?,
         limit_s: table.get_limit("limit", &mut cx.diags).unwrap_or(DEFAULT_LIMIT_S),
         parameters,
         mesh: table.get_text("mesh", &mut cx.diags),
     })
+}
+
+/// Reads `rests_on`: names of sources, and `package:NAME`.
+fn read_basis(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DeclaredBasis> {
+    table.get("rests_on")?;
+    let mut basis = DeclaredBasis::default();
+    for node in table.get_items("rests_on", &mut cx.diags) {
+        let Some(text) = yaml_table::expect_text(node, "rests_on", &mut cx.diags) else { continue };
+        let source = BasisSource::NAMED.into_iter().find(|source| source.name() == text);
+        match (source, text.strip_prefix("package:")) {
+            (Some(source), _) => drop(basis.sources.insert(source)),
+            (None, Some(name)) if !name.is_empty() => {
+                basis.sources.insert(BasisSource::Packages);
+                basis.packages.insert(name.to_owned());
+            }
+            _ => {
+                let message = format!("invalid entry of `rests_on`: `{}`", scalar::shorten_text(&text));
+                let known = BasisSource::NAMED.iter().map(|source| source.name());
+                let diag = Diag::error(DiagCode::BadValue, message).with_span(node.span).suggest_name(&text, known);
+                cx.push_diag(
+                    diag.hint("the entries are `kernel`, `driver`, `gpus`, `ofed`, `adapters`, `package:NAME`"),
+                );
+            }
+        }
+    }
+    Some(basis)
 }
 
 fn read_output(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestOutput> {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Keys of an entry of a set.
-pub(in crate::config) const ENTRY_KEYS: [&str; 16] = [
+pub(in crate::config) const ENTRY_KEYS: [&str; 17] = [
     "test",
     "on",
     "with",
@@ -33,6 +33,7 @@ pub(in crate::config) const ENTRY_KEYS: [&str; 16] = [
     "group_size",
     "network",
     "gpudirect",
+    "required",
 ];
 const LIMIT_KEYS: [&str; 5] = ["least", "most", "share", "floor", "peers"];
 
@@ -100,6 +101,7 @@ fn read_entry(
         at_once: table.get_int("at_once", 0, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
         group_size: table.get_int("group_size", 2, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
         required: read_required_transport(&table, &definition, cx),
+        proof_required: table.get_bool("required", &mut cx.diags).unwrap_or(false),
         span: node.span,
         definition: Arc::new(definition),
     })

@@ -97,6 +97,10 @@ fn test_property(key: &str) -> Value {
             "Whether a collective without GPUDirect RDMA fails. Default: false.",
             json!({ "type": "boolean" }),
         ),
+        "required" => with_description(
+            "Whether `forge drift` reports hosts that have not passed the test. Default: false.",
+            json!({ "type": "boolean" }),
+        ),
         "at_once" => with_description(
             "Pairs or groups that run at the same time. Default: as many as there are.",
             json!({ "type": "integer", "minimum": 0 }),

@@ -5,6 +5,7 @@
 
 mod group_launch;
 mod history;
+mod host_proof;
 mod isolate;
 mod measure;
 mod measure_group;

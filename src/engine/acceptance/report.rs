@@ -24,6 +24,9 @@ pub struct AcceptanceReport {
     pub tests: Vec<TestReport>,
     /// Hosts that were not tested.
     pub skipped: Vec<SkippedHost>,
+    /// Hosts on which the results could not be stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unstored: Vec<SkippedHost>,
     /// The earlier run with which values were compared.
     pub against: Option<String>,
     /// Whether the user requested a stop.
@@ -115,8 +118,9 @@ impl AcceptanceReport {
             false => ExitCode::Unknown,
         });
         let empty = self.tests.iter().all(|test| test.rows.is_empty()).then_some(ExitCode::Unknown);
+        let unstored = (!self.unstored.is_empty()).then_some(ExitCode::Unexpected);
         let interrupted = self.interrupted.then_some(ExitCode::Interrupted);
-        ExitCode::pick_worst(rows.chain(skipped).chain(empty).chain(interrupted))
+        ExitCode::pick_worst(rows.chain(skipped).chain(empty).chain(unstored).chain(interrupted))
     }
 
     /// Returns whether every measurement passed and every host was tested.
@@ -163,6 +167,7 @@ mod tests {
             set: "quick".into(),
             tests: vec![test],
             skipped: Vec::new(),
+            unstored: Vec::new(),
             against: None,
             interrupted: false,
             took: Duration::ZERO,

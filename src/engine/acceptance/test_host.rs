@@ -1,14 +1,14 @@
 //! A host that takes part: its session with the writer lock, and its adapters.
 
-use crate::acceptance::{PcieLink, port_ceiling};
+use crate::acceptance::{DeclaredBasis, ObservedBasis, PcieLink, ProofBasis, port_ceiling};
 use crate::config::Project;
 use crate::engine::host_session::{HostLockAttempt, HostSession, describe_transport_error};
 use crate::engine::run_options::{RunOptions, SessionRequest};
 use crate::engine::session_connector::OpenSession;
 use crate::engine::window::list_device_holders;
 use crate::facts::Facts;
-use crate::model::{HostName, UntrustedText, Value};
-use crate::probe::Probe;
+use crate::model::{HostName, UntrustedText, Value, proofs_file_name};
+use crate::probe::{Probe, ProbeReading};
 use crate::transport::LockOwner;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,12 @@ pub(super) struct TestHost {
     pub address: String,
     /// Adapters with an active port, by the name of the device, with what the port and its slot can carry in Gb/s.
     pub adapters: BTreeMap<String, Option<f64>>,
+    /// Its file of proofs, as it is.
+    pub proofs: Option<UntrustedText>,
+    facts: Facts,
 }
 
-/// Connects to a host, takes its lock, and checks that no foreign work uses its devices.
+/// Connects to a host, takes its lock, reads the facts that results rest on, `basis`, and checks that no foreign work uses its devices.
 ///
 /// # Errors
 /// Returns why the host is not tested.
@@ -32,6 +35,7 @@ pub(super) async fn open_test_host(
     project: &Project,
     options: &RunOptions,
     name: &HostName,
+    basis: &BTreeSet<&'static str>,
 ) -> Result<TestHost, SkippedHost> {
     let skip = |reason: UntrustedText, unreachable| SkippedHost { host: name.clone(), reason, unreachable };
     if project.is_simulated(name) {
@@ -39,9 +43,15 @@ pub(super) async fn open_test_host(
     }
     let request = SessionRequest { project, options, host: name, secrets: &project.secrets };
     let link = <dyn HostSession>::open(request).await.map_err(|error| skip(describe_transport_error(&error), true))?;
-    let mut host =
-        TestHost { name: name.clone(), link, address: find_address(project, name), adapters: BTreeMap::new() };
-    match host.prepare(project, options).await {
+    let mut host = TestHost {
+        name: name.clone(),
+        link,
+        address: find_address(project, name),
+        adapters: BTreeMap::new(),
+        proofs: None,
+        facts: Facts::default(),
+    };
+    match host.prepare(project, options, basis).await {
         Ok(()) => Ok(host),
         Err(reason) => {
             host.link.close().await;
@@ -56,7 +66,17 @@ fn find_address(project: &Project, name: &HostName) -> String {
 }
 
 impl TestHost {
-    async fn prepare(&mut self, project: &Project, options: &RunOptions) -> Result<(), UntrustedText> {
+    /// Returns the values that a result rests on. What could not be read is left out.
+    pub fn read_basis(&self, declared: &DeclaredBasis) -> ProofBasis {
+        ObservedBasis::read(declared, &self.facts).basis
+    }
+
+    async fn prepare(
+        &mut self,
+        project: &Project,
+        options: &RunOptions,
+        basis: &BTreeSet<&'static str>,
+    ) -> Result<(), UntrustedText> {
         let lock = self.link.take_lock(&options.build_lock_owner("test", project)).await;
         match lock.map_err(|error| describe_transport_error(&error))? {
             HostLockAttempt::Ours => {}
@@ -65,7 +85,9 @@ impl TestHost {
             }
             HostLockAttempt::Busy(_) => return Err("a step of an earlier run is still active".into()),
         }
-        let probes = BTreeSet::from(["holders", "rdma"].map(|name| Probe::Fact { name: name.to_owned() }));
+        let facts = ["holders", "rdma"].into_iter().chain(basis.iter().copied());
+        let mut probes: BTreeSet<Probe> = facts.map(|name| Probe::Fact { name: name.to_owned() }).collect();
+        probes.insert(Probe::Records);
         let observation = self.link.observe(&probes, &project.secrets).await;
         let observation = observation.map_err(|error| describe_transport_error(&error))?;
         let holders = list_device_holders(&observation);
@@ -73,8 +95,11 @@ impl TestHost {
         if let Some(first) = holders.first() {
             return Err(format!("in use: {}", first.raw()).into());
         }
-        let facts = Facts::from_observation(&observation);
-        if let Some(Ok(devices)) = facts.0.get("rdma") {
+        if let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) {
+            self.proofs = state.records.get(&proofs_file_name(&project.cluster)).cloned();
+        }
+        self.facts = Facts::from_observation(&observation);
+        if let Some(Ok(devices)) = self.facts.0.get("rdma") {
             self.adapters = read_adapters(devices);
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Runs the tests of a set, one after the other.
 
+use super::host_proof::store_proofs;
 use super::isolate::isolate_faults;
 use super::measure::MeasureContext;
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, MeasuredScope, SkippedHost, TestReport, TestRow};
@@ -55,6 +56,7 @@ pub async fn run_acceptance(
         set: request.set.to_owned(),
         tests: Vec::new(),
         skipped: request.skipped,
+        unstored: Vec::new(),
         against: request.baseline.as_ref().map(|baseline| baseline.run.clone()),
         interrupted: false,
         took: began.elapsed(),
@@ -65,7 +67,8 @@ pub async fn run_acceptance(
     let wanted: Vec<&HostName> = request.hosts.iter().filter(is_wanted).collect();
     // Sending fails only when the receiver is gone, shortly before the process ends.
     let _ = events.send(Event::ExecStarted { hosts: wanted.len() });
-    let opening = wanted.iter().map(|host| open_test_host(project, options, host));
+    let basis = tests.iter().flat_map(|test| test.definition.rests_on.fact_names()).collect();
+    let opening = wanted.iter().map(|host| open_test_host(project, options, host, &basis));
     let opened: Vec<_> = futures_util::stream::iter(opening).buffered(options.parallel.max(1)).collect().await;
     let mut hosts = Vec::new();
     for result in opened {
@@ -80,6 +83,10 @@ pub async fn run_acceptance(
         never = stop_programs(project, &hosts, &options.run, cancel) => match never {},
         () = cancel.wait_for_level(StopLevel::Detach) => {}
     }
+    report.interrupted = cancel.level() > StopLevel::No;
+    if !report.interrupted {
+        report.unstored = store_proofs(project, &hosts, &report, options).await;
+    }
     for host in hosts {
         let (name, outcome) = (host.name.clone(), outcome_of(&report, &host.name));
         // A host that does not answer would delay the exit. Its lock is released with the connection.
@@ -88,7 +95,6 @@ pub async fn run_acceptance(
         }
         let _ = events.send(Event::HostFinished { host: name, outcome, reason: Default::default() });
     }
-    report.interrupted = cancel.level() > StopLevel::No;
     report.took = began.elapsed();
     report
 }

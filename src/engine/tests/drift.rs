@@ -372,3 +372,72 @@ fn recipe_change_has_no_change_source() {
     let drift = stage.detect_attributed_drift(|| stage.create_host_file("n1", ".sim/refuse"));
     assert_eq!((drift.findings.len(), list_sources(&drift)), (1, vec![]));
 }
+
+/// A test of each host that rests on the kernel and a package.
+const DISK: &str = "test: disk
+scope: host
+output: number
+command: [cat, /opt/speed]
+rests_on: [kernel, 'package:forge-no-such-package']
+";
+
+/// Tests of two hosts: one must be passed, and the other need not.
+const PROVEN: &str = "tests:
+  quick:
+    - { test: disk, on: all, least: 2, required: true }
+  slow:
+    - { test: disk, on: all, least: 1 }
+apply: []
+";
+
+/// Returns each due set with its host, as drift reports it.
+fn list_due_sets(drift: &DriftReport) -> Vec<String> {
+    let due = drift.findings.iter().filter(|finding| finding.aspect == FindingAspect::Proof);
+    due.map(|finding| format!("{} {}: {}", finding.host, finding.title.raw(), finding.reason.raw())).collect()
+}
+
+#[test]
+fn result_that_no_longer_holds_is_drift() {
+    let stage = SimulatedProject::new(2, PROVEN, &[]);
+    stage.write_input_file("tests/disk.yaml", DISK);
+    let untested = stage.detect_drift();
+    assert_eq!(list_due_sets(&untested), ["n1 tests `quick`: not tested yet", "n2 tests `quick`: not tested yet"]);
+    assert_eq!((untested.findings[0].cause, untested.exit_code()), (DriftCause::TestDue, ExitCode::Changes));
+    assert_eq!(untested.findings[0].hint.as_deref(), Some("run `forge test --set quick`"));
+
+    let project = stage.load_project();
+    let digest = |set: &str| project.tests.sets[set][0].digest_declaration();
+    let release = rustix::system::uname().release().to_str().unwrap().to_owned();
+    let write = |host: &str, kernel: &str, digests: [String; 2]| {
+        let end = |digest: String| {
+            let basis = serde_json::json!({"kernel": {"kernel": kernel}, "packages": {"package forge-no-such-package": "none"}});
+            serde_json::json!({"passed": {"run": "r", "time": "2026-11-20T08:00:00Z", "declaration": digest, "basis": basis}})
+        };
+        let [quick, slow] = digests.map(end);
+        let tests = serde_json::json!({"quick/disk": quick, "slow/disk": slow});
+        let text = serde_json::json!({"version": 1, "cluster": "test", "tests": tests}).to_string();
+        stage.write_host_file(host, "state/applied/test@@proofs.json", &text);
+    };
+    write("n1", &release, [digest("quick"), digest("slow")]);
+    write("n2", "5.15.0-130-generic", [digest("quick"), digest("slow")]);
+    let moved = stage.detect_drift();
+    let reason = format!("kernel 5.15.0-130-generic -> {release} since the test of 2026-11-20");
+    assert_eq!(
+        list_due_sets(&moved),
+        [format!("n2 tests `quick`: {reason}"), format!("n2 tests `slow`: {reason}")],
+        "whoever passed a test once is told, even if it is not required"
+    );
+    assert_eq!(moved.findings[0].severity, FindingSeverity::Medium);
+
+    // Another limit is another test.
+    write("n2", &release, [digest("quick"), digest("quick")]);
+    let other = stage.detect_drift();
+    assert_eq!(list_due_sets(&other), ["n2 tests `slow`: declared differently since the test of 2026-11-20"]);
+
+    // What cannot be read is neither proven nor due.
+    stage.write_host_file("n2", "state/applied/test@@proofs.json", "{");
+    let unread = stage.detect_drift();
+    assert_eq!((list_due_sets(&unread), unread.unknown.len()), (Vec::new(), 2), "{unread:#?}");
+    assert!(unread.unknown[0].reason.raw().starts_with("the proofs cannot be read: EOF"), "{:#?}", unread.unknown);
+    assert_eq!(unread.exit_code(), ExitCode::Unknown);
+}

@@ -111,12 +111,14 @@ fn render_outputs(row: &TestRow, room: &mut usize) -> String {
 }
 
 fn render_skipped(report: &AcceptanceReport) -> String {
-    if report.skipped.is_empty() {
-        return String::new();
-    }
-    let row = |skipped: &crate::engine::SkippedHost| {
+    let row = |(state, skipped): (&str, &crate::engine::SkippedHost)| {
         let (host, reason) = (html_line(skipped.host.as_str()), html_prose(skipped.reason.raw(), MAX_SENTENCE_CHARS));
-        format!("<tr><td class=\"open\">not tested</td><td>{host}</td><td>{reason}</td></tr>\n")
+        format!("<tr><td class=\"open\">{state}</td><td>{host}</td><td>{reason}</td></tr>\n")
     };
-    format!("<h2>hosts</h2>\n<table>\n{}</table>\n", report.skipped.iter().map(row).collect::<String>())
+    let skipped = report.skipped.iter().map(|host| ("not tested", host));
+    let rows: String = skipped.chain(report.unstored.iter().map(|host| ("not stored", host))).map(row).collect();
+    match rows.is_empty() {
+        true => rows,
+        false => format!("<h2>hosts</h2>\n<table>\n{rows}</table>\n"),
+    }
 }

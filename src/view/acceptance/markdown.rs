@@ -24,10 +24,11 @@ pub fn write_markdown(report: &AcceptanceReport, out: &mut dyn Write) -> io::Res
         page.push_section("suspect", &[format!("- **one of these is bad** {}\n", suspects.join(", "))]);
     });
     report.tests.iter().for_each(|test| push_test(test, &mut page));
-    for skipped in &report.skipped {
+    let skipped = report.skipped.iter().map(|host| ("not tested", host));
+    for (state, skipped) in skipped.chain(report.unstored.iter().map(|host| ("not stored", host))) {
         let host = code_span(skipped.host.as_str(), MAX_NAME_CHARS);
         let reason = prose_span(skipped.reason.raw(), MAX_REASON_CHARS);
-        page.push_section("host", &[format!("- **not tested** {host}: {reason}\n")]);
+        page.push_section("host", &[format!("- **{state}** {host}: {reason}\n")]);
     }
     out.write_all(page.finish("The JSON report is complete.").as_bytes())
 }

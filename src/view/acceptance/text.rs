@@ -17,6 +17,11 @@ pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write
         let reason = escape::escape_untrusted(&skipped.reason);
         writeln!(out, "{} {}: {reason}", paint(UNKNOWN, "not tested"), escape::escape_line(skipped.host.as_str()))?;
     }
+    for unstored in &report.unstored {
+        let reason = escape::escape_untrusted(&unstored.reason);
+        let host = escape::escape_line(unstored.host.as_str()).into_owned();
+        writeln!(out, "{} {host}: {reason}", paint(BAD, "results not stored on"))?;
+    }
     write_closing(report, exit, out)
 }
 
@@ -101,6 +106,21 @@ mod tests {
         report.tests[0].rows.retain(|row| row.worse.is_some());
         report.skipped.clear();
         assert_eq!(report.exit_code(), ExitCode::VerifyFailed, "worse alone is not accepted");
+    }
+
+    #[test]
+    fn host_that_did_not_store_its_results_is_named() {
+        let mut report = sample::acceptance_report();
+        report.tests[0].rows.retain(|row| matches!(row.verdict, crate::acceptance::TestVerdict::Pass { .. }));
+        report.unstored = std::mem::take(&mut report.skipped);
+        assert_eq!(report.exit_code(), ExitCode::Unexpected);
+        let mut out = Vec::new();
+        write_text(&report, report.exit_code(), &mut out).unwrap();
+        let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+        assert!(
+            text.contains("\nresults not stored on d: in use: pid 7\nnot accepted: set `quick`, 1 passed ("),
+            "{text}"
+        );
     }
 
     #[test]

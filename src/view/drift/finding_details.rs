@@ -15,7 +15,7 @@ pub type FindingDetail = (&'static str, String);
 pub fn describe_subject(finding: &DriftFinding) -> String {
     match finding.aspect {
         FindingAspect::Verification => finding.step.raw().to_owned(),
-        FindingAspect::Health | FindingAspect::Node => finding.title.raw().to_owned(),
+        FindingAspect::Health | FindingAspect::Node | FindingAspect::Proof => finding.title.raw().to_owned(),
         FindingAspect::Step | FindingAspect::Undeclared => {
             format!("{} {}", finding.kind.raw(), finding.title.raw()).trim().to_owned()
         }

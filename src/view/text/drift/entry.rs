@@ -111,7 +111,7 @@ fn cause_symbol(cause: DriftCause) -> (Style, &'static str) {
         DriftCause::HardwareFault => (BAD, "x"),
         DriftCause::MachineChanged | DriftCause::Both => (CHANGE, "~"),
         DriftCause::RecipeChanged => (CHANGE, "^"),
-        DriftCause::Pending => (UNKNOWN, "."),
+        DriftCause::Pending | DriftCause::TestDue => (UNKNOWN, "."),
         DriftCause::NoLongerDeclared => (REMOVE, "-"),
         DriftCause::Unknown => (UNKNOWN, "~"),
     }
@@ -126,7 +126,7 @@ fn format_entry_head(finding: &DriftFinding) -> String {
             format!("{}: {}", escape::escape_untrusted(&finding.recipe), escape::escape_untrusted(&finding.step)),
         )
         .to_string(),
-        FindingAspect::Health | FindingAspect::Node => {
+        FindingAspect::Health | FindingAspect::Node | FindingAspect::Proof => {
             paint(HEAD, escape::escape_untrusted(&finding.title)).to_string()
         }
         FindingAspect::Step | FindingAspect::Undeclared => {
