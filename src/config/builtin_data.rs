@@ -100,7 +100,11 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
 /// Every built-in acceptance test, and the built-in sets: name and text.
 const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "dcgm-diag",
+    "fio-read",
+    "ib-atomic-bw",
+    "ib-atomic-lat",
     "ib-read-bw",
+    "ib-send-lat",
     "ib-write-bw",
     "ib-write-lat",
     "nccl-all-gather",
@@ -113,6 +117,7 @@ const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "nccl-reduce-scatter-hosts",
     "nccl-sendrecv",
     "nccl-sendrecv-hosts",
+    "nvbandwidth",
     "sets",
     "ucx-bandwidth",
 );

@@ -6,7 +6,7 @@ use crate::model::HostName;
 use indexmap::IndexMap;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// `tests:`, with the built-in sets that the inventory does not replace.
@@ -139,6 +139,8 @@ pub struct TestDefinition {
     pub limit_s: u64,
     /// Parameters with their defaults.
     pub parameters: BTreeMap<String, String>,
+    /// Parameters without a default: an entry must set them.
+    pub needed: BTreeSet<String>,
     /// The recipe whose parameters `user`, `slots` and `launchers` say how a program starts on several hosts.
     pub mesh: Option<String>,
     /// What its results rest on: if it moves, the test is due again.
@@ -185,14 +187,26 @@ pub enum TestOutput {
     Nccl,
     /// `dcgmi diag -j`: the number of passed diagnostics.
     Dcgm,
+    /// `fio --output-format=json`, in GB/s.
+    Fio,
+    /// `nvbandwidth`, in GB/s, for the test case `testcase`.
+    Nvbandwidth,
     /// The last line is a number, in the test's own unit.
     Number,
 }
 
 impl TestOutput {
     /// Every format.
-    pub const ALL: [Self; 6] =
-        [Self::PerftestBandwidth, Self::PerftestLatency, Self::Ucx, Self::Nccl, Self::Dcgm, Self::Number];
+    pub const ALL: [Self; 8] = [
+        Self::PerftestBandwidth,
+        Self::PerftestLatency,
+        Self::Ucx,
+        Self::Nccl,
+        Self::Dcgm,
+        Self::Fio,
+        Self::Nvbandwidth,
+        Self::Number,
+    ];
 
     /// Returns the value of `output`.
     pub fn name(self) -> &'static str {
@@ -202,6 +216,8 @@ impl TestOutput {
             Self::Ucx => "ucx",
             Self::Nccl => "nccl",
             Self::Dcgm => "dcgm",
+            Self::Fio => "fio",
+            Self::Nvbandwidth => "nvbandwidth",
             Self::Number => "number",
         }
     }
@@ -211,7 +227,7 @@ impl TestOutput {
         match self {
             Self::PerftestBandwidth | Self::Ucx => "Gb/s",
             Self::PerftestLatency => "us",
-            Self::Nccl => "GB/s",
+            Self::Nccl | Self::Fio | Self::Nvbandwidth => "GB/s",
             Self::Dcgm => "diagnostics",
             Self::Number => "",
         }
@@ -223,8 +239,8 @@ impl TestOutput {
         let (sources, packages): (&[BasisSource], &[&str]) = match self {
             Self::PerftestBandwidth | Self::PerftestLatency | Self::Ucx => (&[Kernel, Ofed, Adapters], &[]),
             Self::Nccl => (&[Kernel, Driver, Gpus, Ofed, Adapters, Packages], &["libnccl2", "libnccl"]),
-            Self::Dcgm => (&[Kernel, Driver, Gpus], &[]),
-            Self::Number => (&[Kernel], &[]),
+            Self::Dcgm | Self::Nvbandwidth => (&[Kernel, Driver, Gpus], &[]),
+            Self::Fio | Self::Number => (&[Kernel], &[]),
         };
         DeclaredBasis {
             sources: sources.iter().copied().collect(),

@@ -142,6 +142,27 @@ fn report_formats_are_checked_before_anything_runs() {
 }
 
 #[test]
+fn parameter_without_a_default_must_be_set() {
+    let inventory = "cluster: c
+hosts:
+  node-[1:4]: {}
+tests:
+  disks:
+    - { test: fio-read, on: all, least: 3 }
+    - { test: fio-read, on: all, least: 3, with: { flie: /dev/nvme1n1 } }
+    - { test: nvbandwidth, on: all, floor: h100-sxm/gpu/host-device }
+    - { test: ib-atomic-bw, on: all, peers: 0.05 }
+";
+    let place = Place::new().file("inventory.yaml", inventory);
+    insta::assert_snapshot!(place.forge(&["validate"]));
+    let right =
+        inventory.replace("fio-read, on: all, least: 3 }", "fio-read, on: all, least: 3, with: { file: /dev/sdb } }");
+    let right = right.replace("flie", "file");
+    let place = Place::new().file("inventory.yaml", &right);
+    insta::assert_snapshot!(place.forge(&["test", "--set", "disks", "--dry-run"]));
+}
+
+#[test]
 fn mistakes_in_what_a_test_rests_on_are_shown_in_place() {
     let odd = DISK.to_owned() + "rests_on: [kernel, drivers, 'package:', 'package:fio']\n";
     let inventory = INVENTORY.replace("schedule: all", "required: maybe");

@@ -115,6 +115,13 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     assert_eq!(list_due_tests(&nodes), (0, Vec::new()));
 }
 
+/// Debian's fio reads the file for a second. The second entry asks for a file that does not exist.
+const DISK: &str = "  disk:
+    - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/probe, seconds: 1, depth: 4 } }
+    - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/missing, seconds: 1 } }
+    - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/probe, seconds: 1, pattern: write } }
+";
+
 /// A program of ours that prints what nccl-tests prints, on the mesh that the recipe declares. The second set hangs.
 const COLLECTIVES: &str = "apply:
   - { recipe: openmpi, on: all, with: { networks: [host0] } }
@@ -190,7 +197,7 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
             });
         }
     });
-    let project = Project::new(&nodes).inventory(COLLECTIVES);
+    let project = Project::new(&nodes).inventory(&format!("{COLLECTIVES}{}", DISK.replace("HOST", &nodes[0].name)));
     let project = project.file("tests/all-reduce.yaml", ALL_REDUCE).file("tests/dollar.yaml", DOLLAR);
     let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert!(applied.ok(), "{applied}");
@@ -205,6 +212,20 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
     assert!(row["verdict"]["value"].as_f64().is_some_and(|value| value > 0.0), "{row:#}");
     assert_eq!(done["tests"][1]["rows"][0]["verdict"]["value"], 7.0, "{:#}", done["tests"][1]);
     assert_nothing_runs(&nodes);
+
+    // A disk is only read.
+    nodes[0].must("apt-get -qq install -y --no-install-recommends fio >&2; head -c 16M /dev/urandom >/srv/probe");
+    let content = nodes[0].must("sha256sum /srv/probe");
+    let disk = project.forge(["test", "inventory.yaml", "--set", "disk", "--yes", "--format", "json"]);
+    let report: Value = serde_json::from_str(&disk.stdout).expect("a document");
+    let verdict = |at: usize| &report["tests"]["tests"][at]["rows"][0]["verdict"];
+    assert_eq!((disk.code, &verdict(0)["result"]), (9, &Value::from("pass")), "{report:#}");
+    let missing = "exit status 1: forge-test: you need to specify size=";
+    assert_eq!(verdict(1)["reason"].as_str().map(|why| why.starts_with(missing)), Some(true), "{report:#}");
+    let refused = "exit status 1: type: string (opt=bla); default: read; fio: failed parsing rw=write";
+    assert_eq!(verdict(2)["reason"], refused, "{report:#}");
+    nodes[0].must("! [ -e /srv/missing ]");
+    assert_eq!(nodes[0].must("sha256sum /srv/probe"), content);
 
     // Over sockets it fails, whatever its number.
     let junit = ["--format", "json", "--report", "junit=report.xml"];

@@ -8,7 +8,7 @@ use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use camino::Utf8PathBuf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of the file of a test.
 const TEST_KEYS: [&str; 11] =
@@ -70,8 +70,12 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
     }
     let output = read_output(&table, cx);
     let programs = read_programs(&table, cx);
-    let mut parameters = BTreeMap::new();
+    let (mut parameters, mut needed) = (BTreeMap::new(), BTreeSet::new());
     for (key, node) in yaml_table::expect_entries(table.get("parameters"), "parameters", &mut cx.diags) {
+        if scalar::node_to_value(node).is_null() {
+            needed.insert(key.text.clone());
+            continue;
+        }
         parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default());
     }
     let rests_on = read_basis(&table, cx);
@@ -83,6 +87,7 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         output: output?,
         limit_s: table.get_limit("limit", &mut cx.diags).unwrap_or(DEFAULT_LIMIT_S),
         parameters,
+        needed,
         mesh: table.get_text("mesh", &mut cx.diags),
     })
 }

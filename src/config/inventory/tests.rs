@@ -131,16 +131,22 @@ fn read_parameters(
 ) -> BTreeMap<String, String> {
     let mut parameters = definition.parameters.clone();
     for (key, node) in yaml_table::expect_entries(table.get("with"), "with", &mut cx.diags) {
-        match parameters.get_mut(&key.text) {
-            Some(value) => *value = scalar_text(node, &key.text, cx).unwrap_or_default(),
-            None => {
+        let is_known = parameters.contains_key(&key.text) || definition.needed.contains(&key.text);
+        match is_known {
+            true => drop(parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default())),
+            false => {
                 let message = format!("test `{}` has no parameter `{}`", definition.name, key.text);
-                let known = definition.parameters.keys().map(String::as_str);
+                let known = definition.parameters.keys().chain(&definition.needed).map(String::as_str);
                 cx.push_diag(
                     Diag::error(DiagCode::UnknownKey, message).with_span(key.span).suggest_name(&key.text, known),
                 );
             }
         }
+    }
+    for name in definition.needed.iter().filter(|name| !parameters.contains_key(*name)) {
+        let message = format!("test `{}` needs the parameter `{name}`", definition.name);
+        let diag = Diag::error(DiagCode::BadValue, message).with_span(table.span);
+        cx.push_diag(diag.hint(format!("set it: `with: {{ {name}: … }}`")));
     }
     parameters
 }

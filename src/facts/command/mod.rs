@@ -4,6 +4,7 @@
 //! tested with recorded output in `tests/samples`, where the index names the source of every sample.
 
 pub mod dkms;
+pub mod fio;
 pub mod ibqueryerrors;
 pub mod ibstat;
 pub mod ibstatus;
@@ -13,6 +14,7 @@ pub mod mlnx_qos;
 pub mod modinfo;
 pub mod nccl_log;
 pub mod nccl_tests;
+pub mod nvbandwidth;
 pub mod nvidia_information;
 pub mod nvidia_nvlink;
 pub mod nvidia_smi;

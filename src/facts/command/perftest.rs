@@ -141,6 +141,20 @@ mod tests {
     }
 
     #[test]
+    fn sends_and_atomics_print_what_writes_print() {
+        let send = parse_latency(include_str!("../../../tests/samples/ib_send_lat.txt"));
+        assert_eq!(send, [LatencyRow { bytes: 2, typical: 0.88, percentile_99: Some(0.94) }]);
+        let atomic = parse_latency(include_str!("../../../tests/samples/ib_atomic_lat.txt"));
+        assert_eq!(atomic, [LatencyRow { bytes: 8, typical: 1.46, percentile_99: Some(1.52) }]);
+        let rate = parse_bandwidth(include_str!("../../../tests/samples/ib_atomic_bw.txt"));
+        assert_eq!((rate.len(), rate[0].bytes, rate[0].iterations), (1, 8, Some(210_853_400)));
+        let gbits = rate[0].gbits.expect("fits the rate of messages");
+        assert!((gbits - 1.405510 * 64.0 / 1000.0).abs() < 0.0001, "{gbits}");
+        // A test by time prints the average only: it has no typical latency.
+        assert_eq!(parse_latency(include_str!("../../../tests/samples/ib_atomic_lat-duration.txt")), []);
+    }
+
+    #[test]
     fn bandwidth_and_latency_outputs_are_not_confused() {
         assert_eq!(parse_latency(include_str!("../../../tests/samples/ib_write_bw.txt")), []);
         assert_eq!(parse_bandwidth(include_str!("../../../tests/samples/ib_read_lat.txt")), []);
