@@ -17,6 +17,7 @@ mod judge_host;
 mod judge_plain;
 mod part_set;
 mod proof_basis;
+mod round_estimate;
 mod run_choice;
 mod schedule;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use judge_dcgm::judge_dcgm;
 pub use judge_host::{judge_fio, judge_nvbandwidth};
 pub use judge_plain::{judge_number, judge_ucx, parse_size};
 pub use proof_basis::{BasisSource, DeclaredBasis, ObservedBasis, ProofBasis};
+pub use round_estimate::RoundEstimate;
 pub use schedule::{MemberPair, limit_rounds, schedule_groups, schedule_ring, schedule_rounds, split_in_root_groups};
 pub use slow_cause::{
     AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer, SlowQuestion, group_answers, rank_causes,

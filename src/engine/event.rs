@@ -57,6 +57,23 @@ pub enum Event {
         /// Number of hosts that the command runs on.
         hosts: usize,
     },
+    /// A round of acceptance tests starts.
+    TestRound {
+        /// The test: `ib-write-bw`.
+        test: String,
+        /// The adapter, if the test runs on each.
+        rail: Option<String>,
+        /// Number of measurements that run at the same time.
+        measurements: usize,
+        /// Whether it searches for the bad part, after the planned rounds of the test.
+        isolation: bool,
+        /// Number of finished rounds of the run.
+        done: usize,
+        /// Number of planned rounds of the run.
+        total: usize,
+        /// Estimated duration of the remaining planned rounds; absent before the first one is finished.
+        left: Option<Duration>,
+    },
     /// The apply starts on `hosts`, with `steps` steps to run in total.
     ApplyStarted {
         /// Name of the run: `20261121T093015-4f2a`.

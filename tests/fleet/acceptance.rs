@@ -33,6 +33,7 @@ client: [sleep, 61]
 fn run_tests(project: &Project, code: i32) -> Value {
     let out = project.forge(["test", "inventory.yaml", "--yes", "--format", "json"]);
     assert_eq!(out.code, code, "{out}");
+    assert!(out.stderr.contains(" round 1 of ") && out.stderr.contains(" left\n"), "{out}");
     serde_json::from_str::<Value>(&out.stdout).expect("a document")["tests"].clone()
 }
 

@@ -10,6 +10,7 @@ mod isolate;
 mod measure;
 mod measure_group;
 mod report;
+mod round_progress;
 mod test_host;
 mod test_round;
 mod test_run;

@@ -2,6 +2,7 @@
 
 use super::measure::MeasureContext;
 use super::report::{TestReport, TestRow};
+use super::round_progress::RoundProgress;
 use super::test_host::TestHost;
 use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict};
 use crate::model::UntrustedText;
@@ -13,6 +14,9 @@ pub(super) struct TestRun<'r> {
     pub hosts: Vec<&'r TestHost>,
     /// All hosts that this run has locked.
     pub tested: Vec<&'r TestHost>,
+    /// The place of the test in its set.
+    pub place: usize,
+    pub progress: &'r RoundProgress<'r>,
 }
 
 impl TestRun<'_> {
@@ -29,6 +33,7 @@ impl TestRun<'_> {
         report: &mut TestReport,
     ) {
         let first = report.rows.len();
+        let started = self.progress.start_round((self.place, isolation), &report.test, rail, pairs.len());
         let measured = join_all(pairs.iter().enumerate().map(|(at, (one, other))| async move {
             let (one, other) = (self.hosts[*one], self.hosts[*other]);
             let number = first + 2 * at;
@@ -37,6 +42,7 @@ impl TestRun<'_> {
             [([one, other], forth), ([other, one], back)]
         }))
         .await;
+        self.progress.finish_round(started);
         for (hosts, measured) in measured.into_iter().flatten() {
             let row = self.build_row(&hosts, rail.map(str::to_owned), round, measured.verdict, measured.outputs);
             report.rows.push(TestRow { isolation, ..row });
@@ -46,12 +52,14 @@ impl TestRun<'_> {
     /// Measures groups at the same time.
     pub async fn run_groups(&self, groups: &[Vec<usize>], (round, isolation): (usize, bool), report: &mut TestReport) {
         let first = report.rows.len();
+        let started = self.progress.start_round((self.place, isolation), &report.test, None, groups.len());
         let measured = join_all(groups.iter().enumerate().map(|(at, group)| async move {
             let hosts: Vec<&TestHost> = group.iter().map(|host| self.hosts[*host]).collect();
             let measured = self.context.measure_group(&hosts, &self.tested, first + at).await;
             (hosts, measured)
         }))
         .await;
+        self.progress.finish_round(started);
         for (hosts, measured) in measured {
             let row = self.build_row(&hosts, None, round, measured.verdict, measured.outputs);
             report.rows.push(TestRow { isolation, ..row });

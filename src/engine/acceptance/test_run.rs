@@ -4,6 +4,7 @@ use super::host_proof::store_proofs;
 use super::isolate::isolate_faults;
 use super::measure::MeasureContext;
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, MeasuredScope, SkippedHost, TestReport, TestRow};
+use super::round_progress::RoundProgress;
 use super::test_host::{TestHost, open_test_host};
 use super::test_round::{TestRun, apply_peer_limit};
 use super::test_scripts::build_run_stop_script;
@@ -77,7 +78,8 @@ pub async fn run_acceptance(
             Err(skipped) => report.skipped.push(skipped),
         }
     }
-    let work = run_tests(project, tests, &hosts, (options, request.baseline.as_ref()), cancel, &mut report.tests);
+    let compared = request.baseline.as_ref();
+    let work = run_tests(project, tests, &hosts, (options, compared), (events, cancel), &mut report.tests);
     tokio::select! {
         () = work => {}
         never = stop_programs(project, &hosts, &options.run, cancel) => match never {},
@@ -104,15 +106,21 @@ async fn run_tests(
     tests: &[DeclaredTest],
     hosts: &[TestHost],
     (options, baseline): (&RunOptions, Option<&AcceptanceReport>),
-    cancel: &CancelSignal,
+    (events, cancel): (&EventSender, &CancelSignal),
     reports: &mut Vec<TestReport>,
 ) {
-    for (at, test) in tests.iter().enumerate() {
+    let names: Vec<String> = (0..tests.len()).map(|at| format!("{}-{at}", options.run)).collect();
+    let unplanned = RoundProgress::new(events, &[]);
+    let build = |at: usize, progress| {
+        let test = &tests[at];
         let own: Vec<&TestHost> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
-        let name = format!("{}-{at}", options.run);
-        let context = MeasureContext { project, test, run: &name, cancel };
-        let run = TestRun { context, hosts: own, tested: hosts.iter().collect() };
-        reports.push(run.run(options.parallel.max(1), baseline).await);
+        let context = MeasureContext { project, test, run: &names[at], cancel };
+        TestRun { context, hosts: own, tested: hosts.iter().collect(), place: at, progress }
+    };
+    let planned: Vec<usize> = (0..tests.len()).map(|at| build(at, &unplanned).count_rounds()).collect();
+    let progress = RoundProgress::new(events, &planned);
+    for at in 0..tests.len() {
+        reports.push(build(at, &progress).run(options.parallel.max(1), baseline).await);
     }
 }
 
@@ -183,9 +191,26 @@ impl TestRun<'_> {
         }
     }
 
+    /// Returns the number of planned rounds.
+    fn count_rounds(&self) -> usize {
+        let rails = self.list_rails().len();
+        match self.context.test.definition.programs {
+            _ if self.hosts.is_empty() => 0,
+            TestPrograms::Host(_) => rails,
+            _ if self.hosts.len() < 2 => 0,
+            TestPrograms::Pair { .. } => rails * self.list_pair_rounds().len(),
+            TestPrograms::Group(_) => self.list_group_rounds().len(),
+        }
+    }
+
     async fn run_on_hosts(&self, rails: &[Option<String>], parallel: usize, report: &mut TestReport) {
         for (round, rail) in rails.iter().enumerate() {
             let first = report.rows.len();
+            if self.is_stopped() {
+                return;
+            }
+            let started =
+                self.progress.start_round((self.place, false), &report.test, rail.as_deref(), self.hosts.len());
             let turns = self.hosts.iter().enumerate().map(|(at, host)| async move {
                 match self.is_stopped() {
                     true => None,
@@ -193,6 +218,7 @@ impl TestRun<'_> {
                 }
             });
             let done: Vec<_> = futures_util::stream::iter(turns).buffered(parallel).collect().await;
+            self.progress.finish_round(started);
             for (host, measured) in done.into_iter().flatten() {
                 report.rows.push(self.build_row(&[host], rail.clone(), round + 1, measured.verdict, measured.outputs));
             }
@@ -200,25 +226,24 @@ impl TestRun<'_> {
     }
 
     async fn run_on_groups(&self, report: &mut TestReport) {
-        let test = self.context.test;
         if self.hosts.len() < 2 {
             let why = "fewer than two hosts are left to test";
             report.rows.push(self.build_row(&self.hosts, None, 0, TestVerdict::not_measured(why), Vec::new()));
             return;
         }
-        let rounds = match test.group_size {
-            2 => self
-                .list_pair_rounds()
-                .into_iter()
-                .map(|pairs| pairs.into_iter().map(|(a, b)| vec![a, b]).collect())
-                .collect(),
-            size => schedule_groups(self.hosts.len(), size, test.at_once),
-        };
-        for (number, groups) in rounds.iter().enumerate() {
+        for (number, groups) in self.list_group_rounds().iter().enumerate() {
             if self.is_stopped() {
                 return;
             }
             self.run_groups(groups, (number + 1, false), report).await;
+        }
+    }
+
+    fn list_group_rounds(&self) -> Vec<Vec<Vec<usize>>> {
+        let of_pairs = |pairs: Vec<MemberPair>| pairs.into_iter().map(|(one, other)| vec![one, other]).collect();
+        match self.context.test.group_size {
+            2 => self.list_pair_rounds().into_iter().map(of_pairs).collect(),
+            size => schedule_groups(self.hosts.len(), size, self.context.test.at_once),
         }
     }
 

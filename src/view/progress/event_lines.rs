@@ -1,6 +1,7 @@
 //! Formats an event as one line of text.
 
 use super::progress_line::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host, prefix_lines};
+use super::time_left::format_estimate;
 use super::{ProgressDetail, windows};
 use crate::engine::{Event, StepResult, VerifyResult};
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
@@ -9,6 +10,13 @@ use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
 use crate::view::{escape, format_count, format_duration, format_size};
 use indexmap::IndexMap;
 use std::time::Duration;
+
+/// Returns `ib-write-bw on mlx5_0, 4 measurements` for a round of tests.
+pub fn format_test_round(event: &Event) -> Option<String> {
+    let Event::TestRound { test, rail, measurements, .. } = event else { return None };
+    let rail = rail.as_ref().map(|rail| format!(" on {}", escape::escape_line(rail))).unwrap_or_default();
+    Some(format!("{}{rail}, {}", escape::escape_line(test), format_count(*measurements, "measurement")))
+}
 
 /// Returns the line for an event, if it has one.
 pub fn event_line(event: &Event) -> Option<ProgressLine> {
@@ -20,6 +28,15 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         }
         Event::ExecStarted { hosts } => {
             ProgressLine::new(Normal, format!("running on {}", format_count(*hosts, "host")))
+        }
+        Event::TestRound { done, total, left, isolation, .. } => {
+            let left = left.map(|left| format!(", about {} left", format_estimate(left))).unwrap_or_default();
+            let what = format_test_round(event).unwrap_or_default();
+            let line = match isolation {
+                true => format!("searching for the bad part: {what}"),
+                false => format!("round {} of {total}: {what}{left}", done + 1),
+            };
+            ProgressLine::new(Normal, line)
         }
         Event::Connecting { host } => ProgressLine::new(Verbose, prefix_host(host, "connecting")),
         Event::Observed { host, trips, took: time } => ProgressLine::new(

@@ -1,11 +1,12 @@
 //! One frame of the live display: lines of text from the state, the time and the terminal size.
 
 use super::state::{ActivityKind, HostActivity, ProgressPhase, ProgressState};
+use super::time_left::{format_elapsed, format_estimate};
 use super::{event_lines, progress_line};
 use crate::view::style::{BAD, DIM, paint};
 use crate::view::{escape, format_count};
 use anstyle::Style;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns and lines of a terminal.
@@ -155,6 +156,9 @@ fn format_progress(state: &ProgressState) -> String {
         ProgressPhase::Observing { total: 0, .. } => "observing the cluster".to_owned(),
         ProgressPhase::Observing { done, total } => format!("{done}/{} observed", format_count(*total, "host")),
         ProgressPhase::Running { done, total } => format!("{done}/{}", format_count(*total, "host")),
+        ProgressPhase::Testing { done, total, what, .. } => {
+            format!("{done}/{}: {what}", format_count(*total, "round"))
+        }
         ProgressPhase::Applying(work) if work.total() == 0 => "verifying".to_owned(),
         ProgressPhase::Applying(work) => format!("{}/{}", work.done(), format_count(work.total(), "step")),
     }
@@ -163,7 +167,9 @@ fn format_progress(state: &ProgressState) -> String {
 fn count_progress(state: &ProgressState) -> Option<(usize, usize)> {
     let counts = match state.phase() {
         ProgressPhase::Idle => return None,
-        ProgressPhase::Observing { done, total } | ProgressPhase::Running { done, total } => (*done, *total),
+        ProgressPhase::Observing { done, total }
+        | ProgressPhase::Running { done, total }
+        | ProgressPhase::Testing { done, total, .. } => (*done, *total),
         ProgressPhase::Applying(work) => (work.done(), work.total()),
     };
     (counts.1 > 0).then_some(counts)
@@ -184,26 +190,6 @@ fn describe_queue(state: &ProgressState) -> Vec<String> {
         parts.push(format!("waiting for {}", event_lines::format_canaries(canaries)));
     }
     parts
-}
-
-/// Formats an elapsed time: `8s`, `2m 05s`, `1h 07m`.
-pub fn format_elapsed(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ ..60 => format!("{seconds}s"),
-        seconds @ ..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-        seconds => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
-/// Formats an estimated time, rounded up: `20s`, `4m`, `1h 10m`.
-pub fn format_estimate(time: Duration) -> String {
-    let seconds = time.as_secs_f64().ceil() as u64;
-    let minutes = seconds.div_ceil(60);
-    match seconds {
-        ..=50 => format!("{}s", seconds.div_ceil(10) * 10),
-        51..=3540 => format!("{minutes}m"),
-        _ => format_elapsed(Duration::from_secs(minutes.div_ceil(10) * 600)),
-    }
 }
 
 /// Cuts a text to at most `columns`.

@@ -1,7 +1,7 @@
 //! A status line for logs in which no other line was written for a while.
 
-use super::state::{ActivityKind, HostActivity, ProgressState};
-use super::{frame, progress_line};
+use super::state::{ActivityKind, HostActivity, ProgressPhase, ProgressState};
+use super::{frame, progress_line, time_left};
 use crate::view::escape;
 use crate::view::fold::fold_names;
 use crate::view::formatting::list_names;
@@ -20,14 +20,18 @@ pub fn format_heartbeat(state: &mut ProgressState, now: Instant) -> Option<Strin
         *longest = elapsed.max(*longest);
     }
     let each = doing.into_iter().map(|(what, (hosts, longest))| {
-        format!("{what} on {} ({})", escape::escape_line(&fold_names(hosts)), frame::format_elapsed(longest))
+        format!("{what} on {} ({})", escape::escape_line(&fold_names(hosts)), time_left::format_elapsed(longest))
     });
     let transfers = state
         .transfers
         .iter()
         .map(|(what, how)| format!("{} {}", escape::escape_line(what), progress_line::format_untrusted(how)));
     let each: Vec<String> = each.chain(transfers).collect();
-    (!each.is_empty()).then(|| format!("{sums}: {}", list_names(&each)))
+    match each.is_empty() {
+        // The summary names the running test.
+        true => matches!(state.phase(), ProgressPhase::Testing { .. }).then_some(sums),
+        false => Some(format!("{sums}: {}", list_names(&each))),
+    }
 }
 
 fn describe_doing(own: &HostActivity) -> String {

@@ -7,6 +7,7 @@ mod live;
 mod plain;
 mod progress_line;
 mod state;
+mod time_left;
 mod windows;
 
 pub use frame::TerminalSize;

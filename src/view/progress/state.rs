@@ -43,6 +43,15 @@ pub enum ProgressPhase {
         done: usize,
         total: usize,
     },
+    /// Rounds of acceptance tests.
+    Testing {
+        done: usize,
+        total: usize,
+        /// What runs: the test and its adapter.
+        what: String,
+        /// The remaining time, and when it was estimated.
+        left: Option<(Instant, Duration)>,
+    },
     Applying(Box<PlanWorkload>),
 }
 
@@ -116,7 +125,14 @@ impl ProgressState {
 
     /// Returns the estimated remaining time, if known.
     pub fn estimate_remaining(&mut self, now: Instant) -> Option<Duration> {
-        let ProgressPhase::Applying(work) = &self.phase else { return None };
+        let work = match &self.phase {
+            ProgressPhase::Testing { left, .. } => {
+                let (made, left) = (*left)?;
+                return Some(left.saturating_sub(now.saturating_duration_since(made)));
+            }
+            ProgressPhase::Applying(work) => work,
+            _ => return None,
+        };
         match self.estimate {
             Some((made, left)) if now.saturating_duration_since(made) < ESTIMATE_AGE => left,
             _ => {
@@ -133,12 +149,17 @@ impl ProgressState {
         if let ProgressPhase::Applying(work) = &mut self.phase {
             work.apply_event(event, now);
         }
-        self.count_event(event);
+        self.count_event(event, now);
         self.track_activity(event, now);
     }
 
-    fn count_event(&mut self, event: &Event) {
+    fn count_event(&mut self, event: &Event, now: Instant) {
         match event {
+            Event::TestRound { done, total, left, .. } => {
+                let what = event_lines::format_test_round(event).unwrap_or_default();
+                let left = left.map(|left| (now, left));
+                self.phase = ProgressPhase::Testing { done: *done, total: *total, what, left };
+            }
             Event::ObserveStarted { hosts } => self.phase = ProgressPhase::Observing { done: 0, total: *hosts },
             Event::ExecStarted { hosts } => self.phase = ProgressPhase::Running { done: 0, total: *hosts },
             Event::Observed { host, .. } => self.count_host_done(host),
@@ -219,6 +240,7 @@ impl ProgressState {
             | Event::Node { .. } => self.track_waiting(event, now),
             Event::ObserveStarted { .. }
             | Event::ExecStarted { .. }
+            | Event::TestRound { .. }
             | Event::ApplyStarted { .. }
             | Event::StepCommands { .. }
             | Event::StepPrinted { .. }

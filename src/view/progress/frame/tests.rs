@@ -8,6 +8,7 @@ use crate::plan::{Plan, RolloutPlan};
 use crate::view::escape::tests::HOSTILE;
 use crate::view::sample;
 use anstream::adapter::strip_str;
+use std::time::Duration;
 
 const WIDE_TERMINAL: TerminalSize = TerminalSize { columns: 100, lines: 24 };
 

@@ -207,3 +207,34 @@ fn heartbeat_is_printed_after_long_silence() {
         "nothing is running at the end"
     );
 }
+
+#[test]
+fn rounds_of_tests_are_shown_with_the_remaining_time() {
+    let shared = SharedBuffer::default();
+    let mut plain =
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
+            "12:01:33".into()
+        });
+    let began = Instant::now();
+    let round = |done, left: Option<u64>, isolation| Event::TestRound {
+        test: "ib-write-bw".into(),
+        rail: Some("mlx5_0".into()),
+        measurements: 4,
+        isolation,
+        done,
+        total: 14,
+        left: left.map(Duration::from_secs),
+    };
+    plain.show_event(&round(0, None, false), began);
+    plain.show_event(&round(1, Some(170), false), began + Duration::from_secs(12));
+    (13..=43).for_each(|second| plain.tick(began + Duration::from_secs(second)));
+    plain.show_event(&round(14, Some(0), true), began + Duration::from_secs(43));
+    let bytes = shared.0.lock().unwrap().clone();
+    let lines = [
+        "12:01:33 round 1 of 14: ib-write-bw on mlx5_0, 4 measurements",
+        "12:01:33 round 2 of 14: ib-write-bw on mlx5_0, 4 measurements, about 3m left",
+        "12:01:33 1/14 rounds: ib-write-bw on mlx5_0, 4 measurements, 42s, about 3m left",
+        "12:01:33 searching for the bad part: ib-write-bw on mlx5_0, 4 measurements",
+    ];
+    assert_eq!(std::str::from_utf8(&bytes).unwrap().lines().collect::<Vec<_>>(), lines);
+}
