@@ -86,10 +86,15 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     let moved = format!("{}: package libucx0 {version} -> 1.99-1 since the test of {day}", nodes[0].name);
     assert_eq!(list_due_tests(&nodes), (2, vec![moved]));
 
-    // The second run compares with the first, and one host is slow.
+    // The second run compares with the first, and one host is slow. `why-slow` starts it: no host has an adapter.
     let slow = &nodes[1];
     slow.must("tc qdisc add dev host0 root tbf rate 20mbit burst 32kbit latency 400ms");
-    let shaped = run_tests(&project, 5);
+    let asked = ["why-slow", "inventory.yaml", "--seconds", "1", "--measure", "--yes", "--format", "json"];
+    let asked = project.forge(asked);
+    let document: Value = serde_json::from_str(&asked.stdout).unwrap_or_else(|_| panic!("{asked}"));
+    let diagnosis = &document["diagnosis"];
+    assert_eq!((asked.code, &diagnosis["causes"][0]["question"]), (5, &Value::from("adapters")), "{diagnosis:#}");
+    let shaped = diagnosis["measured"].clone();
     assert_eq!(shaped["against"], healthy["run"], "{shaped:#}");
     let faults = shaped["tests"][0]["faults"].as_array().expect("faults");
     assert_eq!(faults.len(), 1, "{shaped:#}");

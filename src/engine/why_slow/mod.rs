@@ -3,6 +3,7 @@
 mod derived_facts;
 
 use self::derived_facts::{build_traffic, describe_peers, describe_pods, describe_transport};
+use super::acceptance::AcceptanceReport;
 use super::cluster_nodes::{LazyClusterApi, find_declared_node};
 use super::event::EventSender;
 use super::observe::{observe_facts, observe_probes};
@@ -46,7 +47,13 @@ pub struct SlowDiagnosis {
     pub path: Vec<AnsweredQuestion>,
     /// The causes, the most likely first.
     pub causes: Vec<SlowCause>,
+    /// The tests of the set `quick` between the suspects, if they were requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<AcceptanceReport>,
 }
+
+/// How many hosts without a finding are measured with the suspects: a slow one is named by two measurements with others.
+const COMPARED_HOSTS: usize = 2;
 
 /// A host that did not answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +99,21 @@ impl SlowDiagnosis {
         let found = (!self.causes.is_empty()).then_some(ExitCode::Changes);
         let unreachable = (!self.unreachable.is_empty()).then_some(ExitCode::Unreachable);
         let nothing = self.hosts.is_empty().then_some(ExitCode::Unknown);
-        ExitCode::pick_worst(found.into_iter().chain(unreachable).chain(nothing))
+        let measured = self.measured.as_ref().map(AcceptanceReport::exit_code);
+        ExitCode::pick_worst(found.into_iter().chain(unreachable).chain(nothing).chain(measured))
+    }
+
+    /// Returns the hosts to measure: those with a finding, and two others to compare them with; every host if nothing
+    /// was found.
+    pub fn list_measured_hosts(&self) -> Vec<HostName> {
+        let suspects: BTreeSet<&HostName> = self.causes.iter().flat_map(|cause| &cause.hosts).collect();
+        let mut others = 0;
+        let mut is_measured = |host: &&HostName| {
+            let is_suspect = suspects.is_empty() || suspects.contains(host);
+            others += usize::from(!is_suspect);
+            is_suspect || others <= COMPARED_HOSTS
+        };
+        self.hosts.iter().filter(|host| is_measured(host)).cloned().collect()
     }
 }
 
@@ -157,6 +178,7 @@ fn build_diagnosis(project: &Project, questions: &SlowQuestions, seen: &[Observe
         elsewhere: Vec::new(),
         path,
         causes,
+        measured: None,
     }
 }
 
@@ -231,5 +253,42 @@ async fn read_job_pods(
     match by_host.is_empty() {
         true => Err(format!("none of the {} pods of job `{job}` runs on a host of the inventory", pods.len())),
         false => Ok(JobPods { by_host, elsewhere }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diagnosis(hosts: &[&str], suspects: &[&str]) -> SlowDiagnosis {
+        let names = |names: &[&str]| names.iter().map(|name| HostName::new(*name)).collect::<Vec<_>>();
+        let cause = SlowCause {
+            question: "acs".into(),
+            likelihood: CauseLikelihood::Likely,
+            cause: String::new(),
+            hosts: names(suspects),
+            repair: CauseRepair::Evidence,
+        };
+        SlowDiagnosis {
+            hosts: names(hosts),
+            simulated: Vec::new(),
+            unreachable: Vec::new(),
+            elsewhere: Vec::new(),
+            path: Vec::new(),
+            causes: if suspects.is_empty() { Vec::new() } else { vec![cause] },
+            measured: None,
+        }
+    }
+
+    #[test]
+    fn suspects_are_measured_with_two_other_hosts() {
+        let of = |suspects: &[&str]| {
+            let hosts = diagnosis(&["a", "b", "c", "d", "e"], suspects).list_measured_hosts();
+            hosts.iter().map(HostName::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["d"]), ["a", "b", "d"]);
+        assert_eq!(of(&["a", "e"]), ["a", "b", "c", "e"]);
+        assert_eq!(of(&["a", "b", "c", "d", "e"]).len(), 5);
+        assert_eq!(of(&[]).len(), 5, "without a finding, each host is a suspect");
     }
 }

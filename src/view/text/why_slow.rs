@@ -4,6 +4,7 @@ use super::shared_lines::write_simulated;
 use crate::acceptance::{AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer};
 use crate::engine::{CauseRepair, SlowCause, SlowDiagnosis};
 use crate::model::HostName;
+use crate::view::acceptance::write_text;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::{escape, fold, format_count, formatting};
 use std::io::{self, Write};
@@ -24,7 +25,14 @@ pub fn write_diagnosis(diagnosis: &SlowDiagnosis, all: bool, out: &mut dyn Write
         writeln!(out, "{} pod {}: {why}", paint(UNKNOWN, "not asked"), escape::escape_untrusted(pod))?;
     }
     writeln!(out)?;
-    write_causes(diagnosis, out)
+    write_causes(diagnosis, out)?;
+    match &diagnosis.measured {
+        Some(measured) => {
+            writeln!(out)?;
+            write_text(measured, measured.exit_code(), out)
+        }
+        None => Ok(()),
+    }
 }
 
 fn write_question(asked: &AnsweredQuestion, hosts: usize, all: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -148,6 +156,7 @@ fn write_repair(cause: &SlowCause, out: &mut dyn Write) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::acceptance::{SlowQuestion, group_answers};
+    use crate::model::ExitCode;
 
     fn question(name: &str, text: &str) -> SlowQuestion {
         SlowQuestion {
@@ -195,7 +204,20 @@ mod tests {
                 hosts: vec![hosts[0].clone()],
                 repair: CauseRepair::Declared(vec!["pcie-acs".to_owned()]),
             }],
+            measured: None,
         }
+    }
+
+    #[test]
+    fn measurements_follow_the_causes_and_decide_about_the_exit_code() {
+        let mut diagnosis = sample_diagnosis();
+        assert_eq!(diagnosis.exit_code(), ExitCode::Changes);
+        diagnosis.measured = Some(crate::view::sample::acceptance_report());
+        assert_eq!(diagnosis.exit_code(), ExitCode::VerifyFailed);
+        let text = render(&diagnosis, false);
+        let repair =
+            "repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows the differences\n\nucx-bandwidth  ";
+        assert!(text.contains(repair) && text.contains("\n  bad: host `a`, its adapter or its cable\n"), "{text}");
     }
 
     #[test]
