@@ -10,7 +10,7 @@ use crate::model::Value;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// A row of the table. The facts `workload`, `nccl`, `traffic` and `peers` exist only here.
+/// A row of the table. The facts `workload`, `nccl`, `traffic`, `pod_network` and `peers` exist only here.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuestionRow {

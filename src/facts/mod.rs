@@ -7,6 +7,7 @@
 //! format makes the fact unknown, with the reason. Null inside a fact means that the host does not have that item.
 
 mod acs;
+mod beegfs;
 mod boot;
 mod cgroup;
 mod cluster;
@@ -76,7 +77,7 @@ use std::collections::BTreeMap;
 pub struct Facts(pub BTreeMap<String, Result<Value, UnansweredReason>>);
 
 /// Every fact, in the order of the reference. Facts that touch filesystems come after those that do not.
-static ALL: [Fact; 44] = [
+static ALL: [Fact; 45] = [
     os::FACT,
     kernel::FACT,
     boot::FACT,
@@ -121,6 +122,7 @@ static ALL: [Fact; 44] = [
     limits::FACT,
     hugepages::FACT,
     governor::FACT,
+    beegfs::FACT,
 ];
 
 /// Returns every fact, in the order of the reference.

@@ -40,6 +40,9 @@ fn healthy_facts() -> BTreeMap<String, Value> {
         "limits": {"services": {"containerd": {"soft": "unlimited", "hard": "unlimited"}}},
         "services": {"ibacm": {"active": "inactive"}},
         "governor": {"governors": {"performance": 192}, "numa_balancing": false},
+        "beegfs": [{"client": "c1", "role": "storage", "server": "oss1", "rdma": 4, "tcp": 0, "fallback": false}],
+        "pod_network": {"address": "10.0.14.5", "interface": "eth0", "infiniband": false, "is_node_address": true,
+            "node_address": "10.0.14.5"},
         "peers": [],
     });
     all.as_object().unwrap().clone().into_iter().collect()
@@ -126,6 +129,12 @@ fn each_fault_is_found_by_its_question_alone() {
         ("nvswitch-fabric", "gpu_state/0/fabric/state", json!("In Progress"), "0000:1b:00.0: In Progress, Success"),
         ("clocks", "gpu_state/0/clock_events", json!(["sw_power_cap", "hw_slowdown"]), "0000:1b:00.0: hw_slowdown"),
         ("power-limit", "gpu_state/0/power/limit", json!(500.0), "0000:1b:00.0 is limited to 500.0 of 700.0 W"),
+        (
+            "storage",
+            "beegfs/0",
+            json!({"client": "c1", "role": "storage", "server": "oss1", "rdma": 0, "tcp": 4, "fallback": true}),
+            "storage server oss1: 4 over TCP by a fallback route",
+        ),
         ("lanes", "rdma/0/ports/0/lanes", json!("lost"), "mlx5_0 port 1: 4 lanes of NDR, 400.0 Gb/s"),
         ("link-errors", "traffic/ports/0/grown", json!({"symbol_error": 3}), "mlx5_0/1: symbol_error +3"),
         ("retransmissions", "traffic/ports/0/grown", json!({"out_of_sequence": 9}), "mlx5_0/1: out_of_sequence +9"),
@@ -140,6 +149,13 @@ fn each_fault_is_found_by_its_question_alone() {
         ("roce-version", "roce/0/cma_mode", json!("IB/RoCE v1"), "mlx5_1: IB/RoCE v1"),
         ("mtu", "verbs/0/ports/0/active_mtu", json!(1024), "mlx5_0: 1024 of 4096 bytes"),
         ("memlock", "limits/services/containerd/soft", json!("8388608"), "containerd: 8388608"),
+        (
+            "pod-network",
+            "pod_network",
+            json!({"address": "192.168.7.5", "interface": "ib0", "infiniband": true, "is_node_address": false,
+            "node_address": "10.0.14.5"}),
+            "it uses 192.168.7.5 on ib0, an interface of InfiniBand (IPoIB)",
+        ),
         ("ibacm", "services/ibacm/active", json!("active"), "it runs"),
         ("governor", "governor/governors", json!({"powersave": 192}), "192 processors use the governor powersave"),
         ("peers", "peers", json!(["rdma.rate is 200, of 3 peers 400"]), "rdma.rate is 200, of 3 peers 400"),
@@ -201,4 +217,22 @@ fn recipes_of_the_questions_exist_and_a_repair_is_named() {
             assert!(known, "{}: no recipe `{recipe}`", question.name);
         }
     }
+}
+
+#[test]
+fn address_that_calico_chose_must_be_that_of_the_node() {
+    let found = |pointer: &str, value: Value| found_with(&format!("pod_network/{pointer}"), value);
+    let gone = "it uses 10.0.14.5, which no interface has".to_owned();
+    assert_eq!(found("interface", Value::Null), [("pod-network".to_owned(), gone)]);
+    let mut facts = healthy_facts();
+    facts.insert("pod_network".to_owned(), Value::Null);
+    let answers = ask(facts);
+    let answer = answers.iter().find(|(name, _)| name == "pod-network").map(|(_, answer)| answer);
+    assert_eq!(answer, Some(&QuestionAnswer::NotApplicable), "a host without Calico");
+    let other = json!({"address": "10.3.2.5", "interface": "eth1", "infiniband": false, "is_node_address": false,
+        "node_address": "10.0.14.5"});
+    let mut facts = healthy_facts();
+    facts.insert("pod_network".to_owned(), other);
+    let evidence = QuestionAnswer::Found("it uses 10.3.2.5 on eth1, and the node's address is 10.0.14.5".into());
+    assert_eq!(ask(facts).into_iter().find(|(name, _)| name == "pod-network"), Some(("pod-network".into(), evidence)));
 }

@@ -1,8 +1,10 @@
 //! Why a job is slow: observes hosts twice, asks the built-in questions, and names the repair of each cause.
 
 mod derived_facts;
+mod pod_network;
 
 use self::derived_facts::{build_traffic, describe_peers, describe_pods, describe_transport};
+use self::pod_network::describe_pod_network;
 use super::acceptance::AcceptanceReport;
 use super::cluster_nodes::{LazyClusterApi, find_declared_node};
 use super::event::EventSender;
@@ -13,6 +15,7 @@ use crate::acceptance::{AnsweredQuestion, CauseLikelihood, group_answers, rank_c
 use crate::config::{Project, SlowQuestions};
 use crate::kube::WorkloadPod;
 use crate::model::{ExitCode, HostName, UntrustedText, Value};
+use crate::object::ClusterNode;
 use crate::plan::{HostReachability, ObservedHost};
 use crate::probe::{Probe, UnansweredReason};
 use schemars::JsonSchema;
@@ -135,7 +138,9 @@ pub async fn diagnose_slow_job(
     let is_asked = |host: &&HostName| !host.is_cluster() && (request.job.is_none() || pods.contains_key(*host));
     let hosts: Vec<HostName> = request.hosts.iter().filter(is_asked).cloned().collect();
     let began = Instant::now();
-    let mut seen = observe_facts(project, &hosts, options, events).await.seen;
+    let (observed, nodes) =
+        tokio::join!(observe_facts(project, &hosts, options, events), list_declared_nodes(project, options));
+    let mut seen = observed.seen;
     let later = match &options.replay.observed {
         Some(_) => Err(UnansweredReason::new("a recording has one reading of the counters")),
         None => {
@@ -151,7 +156,12 @@ pub async fn diagnose_slow_job(
             build_traffic(&host.facts, again.map(|again| &again.facts), *elapsed)
         });
         let own = pods.get(&host.host).map(Vec::as_slice).unwrap_or_default();
+        let node = match &nodes {
+            Ok(nodes) => find_declared_node(project, &host.host, nodes).map_err(UnansweredReason::new),
+            Err(why) => Err(why.clone()),
+        };
         let derived = [
+            ("pod_network", node.and_then(|node| describe_pod_network(node, &host.facts))),
             ("traffic", traffic),
             ("workload", Ok(describe_pods(own))),
             ("nccl", describe_transport(own)),
@@ -205,6 +215,25 @@ fn build_cause(project: &Project, found: &AnsweredQuestion) -> SlowCause {
         hosts,
         repair,
     }
+}
+
+/// Returns the nodes of the declared cluster; none if no cluster is declared.
+///
+/// # Errors
+/// They could not be read.
+async fn list_declared_nodes(project: &Project, options: &RunOptions) -> Result<Vec<ClusterNode>, UnansweredReason> {
+    if project.kubernetes.is_none() {
+        return Ok(Vec::new());
+    }
+    if options.replay.observed.is_some() {
+        return Err(UnansweredReason::new("a recording does not have the nodes of the cluster"));
+    }
+    let api = LazyClusterApi::default();
+    let nodes = api.list_nodes(project, options).await.map(|(_, nodes)| nodes);
+    api.close().await;
+    nodes.map_err(|error| {
+        UnansweredReason::new(format!("the nodes of the cluster could not be read: {}", error.message))
+    })
 }
 
 /// The pods of a job.
