@@ -24,10 +24,12 @@ pub fn list_proof_facts(project: &Project) -> impl Iterator<Item = &'static str>
     project.tests.sets.values().flatten().flat_map(|test| test.definition.rests_on.fact_names())
 }
 
-/// Returns what is due on a host. A host that has never passed a test counts only if the test is required.
+/// Returns what is due on a host. A host that has never passed a test counts only if the test is required. A sandbox
+/// cannot be measured.
 pub(super) fn list_due_tests(project: &Project, seen: &ObservedHost) -> Vec<DueTests> {
     let is_of_host = |test: &&DeclaredTest| test.hosts.contains(&seen.host);
-    if !project.tests.sets.values().flatten().any(|test| is_of_host(&test)) {
+    let is_tested = project.tests.sets.values().flatten().any(|test| is_of_host(&test));
+    if !is_tested || project.is_simulated(&seen.host) {
         return Vec::new();
     }
     let proofs = read_proofs(project, seen);

@@ -48,7 +48,9 @@ fn host_on_hold_is_left_alone_until_it_is_released() {
 
 #[test]
 fn hold_ends_by_the_clock_of_the_host() {
-    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+    let tests = "tests: { quick: [{ test: dcgm-diag, on: all, required: true }] }\n";
+    let inventory = format!("{ONE}{tests}");
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", &inventory), ("recipes/r.yaml", RECIPE)]) {
         Ok(lab) => lab,
         Err(why) => return eprintln!("skipped: a sandbox: {why}"),
     };
@@ -64,6 +66,8 @@ fn hold_ends_by_the_clock_of_the_host() {
     let apply = lab.forge(&["apply", "--yes"]);
     assert!(apply.starts_with("exit 0\n"), "{apply}");
     assert_eq!(lab_files(&lab), "lab\nlab\n");
+    let drift = lab.forge(&["drift"]);
+    assert!(drift.starts_with("exit 0\n"), "a sandbox cannot be measured, and no test is due there: {drift}");
     lab.nothing_is_left();
 }
 
