@@ -6,7 +6,7 @@ use crate::model::proofs_file_name;
 use crate::plan::ObservedHost;
 use crate::probe::{Probe, ProbeReading};
 
-/// What is due on a host for one set of tests.
+/// A set of tests that is due on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DueTests {
     /// The name of the set.
@@ -24,7 +24,7 @@ pub fn list_proof_facts(project: &Project) -> impl Iterator<Item = &'static str>
     project.tests.sets.values().flatten().flat_map(|test| test.definition.rests_on.fact_names())
 }
 
-/// Returns what is due on a host. A host that has never passed a test counts only if the test is required. A sandbox
+/// Returns the sets of tests that are due on a host. A host that has never passed a test counts only if the test is required. A sandbox
 /// cannot be measured.
 pub(super) fn list_due_tests(project: &Project, seen: &ObservedHost) -> Vec<DueTests> {
     let is_of_host = |test: &&DeclaredTest| test.hosts.contains(&seen.host);

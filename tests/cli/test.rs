@@ -172,9 +172,9 @@ fn mistakes_in_what_a_test_rests_on_are_shown_in_place() {
 
 #[test]
 fn measurements_of_a_diagnosis_need_a_confirmation() {
-    let told = place().forge(&["why-slow", "--measure"]);
+    let out = place().forge(&["why-slow", "--measure"]);
     let hint = "hint: pass `--yes` to skip the confirmation, or leave out `--measure`\n";
-    assert!(told.starts_with("exit 64") && told.ends_with(hint), "{told}");
+    assert!(out.starts_with("exit 64") && out.ends_with(hint), "{out}");
     let alone = place().forge(&["why-slow", "--yes"]);
     assert!(alone.starts_with("exit 64") && alone.contains("--measure"), "{alone}");
 }

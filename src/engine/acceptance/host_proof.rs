@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(judge(&ring, Some("b"), "a"), HostTestResult::Passed);
         assert_eq!(judge(&ring[..1], Some("b"), "a"), HostTestResult::Open, "it was in no other measurement");
         let why = "0.1 Gb/s, expected at least 1 Gb/s (declared)".to_owned();
-        assert_eq!(judge(&ring, None, "a"), HostTestResult::Failed(why), "nobody was named");
+        assert_eq!(judge(&ring, None, "a"), HostTestResult::Failed(why), "no host was named");
         assert_eq!(judge(&ring, None, "d"), HostTestResult::Open);
     }
 

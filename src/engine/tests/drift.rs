@@ -425,7 +425,7 @@ fn result_that_no_longer_holds_is_drift() {
     assert_eq!(
         list_due_sets(&moved),
         [format!("n2 tests `quick`: {reason}"), format!("n2 tests `slow`: {reason}")],
-        "whoever passed a test once is told, even if it is not required"
+        "a test that passed once is due, even if it is not required"
     );
     assert_eq!(moved.findings[0].severity, FindingSeverity::Medium);
 
