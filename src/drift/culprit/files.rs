@@ -4,6 +4,7 @@ use super::clock;
 use super::context::{AttributionContext, is_single_user};
 use super::evidence::FileTimestamps;
 use super::model::{AttributionCertainty, ChangeSource};
+use super::path_effects::PathEffect;
 use super::sudo::SudoCommand;
 use crate::resource::ChangeAspect;
 use jiff::Timestamp;
@@ -22,17 +23,31 @@ pub fn attribute_file_change(case: &AttributionContext<'_>, path: &str) -> Chang
     let Some(&first) = times.first() else {
         return ChangeSource::without_match("it was not modified since it was applied");
     };
+    let explains = |sudo: &SudoCommand| {
+        sudo.path_effects(path).iter().any(|effect| effect.explains(case.finding.mark.aspect, !sign.there))
+    };
     for &time in &times {
         let named: Vec<&SudoCommand> =
-            case.recent_sudo_commands().filter(|sudo| sudo.mentions_path(path) && sudo.covers_time(time)).collect();
+            case.recent_sudo_commands().filter(|sudo| sudo.covers_time(time) && explains(sudo)).collect();
         if let Some(sudo) = named.first() {
             let sure = if is_single_user(&named) { AttributionCertainty::Named } else { AttributionCertainty::Near };
             return ChangeSource::from_sudo(sure, sudo, time);
         }
     }
-    find_concurrent_change(case, &times)
-        .or_else(|| attribute_to_owner(case, &sign, first))
-        .unwrap_or_else(|| case.without_match_at("no command in the journal refers to it", Some(first)))
+    find_concurrent_change(case, path, &times).or_else(|| attribute_to_owner(case, &sign, first)).unwrap_or_else(|| {
+        let elsewhen =
+            case.recent_sudo_commands().any(|sudo| !sudo.path_effects(path).is_empty() && !reads_only(sudo, path));
+        let why = match elsewhen {
+            true => "commands in the journal refer to it, all at other times",
+            false => "no command in the journal refers to it",
+        };
+        case.without_match_at(why, Some(first))
+    })
+}
+
+/// Reports whether a command is known to read the path, and to do nothing else with it.
+fn reads_only(sudo: &SudoCommand, path: &str) -> bool {
+    sudo.path_effects(path).into_iter().eq([PathEffect::Reads])
 }
 
 /// Returns when the change may have happened: for content, the mtime, which any user can set; and the ctime, which no
@@ -48,8 +63,9 @@ fn list_candidate_times(case: &AttributionContext<'_>, sign: &FileTimestamps) ->
     }
 }
 
-/// Finds other events at that time: package runs, and sudo commands that do not name the file.
-fn find_concurrent_change(case: &AttributionContext<'_>, times: &[Timestamp]) -> Option<ChangeSource> {
+/// Finds other events at that time: package runs, and sudo commands that are not known to write the file, unless they
+/// only read it.
+fn find_concurrent_change(case: &AttributionContext<'_>, path: &str, times: &[Timestamp]) -> Option<ChangeSource> {
     let at = |covers: &dyn Fn(Timestamp) -> bool| times.iter().copied().find(|time| covers(*time));
     let by_run = case.recent_package_runs().find_map(|run| Some((run, at(&|time| run.covers_time(time))?)));
     if let Some((run, time)) = by_run {
@@ -59,8 +75,8 @@ fn find_concurrent_change(case: &AttributionContext<'_>, times: &[Timestamp]) ->
             _ => culprit,
         });
     }
-    let (sudo, time) =
-        case.recent_sudo_commands().find_map(|sudo| Some((sudo, at(&|time| sudo.covers_time(time))?)))?;
+    let mut others = case.recent_sudo_commands().filter(|sudo| !reads_only(sudo, path));
+    let (sudo, time) = others.find_map(|sudo| Some((sudo, at(&|time| sudo.covers_time(time))?)))?;
     Some(ChangeSource::from_sudo(AttributionCertainty::Near, sudo, time))
 }
 

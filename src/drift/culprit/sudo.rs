@@ -6,68 +6,16 @@
 
 use super::clock;
 use super::journal::SystemJournalEntry;
+use super::path_effects::{PathEffect, list_path_effects, normalize_path, split_tokens};
+use super::programs::{EDITOR_PROGRAMS, SHELL_PROGRAMS, is_read_only_command};
 use crate::script::is_own_shell;
-use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
+use camino::{Utf8Path, Utf8PathBuf};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Paths of sudo's program.
 const SUDO_PATHS: [&str; 5] =
     ["/usr/bin/sudo", "/bin/sudo", "/usr/local/bin/sudo", "/usr/lib/cargo/bin/sudo", "/run/wrappers/bin/sudo"];
-
-/// Read-only programs: naming an object in their arguments is not evidence.
-const READ_ONLY_PROGRAMS: [&str; 40] = [
-    "[",
-    "awk",
-    "b2sum",
-    "cat",
-    "cksum",
-    "cmp",
-    "cut",
-    "df",
-    "diff",
-    "dpkg-query",
-    "du",
-    "egrep",
-    "fgrep",
-    "file",
-    "find",
-    "getfacl",
-    "grep",
-    "head",
-    "hexdump",
-    "id",
-    "journalctl",
-    "less",
-    "ls",
-    "lsattr",
-    "md5sum",
-    "more",
-    "namei",
-    "od",
-    "readlink",
-    "realpath",
-    "rg",
-    "sha1sum",
-    "sha256sum",
-    "sort",
-    "stat",
-    "strings",
-    "tail",
-    "test",
-    "wc",
-    "xxd",
-];
-
-/// Programs that keep a file open while the user views it.
-const EDITOR_PROGRAMS: [&str; 16] = [
-    "ed", "editor", "emacs", "ex", "helix", "hx", "jed", "joe", "mcedit", "micro", "nano", "ne", "nvim", "sudoedit",
-    "vi", "vim",
-];
-
-/// Programs in which a user may run any command without a journal entry.
-const SHELL_PROGRAMS: [&str; 14] =
-    ["bash", "byobu", "csh", "dash", "fish", "ksh", "login", "mc", "screen", "sh", "su", "tcsh", "tmux", "zsh"];
 
 /// One command that sudo ran for a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,7 +166,7 @@ impl SudoCommand {
     }
 
     pub fn is_read_only(&self) -> bool {
-        READ_ONLY_PROGRAMS.contains(&self.program())
+        is_read_only_command(self.program(), self.words.get(1..).unwrap_or_default())
     }
 
     /// Reports whether the user may have run any command in it.
@@ -239,8 +187,7 @@ impl SudoCommand {
 
     /// Returns the words of the command, including those of embedded scripts, without quotes and assignments.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
-        let apart = |c: char| c.is_whitespace() || "'\"`;|&<>(){}=,".contains(c);
-        self.words.iter().skip(1).flat_map(move |word| word.split(apart)).filter(|token| !token.is_empty())
+        self.words.iter().skip(1).flat_map(|word| split_tokens(word))
     }
 
     pub fn has_token(&self, token: &str) -> bool {
@@ -252,19 +199,11 @@ impl SudoCommand {
         let wanted = normalize_path(Utf8Path::new("/"), path);
         self.tokens().any(|token| normalize_path(&self.cwd, token) == wanted)
     }
-}
 
-/// Returns a path without `.` and `..`.
-fn normalize_path(cwd: &Utf8Path, path: &str) -> Utf8PathBuf {
-    let mut out = Utf8PathBuf::from("/");
-    for component in cwd.join(path).components() {
-        match component {
-            Utf8Component::Normal(name) => out.push(name),
-            Utf8Component::ParentDir => drop(out.pop()),
-            _ => {}
-        }
+    /// Returns what the command does to a path that it names, as far as the position of the path shows it.
+    pub fn path_effects(&self, path: &str) -> BTreeSet<PathEffect> {
+        list_path_effects(&self.words, &self.cwd, path)
     }
-    out
 }
 
 #[cfg(test)]

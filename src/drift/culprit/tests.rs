@@ -241,7 +241,7 @@ fn file_change_is_attributed_to_sudo_command_naming_the_file() {
         touched.clone().sudo("bob", 600, 1, "/usr/bin/cat /etc/motd").sudo("bob", 300, 1, "/usr/bin/tee /etc/motd");
     assert_eq!(
         told(&looked.judge(motd(ChangeAspect::Content))),
-        "nobody: - (-) no command in the journal refers to it @10:00Z"
+        "nobody: - (-) commands in the journal refer to it, all at other times @10:00Z"
     );
     let near = touched.clone().sudo("bob", 500, 300, "/usr/bin/bash");
     assert_eq!(told(&near.judge(motd(ChangeAspect::Content))), "near: bob (sudo) bash @10:00Z");
@@ -256,6 +256,98 @@ fn file_change_is_attributed_to_sudo_command_naming_the_file() {
         told(&untouched.judge(motd(ChangeAspect::Content))),
         "nobody: - (-) it was not modified since it was applied @-"
     );
+}
+
+/// Only a command that writes the path is evidence about the file; one that reads it is none.
+#[test]
+fn command_that_only_reads_the_file_accuses_no_user() {
+    let touched = LoggedHost::new().file("/etc/papp.conf", 600, 600, 0, "root");
+    let of = |command: &str, aspect: ChangeAspect| {
+        let found = finding(path("/etc/papp.conf"), aspect, Some("x"));
+        told(&touched.clone().sudo("alice", 600, 1, command).judge(found))
+    };
+    let silent = "nobody: - (-) no command in the journal refers to it @10:00Z";
+    for command in [
+        "/usr/bin/cp /etc/papp.conf /tmp/b",
+        "/usr/bin/cp -t /tmp /etc/papp.conf",
+        "/usr/bin/tar czf /tmp/b.tgz /etc/papp.conf",
+        "/usr/bin/sed -n p /etc/papp.conf",
+        "/usr/bin/install -m 0600 /etc/papp.conf /tmp/z",
+        "/usr/bin/ln -sf /etc/papp.conf /tmp/l",
+        "/usr/bin/scp /etc/papp.conf /tmp/q",
+        "/usr/bin/rsync -a /etc/papp.conf backup:/srv/",
+        "/usr/bin/dd if=/etc/papp.conf of=/tmp/k",
+        "/usr/bin/bash -c 'cat /etc/papp.conf'",
+        "/usr/bin/bash -c 'cat /etc/papp.conf >/tmp/k; echo done'",
+        "/usr/bin/sh -c 'wc -l </etc/papp.conf'",
+        "/usr/sbin/sshd -t -f /etc/papp.conf",
+        "/usr/sbin/visudo -cf /etc/papp.conf",
+    ] {
+        assert_eq!(of(command, ChangeAspect::Content), silent, "{command}");
+    }
+    // Programs that forge does not know, and known ones that change something else, are only at that time.
+    for command in [
+        "/usr/local/bin/rotate /etc/papp.conf",
+        "/usr/bin/chmod 0600 /etc/papp.conf",
+        "/usr/bin/rm /etc/papp.conf",
+        "/usr/bin/touch /etc/papp.conf",
+        "/usr/bin/tar czf /tmp/b.tgz --remove-files /etc/papp.conf",
+        "/usr/bin/sed -n 'w /etc/papp.conf' /etc/motd",
+        "/usr/bin/sh -c 'for f in /etc/papp.conf; do x $f; done'",
+    ] {
+        let found = of(command, ChangeAspect::Content);
+        assert!(found.starts_with("near: alice (sudo) "), "{command}: {found}");
+    }
+}
+
+#[test]
+fn command_that_writes_the_file_is_named() {
+    let touched = LoggedHost::new().file("/etc/papp.conf", 600, 600, 0, "root");
+    let gone = LoggedHost::new().part("gone:/etc/papp.conf", &format!("{} {} 0 root", APPLIED + 600, APPLIED + 600));
+    let of = |command: &str, aspect: ChangeAspect, seen: Option<&str>| {
+        let host = if seen.is_some() { &touched } else { &gone };
+        told(&host.clone().sudo("alice", 600, 1, command).judge(finding(path("/etc/papp.conf"), aspect, seen)))
+    };
+    for (aspect, seen, command) in [
+        (ChangeAspect::Content, Some("x"), "/usr/bin/cp /tmp/b /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/cp -p /tmp/papp.conf /etc/"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/mv -t /etc /tmp/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/install -m 0644 /tmp/b /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/ln -sf /tmp/l /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/scp host:/tmp/q /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/rsync -a /tmp/q /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/dd if=/tmp/k of=/etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/sed -i s/a/b/ /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/sed -Ei.bak -e s/a/b/ /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/perl -pi -e s/a/b/ /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/tee -a /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/truncate -s 0 /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/nano +3 /etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/bash -c 'echo \"a b\" >>/etc/papp.conf'"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/sh -c 'cd /etc && printf a | tee papp.conf 2>&1'"),
+        (ChangeAspect::Content, Some("x"), "/bin/sh -c echo 0 >/etc/papp.conf"),
+        (ChangeAspect::Content, Some("x"), "/usr/bin/curl -fsSo /etc/papp.conf https://example.org/x"),
+        (ChangeAspect::Other, Some("0600"), "/usr/bin/chmod 0600 /etc/papp.conf"),
+        (ChangeAspect::Other, Some("0600"), "/usr/bin/chmod -R go-r /etc"),
+        (ChangeAspect::Owner, Some("bob"), "/usr/bin/chown bob /etc/papp.conf"),
+        (ChangeAspect::Owner, Some("bob"), "/usr/bin/install -o bob /tmp/b /etc/papp.conf"),
+        (ChangeAspect::Existence, Some("x"), "/usr/bin/touch /etc/papp.conf"),
+        (ChangeAspect::Existence, None, "/usr/bin/rm -f /etc/papp.conf"),
+        (ChangeAspect::Existence, None, "/usr/bin/rm -rf /etc"),
+        (ChangeAspect::Existence, None, "/usr/bin/mv /etc/papp.conf /tmp"),
+    ] {
+        let found = of(command, aspect, seen);
+        assert!(found.starts_with("named: alice (sudo) "), "{command}: {found}");
+    }
+    // A command that creates the file does not explain that it is gone, and one that writes it not its mode.
+    for (aspect, seen, command) in [
+        (ChangeAspect::Existence, None, "/usr/bin/tee /etc/papp.conf"),
+        (ChangeAspect::Other, Some("0600"), "/usr/bin/tee /etc/papp.conf"),
+        (ChangeAspect::Owner, Some("bob"), "/usr/bin/chmod 0600 /etc/papp.conf"),
+    ] {
+        let found = of(command, aspect, seen);
+        assert!(found.starts_with("near: alice (sudo) "), "{command}: {found}");
+    }
 }
 
 #[test]
@@ -324,7 +416,10 @@ fn unit_change_is_attributed_from_systemd_and_systemctl() {
         "named: - (web.service) Main process exited, code=exited, status=1/FAILURE @10:00Z"
     );
     let asked = stopped.clone().sudo("bob", 600, 1, "/usr/bin/systemctl status web");
-    assert!(told(&asked.judge(web(ChangeAspect::RunState))).starts_with("near: "));
+    assert_eq!(
+        told(&asked.judge(web(ChangeAspect::RunState))),
+        "nobody: - (-) systemd received a request, but the journal does not show from whom @10:00Z"
+    );
     let other = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop webmail");
     assert_eq!(told(&other.judge(web(ChangeAspect::RunState))), "near: alice (sudo) systemctl stop webmail @10:00Z");
     let disabled = LoggedHost::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
@@ -538,12 +633,12 @@ fn plain_and_sudo_escaped_secrets_are_masked() {
     let mut secrets = SecretStore::default();
     secrets.insert("token", SecretString::from("it's \\ 4 secret"));
     secrets.insert("plain", SecretString::from("hunter22"));
-    let command = r"/usr/bin/sh -c 'login --with=it\'s \\ 4 secret hunter22 >/etc/motd'";
+    let command = r#"/usr/bin/sh -c 'login "--with=it\'s \\ 4 secret" hunter22 >/etc/motd'"#;
     let host = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, command);
     let culprit = host.ask(motd(ChangeAspect::Content), &secrets).unwrap();
     assert_eq!(
         told(&culprit),
-        "named: alice (sudo) sh -c login --with=(secret token) (secret plain) >/etc/motd @10:00Z"
+        "named: alice (sudo) sh -c login \"--with=(secret token)\" (secret plain) >/etc/motd @10:00Z"
     );
     let history = HISTORY.replace("nginx=2", "nginx=2 -o Pass=hunter22");
     let culprit = LoggedHost::new().part("apt", &history).ask(version("2"), &secrets).unwrap();
