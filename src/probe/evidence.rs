@@ -49,7 +49,7 @@ done
 printf '%s:%s\0%s' "$k" "$1" "$(stat -c '%Y %Z %u %U' -- "$f" 2>/dev/null)"; forge_lack ''
 }
 forge_j() {
-journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,SYSLOG_IDENTIFIER,UNIT,JOB_TYPE,MESSAGE "$@" 2>/dev/null
+journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,SYSLOG_IDENTIFIER,UNIT,JOB_TYPE,JOB_RESULT,MESSAGE "$@" 2>/dev/null
 }
 forge_journal() {
 printf 'journal\0'
@@ -98,11 +98,15 @@ forge_signs
 "#;
 
 const UNITS_SNIPPET: &str = "forge_units() {
-systemctl show --no-pager -p Id,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
+systemctl show --no-pager -p Id,Names,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
 
 /// Journal entries of sudo, logind and systemd since then. The journal does not know the program of a sudo that ended
 /// before its message was read: such entries have only the name that the program gave itself.
+///
+/// systemd names a unit by its own name, also if a step names it by an alias.
 const ENTRIES_SNIPPET: &str = r#"forge_entries() {
+set --
+for i in $(forge_units 2>/dev/null | sed -n 's/^Id=//p'); do set -- "$@" + _PID=1 "UNIT=$i"; done
 forge_j --since "@$s" -n "$n" _COMM=sudo + SYSLOG_IDENTIFIER=sudo + _COMM=systemd-logind"#;
 
 pub(crate) fn build_section(probe: &Probe) -> Option<ProbeSection> {
@@ -126,7 +130,7 @@ pub(crate) fn build_section(probe: &Probe) -> Option<ProbeSection> {
     section.body = ShellFragment::new()
         .code(SNIPPET)
         .append_fragment(shown)
-        .append_fragment(entries.code("\n}\n"))
+        .append_fragment(entries.code(" \"$@\"\n}\n"))
         .append_fragment(signs.code("}\n"))
         .append_fragment(call.number(JOURNAL_ENTRIES as u64));
     section.cap = 4 << 20;

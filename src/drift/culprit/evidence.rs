@@ -24,7 +24,7 @@ pub struct HostEvidence<'e> {
     pub sudo: Vec<SudoCommand>,
     /// Runs of all package managers, oldest first.
     pub packages: Vec<PackageManagerRun>,
-    /// Output of `systemctl show`, by unit.
+    /// Output of `systemctl show`, by name and alias of the unit.
     units: BTreeMap<String, BTreeMap<String, String>>,
     zone: TimeZone,
 }
@@ -84,6 +84,11 @@ impl<'e> HostEvidence<'e> {
         self.units.get(unit)?.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// Returns the names of a unit: its own, and its aliases.
+    pub fn unit_names(&self, unit: &str) -> impl Iterator<Item = &str> {
+        ["Id", "Names"].into_iter().filter_map(|key| self.unit_property(unit, key)).flat_map(str::split_whitespace)
+    }
+
     /// Returns the file at a path, or its nearest existing parent folder.
     pub fn file_timestamps(&self, path: &str) -> Option<FileTimestamps> {
         let part = |kind: &str| self.state.parts.get(&format!("{kind}:{path}")).map(|part| (kind == "file", part));
@@ -111,14 +116,18 @@ fn parse_users(text: &str) -> BTreeMap<String, String> {
     text.lines().filter_map(one).collect()
 }
 
-/// Parses the properties of the systemd manager, and those of each unit by name.
+/// Parses the properties of the systemd manager, and those of each unit by all of its names.
 fn parse_units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<String, String>>) {
     let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     let blocks = text.split("\n\n").map(|block| block.lines().filter_map(pair).collect::<BTreeMap<_, _>>());
     let (mut manager, mut units) = (BTreeMap::new(), BTreeMap::new());
     for block in blocks {
         match block.get("Id").cloned() {
-            Some(id) => drop(units.insert(id, block)),
+            Some(id) => {
+                let aliases = block.get("Names").cloned().unwrap_or_default();
+                units.extend(aliases.split_whitespace().map(|alias| (alias.to_owned(), block.clone())));
+                units.insert(id, block);
+            }
             None => manager.extend(block),
         }
     }

@@ -20,6 +20,8 @@ pub struct SystemJournalEntry {
     pub unit: String,
     /// The job type of systemd: `stop`.
     pub job: String,
+    /// The result of that job, in the entry about its end: `done`, `failed`.
+    pub result: String,
     pub message: String,
 }
 
@@ -42,6 +44,7 @@ fn parse_entry(line: &str) -> Option<SystemJournalEntry> {
         identifier: text("SYSLOG_IDENTIFIER"),
         unit: text("UNIT"),
         job: text("JOB_TYPE"),
+        result: text("JOB_RESULT"),
         message: parse_message(object.get("MESSAGE"))?,
     })
 }

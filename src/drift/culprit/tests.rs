@@ -9,6 +9,8 @@ use crate::resource::{ChangeAspect, ChangeMark};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 
+mod unit_changes;
+
 /// Seconds since the epoch: 2026-11-22T03:00:00Z, when everything matched.
 const APPLIED: i64 = 1_795_316_400;
 const BOOT: &str = "bbbb";
@@ -52,6 +54,17 @@ impl LoggedHost {
     fn systemd(self, at: i64, unit: &str, job: &str, message: &str) -> Self {
         let extra = format!(",\"UNIT\":\"{unit}\",\"JOB_TYPE\":\"{job}\"");
         self.journal(&entry(at, "1", "0", "systemd", message, &extra))
+    }
+
+    /// Adds an entry of systemd about the end of a job.
+    fn job_result(self, at: i64, unit: &str, job: &str, result: &str, message: &str) -> Self {
+        let extra = format!(",\"UNIT\":\"{unit}\",\"JOB_TYPE\":\"{job}\",\"JOB_RESULT\":\"{result}\"");
+        self.journal(&entry(at, "1", "0", "systemd", message, &extra))
+    }
+
+    /// Adds the entry of a finished start of `web.service`.
+    fn started(self, at: i64) -> Self {
+        self.job_result(at, "web.service", "start", "done", "Started web.service - Web.")
     }
 
     fn file(self, path: &str, modified: i64, changed: i64, uid: u32, owner: &str) -> Self {
@@ -382,77 +395,6 @@ fn units(time: i64, state: &str) -> String {
 
 fn web(aspect: ChangeAspect) -> DriftFinding {
     finding(ChangedObject::Unit("web.service".into()), aspect, Some("stopped"))
-}
-
-#[test]
-fn unit_change_is_attributed_from_systemd_and_systemctl() {
-    let stopped = LoggedHost::new().part("units", &units(600, "inactive")).systemd(
-        600,
-        "web.service",
-        "stop",
-        "Stopping web.service - Web...",
-    );
-    let by_alice = stopped.clone().sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
-    assert_eq!(told(&by_alice.judge(web(ChangeAspect::RunState))), "named: alice (sudo) systemctl stop web @10:00Z");
-    assert_eq!(
-        told(&stopped.judge(web(ChangeAspect::RunState))),
-        "nobody: - (-) systemd received a request, but the journal does not show from whom @10:00Z"
-    );
-    let slow = LoggedHost::new().part("units", &units(690, "inactive")).systemd(
-        600,
-        "web.service",
-        "stop",
-        "Stopping web.service - Web...",
-    );
-    let slow = slow.sudo("alice", 600, 1, "/usr/bin/systemctl --no-block stop web.service");
-    assert_eq!(
-        told(&slow.judge(web(ChangeAspect::RunState))),
-        "named: alice (sudo) systemctl --no-block stop web.service @10:00Z"
-    );
-    let died = LoggedHost::new().part("units", &units(600, "failed"));
-    let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=exited, status=1/FAILURE");
-    assert_eq!(
-        told(&died.judge(web(ChangeAspect::RunState))),
-        "named: - (web.service) Main process exited, code=exited, status=1/FAILURE @10:00Z"
-    );
-    let asked = stopped.clone().sudo("bob", 600, 1, "/usr/bin/systemctl status web");
-    assert_eq!(
-        told(&asked.judge(web(ChangeAspect::RunState))),
-        "nobody: - (-) systemd received a request, but the journal does not show from whom @10:00Z"
-    );
-    let other = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop webmail");
-    assert_eq!(told(&other.judge(web(ChangeAspect::RunState))), "near: alice (sudo) systemctl stop webmail @10:00Z");
-    let disabled = LoggedHost::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
-    assert_eq!(
-        told(&disabled.judge(web(ChangeAspect::Enablement))),
-        "named: alice (sudo) systemctl disable web.service @10:00Z"
-    );
-}
-
-/// systemd forgets inactive units that nothing refers to: only the journal has the time of the stop.
-#[test]
-fn stop_of_a_unit_unloaded_by_systemd_is_read_from_the_journal() {
-    let forgotten = "UserspaceTimestamp=Sun 2026-11-22 01:00:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
-    let host =
-        LoggedHost::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
-    let host = host.systemd(-50, "web.service", "start", "Started web.service - Web.");
-    let why = "systemd no longer knows when it stopped, and the journal does not show it";
-    assert_eq!(told(&host.judge(web(ChangeAspect::RunState))), format!("nobody: - (-) {why} @-"));
-    let stopped = host.systemd(600, "web.service", "stop", "Stopped web.service - Web.");
-    let stopped = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
-    assert_eq!(told(&stopped.judge(web(ChangeAspect::RunState))), "named: alice (sudo) systemctl stop web @10:00Z");
-}
-
-#[test]
-fn kill_command_is_only_near_evidence_for_a_killed_process() {
-    let died = LoggedHost::new().part("units", &units(600, "failed"));
-    let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=killed, status=9/KILL");
-    assert!(
-        told(&died.judge(web(ChangeAspect::RunState)))
-            .starts_with("named: - (web.service) Main process exited, code=killed")
-    );
-    let killed = died.sudo("alice", 600, 1, "/usr/bin/pkill -9 web");
-    assert_eq!(told(&killed.judge(web(ChangeAspect::RunState))), "near: alice (sudo) pkill -9 web @10:00Z");
 }
 
 fn forward(observed: &str) -> DriftFinding {

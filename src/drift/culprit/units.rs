@@ -11,21 +11,15 @@ use jiff::Timestamp;
 /// Programs with which users control systemd.
 const UNIT_MANAGERS: [&str; 6] = ["systemctl", "service", "invoke-rc.d", "sh", "bash", "dash"];
 
-/// Commands that start or stop a unit.
-const STATE_VERBS: [&str; 12] = [
-    "stop",
-    "start",
-    "restart",
-    "kill",
-    "reload-or-restart",
-    "try-restart",
-    "isolate",
-    "disable",
-    "mask",
-    "enable",
-    "force-stop",
-    "force-restart",
-];
+/// Commands that start a unit.
+const START_VERBS: [&str; 7] =
+    ["start", "restart", "reload-or-restart", "try-restart", "isolate", "force-start", "force-restart"];
+
+/// Commands that stop a unit.
+const STOP_VERBS: [&str; 4] = ["stop", "kill", "isolate", "force-stop"];
+
+/// Commands that stop a unit and start it again.
+const RESTART_VERBS: [&str; 4] = ["restart", "reload-or-restart", "try-restart", "force-restart"];
 
 pub fn attribute_unit_change(case: &AttributionContext<'_>, unit: &str) -> ChangeSource {
     match case.finding.mark.aspect {
@@ -34,10 +28,10 @@ pub fn attribute_unit_change(case: &AttributionContext<'_>, unit: &str) -> Chang
     }
 }
 
-/// Reports whether a command names a unit.
-fn mentions_unit(sudo: &SudoCommand, unit: &str) -> bool {
-    let short = unit.strip_suffix(".service").unwrap_or(unit);
-    UNIT_MANAGERS.contains(&sudo.program()) && (sudo.has_token(unit) || sudo.has_token(short))
+/// Reports whether a command names a unit, also by an alias.
+fn mentions_unit(case: &AttributionContext<'_>, sudo: &SudoCommand, unit: &str) -> bool {
+    let named = |unit: &str| sudo.has_token(unit) || sudo.has_token(unit.strip_suffix(".service").unwrap_or(unit));
+    UNIT_MANAGERS.contains(&sudo.program()) && (named(unit) || case.seen.unit_names(unit).any(named))
 }
 
 fn attribute_enablement(case: &AttributionContext<'_>, unit: &str) -> ChangeSource {
@@ -46,7 +40,7 @@ fn attribute_enablement(case: &AttributionContext<'_>, unit: &str) -> ChangeSour
         Some("masked") => &["mask"],
         _ => &["disable", "mask", "preset"],
     };
-    let named = |sudo: &&SudoCommand| mentions_unit(sudo, unit) && verbs.iter().any(|verb| sudo.has_token(verb));
+    let named = |sudo: &&SudoCommand| mentions_unit(case, sudo, unit) && verbs.iter().any(|verb| sudo.has_token(verb));
     match case.recent_sudo_commands().find(named) {
         Some(sudo) => ChangeSource::from_sudo(AttributionCertainty::Named, sudo, sudo.began),
         None => case.without_match_at("no command in the journal refers to it", None),
@@ -63,21 +57,97 @@ fn attribute_state_change(case: &AttributionContext<'_>, unit: &str) -> ChangeSo
     let said: Vec<&SystemJournalEntry> = list_unit_entries(case, unit, time, is_active);
     // A stop may take long: the command ran when it began.
     let asked = said.iter().find(|entry| !entry.job.is_empty()).map_or(time, |entry| entry.time);
-    let covers = |sudo: &SudoCommand| sudo.covers_time(time) || sudo.covers_time(asked);
-    let tells = |sudo: &&SudoCommand| {
-        mentions_unit(sudo, unit) && STATE_VERBS.iter().any(|verb| sudo.has_token(verb)) && covers(sudo)
-    };
-    let named: Vec<&SudoCommand> = case.recent_sudo_commands().filter(tells).collect();
+    let change = UnitStateChange { unit, time, asked, is_active, said };
+    let named: Vec<&SudoCommand> = case.recent_sudo_commands().filter(|sudo| change.is_due_to(case, sudo)).collect();
     if let Some(sudo) = named.first() {
         let sure = if is_single_user(&named) { AttributionCertainty::Named } else { AttributionCertainty::Near };
-        return ChangeSource::from_sudo(sure, sudo, asked);
+        return ChangeSource::from_sudo(sure, sudo, change.cause_time(case, sudo));
     }
-    let job = said.iter().any(|entry| entry.job == "stop" || entry.job == "restart" || entry.job == "start");
-    let by_itself = said.iter().find(|entry| entry.message.contains("exited, code=")).filter(|_| !job);
-    match by_itself {
+    match change.find_own_end() {
         Some(entry) => attribute_process_exit(case, unit, entry),
-        None => attribute_concurrent_change(case, asked),
+        None => attribute_concurrent_change(case, &change),
     }
+}
+
+/// A unit that stopped or started, with systemd's entries about it.
+struct UnitStateChange<'c> {
+    unit: &'c str,
+    time: Timestamp,
+    /// When the job began.
+    asked: Timestamp,
+    /// Whether it runs now.
+    is_active: bool,
+    said: Vec<&'c SystemJournalEntry>,
+}
+
+impl UnitStateChange<'_> {
+    fn has_job(&self) -> bool {
+        self.said.iter().any(|entry| !entry.job.is_empty())
+    }
+
+    /// Reports whether a command requested the change: it names the unit, ran then, and leads to the observed state.
+    fn is_due_to(&self, case: &AttributionContext<'_>, sudo: &SudoCommand) -> bool {
+        if !mentions_unit(case, sudo, self.unit) {
+            return false;
+        }
+        let covers = sudo.covers_time(self.time) || sudo.covers_time(self.asked);
+        let leads = match self.is_active {
+            true => has_verb(sudo, &START_VERBS) || has_verb(sudo, &["enable"]) && sudo.has_token("--now"),
+            // A process that was killed left no job: then no stop was requested.
+            false => stops_unit(sudo) && (self.has_job() || self.said.is_empty() || has_verb(sudo, &["kill"])),
+        };
+        leads && covers || !self.is_active && self.failed_restart(case, sudo).is_some()
+    }
+
+    /// Returns when a restart stopped the unit without starting it again, if the command requested it.
+    fn failed_restart(&self, case: &AttributionContext<'_>, sudo: &SudoCommand) -> Option<Timestamp> {
+        if !has_verb(sudo, &RESTART_VERBS) {
+            return None;
+        }
+        let before = |entry: &&SystemJournalEntry| entry.time <= clock::add_seconds(self.time, 1);
+        let jobs: Vec<&SystemJournalEntry> =
+            entries_of_unit(case, self.unit).filter(before).filter(|entry| !entry.job.is_empty()).collect();
+        let at = jobs.iter().rposition(|entry| entry.job == "restart")?;
+        let goes_on = |entry: &&SystemJournalEntry| entry.job == "start" && entry.result != "done";
+        let begins = jobs[..=at].iter().rposition(|entry| entry.job != "restart").map_or(0, |before| before + 1);
+        let first = jobs[begins].time;
+        (jobs[at + 1..].iter().all(goes_on) && sudo.covers_time(first)).then_some(first)
+    }
+
+    fn cause_time(&self, case: &AttributionContext<'_>, sudo: &SudoCommand) -> Timestamp {
+        let restart = if self.is_active { None } else { self.failed_restart(case, sudo) };
+        restart.unwrap_or(self.asked)
+    }
+
+    /// Returns systemd's entry about the end of the process, if no job ended it.
+    fn find_own_end(&self) -> Option<&SystemJournalEntry> {
+        if self.has_job() || self.is_active {
+            return None;
+        }
+        let exit = self.said.iter().find(|entry| entry.message.contains("exited, code="));
+        // A process that ends with success leaves this entry only.
+        exit.or_else(|| self.said.iter().rfind(|entry| entry.message.contains("Deactivated successfully"))).copied()
+    }
+
+    /// Reports whether a command about the unit is known to lead to the other state.
+    fn is_opposite(&self, case: &AttributionContext<'_>, sudo: &SudoCommand) -> bool {
+        mentions_unit(case, sudo, self.unit) && sudo.program() == "systemctl" && !self.is_due_to(case, sudo)
+    }
+}
+
+fn has_verb(sudo: &SudoCommand, verbs: &[&str]) -> bool {
+    verbs.iter().any(|verb| sudo.has_token(verb))
+}
+
+/// Reports whether a command stops units. `disable` and `mask` do so only with `--now`.
+fn stops_unit(sudo: &SudoCommand) -> bool {
+    has_verb(sudo, &STOP_VERBS) || has_verb(sudo, &["disable", "mask"]) && sudo.has_token("--now")
+}
+
+/// Returns systemd's entries about a unit, under its own name.
+fn entries_of_unit<'c>(case: &'c AttributionContext<'_>, unit: &str) -> impl Iterator<Item = &'c SystemJournalEntry> {
+    let id = case.seen.unit_property(unit, "Id").unwrap_or(unit).to_owned();
+    case.seen.entries.iter().filter(move |entry| entry.pid == "1" && entry.uid == "0" && entry.unit == id)
 }
 
 /// Returns when a unit stopped, from the journal: systemd forgets inactive units that nothing refers to.
@@ -86,17 +156,8 @@ fn find_stop_time(case: &AttributionContext<'_>, unit: &str) -> Option<Timestamp
         entry.job == "stop"
             || ["Deactivated", "exited, code=", "Failed with"].iter().any(|end| entry.message.contains(end))
     };
-    let of_unit = |entry: &&SystemJournalEntry| {
-        entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.boot == case.seen.boot
-    };
-    case.seen
-        .entries
-        .iter()
-        .rev()
-        .filter(of_unit)
-        .find(|entry| ends(entry))
-        .map(|entry| entry.time)
-        .filter(|time| *time >= case.since)
+    let ended = entries_of_unit(case, unit).filter(|entry| entry.boot == case.seen.boot && ends(entry)).last();
+    ended.map(|entry| entry.time).filter(|time| *time >= case.since)
 }
 
 /// Returns systemd's entries about a state change of a unit, including the start of a slow stop.
@@ -107,16 +168,22 @@ fn list_unit_entries<'c>(
     started: bool,
 ) -> Vec<&'c SystemJournalEntry> {
     let jobs: &[&str] = if started { &["start", "restart"] } else { &["stop", "restart"] };
-    let of_unit = |entry: &&SystemJournalEntry| {
-        entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.time >= case.since
-    };
     let fits = |entry: &&SystemJournalEntry| entry.job.is_empty() || jobs.contains(&entry.job.as_str());
-    let before = case.seen.entries.iter().filter(of_unit).filter(|entry| entry.time <= clock::add_seconds(time, 1));
-    let all: Vec<&SystemJournalEntry> = before.collect();
+    let near = |entry: &&SystemJournalEntry| case.since <= entry.time && entry.time <= clock::add_seconds(time, 1);
+    let all: Vec<&SystemJournalEntry> = entries_of_unit(case, unit).filter(near).collect();
     // Entries before the previous opposite change belong to that one.
     let last = if started { "stop" } else { "start" };
-    let from = all.iter().rposition(|entry| entry.job == last).map_or(0, |at| at + 1);
+    let from = all.iter().rposition(|entry| entry.job == last).map_or(0, |at| find_job_start(&all, at) + 1);
     all[from..].iter().copied().filter(fits).collect()
+}
+
+/// Returns the position of the first entry of a job. A oneshot ends before its start job does.
+fn find_job_start(all: &[&SystemJournalEntry], at: usize) -> usize {
+    let job = &all[at].job;
+    let before = all[..at].iter().rposition(|entry| !entry.job.is_empty());
+    before
+        .filter(|before| !all[at].result.is_empty() && all[*before].job == *job && all[*before].result.is_empty())
+        .unwrap_or(at)
 }
 
 /// Handles a unit without a state change in this boot: it was never started, so the reboot stopped it.
@@ -131,17 +198,16 @@ fn attribute_unmoved_unit(case: &AttributionContext<'_>, unit: &str, is_active: 
     }
 }
 
-/// Handles a process that ended without a systemd job. No log records the sender of a signal.
+/// Handles a process that ended without a systemd job. No log records the sender of a signal, and for systemd a process
+/// that SIGTERM ended was deactivated successfully.
 fn attribute_process_exit(case: &AttributionContext<'_>, unit: &str, entry: &SystemJournalEntry) -> ChangeSource {
     let killers = ["kill", "pkill", "killall", "skill", "fuser"];
     let by = |sudo: &&SudoCommand| killers.contains(&sudo.program()) && sudo.covers_time(entry.time);
-    match case.recent_sudo_commands().find(by).filter(|_| entry.message.contains("code=killed")) {
+    match case.recent_sudo_commands().find(by).filter(|_| !entry.message.contains("code=exited")) {
         Some(sudo) => ChangeSource::from_sudo(AttributionCertainty::Near, sudo, entry.time),
         None => ChangeSource {
             program: Some(unit.into()),
-            command: Some(
-                entry.message.strip_prefix(unit).unwrap_or(&entry.message).trim_start_matches([':', ' ']).into(),
-            ),
+            command: Some(describe_end(entry).into()),
             time: Some(clock::format_time(entry.time)),
             source: Some(JOURNAL_SOURCE.into()),
             ..ChangeSource::with_certainty(AttributionCertainty::Named)
@@ -149,7 +215,14 @@ fn attribute_process_exit(case: &AttributionContext<'_>, unit: &str, entry: &Sys
     }
 }
 
-fn attribute_concurrent_change(case: &AttributionContext<'_>, time: Timestamp) -> ChangeSource {
+/// Returns systemd's message without the name of the unit.
+fn describe_end(entry: &SystemJournalEntry) -> &str {
+    let message = entry.message.strip_prefix(entry.unit.as_str()).unwrap_or(&entry.message);
+    message.trim_start_matches([':', ' ']).trim_end_matches('.')
+}
+
+fn attribute_concurrent_change(case: &AttributionContext<'_>, change: &UnitStateChange<'_>) -> ChangeSource {
+    let time = change.asked;
     if let Some(run) = case.recent_package_runs().find(|run| run.covers_time(time)) {
         let culprit = case.attribute_to_run(run, time);
         return match culprit.sure {
@@ -157,7 +230,7 @@ fn attribute_concurrent_change(case: &AttributionContext<'_>, time: Timestamp) -
             _ => culprit,
         };
     }
-    match case.recent_sudo_commands().find(|sudo| sudo.covers_time(time)) {
+    match case.recent_sudo_commands().find(|sudo| sudo.covers_time(time) && !change.is_opposite(case, sudo)) {
         Some(sudo) => ChangeSource::from_sudo(AttributionCertainty::Near, sudo, time),
         None => {
             case.without_match_at("systemd received a request, but the journal does not show from whom", Some(time))

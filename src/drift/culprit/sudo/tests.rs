@@ -23,6 +23,7 @@ fn entry(uid: &str, exe: &str, message: &str) -> SystemJournalEntry {
         identifier: String::new(),
         unit: String::new(),
         job: String::new(),
+        result: String::new(),
         message: message.into(),
     }
 }
