@@ -100,8 +100,12 @@ forge_signs
 const UNITS_SNIPPET: &str = "forge_units() {
 systemctl show --no-pager -p Id,Names,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
 
-/// Journal entries of sudo, logind and systemd since then. The journal does not know the program of a sudo that ended
-/// before its message was read: such entries have only the name that the program gave itself.
+/// Programs that log changes of accounts, by the names that they give themselves.
+const ACCOUNT_LOGGERS: [&str; 10] =
+    ["chage", "chfn", "chsh", "gpasswd", "groupadd", "groupdel", "groupmod", "useradd", "userdel", "usermod"];
+
+/// Journal entries of sudo, logind, systemd and programs for accounts since then. The journal does not know the program
+/// of a sudo that ended before its message was read: such entries have only the name that the program gave itself.
 ///
 /// systemd names a unit by its own name, also if a step names it by an alias.
 const ENTRIES_SNIPPET: &str = r#"forge_entries() {
@@ -123,6 +127,8 @@ pub(crate) fn build_section(probe: &Probe) -> Option<ProbeSection> {
     let entries = watched.fold(ShellFragment::new().code(ENTRIES_SNIPPET), |code, name| {
         code.code(" + _PID=1").word(format!("UNIT={name}"))
     });
+    let entries =
+        ACCOUNT_LOGGERS.iter().fold(entries, |code, name| code.code(" +").word(format!("SYSLOG_IDENTIFIER={name}")));
     let signs = paths.iter().fold(ShellFragment::new().code("forge_signs() {\n:\n"), |code, path| {
         code.code("forge_sign").word(path).code("\n")
     });

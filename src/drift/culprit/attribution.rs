@@ -3,6 +3,7 @@
 //! The order follows the strength of the evidence: first evidence about the object itself, then events at the same
 //! time, then none. If the evidence is the same for two users, it names neither.
 
+use super::accounts::{self, ACCOUNT_PROGRAMS, REMOVAL_PROGRAMS};
 use super::context::AttributionContext;
 use super::model::{AttributionCertainty, ChangeSource};
 use super::subject::is_reset_by_boot;
@@ -86,13 +87,17 @@ impl AttributionContext<'_> {
 
     /// Attributes objects without a time of their own: by the latest command that names them, then by the boot.
     fn attribute_by_command(&self, subject: &ChangedObject) -> ChangeSource {
-        if let Some(sudo) = self.recent_sudo_commands().find(|sudo| self.is_command_about(subject, sudo)) {
-            let sure = if self.explains_finding(subject, sudo) {
-                AttributionCertainty::Named
-            } else {
-                AttributionCertainty::Near
-            };
-            return ChangeSource::from_sudo(sure, sudo, sudo.began);
+        let about = self.recent_sudo_commands().find(|sudo| self.is_command_about(subject, sudo));
+        if let Some(sudo) = about.filter(|sudo| self.explains_finding(subject, sudo)) {
+            return ChangeSource::from_sudo(AttributionCertainty::Named, sudo, sudo.began);
+        }
+        if let ChangedObject::Account(name) = subject
+            && let Some(culprit) = accounts::attribute_account_change(self, name)
+        {
+            return culprit;
+        }
+        if let Some(sudo) = about {
+            return ChangeSource::from_sudo(AttributionCertainty::Near, sudo, sudo.began);
         }
         if *subject == ChangedObject::Kernel
             && let Some(culprit) = self.attribute_kernel_change()
@@ -127,7 +132,7 @@ impl AttributionContext<'_> {
 
     /// Reports whether the command explains the finding: an account has many attributes, so it must contain the value.
     fn explains_finding(&self, subject: &ChangedObject, sudo: &SudoCommand) -> bool {
-        let takes_away = ["userdel", "deluser", "groupdel", "delgroup"].contains(&sudo.program());
+        let takes_away = REMOVAL_PROGRAMS.contains(&sudo.program());
         match (subject, self.finding.observed.as_ref()) {
             (ChangedObject::Account(_), Some(seen)) => sudo.has_token(seen.raw()),
             (ChangedObject::Account(_), None) => takes_away,
@@ -173,9 +178,3 @@ impl AttributionContext<'_> {
 /// Prefixes of kernel packages; the release follows.
 const KERNEL_PACKAGES: [&str; 6] =
     ["linux-image-unsigned-", "linux-image-", "linux-modules-", "kernel-core-", "kernel-modules-", "kernel-"];
-
-/// Programs that change accounts.
-const ACCOUNT_PROGRAMS: [&str; 17] = [
-    "adduser", "addgroup", "bash", "chage", "chfn", "chsh", "deluser", "delgroup", "gpasswd", "groupadd", "groupdel",
-    "groupmod", "passwd", "sh", "useradd", "userdel", "usermod",
-];

@@ -3,6 +3,7 @@
 //! Architecture Invariant: a guess is never reported as a fact. Evidence about the changed object itself *names* a
 //! user; an event at the same time is reported as *near*; unreadable evidence means unknown, which differs from nobody.
 
+mod accounts;
 mod apt;
 mod attribution;
 mod boots;

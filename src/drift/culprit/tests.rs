@@ -431,6 +431,35 @@ fn account_change_is_named_only_if_command_has_observed_value() {
     assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) the journal does not mention it @-");
 }
 
+/// Programs that change accounts log what they changed, also without sudo.
+#[test]
+fn account_change_is_found_in_the_entry_of_its_program() {
+    let logged = |program: &str, uid: &str, message: &str| {
+        let extra = format!(",\"SYSLOG_IDENTIFIER\":\"{program}\"");
+        LoggedHost::new().journal(&entry(600, "21", uid, program, message, &extra))
+    };
+    let account = |name: &str, observed: Option<&str>| {
+        finding(ChangedObject::Account(name.into()), ChangeAspect::Other, observed)
+    };
+    // origin: shadow 4.13, `usermod -u 4001 bob` on a Debian 12 node
+    let uid = "change user 'bob' UID from '3001' to '4001'";
+    let host = logged("usermod", "0", uid);
+    assert_eq!(told(&host.judge(account("bob", Some("4001")))), format!("named: root (usermod) {uid} @10:00Z"));
+    assert_eq!(told(&host.judge(account("bob", Some("3001")))), format!("near: root (usermod) {uid} @10:00Z"));
+    let silent = "nobody: - (-) the journal does not mention it @-";
+    assert_eq!(told(&host.judge(account("rob", Some("4001")))), silent);
+    // Any user can log under that name.
+    assert_eq!(told(&logged("usermod", "1001", uid).judge(account("bob", Some("4001")))), silent);
+    let in_a_shell = host.sudo("alice", 500, 300, "/usr/bin/bash");
+    assert_eq!(told(&in_a_shell.judge(account("bob", Some("4001")))), "near: alice (sudo) bash @10:00Z");
+    // origin: src/groupmod.c and src/userdel.c of shadow 4.13
+    let gid = "group changed in /etc/group (group web/990, new gid: 991)";
+    let group = logged("groupmod", "0", gid);
+    assert_eq!(told(&group.judge(account("web", Some("991")))), format!("named: root (groupmod) {gid} @10:00Z"));
+    let gone = logged("userdel", "0", "delete user 'bob'");
+    assert_eq!(told(&gone.judge(account("bob", None))), "named: root (userdel) delete user 'bob' @10:00Z");
+}
+
 #[test]
 fn unreadable_file_is_attributed_to_no_user() {
     let gone = LoggedHost::new().part("gone:/etc/motd", "1795317000 1795317000 0 root");
