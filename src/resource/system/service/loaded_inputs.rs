@@ -73,20 +73,26 @@ impl LoadedInput {
         input: &RestartInput,
         seen: &Observation,
     ) -> Result<Option<String>, UnansweredReason> {
-        if self.digest != input.digest {
-            return Ok(Some(format!("`{}` changed since the verified start", input.step)));
+        let declared =
+            (self.digest != input.digest).then(|| format!("`{}` changed since the verified start", input.step));
+        let Some(paths) = &self.paths else { return Ok(declared) };
+        let mut watched = input.watched_paths().filter(|path| !is_unit_path(path)).peekable();
+        if watched.peek().is_none() {
+            return Ok(declared);
         }
-        let Some(paths) = &self.paths else { return Ok(None) };
-        for path in input.watched_paths().filter(|path| !is_unit_path(path)) {
+        for path in watched {
             // A path that an older record does not list did not exist at that time.
             let recorded = paths.get(path).copied().flatten();
             if !is_same_time(recorded, path_ctime(seen, path)?) {
-                return Ok(Some(match input.is_trace(path) {
-                    true => format!("`{}` was applied after the verified start", input.step),
-                    false => touched_reason(path),
+                return Ok(declared.or_else(|| {
+                    Some(match input.is_trace(path) {
+                        true => format!("`{}` was applied after the verified start", input.step),
+                        false => touched_reason(path),
+                    })
                 }));
             }
         }
+        // A new declaration that was not applied yet: the process has what is on the host.
         Ok(None)
     }
 }
