@@ -23,7 +23,8 @@ pub enum DriftCause {
     NoLongerDeclared,
     /// A host must be tested: a result no longer holds, or is missing.
     TestDue,
-    /// The host has no comparable record of it: it was not applied, or that is not known.
+    /// The host has no comparable record of it: it was not applied, that is not known, or the declaration contains a
+    /// value that a step exported, which may have changed instead of the recipe.
     Unknown,
 }
 
@@ -64,7 +65,7 @@ impl DriftCause {
             Self::HardwareFault => "hardware fault",
             Self::NoLongerDeclared => "no longer declared",
             Self::TestDue => "acceptance test due",
-            Self::Unknown => "cause unknown: no record",
+            Self::Unknown => "cause unknown: no comparable record",
         }
     }
 }
@@ -87,6 +88,8 @@ pub struct DesiredAttribute<'a> {
     pub digest: Option<&'a str>,
     /// The declared value of the attribute.
     pub value: AttributeValue<'a>,
+    /// Whether the declaration contains exported values: then another digest does not prove that the recipe changed.
+    pub has_exports: bool,
 }
 
 /// The observed state.
@@ -121,7 +124,14 @@ pub fn classify_cause(
         (StepVerdict::Pending, ..) => DriftCause::Pending,
         (_, None, _) | (_, _, None) => DriftCause::Unknown,
         (_, Some(last), Some(digest)) if last.digest == digest => DriftCause::MachineChanged,
-        (_, Some(last), Some(_)) => classify_changed_recipe(desired.value, seen.value, last.value),
+        (_, Some(last), Some(_)) => {
+            match (classify_changed_recipe(desired.value, seen.value, last.value), desired.has_exports) {
+                (DriftCause::RecipeChanged, true) => DriftCause::Unknown,
+                // The object is not as it was applied; whether the recipe changed, too, is not known.
+                (DriftCause::Both, true) => DriftCause::MachineChanged,
+                (cause, _) => cause,
+            }
+        }
     }
 }
 
@@ -214,10 +224,19 @@ mod tests {
         ];
         for (verdict, digest, desired, seen, last, expected) in rows {
             let last = last.map(|(digest, value)| AppliedAttribute { digest, value });
-            let (desired, seen) =
-                (DesiredAttribute { digest, value: desired }, ObservedAttribute { verdict, value: seen });
+            let (desired, seen) = (
+                DesiredAttribute { digest, value: desired, has_exports: false },
+                ObservedAttribute { verdict, value: seen },
+            );
             let found = classify_cause(&desired, &seen, last.as_ref());
             assert_eq!(found, expected, "{desired:?} {seen:?} {last:?}");
+            let exported = match expected {
+                DriftCause::RecipeChanged => DriftCause::Unknown,
+                DriftCause::Both => DriftCause::MachineChanged,
+                cause => cause,
+            };
+            let desired = DesiredAttribute { has_exports: true, ..desired };
+            assert_eq!(classify_cause(&desired, &seen, last.as_ref()), exported, "{desired:?} {seen:?} {last:?}");
         }
     }
 

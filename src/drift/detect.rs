@@ -3,7 +3,7 @@
 use super::applied_record::AppliedRecordView;
 use super::cause::DriftCause;
 use super::counters::CounterGrowth;
-use super::explain::{classify_recipe_cause, digest_declared, explain_cause, fill_attribute, list_changed_attributes};
+use super::explain::{DeclaredStep, classify_recipe_cause, explain_cause, fill_attribute, list_changed_attributes};
 use super::finding_severity::FindingSeverity;
 use super::health::{self, HostFault};
 use super::ignore_rules::IgnoreRuleMatcher;
@@ -306,14 +306,14 @@ impl HostDriftCollector<'_, '_> {
 
     fn add_step_findings(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
         let record = case.find_record(&step.id).map(AppliedRecordView::new);
-        let digest = turn.and_then(|turn| digest_declared(case, turn));
+        let declared = turn.map(|turn| DeclaredStep::from_instance(case, turn)).unwrap_or_default();
         let paths = list_paths(turn);
         for change in list_changed_attributes(step) {
             let mut finding = self.build_step_finding(step);
             finding.path = paths.first().map(|path| path.as_str().into());
             fill_attribute(&mut finding, change.as_ref());
             finding.object = find_changed_object(turn, &finding.mark);
-            explain_cause(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
+            explain_cause(&mut finding, step, change.as_ref(), &declared, record.as_ref());
             self.push_finding(finding, &paths);
         }
     }

@@ -6,6 +6,7 @@ use super::cause::{
 };
 use super::model::{DriftFinding, LastApplied};
 use crate::config::ExpansionState;
+use crate::graph::{DependencyKind, GraphEdge};
 use crate::model::UntrustedText;
 use crate::plan::{self, HostContext, StepInstance, StepPlan};
 use crate::probe::KEY_LEFT_OUT;
@@ -52,7 +53,7 @@ pub(super) fn explain_cause(
     finding: &mut DriftFinding,
     step: &StepPlan,
     change: Option<&AttributeChange>,
-    digest: Option<&str>,
+    declared: &DeclaredStep,
     record: Option<&AppliedRecordView<'_>>,
 ) {
     let value = record.and_then(|record| last_applied_value(record, change));
@@ -60,7 +61,7 @@ pub(super) fn explain_cause(
         Some(change) => (to_attribute_value(change.to.as_ref()), to_attribute_value(change.from.as_ref())),
         None => (AttributeValue::Untold, AttributeValue::Untold),
     };
-    let desired = DesiredAttribute { digest, value: to };
+    let desired = DesiredAttribute { digest: declared.digest.as_deref(), value: to, has_exports: declared.has_exports };
     let seen = ObservedAttribute { verdict: step.verdict, value: from };
     let last = record
         .map(|record| AppliedAttribute { digest: record.digest(), value: to_applied_value(record, value.as_deref()) });
@@ -89,8 +90,25 @@ fn to_applied_value<'v>(record: &AppliedRecordView<'_>, value: Option<&'v str>) 
     }
 }
 
+/// The declaration of a step, for the comparison with its record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeclaredStep {
+    /// `None` if it cannot be computed.
+    digest: Option<String>,
+    /// Whether the declaration contains values that steps export.
+    has_exports: bool,
+}
+
+impl DeclaredStep {
+    pub(super) fn from_instance(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Self {
+        let exports = |edge: &GraphEdge| edge.why == DependencyKind::Export;
+        let has_exports = case.graph.incoming_edges(turn.index).any(exports);
+        Self { digest: digest_declared(case, turn), has_exports }
+    }
+}
+
 /// Returns the digest of a declaration, in the form used in records.
-pub(super) fn digest_declared(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Option<String> {
+fn digest_declared(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
     let digest = plan::digest_desired(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
     let left_out = case.seen.key.as_deref().is_none_or(|key| key == KEY_LEFT_OUT);
@@ -101,19 +119,22 @@ pub(super) fn digest_declared(case: &HostContext<'_>, turn: &StepInstance<'_>) -
 pub(super) fn classify_recipe_cause(case: &HostContext<'_>, recipe: &str) -> (DriftCause, Option<LastApplied>) {
     let turns = case.expand_local_steps();
     let own = turns.iter().filter(|turn| *turn.expanded.id.recipe == *recipe);
-    let (mut latest, mut moved): (Option<LastApplied>, bool) = (None, false);
+    let (mut latest, mut moved, mut unsure): (Option<LastApplied>, bool, bool) = (None, false, false);
     for turn in own {
         let Some(record) = case.find_record(&turn.expanded.id).map(AppliedRecordView::new) else { continue };
-        moved |= digest_declared(case, turn).is_some_and(|digest| digest != record.digest());
+        let declared = DeclaredStep::from_instance(case, turn);
+        let differs = declared.digest.is_some_and(|digest| digest != record.digest());
+        moved |= differs && !declared.has_exports;
+        unsure |= differs && declared.has_exports;
         let told = record.to_last_applied(None);
         if latest.as_ref().is_none_or(|latest| latest.time < told.time) {
             latest = Some(told);
         }
     }
-    let cause = match (&latest, moved) {
-        (None, _) => DriftCause::Unknown,
-        (Some(_), true) => DriftCause::RecipeChanged,
-        (Some(_), false) => DriftCause::MachineChanged,
+    let cause = match (&latest, moved, unsure) {
+        (None, ..) | (Some(_), false, true) => DriftCause::Unknown,
+        (Some(_), true, _) => DriftCause::RecipeChanged,
+        (Some(_), false, false) => DriftCause::MachineChanged,
     };
     (cause, latest)
 }

@@ -103,6 +103,22 @@ fn recipe_changes_are_distinguished_from_machine_changes() {
     assert_eq!(list_findings(&stage.detect_drift()), expected);
 }
 
+/// An exported value comes from a host: another value does not show that the recipe changed.
+#[test]
+fn changed_export_is_not_reported_as_a_recipe_change() {
+    let recipe = "steps:
+  - name: id
+    command: { check: 'test -s @root/id', apply: 'echo 4 >@root/id' }
+    export: { v: { read: 'cat @root/id' } }
+  - name: page
+    file: { path: '@root/page', content: \"id {{ exports.base.v[host.name] }}\\n\", @own }
+";
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", recipe)]);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_host_file("n1", "id", "5\n");
+    assert_eq!(list_findings(&stage.detect_drift()), [expected_finding("page", "content", DriftCause::Unknown)]);
+}
+
 #[test]
 fn configured_but_not_effective_step_is_a_drift_finding() {
     let pending = "steps:
