@@ -5,9 +5,9 @@
 
 use super::detect::EVERY_STEP;
 
-use super::DetectedDrift;
 use super::known_finding::{FindingKey, KnownFinding};
-use super::model::{DriftFinding, DriftReport, FindingNovelty};
+use super::model::{DriftFinding, DriftReport, FindingAspect, FindingNovelty};
+use super::{DetectedDrift, DriftCause};
 use crate::model::{ExitCode, HostName, UntrustedText};
 use crate::plan::HostReachability;
 use jiff::{SignedDuration, Timestamp};
@@ -85,6 +85,14 @@ impl DriftFinding {
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 
+    /// Returns when its step was last applied and matched, if that was after a time. A pending step is applied, too.
+    fn applied_after(&self, time: &str) -> Option<String> {
+        let applied = self.last_applied.as_ref()?.time.raw();
+        let (last, before) = (applied.parse::<Timestamp>().ok()?, time.parse::<Timestamp>().ok()?);
+        let matched = self.aspect == FindingAspect::Step && self.cause != DriftCause::Pending;
+        (last > before && matched).then(|| applied.to_owned())
+    }
+
     /// Returns the digest of everything whose change makes it a changed finding.
     fn compute_fingerprint(&self) -> String {
         let text = |text: &Option<UntrustedText>| text.as_ref().map(|text| text.raw().to_owned());
@@ -130,13 +138,14 @@ impl FindingHistory {
         if let Some(before) = &entry.before {
             (self.open, self.recent) = (keyed(&before.open), keyed(&before.recent));
         }
-        for known in entry.new.iter().chain(&entry.changed) {
-            self.recent.remove(&known.finding_key());
-            self.open.insert(known.finding_key(), known.clone());
-        }
+        // A finding that an apply resolved may have appeared again in the same run.
         for known in &entry.resolved {
             self.open.remove(&known.finding_key());
             self.recent.insert(known.finding_key(), known.clone());
+        }
+        for known in entry.new.iter().chain(&entry.changed) {
+            self.recent.remove(&known.finding_key());
+            self.open.insert(known.finding_key(), known.clone());
         }
         for known in &entry.dropped {
             self.open.remove(&known.finding_key());
@@ -216,7 +225,8 @@ pub fn compare_with_history(
             (false, false) => entry.resolved.push(KnownFinding { resolved: Some(drift.time.clone()), ..known.clone() }),
         }
     }
-    drift.resolved = entry.resolved.clone();
+    let gone = entry.resolved.iter().filter(|known| !here.contains(&known.finding_key()));
+    drift.resolved = gone.cloned().collect();
     entry
 }
 
@@ -246,8 +256,14 @@ fn classify_finding(
     key: &FindingKey,
     entry: &mut DriftHistoryEntry,
 ) {
-    match (past.open.get(key), past.recent.get(key)) {
-        (Some(known), _) => {
+    let known = past.open.get(key);
+    // It matched when its step was applied: from then on, it is another occurrence.
+    if let Some((known, applied)) = known.and_then(|known| Some((known, finding.applied_after(&known.since)?))) {
+        entry.resolved.push(KnownFinding { resolved: Some(applied), ..known.clone() });
+    }
+    let ended = entry.resolved.last().filter(|ended| ended.finding_key() == *key);
+    match (known, ended.or_else(|| past.recent.get(key))) {
+        (Some(known), _) if ended.is_none() => {
             finding.first_seen.clone_from(&known.first_seen);
             finding.times = known.times;
             if known.print == finding.compute_fingerprint() {
@@ -258,13 +274,15 @@ fn classify_finding(
             entry.changed.push(KnownFinding { since: known.since.clone(), ..finding.to_known_finding() });
         }
         // It was resolved for less than a day: the same finding flaps.
-        (None, Some(known)) if is_recent(known.resolved.as_deref(), &finding.last_seen) => {
-            finding.first_seen.clone_from(&known.first_seen);
+        (_, Some(known)) if is_recent(known.resolved.as_deref(), &finding.last_seen) => {
+            if finding.applied_after(&known.first_seen).is_none() {
+                finding.first_seen.clone_from(&known.first_seen);
+            }
             finding.times = known.times + 1;
             finding.standing = FindingNovelty::Again;
             entry.new.push(finding.to_known_finding());
         }
-        (None, _) => {
+        _ => {
             finding.standing = FindingNovelty::New;
             entry.new.push(finding.to_known_finding());
         }

@@ -1,6 +1,7 @@
 //! Sequences of runs: new, changed, flapping and unobserved findings.
 
 use super::*;
+use crate::drift::model::LastApplied;
 use crate::drift::{DRIFT_VERSION, DetectedDrift, DriftCause, FindingAspect, FindingSeverity, HostDrift};
 use crate::model::{DisruptionClass, StepVerdict, VerifyLevel};
 use crate::plan::UnreachableReason;
@@ -12,6 +13,8 @@ enum Saw {
     /// The attribute has this value.
     Value(&'static str),
     Nothing,
+    /// The attribute differs, and its step was applied last at this time.
+    Applied(&'static str),
     /// The step could not be evaluated.
     Unknown,
     /// No step of its recipe could be evaluated.
@@ -59,6 +62,10 @@ fn finding(value: &str, time: &str) -> DriftFinding {
     }
 }
 
+fn apply_at(time: &str) -> LastApplied {
+    LastApplied { value: None, time: time.into(), run: "r".into(), user: "u".into(), controller: "c".into() }
+}
+
 fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
     let silent = HostReachability::Unreachable(UnreachableReason::new("refused", None));
     let reach = if matches!(saw, Saw::Silence) { silent } else { HostReachability::Observed };
@@ -72,6 +79,7 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
     };
     let findings = match saw {
         Saw::Value(value) => vec![finding(value, time)],
+        Saw::Applied(applied) => vec![DriftFinding { last_applied: Some(apply_at(applied)), ..finding("0600", time) }],
         _ => Vec::new(),
     };
     let mut found = DetectedDrift::default();
@@ -172,6 +180,25 @@ fn finding_that_flaps_within_a_day_is_counted_as_one() {
         (Some((FindingNovelty::New, T[4], 1)), 0),
         "two days later"
     );
+}
+
+/// The object matched when its step was applied: what differs now appeared later.
+#[test]
+fn finding_after_a_later_apply_is_another_occurrence() {
+    let (before, between) = ("2026-11-21T08:59:00Z", "2026-11-21T09:10:00Z");
+    let mut story = Story(Vec::new());
+    assert_eq!(told(&story.tell(&Saw::Applied(before), T[0])), (Some((FindingNovelty::New, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Applied(between), T[1])), (Some((FindingNovelty::Again, T[1], 2)), 0));
+    assert_eq!(told(&story.tell(&Saw::Applied(between), T[2])), (Some((FindingNovelty::Same, T[1], 2)), 0));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
+    let again = story.tell(&Saw::Applied("2026-11-21T09:44:00Z"), "2026-11-21T10:00:00Z");
+    assert_eq!(told(&again), (Some((FindingNovelty::Again, "2026-11-21T10:00:00Z", 3)), 0));
+    let all = summarize_history("c", &story.entries(), None);
+    let span =
+        |known: &KnownFinding| (known.first_seen.clone(), known.resolved.clone().unwrap_or_default(), known.times);
+    let spans: Vec<_> = all.resolved.iter().map(span).collect();
+    assert_eq!(spans, [(T[1].into(), T[3].into(), 2), (T[0].into(), between.into(), 1)]);
+    assert_eq!(all.open.iter().map(span).collect::<Vec<_>>(), [("2026-11-21T10:00:00Z".into(), String::new(), 3)]);
 }
 
 #[test]
