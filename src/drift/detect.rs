@@ -33,6 +33,8 @@ pub struct DetectedDrift {
     pub undecided: BTreeSet<(HostName, String, String)>,
     /// Steps and verifications with an ignored finding.
     pub ignored_steps: BTreeSet<(HostName, String, String)>,
+    /// Hosts without any record: resources that are no longer declared cannot be found on them.
+    pub unrecorded: BTreeSet<HostName>,
     /// The entries of `drift.ignore` that matched something or have expired.
     pub ignored: Vec<IgnoreRuleResult>,
 }
@@ -97,6 +99,9 @@ impl HostDriftCollector<'_, '_> {
     fn collect_findings(&mut self, case: &HostContext<'_>, grown: &CounterGrowth) {
         if self.plan.reach != HostReachability::Observed {
             return;
+        }
+        if case.seen.records.is_empty() {
+            self.found.unrecorded.insert(self.plan.host.clone());
         }
         // Most of ten thousand hosts match; nothing more is evaluated for them.
         let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());

@@ -216,6 +216,10 @@ pub fn compare_with_history(
         if here.contains(key) || !looked.contains(&key.0) || !(scope.admits)(&key.1, &key.2) {
             continue;
         }
+        // Only the records of a host show what is no longer declared.
+        if known.cause == DriftCause::NoLongerDeclared && scope.found.unrecorded.contains(&key.0) {
+            continue;
+        }
         match (
             scope.found.ignored_steps.contains(&step),
             scope.found.undecided.contains(&step) || scope.found.undecided.contains(&recipe),

@@ -15,6 +15,10 @@ enum Saw {
     Nothing,
     /// The attribute differs, and its step was applied last at this time.
     Applied(&'static str),
+    /// The object is no longer declared.
+    Undeclared,
+    /// The host has no records, so that no object of it is known to be no longer declared.
+    NoRecords,
     /// The step could not be evaluated.
     Unknown,
     /// No step of its recipe could be evaluated.
@@ -80,6 +84,7 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
     let findings = match saw {
         Saw::Value(value) => vec![finding(value, time)],
         Saw::Applied(applied) => vec![DriftFinding { last_applied: Some(apply_at(applied)), ..finding("0600", time) }],
+        Saw::Undeclared => vec![DriftFinding { cause: DriftCause::NoLongerDeclared, ..finding("0600", time) }],
         _ => Vec::new(),
     };
     let mut found = DetectedDrift::default();
@@ -88,6 +93,7 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
         Saw::Unknown => _ = found.undecided.insert(step),
         Saw::UnknownRecipe => _ = found.undecided.insert((step.0, step.1, "*".to_owned())),
         Saw::Ignored => _ = found.ignored_steps.insert(step),
+        Saw::NoRecords => _ = found.unrecorded.insert(step.0),
         _ => {}
     }
     let drift = DriftReport {
@@ -199,6 +205,20 @@ fn finding_after_a_later_apply_is_another_occurrence() {
     let spans: Vec<_> = all.resolved.iter().map(span).collect();
     assert_eq!(spans, [(T[1].into(), T[3].into(), 2), (T[0].into(), between.into(), 1)]);
     assert_eq!(all.open.iter().map(span).collect::<Vec<_>>(), [("2026-11-21T10:00:00Z".into(), String::new(), 3)]);
+}
+
+/// Only a host's records show what is no longer declared.
+#[test]
+fn finding_is_not_resolved_by_the_loss_of_records() {
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Undeclared, T[0]);
+    assert_eq!(told(&story.tell(&Saw::NoRecords, T[1])), (None, 0));
+    assert_eq!(told(&story.tell(&Saw::Undeclared, T[2])), (Some((FindingNovelty::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
+    // Another difference is observed on the object itself.
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Value("0600"), T[0]);
+    assert_eq!(told(&story.tell(&Saw::NoRecords, T[1])), (None, 1));
 }
 
 #[test]
