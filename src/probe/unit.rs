@@ -11,19 +11,23 @@ use std::collections::BTreeMap;
 ///
 /// The last program replaces the shell: its status is 1 if no mapping is deleted, and 2 if a process has ended.
 ///
+/// `/proc/uptime` and the monotonic times of systemd are the same clock, except while a machine sleeps. It shows how
+/// long ago systemd restarted a unit, whatever was done to the clock of the host.
+///
 /// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
 /// or message catalogue is not a reason to restart.
 const SNIPPET: &str = r#"need systemctl; need grep
 forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
-p=$p,NextElapseUSecRealtime
+p=$p,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
 *) o=$(systemctl show --no-pager -p "$p" -- "$@") || exit ;;
 esac
-printf '%s\n\nforge-maps\n' "$o"
+{ read -r up r </proc/uptime; } 2>/dev/null || up=
+printf '%s\n\nUptime=%s\n\nforge-maps\n' "$o" "$up"
 set -f; set --; IFS='
 '
 for l in $o; do
@@ -82,11 +86,13 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let whole = stdout.split_once("\nforge-maps\n").filter(|(_, maps)| is_whole(maps));
     let (blocks, maps) = whole.unwrap_or_default();
     let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
+    let clock = units.iter().filter(|unit| !unit.contains_key("Id")).find_map(|block| block.get("Uptime"));
+    let uptime = clock.and_then(|seconds| seconds.parse().ok());
     for probe in &section.probes {
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
         let unit = units.iter().find(|unit| has_unit_name(unit, &name));
         let answer = unit
-            .and_then(|unit| build_unit_state(unit, maps))
+            .and_then(|unit| build_unit_state(unit, maps, uptime))
             .map(|unit| ProbeReading::Unit(Box::new(unit)))
             .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
@@ -102,11 +108,13 @@ fn has_unit_name(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
     has("Id") || has("Names")
 }
 
-/// Builds a unit's state; `None` if properties that every systemd prints are missing.
-fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
+/// Builds a unit's state; `None` if properties that every systemd prints are missing. `uptime` is the time of the
+/// query in seconds since boot; recordings of older versions lack it.
+fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, uptime: Option<f64>) -> Option<UnitState> {
     let text = |key: &str| unit.get(key).copied().unwrap_or("").to_owned();
     let yes = |key: &str| unit.get(key) == Some(&"yes");
     let main_pid = text("MainPID").parse().unwrap_or(0);
+    let restarts = text("NRestarts").parse().unwrap_or(0);
     let (active, started) = (text("ActiveEnterTimestamp"), text("ExecMainStartTimestamp"));
     let (deleted, maps_unread) =
         if main_pid == 0 { (Vec::new(), false) } else { find_deleted_mappings(maps, main_pid) };
@@ -130,7 +138,18 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState
         remain_after_exit: yes("RemainAfterExit"),
         can_reload: yes("CanReload"),
         next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
+        restarts,
+        restarted_ago: uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
     })
+}
+
+/// Returns how many seconds before `now` the last start was, both since boot. A container may count its uptime from its
+/// own start, and systemd from the start of the machine: no age is known there.
+fn start_age(unit: &BTreeMap<&str, &str>, now: f64) -> Option<f64> {
+    let microseconds = |key: &str| unit.get(key).and_then(|text| text.parse::<f64>().ok()).filter(|time| *time > 0.0);
+    let started =
+        microseconds("ExecMainStartTimestampMonotonic").or_else(|| microseconds("ActiveEnterTimestampMonotonic"))?;
+    Some(now - started / 1e6).filter(|age| *age >= 0.0)
 }
 
 /// Parses `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch. Empty text and `n/a` give 0; other text

@@ -48,6 +48,16 @@ pub struct UnitState {
     /// Next elapse time of a timer by the clock, seconds since the epoch; 0 if it has none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_elapse: f64,
+    /// `NRestarts`: how often systemd restarted the service by itself since its last start by request.
+    #[serde(default, skip_serializing_if = "is_zero_count")]
+    pub restarts: u32,
+    /// Seconds since the last of these restarts; `None` if there was none, or its age is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarted_ago: Option<f64>,
+}
+
+fn is_zero_count(value: &u32) -> bool {
+    *value == 0
 }
 
 fn is_zero(value: &f64) -> bool {

@@ -119,3 +119,21 @@ fn invalid_unit_names_are_rejected() {
     }
     assert_eq!(full_unit_name("a.b"), "a.b.service");
 }
+
+/// The answer of systemd 252 about a service whose process ends every 2 s (`Restart=always`).
+const RESTARTED: &str = "Type=simple\nMainPID=75\nResult=success\nNRestarts=3\n\
+    ExecMainStartTimestampMonotonic=83705800138\nId=loop.service\nLoadState=loaded\nActiveState=active\n\
+    ActiveEnterTimestampMonotonic=83705800317\n\nUptime=83706.11\n\nforge-maps\n";
+
+#[test]
+fn restarts_by_systemd_have_their_age() {
+    let parsed = |text: &str| one("loop", &printed(text)).map(|unit| (unit.restarts, unit.restarted_ago)).unwrap();
+    let (restarts, ago) = parsed(RESTARTED);
+    assert_eq!((restarts, ago.map(|ago| (ago * 100.0).round())), (3, Some(31.0)));
+    assert_eq!(parsed(&RESTARTED.replace("NRestarts=3", "NRestarts=0")), (0, None));
+    // systemd before 235 has no such count.
+    assert_eq!(parsed(&RESTARTED.replace("NRestarts=3\n", "")), (0, None));
+    // A container may count its uptime from its own start.
+    assert_eq!(parsed(&RESTARTED.replace("Uptime=83706.11", "Uptime=12.50")), (3, None));
+    assert_eq!(parsed(&RESTARTED.replace("Uptime=83706.11\n\n", "")), (3, None));
+}

@@ -3,6 +3,7 @@
 use super::declaration::ServiceResource;
 use super::diff::{EnablementChange, ProcessChange, ServiceDiff};
 use super::renewal::ServiceRenewal;
+use super::restarts;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, UnansweredReason, UnitState};
 use crate::resource::shared::support::{join_words, unit_name, will_be_provided};
@@ -91,6 +92,9 @@ fn compare_unit(
         parts.check_renewal(want, unit, seen, cx)?;
     }
     let basis = service_basis(want, unit, &parts.renewal);
+    if parts.diff.is_empty() && want.running && restarts::keeps_restarting(unit) {
+        return Ok(restarts::block_restarting(want, unit));
+    }
     if parts.diff.is_empty() {
         return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
     }
@@ -242,7 +246,7 @@ fn describe_unchanged(want: &ServiceResource, unit: &UnitState) -> String {
     }
     let words = join_words(&words);
     match want.running {
-        true => format!("{words}; no input changed since it started"),
+        true => format!("{words}; no input changed since it started{}", restarts::describe_past(unit)),
         false => words,
     }
 }

@@ -1,0 +1,98 @@
+//! Services that systemd restarts again and again.
+
+use super::declaration::ServiceResource;
+use super::diff::ServiceDiff;
+use crate::model::BlockClass;
+use crate::probe::UnitState;
+use crate::resource::Assessment;
+use serde_json::json;
+
+/// How long a service has to stay up for each restart by systemd, in seconds. One that ended once soon counts as
+/// recovered, while one that ends every few seconds never does.
+const SECONDS_PER_RESTART: f64 = 10.0;
+
+/// The longest time that a restarted service has to stay up, in seconds.
+const MAX_WAIT_S: f64 = 60.0;
+
+/// Reports whether systemd restarted the service, and it has not stayed up since then for long enough.
+pub(super) fn keeps_restarting(unit: &UnitState) -> bool {
+    unit.restarted_ago.is_some_and(|age| age < time_to_stay_up(unit))
+}
+
+fn time_to_stay_up(unit: &UnitState) -> f64 {
+    (f64::from(unit.restarts) * SECONDS_PER_RESTART).min(MAX_WAIT_S)
+}
+
+/// Returns the assessment of a service that keeps ending. Another restart does not help: systemd has just made one. The
+/// basis excludes times and numbers, which differ from query to query.
+pub(super) fn block_restarting(want: &ServiceResource, unit: &UnitState) -> Assessment<ServiceDiff> {
+    let ago = unit.restarted_ago.unwrap_or_default();
+    let reason = match unit.restarts {
+        1 => format!("its process ended: systemd restarted it {}", format_age(ago)),
+        times => format!("its process keeps ending: systemd restarted it {times} times, last {}", format_age(ago)),
+    };
+    let basis = json!({ "load": unit.load, "active": unit.active, "restarting": true });
+    Assessment::blocked(BlockClass::Host, reason, basis).hint(format!(
+        "run `journalctl -u {}` on the host; list the step that repairs it in `restart_on`. It counts as running once it \
+         has stayed up for {} s",
+        want.unit,
+        time_to_stay_up(unit)
+    ))
+}
+
+/// Returns the note about earlier restarts of a service that runs.
+pub(super) fn describe_past(unit: &UnitState) -> String {
+    let ago = unit.restarted_ago.map(format_age);
+    match (unit.restarts, ago) {
+        (0, _) => String::new(),
+        (1, Some(ago)) => format!("; systemd restarted it {ago}"),
+        (1, None) => "; systemd restarted it once".to_owned(),
+        (times, Some(ago)) => format!("; systemd restarted it {times} times, last {ago}"),
+        (times, None) => format!("; systemd restarted it {times} times"),
+    }
+}
+
+/// Returns `3 s ago`, `5 min ago`, `2 h ago` or `7 d ago`.
+fn format_age(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..120 => format!("{whole} s ago"),
+        120..7_200 => format!("{} min ago", whole / 60),
+        7_200..172_800 => format!("{} h ago", whole / 3_600),
+        _ => format!("{} d ago", whole / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restarted(restarts: u32, restarted_ago: Option<f64>) -> UnitState {
+        UnitState { restarts, restarted_ago, ..UnitState::default() }
+    }
+
+    #[test]
+    fn service_has_to_stay_up_longer_the_more_often_it_ended() {
+        let cases = [
+            (0, None, false),
+            (1, Some(9.9), true),
+            (1, Some(10.0), false),
+            (3, Some(29.0), true),
+            (17, Some(59.0), true),
+            (17, Some(60.0), false),
+            (17, None, false),
+        ];
+        for (times, ago, keeps) in cases {
+            assert_eq!(keeps_restarting(&restarted(times, ago)), keeps, "{times} times, {ago:?}");
+        }
+    }
+
+    #[test]
+    fn past_restarts_are_noted_with_their_age() {
+        assert_eq!(describe_past(&restarted(0, None)), "");
+        assert_eq!(describe_past(&restarted(1, Some(604_800.0))), "; systemd restarted it 7 d ago");
+        assert_eq!(describe_past(&restarted(2, Some(125.0))), "; systemd restarted it 2 times, last 2 min ago");
+        assert_eq!(describe_past(&restarted(4, Some(7_300.0))), "; systemd restarted it 4 times, last 2 h ago");
+        assert_eq!(describe_past(&restarted(4, None)), "; systemd restarted it 4 times");
+    }
+}
