@@ -289,18 +289,21 @@ impl ResourceDiff for DirectoryDiff {
 
 const CHANGE_OWNER_HINT: &str = "check its contents, then run `chown` on the host or remove it, and run forge again";
 
+/// GNU `chmod` and `install` keep the set-user-id and set-group-id bits of a directory unless the mode has five digits
+/// (coreutils manual, 27.5). A directory inherits the second of them from its parent.
+///
 /// If other users can write to the parent directory, the directory gets owner and mode in a staging directory and is
 /// renamed into place. Otherwise it is private until it has them.
 const MAKE: &str = r#"
 if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
   if [ -z "$shared" ] && [ "$me" = 0 ]; then
-    install -d -o "${own%%:*}" -g "${own#*:}" -m "$mode" -- "./$name" || fail "cannot make $path with owner $own and mode $mode"
+    install -d -o "${own%%:*}" -g "${own#*:}" -m "0$mode" -- "./$name" || fail "cannot make $path with owner $own and mode $mode"
     exit 0
   fi
   if [ -n "$shared" ]; then sweep; stage; fi
   mkdir -m 0700 -- "./$name" || fail "cannot make $path"
   chown -- "$own" "./$name" || fail "cannot give $path to $own"
-  chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+  chmod -- "0$mode" "./$name" || fail "cannot set the mode of $path"
   [ -z "$shared" ] || mv -T -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
   exit 0
 fi
@@ -321,7 +324,7 @@ if [ -n "$shared" ]; then
   fi
 fi
 chown -- "$own" . || fail "cannot give $path to $own"
-chmod -- "$mode" . || fail "cannot set the mode of $path"
+chmod -- "0$mode" . || fail "cannot set the mode of $path"
 "#;
 
 const REMOVE_EMPTY: &str = r#"

@@ -271,6 +271,36 @@ fn directory_is_created_and_removed() {
     }
 }
 
+/// GNU `chmod` keeps the set-group-id bit of a directory, which a directory inherits from its parent, too.
+#[test]
+fn undeclared_set_group_id_bit_of_a_directory_is_removed() {
+    for shell in SHELLS {
+        let trial = ActionTrial::new();
+        let set_mode = |path: &str, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let path = trial.path("app");
+        let directory = trial.build("directory", &json!({ "path": path, "mode": "0750" }), false);
+        set_mode(&trial.path(""), 0o2755);
+        assert_eq!(
+            (trial.converge(shell, directory.as_ref()).as_str(), file_mode(&path)),
+            ("owner and mode match", 0o750)
+        );
+        set_mode(&path, 0o6750);
+        assert_eq!(
+            (trial.converge(shell, directory.as_ref()).as_str(), file_mode(&path)),
+            ("owner and mode match", 0o750)
+        );
+        let shared = trial.build("directory", &json!({ "path": path, "mode": "2750" }), false);
+        trial.converge(shell, shared.as_ref());
+        assert_eq!(file_mode(&path), 0o2750, "a declared bit is set");
+        let open = trial.path("open");
+        std::fs::create_dir(&open).unwrap();
+        set_mode(&open, 0o3777);
+        let inner = trial.build("directory", &json!({ "path": format!("{open}/app"), "mode": "0750" }), false);
+        trial.converge(shell, inner.as_ref());
+        assert_eq!(file_mode(&format!("{open}/app")), 0o750, "staged in a directory of others");
+    }
+}
+
 #[test]
 fn command_is_checked_run_and_verified() {
     if !is_root() {
