@@ -146,6 +146,13 @@ impl UserResource {
         }
     }
 
+    /// Returns the home directory that a new account gets. The default is that of `useradd`, unless the host's
+    /// `/etc/default/useradd` sets another one; the step that needs it is evaluated again before it runs.
+    fn created_home(&self) -> Option<String> {
+        let home = || self.home.clone().unwrap_or_else(|| format!("/home/{}", self.name));
+        (self.create_home && !self.absent).then(home)
+    }
+
     fn assess_missing(&self) -> Assessment<UserDiff> {
         let created = |value: &Option<String>| value.clone().map(ValueChange::create);
         let attributes = UserAttributes {
@@ -441,7 +448,8 @@ impl DeclaredResource for UserResource {
     }
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
-        (!self.absent).then(|| ProvidedItem::User(self.name.clone())).into_iter().collect()
+        let home = self.created_home().map(ProvidedItem::Path);
+        (!self.absent).then(|| ProvidedItem::User(self.name.clone())).into_iter().chain(home).collect()
     }
 }
 
@@ -506,6 +514,19 @@ mod tests {
             build_error(&[("name", json!("a")), ("groups", json!(["b:c"]))], false),
             "`group` contains `:`, which separates owner and group"
         );
+    }
+
+    #[test]
+    fn new_account_provides_its_home() {
+        let provided = |entries: &[(&'static str, Value)]| {
+            build(&FieldValues(entries.iter().cloned().collect()), false).unwrap().provided_items()
+        };
+        let (name, user) = (("name", json!("bob")), ProvidedItem::User("bob".to_owned()));
+        let home = |path: &str| vec![user.clone(), ProvidedItem::Path(path.to_owned())];
+        assert_eq!(provided(std::slice::from_ref(&name)), home("/home/bob"));
+        assert_eq!(provided(&[name.clone(), ("home", json!("/srv/bob"))]), home("/srv/bob"));
+        assert_eq!(provided(&[name.clone(), ("system", json!(true))]), std::slice::from_ref(&user));
+        assert_eq!(provided(&[name, ("create_home", json!(false))]), [user.clone()]);
     }
 
     #[test]

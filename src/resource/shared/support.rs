@@ -70,10 +70,23 @@ impl EarlierStepEffects {
     pub fn will_provide(&self, thing: &ProvidedItem) -> bool {
         self.will_exist.iter().any(|brought| match (brought, thing) {
             (ProvidedItem::Package(_), _) => true,
-            (ProvidedItem::Unit(a), ProvidedItem::Unit(b)) => unit_name(a) == unit_name(b),
+            (ProvidedItem::Unit(a), ProvidedItem::Unit(b)) => provides_unit(a, b),
             (a, b) => a == b,
         })
     }
+}
+
+/// Reports whether the unit `brought` is `unit`, or the template of which `unit` is an instance.
+pub(in crate::resource) fn provides_unit(brought: &str, unit: &str) -> bool {
+    let (brought, unit) = (unit_name(brought), unit_name(unit));
+    brought == unit || template_of(&unit).is_some_and(|template| template == brought)
+}
+
+/// Returns the template of an instance: `w@.service` of `w@1.service`.
+fn template_of(unit: &str) -> Option<String> {
+    let (name, instance) = unit.split_once('@')?;
+    let (_, suffix) = instance.rsplit_once('.')?;
+    Some(format!("{name}@.{suffix}"))
 }
 
 /// Reports whether `predicted` provides `thing`.
@@ -195,6 +208,13 @@ mod tests {
         assert_eq!(unit_name("a.timer"), "a.timer");
         assert_eq!(unit_name("org.example.thing"), "org.example.thing.service");
         assert_eq!(unit_name("getty@tty1"), "getty@tty1.service");
+    }
+
+    #[test]
+    fn template_provides_its_instances() {
+        assert!(provides_unit("w@", "w@1") && provides_unit("w@.service", "w@a.b.service"));
+        assert!(provides_unit("w@1", "w@1.service") && provides_unit("w@.timer", "w@1.timer"));
+        assert!(!provides_unit("w@1", "w@2") && !provides_unit("w@", "w") && !provides_unit("w@.timer", "w@1"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::renewal::ServiceRenewal;
 use super::restarts;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, UnansweredReason, UnitState};
-use crate::resource::shared::support::{join_words, unit_name, will_be_provided};
+use crate::resource::shared::support::{join_words, provides_unit, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem};
 use serde_json::json;
 
@@ -110,7 +110,7 @@ fn will_change_files(want: &ServiceResource, predicted: Option<&EarlierStepEffec
     let folder = format!("/{}.d/", want.unit);
     predicted.is_some_and(|earlier| {
         earlier.will_exist.iter().any(|item| match item {
-            ProvidedItem::Unit(name) => unit_name(name) == want.unit,
+            ProvidedItem::Unit(name) => provides_unit(name, &want.unit),
             ProvidedItem::Path(path) => path.contains(&folder),
             _ => false,
         })
