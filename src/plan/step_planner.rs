@@ -295,9 +295,11 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             self.ahead.changing.push(turn.expanded.id.clone());
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 self.ahead.touched.extend(resource.restart_input_paths());
+                self.ahead.predicted.will_touch.extend(resource.restart_input_paths());
             }
             if turn.step.traits().reach == EffectReach::Unknown {
                 self.opaque.insert(turn.expanded.id.clone());
+                self.ahead.predicted.is_opaque = true;
             }
             if packages.has_changes() {
                 self.packages.insert(turn.expanded.id.clone(), packages);

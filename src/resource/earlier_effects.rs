@@ -28,8 +28,12 @@ pub struct EarlierStepEffects {
     pub will_exist: BTreeSet<ProvidedItem>,
     /// Paths that earlier steps will remove.
     pub will_go: BTreeSet<String>,
+    /// Paths that earlier steps create, change or remove.
+    pub will_touch: BTreeSet<String>,
     /// Whether an earlier step may remove things that cannot be predicted: a package, a command.
     pub takes_more: bool,
+    /// Whether an earlier step may change any file: a package, a command.
+    pub is_opaque: bool,
     /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
     /// may then have another result.
     pub after: Option<String>,

@@ -285,8 +285,19 @@ fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
     let after = given.get("after").and_then(Value::as_str).map(str::to_owned);
     let paths = given.get("will_go").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let will_go = paths.map(str::to_owned).collect();
+    let paths = given.get("will_touch").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let will_touch = paths.map(str::to_owned).collect();
     let takes_more = given.get("takes_more").is_some();
-    Some(EarlierStepEffects { will_exist, will_go, takes_more, after, ..EarlierStepEffects::default() })
+    let is_opaque = given.get("is_opaque").is_some();
+    Some(EarlierStepEffects {
+        will_exist,
+        will_go,
+        will_touch,
+        takes_more,
+        is_opaque,
+        after,
+        ..EarlierStepEffects::default()
+    })
 }
 
 /// Answers exactly the probes of the resource, its former probes and its inputs.

@@ -2,6 +2,7 @@
 
 use super::value;
 use crate::probe::ConfLine;
+use crate::resource::EarlierStepEffects;
 use serde::Serialize;
 
 /// A line that is read after the step's own file and sets another value.
@@ -10,6 +11,21 @@ pub(super) struct SysctlOverride {
     /// `file:line`.
     pub place: String,
     pub value: String,
+}
+
+/// The file that systemd reads under another name.
+const LEGACY_FILE: (&str, &str) = ("/etc/sysctl.conf", "99-sysctl.conf");
+
+impl SysctlOverride {
+    /// Reports whether an earlier step of the plan may change the file of the line. A file of the same name in another
+    /// directory counts: only the first of them is read.
+    pub fn may_be_changed_by(&self, earlier: &EarlierStepEffects) -> bool {
+        let file = self.place.rsplit_once(':').map_or(self.place.as_str(), |(file, _)| file);
+        let reads_as =
+            |path: &str| if path == LEGACY_FILE.0 { LEGACY_FILE.1.to_owned() } else { file_name(path).to_owned() };
+        let name = reads_as(file);
+        earlier.is_opaque || earlier.will_touch.iter().chain(&earlier.will_go).any(|path| reads_as(path) == name)
+    }
 }
 
 /// Returns the path of a key below `/proc/sys`. Whichever of `.` and `/` occurs first is the separator; the other one
@@ -76,6 +92,24 @@ mod tests {
         let lines: Vec<ConfLine> = lines.iter().map(|(file, text)| make_line(file, text)).collect();
         let found = find_override(&lines, "/etc/sysctl.d/90-forge.conf", "net/ipv4/conf/all/rp_filter", "1");
         found.map(|over| format!("{} {}", over.place, over.value))
+    }
+
+    #[test]
+    fn only_steps_that_touch_its_file_may_change_an_override() {
+        let over = |file: &str| SysctlOverride { place: format!("{file}:1"), value: "2".to_owned() };
+        let touching = |path: &str| EarlierStepEffects {
+            will_touch: [path.to_owned()].into(),
+            after: Some("a/b".to_owned()),
+            ..EarlierStepEffects::default()
+        };
+        let zz = over("/etc/sysctl.d/99-zz.conf");
+        assert!(!zz.may_be_changed_by(&touching("/etc/motd")));
+        assert!(zz.may_be_changed_by(&touching("/etc/sysctl.d/99-zz.conf")));
+        assert!(over("/usr/lib/sysctl.d/50-a.conf").may_be_changed_by(&touching("/etc/sysctl.d/50-a.conf")));
+        assert!(over("/etc/sysctl.d/99-sysctl.conf").may_be_changed_by(&touching("/etc/sysctl.conf")));
+        let gone = EarlierStepEffects { will_go: ["/etc/sysctl.d/99-zz.conf".to_owned()].into(), ..touching("/x") };
+        assert!(zz.may_be_changed_by(&gone));
+        assert!(zz.may_be_changed_by(&EarlierStepEffects { is_opaque: true, ..touching("/x") }));
     }
 
     #[test]

@@ -38,7 +38,9 @@ An unchanged step reports `content, owner and mode match; the kernel has 1`.
 does: ordered by file name, and of equal names only the one in the first directory; `/etc/sysctl.conf` is read as
 `99-sysctl.conf`. A line for the key itself has precedence over a pattern, however late. If a line after the step's own
 sets another value, the next boot would not have the declared value: the step is **blocked**, and the reason names file
-and line. Remove the line in an earlier step, or set a `file` that is read later.
+and line. Remove the line in an earlier step, or set a `file` that is read later. Only an earlier step of the plan that
+may change that file leaves this open until it has run: one that declares the file or a file of its name, a package, or a
+command.
 
 **A change** sets the value first and then writes the file, so that a value that the kernel rejects is never configured.
 Other snippets are never edited.
@@ -132,13 +134,15 @@ impl SysctlResource {
         let Some(over) = config::find_override(&state.lines, &self.target.path, &self.place, &self.value) else {
             return file;
         };
-        match cx.predicted.and_then(|p| p.after.as_deref()) {
+        let predicted = cx.predicted.filter(|earlier| over.may_be_changed_by(earlier));
+        match predicted.and_then(|earlier| earlier.after.as_deref()) {
             // An earlier step may remove it; forge evaluates this step again when it runs.
             Some(_) if file.verdict == StepVerdict::Change => file.mark_predicted(),
             Some(step) => {
                 let why = format!("{}; `{step}` runs first and may change that", self.describe_override(&over));
                 let basis = override_basis(&file, &over);
-                Assessment::differs(why, SysctlFileDiff::Overridden(over), DisruptionClass::D0, basis).mark_predicted()
+                let diff = SysctlFileDiff::Overridden { over, after: step.to_owned() };
+                Assessment::differs(why, diff, DisruptionClass::D0, basis).mark_predicted()
             }
             None => self.block_overridden(&file, &over),
         }
@@ -312,7 +316,11 @@ enum SysctlFileDiff {
     /// The step's own file.
     File(FileDiff),
     /// The file matches; a later line sets another value, and an earlier step may remove that line.
-    Overridden(SysctlOverride),
+    Overridden {
+        over: SysctlOverride,
+        /// The earlier step.
+        after: String,
+    },
 }
 
 /// The value in the kernel, which has no such key if there is no old value.
@@ -330,7 +338,9 @@ impl ResourceDiff for SysctlFileDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
             Self::File(file) => file.render_changes(),
-            Self::Overridden(over) => vec![AttributeChange::new("override", Some(&over.place), None)],
+            Self::Overridden { over, after } => {
+                vec![AttributeChange::new("override", Some(&over.place), Some(&format!("evaluated after `{after}`")))]
+            }
         }
     }
 }
@@ -359,7 +369,7 @@ impl TypedResource for SysctlResource {
         let file = match &diff.file {
             None => ShellFragment::new().code(":\n"),
             Some(SysctlFileDiff::File(FileDiff::Remove { .. })) => shell::remove_file(&self.target.path, cx.run, true),
-            Some(SysctlFileDiff::File(_) | SysctlFileDiff::Overridden(_)) => self.render_write(cx),
+            Some(SysctlFileDiff::File(_) | SysctlFileDiff::Overridden { .. }) => self.render_write(cx),
         };
         Action::Script(ActionScript { body: load.append_fragment(file), long: false, explain: EXPLAIN })
     }
