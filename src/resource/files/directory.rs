@@ -266,6 +266,11 @@ impl DirectoryResource {
     }
 }
 
+/// Returns the action that sets owner (`user:group`) and mode of an existing directory.
+pub(super) fn set_ownership(path: &str, own: &str, mode: u32, run: &str) -> ShellFragment {
+    shell::close_action(shell::open_directory_action(path, own, mode, run).code(GIVE))
+}
+
 /// How a directory differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 enum DirectoryDiff {

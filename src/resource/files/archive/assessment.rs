@@ -1,11 +1,12 @@
 //! Compares the unpacked members with the declared archive.
 
-use super::declaration::{ArchiveResource, ArchiveSource};
+use super::declaration::{ArchiveResource, ArchiveSource, INTO_MODE};
 use super::diff::{ArchiveDiff, EntryNames, UnpackDiff};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
-use crate::probe::{Observation, PathState, PathType, UnansweredReason};
+use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
 use crate::resource::shared::file_target::{
-    ParentState, check_parent, describe_differences, describe_type, path_probe, type_basis,
+    OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
+    type_basis,
 };
 use crate::resource::shared::support::{output, path_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
@@ -151,7 +152,7 @@ impl ArchiveResource {
                 Ok(self.assess_missing(&digest))
             }
             PathState::Present(_) if state.stamp.is_none() => Ok(self.block_foreign_content(&state)),
-            PathState::Present(_) => Ok(self.assess_unpacked(&digest, &state)),
+            PathState::Present(info) => Ok(self.assess_unpacked(&digest, &state, info)),
         }
     }
 
@@ -191,10 +192,14 @@ impl ArchiveResource {
             .hint("`into` is replaced as a whole: choose a dedicated directory, or empty this one")
     }
 
-    fn assess_unpacked(&self, digest: &str, state: &UnpackedState) -> Assessment<ArchiveDiff> {
+    fn assess_unpacked(&self, digest: &str, state: &UnpackedState, into: &PathInfo) -> Assessment<ArchiveDiff> {
         let noted = state.stamp.as_deref().unwrap_or_default();
         let (old, options) = noted.split_once(' ').unwrap_or((noted, ""));
-        let basis = json!({ "archive": digest, "unpacked": noted, "differing": state.differing });
+        let mut basis = json!({ "archive": digest, "unpacked": noted, "differing": state.differing });
+        let directory = OwnershipDiff::compare(into, &self.owner, &self.group, INTO_MODE);
+        if !directory.is_empty() {
+            add_ownership_basis(&mut basis, into);
+        }
         let wanted = self.stamp_options();
         let diff = UnpackDiff {
             wanted: digest.to_owned(),
@@ -203,9 +208,14 @@ impl ArchiveResource {
             options: (options != wanted).then(|| ValueChange::new(options.to_owned(), wanted)),
             members: state.differing_names(),
             lost: state.stranger_names(),
+            directory,
         };
-        if diff.is_empty() {
+        if diff.is_empty() && diff.directory.is_empty() {
             return Assessment::ok(describe_intact(state.members), basis);
+        }
+        if diff.is_empty() {
+            let reason = format!("of `{}`, {}", self.into, describe_differences(&diff.directory.render_changes()));
+            return Assessment::differs(reason, ArchiveDiff::Ownership(diff.directory), DisruptionClass::D0, basis);
         }
         let reason = describe_differences(&diff.render_differences());
         Assessment::differs(reason, ArchiveDiff::Unpack(diff), DisruptionClass::D0, basis)

@@ -25,6 +25,9 @@ pub(super) struct ArchiveResource {
     pub(super) absent: bool,
 }
 
+/// Mode of the directory that holds the members.
+pub(super) const INTO_MODE: u32 = 0o755;
+
 impl ArchiveResource {
     /// Returns the path of the stamp file for `into`.
     pub(super) fn stamp_path(&self) -> String {

@@ -1,5 +1,6 @@
 //! How the unpacked members differ from the archive.
 
+use crate::resource::shared::file_target::OwnershipDiff;
 use crate::resource::shared::support::join_words;
 use crate::resource::{AttributeChange, ResourceDiff, ValueChange};
 use serde::Serialize;
@@ -14,6 +15,8 @@ const MAX_NAMED: usize = 5;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum ArchiveDiff {
     Unpack(UnpackDiff),
+    /// Only owner, group or mode of the directory differ.
+    Ownership(OwnershipDiff),
     /// An earlier step provides the archive at this path; the members are compared once it exists.
     Await {
         path: String,
@@ -34,6 +37,8 @@ pub(super) struct UnpackDiff {
     pub bytes: u64,
     /// Digest of the unpacked archive, if it differs.
     pub archive: Option<ValueChange<String>>,
+    /// Owner, group and mode of the directory, if they differ.
+    pub directory: OwnershipDiff,
     /// Options of the unpacking.
     pub options: Option<ValueChange<String>>,
     /// Members that are missing or were modified after unpacking.
@@ -68,7 +73,7 @@ impl EntryNames {
 }
 
 impl UnpackDiff {
-    /// Reports whether everything matches; entries that would be lost do not count.
+    /// Reports whether the members match; entries that would be lost and the directory itself do not count.
     pub fn is_empty(&self) -> bool {
         self.archive.is_none() && self.options.is_none() && self.members.names.is_empty()
     }
@@ -81,7 +86,7 @@ impl UnpackDiff {
         });
         let options = self.options.as_ref().map(|change| change.render_change("options"));
         let members = self.members.render_change("members", Some("as in the archive"));
-        [archive, options, members].into_iter().flatten().collect()
+        [archive, options, members].into_iter().flatten().chain(self.directory.render_changes()).collect()
     }
 }
 
@@ -95,6 +100,7 @@ impl ResourceDiff for ArchiveDiff {
             Self::Unpack(diff) => {
                 diff.render_differences().into_iter().chain(diff.lost.render_change("lost", None)).collect()
             }
+            Self::Ownership(directory) => directory.render_changes(),
             Self::Await { path } => vec![AttributeChange::new("archive", None, Some(path))],
             Self::Remove { members, lost } => {
                 let members = AttributeChange::new("members", Some(&format!("{members} of the archive")), None);

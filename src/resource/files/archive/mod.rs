@@ -34,7 +34,7 @@ run unpacked. A directory with other entries blocks the step. To unpack `tool-1.
 
 **Compares** the archive's SHA-256, `strip`, owner and group with those of the last unpacking, which is recorded in
 `/var/lib/forge/archives`, then every member with its unpacked state: type, mode, owner, size, modification time, link
-target. An unchanged step reports `214 members match`. Missing and modified members are listed. **Not detected**:
+target, and owner, group and mode (0755) of `into`; if only those differ, they are set without unpacking. An unchanged step reports `214 members match`. Missing and modified members are listed. **Not detected**:
 changed content with the same size and modification time. Entries that are not part of the archive stay until the
 archive is unpacked again; the plan then lists them as lost.
 
@@ -195,6 +195,7 @@ impl TypedResource for ArchiveResource {
         let body = match diff {
             ArchiveDiff::Unpack(diff) => self.render_unpack(&diff.wanted, diff.bytes, cx),
             ArchiveDiff::Await { .. } => self.render_unpack(script::NO_ARCHIVE, 0, cx),
+            ArchiveDiff::Ownership(_) => self.render_ownership_change(cx),
             ArchiveDiff::Remove { .. } => self.render_removal(),
         };
         Action::Script(ActionScript { body, long: false, explain: script::EXPLAIN })

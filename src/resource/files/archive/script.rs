@@ -1,8 +1,9 @@
 //! Shell code of archives: the state probe, the check of the members, unpacking and removal.
 
-use super::declaration::{ArchiveResource, ArchiveSource};
+use super::declaration::{ArchiveResource, ArchiveSource, INTO_MODE};
 use crate::probe::Probe;
 use crate::resource::AssessmentContext;
+use crate::resource::files::directory::set_ownership;
 use crate::resource::shared::shell;
 use crate::script::{ShellFragment, safe_path};
 
@@ -162,7 +163,7 @@ awk -v strip="$strip" "$check" "./$name.list" || fail "the archive is refused: n
 tar -xf "$archive" -C "./$name" --strip-components="$strip" --no-same-owner --same-permissions --no-overwrite-dir ||
   fail "tar cannot unpack the archive: $path was left as it was"
 chown -hR -- "$own" "./$name" || fail "cannot give the members to $own"
-chmod 0755 -- "./$name" || fail "cannot set the mode of $path"
+chmod 00755 -- "./$name" || fail "cannot set the mode of $path"
 { printf '%s\n' "$note"; ( list "./$name" ); } > "./$name.note" || fail "cannot note what was unpacked"
 sync -f -- "./$name" || fail "cannot sync $dir/$box"
 mkdir -p -- "${stamp%/*}" && mv -fT -- "./$name.note" "$stamp.part" && sync -- "$stamp.part" && mv -fT -- "$stamp.part" "$stamp" ||
@@ -236,6 +237,11 @@ impl ArchiveResource {
                 .code(" | base64 -d > \"$archive\" || fail \"cannot write $dir/$box/$name.tar\"\n"),
         };
         shell::close_action(action.code(UNPACK).code(SWAP))
+    }
+
+    /// Returns the script that sets owner and mode of the directory that holds the members.
+    pub(super) fn render_ownership_change(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
+        set_ownership(&self.into, &format!("{}:{}", self.owner, self.group), INTO_MODE, cx.run)
     }
 
     pub(super) fn render_removal(&self) -> ShellFragment {

@@ -83,6 +83,13 @@ fn an_archive_is_unpacked_repaired_and_removed() {
         assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 2, "no other file remains");
         std::fs::write(format!("{into}/stranger"), "").unwrap();
         assert_eq!(trial.assess_resource(archive.as_ref()).verdict, StepVerdict::Ok);
+        std::fs::set_permissions(&into, PermissionsExt::from_mode(0o2700)).unwrap();
+        std::os::unix::fs::chown(&into, Some(1000), None).unwrap();
+        let reason = trial.assess_resource(archive.as_ref()).reason;
+        assert_eq!(reason.raw(), format!("of `{into}`, owner and mode differ"));
+        trial.converge(shell, archive.as_ref());
+        assert_eq!((file_mode(&into), std::fs::metadata(&into).unwrap().uid()), (0o755, 65534));
+        assert!(Path::new(&format!("{into}/stranger")).exists(), "nothing was unpacked");
         let tampers: [&dyn Fn(); 4] = [
             &|| std::fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap(),
             &|| std::fs::write(&run, "#!/bin/no\n").unwrap(),
