@@ -2,10 +2,10 @@
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::{StepVerdict, UndoEffect, Value};
-use crate::probe::{Observation, Probe, UnansweredReason};
+use crate::probe::{Observation, Probe, UnansweredReason, UnitState};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, reject_secrets, required_text, unit_name, unit_state};
+use crate::resource::shared::support::{bad_value, join_quoted, reject_secrets, required_text, unit_name, unit_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
@@ -25,6 +25,10 @@ unit in `/etc/systemd/system/NAME.d/DROPIN.conf`.
 
 **Compared** are the file, as with kind `file` (root, 0644), and `NeedDaemonReload` of the unit: a file that matches but
 is not loaded is a change. An unchanged step reports `content, owner and mode match, and systemd has loaded it`.
+
+**Other drop-ins** in `/etc` and `/run` can override what the step declares. They are not compared, because other steps
+and tools may declare them; the reason names them: `drop-in /etc/systemd/system/app.service.d/zz.conf changes the unit`.
+Remove one with an `absent` or `unit` step.
 
 **A change** checks a whole unit with `systemd-analyze verify` if it is installed (only errors fail, not warnings; the
 programs that the unit starts must exist), replaces the file atomically as `file` does, and reloads the manager. It
@@ -107,6 +111,11 @@ pub(in crate::resource) fn is_unit_path(path: &str) -> bool {
     path.strip_prefix(UNITS_FOLDER).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Reports whether a drop-in is the administrator's, not one of a package.
+fn is_local_drop_in(path: &str) -> bool {
+    path.starts_with("/etc/") || path.starts_with("/run/")
+}
+
 impl UnitResource {
     /// Builds a whole unit; `name` has its type.
     pub fn new_whole(name: &str, content: &str, absent: bool) -> Self {
@@ -138,18 +147,31 @@ impl UnitResource {
         if self.is_template() || !matches!(file.verdict, StepVerdict::Ok | StepVerdict::Change) {
             return Ok(file);
         }
-        let unread = unit_state(seen, &self.probe())?.need_daemon_reload;
+        let unit = unit_state(seen, &self.probe())?;
+        let unread = unit.need_daemon_reload;
         let mut basis = file.basis.clone();
         basis["daemon_reload"] = json!(unread);
         Ok(match (file.verdict, unread) {
             (StepVerdict::Ok, false) => {
-                Assessment::ok(format!("{}, and systemd has loaded it", file.reason.raw()), basis)
+                let reason = format!("{}, and systemd has loaded it", file.reason.raw());
+                Assessment::ok(format!("{reason}{}", self.describe_other_drop_ins(unit)), basis)
             }
             (StepVerdict::Ok, true) => {
                 Assessment::differs("systemd has not loaded it", UnitDiff::Reload, file.disruption, basis)
             }
             _ => Assessment { basis, ..file },
         })
+    }
+
+    /// Names the drop-ins of the administrator that systemd reads in addition to the declared file.
+    fn describe_other_drop_ins(&self, unit: &UnitState) -> String {
+        let local = |path: &&String| !self.absent && is_local_drop_in(path) && **path != self.target.path;
+        let others: Vec<&String> = unit.drop_ins.iter().filter(local).collect();
+        match others.as_slice() {
+            [] => String::new(),
+            [one] => format!("; drop-in `{one}` changes the unit"),
+            many => format!("; drop-ins {} change the unit", join_quoted(many)),
+        }
     }
 
     fn assess_file(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<FileDiff> {
