@@ -182,8 +182,31 @@ fi
 "#;
 
 /// Removes `"$@"`, unless other packages would be removed too. Reads `$verb` (`remove` or `purge`).
+///
+/// dpkg removes a package that it cannot configure, unless it requires a reinstallation first. So only other packages
+/// have to be finished.
 const REMOVE: &str = r#"
-finish
+others_left() {
+  abbreviations | sed -n 's/^.[HUFWt] |/- /p; s/^..R|/R /p' | while read -r flag left; do
+    if [ "$flag" = - ]; then
+      for package; do
+        if [ "${left%%:*}" = "${package%%:*}" ]; then continue 2; fi
+      done
+    fi
+    printf ' %s' "$left"
+  done
+}
+removable() {
+  for left in /var/lib/dpkg/updates/*; do
+    if [ -e "$left" ]; then return 1; fi
+  done
+  [ -z "$(others_left "$@")" ]
+}
+if ! removable "$@"; then
+  say "finishing what an interrupted dpkg left"
+  configure
+  removable "$@" || finish
+fi
 plan=$(apt-get -s -q "$verb" -- "$@" 2>&1) || { printf '%s\n' "$plan" >&2; fail "apt cannot remove $*"; }
 along=$(printf '%s\n' "$plan" | sed -n 's/^\(Remv\|Purg\) \([^ ]*\).*/\2/p' | while read -r gone; do
   for package; do

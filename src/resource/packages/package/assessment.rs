@@ -141,9 +141,7 @@ fn add_manager_state(want: &PackageResource, reason: String, seen: &Observation,
 impl PackageFindings {
     fn add_wanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
         let installation = match (unpacked_version(state), state.status.as_str()) {
-            (Some(installed), "installed" | "triggers-pending" | "triggers-awaited") => {
-                self.compare_installed(want, name, installed, state)
-            }
+            (Some(installed), status) if is_finished(status) => self.compare_installed(want, name, installed, state),
             (Some(found), status) => Some(self.find_unfinished(want, name, found, status, state)),
             (None, _) => Some(self.find_missing(want, name, state)),
         };
@@ -241,10 +239,11 @@ impl PackageFindings {
 
     fn add_unwanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
         let installation = match (unpacked_version(state), state.status.as_str()) {
-            (Some(version), _) => {
-                self.reasons.push(format!("`{name}` {version} is installed"));
+            (Some(version), status) => {
+                let unfinished = (!is_finished(status)).then(|| status.to_owned());
+                self.reasons.push(format!("`{name}` {version} is {}", unfinished.as_deref().unwrap_or("installed")));
                 self.disruption = DisruptionClass::D1;
-                Some(InstallationChange::Remove { version: version.to_owned() })
+                Some(InstallationChange::Remove { version: version.to_owned(), status: unfinished })
             }
             (None, "config-files") if want.purge => {
                 self.reasons.push(format!("the configuration of `{name}` exists"));
@@ -282,6 +281,11 @@ impl PackageFindings {
 fn version_to_install(version: &VersionRequirement, state: &PackageState) -> String {
     let chosen = version.choose(state.manager, state.candidate.as_ref(), &state.available);
     chosen.unwrap_or_else(|| version.text()).to_owned()
+}
+
+/// Reports whether dpkg has configured the package.
+fn is_finished(status: &str) -> bool {
+    matches!(status, "installed" | "triggers-pending" | "triggers-awaited")
 }
 
 /// Returns the version whose files are on the host, even if its installation is unfinished.

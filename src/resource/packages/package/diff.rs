@@ -34,8 +34,8 @@ pub(super) enum InstallationChange {
     Replace(VersionReplacement),
     /// dpkg has not finished it, and it may have another version, too.
     Finish { status: String, version: Option<VersionReplacement> },
-    /// It is installed and must not be.
-    Remove { version: String },
+    /// It is installed and must not be. `status` is that of dpkg if the installation is unfinished.
+    Remove { version: String, status: Option<String> },
     /// It was removed and left its configuration.
     PurgeConfiguration,
 }
@@ -94,7 +94,10 @@ impl InstallationChange {
                 let status = AttributeChange::new("status", Some(status), Some("installed"));
                 [status].into_iter().chain(version.as_ref().map(VersionReplacement::render_change)).collect()
             }
-            Self::Remove { version } => vec![render_version(Some(version), None)],
+            Self::Remove { version, status: None } => vec![render_version(Some(version), None)],
+            Self::Remove { version, status: Some(status) } => {
+                vec![render_version(Some(&format!("{version} ({status})")), None)]
+            }
             Self::PurgeConfiguration => vec![AttributeChange::new("configuration", Some("left"), None)],
         }
     }
@@ -193,7 +196,7 @@ mod tests {
         assert_eq!(both(effects(InstallationChange::Replace(replace("1", "2", false)))), (false, true));
         let status = "half-configured".to_owned();
         assert_eq!(both(effects(InstallationChange::Finish { status, version: None })), (false, true));
-        assert_eq!(both(effects(InstallationChange::Remove { version: "1".to_owned() })), (false, false));
+        assert_eq!(both(effects(InstallationChange::Remove { version: "1".to_owned(), status: None })), (false, false));
         assert_eq!(both(effects(InstallationChange::PurgeConfiguration)), (false, false));
     }
 

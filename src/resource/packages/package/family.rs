@@ -52,13 +52,13 @@ fn change_member(
     member: &FamilyMember,
 ) -> Option<InstallationChange> {
     let from = member.version.clone();
-    let Some(upstream) = upstream else { return Some(InstallationChange::Remove { version: from }) };
+    let Some(upstream) = upstream else { return Some(InstallationChange::Remove { version: from, status: None }) };
     if upstream.is_met(manager, &from) {
         return None;
     }
     let downgrade = upstream.compare(manager, &from) == Some(Ordering::Less);
     Some(match upstream.choose(manager, None, &member.available) {
         Some(to) => InstallationChange::Replace(VersionReplacement { from, to: to.to_owned(), downgrade }),
-        None => InstallationChange::Remove { version: from },
+        None => InstallationChange::Remove { version: from, status: None },
     })
 }

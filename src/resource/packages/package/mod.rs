@@ -63,7 +63,8 @@ unless its metadata has the declared packages in their version.
 **Missing from apt's lists:** with `update: if-missing` forge updates the lists first, and the plan says so; with
 `update: never` the step is blocked unless an earlier step (a repository) may provide the package.
 
-**Removal** removes exactly the named packages. If apt would remove others too, the step fails and lists them.
+**Removal** removes exactly the named packages, also those that dpkg cannot configure. If apt would remove others too,
+the step fails and lists them.
 Configuration stays unless `purge: true`.
 
 **With dnf** a hold is a `versionlock` entry; if that plugin is missing, a declared hold blocks the step. A plan does

@@ -33,7 +33,10 @@ fn undo_entry(entry: &PackageEntryDiff) -> Result<UndoDeclaration, String> {
         Some(InstallationChange::Finish { .. }) => {
             return Err(format!("package `{name}` was not installed completely"));
         }
-        Some(InstallationChange::Remove { version }) => Some(version),
+        Some(InstallationChange::Remove { status: Some(_), .. }) => {
+            return Err(format!("package `{name}` was not installed completely"));
+        }
+        Some(InstallationChange::Remove { version, status: None }) => Some(version),
         Some(InstallationChange::PurgeConfiguration) => {
             return Err(format!("the configuration of package `{name}` is not kept"));
         }
