@@ -146,6 +146,9 @@ impl PackageFindings {
             (None, _) => Some(self.find_missing(want, name, state)),
         };
         let hold = self.compare_hold(want, name, state);
+        if installation.is_some() && state.held && want.hold.is_none() {
+            self.reasons.push(format!("`{name}` is held: the hold is released for the change, then set again"));
+        }
         self.push_package(name, installation, hold);
     }
 
@@ -254,6 +257,9 @@ impl PackageFindings {
                 None
             }
         };
+        if installation.is_some() && state.held && want.hold.is_none() {
+            self.reasons.push(format!("`{name}` is held: the hold is released"));
+        }
         self.push_package(name, installation, None);
     }
 
