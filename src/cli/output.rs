@@ -5,7 +5,7 @@ use super::error::CliError;
 use super::settings::CliSettings;
 use super::shared_args::OutputFormat;
 use crate::diag::{self, Diag, DiagList, SourceMap};
-use crate::model::ExitCode;
+use crate::model::{ExitCode, HostName};
 use crate::plan::Plan;
 use crate::view::progress::{
     LiveProgress, PlainProgress, ProgressDetail, ProgressDisplay, ProgressState, TerminalSize,
@@ -86,7 +86,7 @@ impl VerbOutput<'_> {
             _ => self.write_result(render)?,
         }
         let mut err = (self.console.err)();
-        if images.images.is_empty() && images.open.is_empty() && !images.silent {
+        if images.images.is_empty() && images.open.is_empty() && !images.silent && images.unseen.is_empty() {
             check_stderr_write(writeln!(err, "no step of this plan runs a container image"))?;
         }
         if images.silent {
@@ -95,6 +95,10 @@ impl VerbOutput<'_> {
                 "images of charts are missing from the list: the cluster's API did not answer; \
                  `forge plan --images --kubernetes VERSION` does not ask it"
             ))?;
+        }
+        if !images.unseen.is_empty() {
+            let unseen = view::fold::fold_names(images.unseen.iter().map(HostName::as_str));
+            check_stderr_write(writeln!(err, "images of steps on {unseen} may be missing: not reached"))?;
         }
         let open: Vec<String> = images.open.iter().map(|step| format!("`{step}`")).collect();
         if !open.is_empty() {

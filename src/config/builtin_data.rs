@@ -89,6 +89,7 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "driver-packages",
     "gpu-operator",
     "gpudirect",
+    "kubeadm-images",
     "kubernetes",
     "network-operator",
     "ofed-lines",

@@ -18,6 +18,9 @@ pub struct PlanImages {
     pub open: BTreeSet<StepId>,
     /// Whether the cluster's API did not answer: then nothing is known about its charts.
     pub silent: bool,
+    /// Hosts that were not observed, so the list does not contain the images of their steps.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unseen: BTreeSet<HostName>,
 }
 
 impl Plan {
@@ -26,7 +29,11 @@ impl Plan {
         let mut found = PlanImages::default();
         for host in &self.hosts {
             let unseen = host.missing.is_some() || host.reach != HostReachability::Observed;
-            found.silent |= host.host.is_cluster() && unseen;
+            match host.host.is_cluster() {
+                true => found.silent |= unseen,
+                false if unseen => drop(found.unseen.insert(host.host.clone())),
+                false => {}
+            }
             host.steps.iter().for_each(|step| found.add_step(step, &host.host));
         }
         found
@@ -35,7 +42,8 @@ impl Plan {
 
 impl PlanImages {
     fn add_step(&mut self, step: &StepPlan, host: &HostName) {
-        if host.is_cluster() && step.scope == StepScope::Cluster && step.is_undetermined() && step.images.is_empty() {
+        let open = host.is_cluster() && step.scope == StepScope::Cluster && step.is_undetermined();
+        if step.runs_unknown_images || (open && step.images.is_empty()) {
             self.open.insert(step.id.clone());
         }
         self.sources.extend(step.image_sources.clone());
@@ -63,18 +71,28 @@ mod tests {
             step("known", "unknown", &["r/c:1"]),
             step("open", "unknown", &[]),
         ];
-        let host = json!({ "host": "n1", "reach": "observed", "verify": [], "steps": [] });
+        let mut maker = step("maker", "change", &["r/d:1"]);
+        maker["scope"] = json!("one");
+        let mut vague = maker.clone();
+        (vague["id"]["step"], vague["images"], vague["runs_unknown_images"]) = ("vague".into(), json!([]), true.into());
+        let host = json!({ "host": "n1", "reach": "observed", "verify": [], "steps": [maker, vague] });
+        let down =
+            json!({ "host": "n2", "reach": { "unreachable": { "why": "it is off" } }, "verify": [], "steps": [] });
         let cluster = json!({ "host": HostName::CLUSTER, "reach": reach, "verify": [], "steps": steps });
-        let plan = json!({ "version": 1, "forge": "0.1.0", "cluster": "c", "inventory": "i", "id": "1", "hosts": [host, cluster] });
+        let hosts = [host, down, cluster];
+        let plan =
+            json!({ "version": 1, "forge": "0.1.0", "cluster": "c", "inventory": "i", "id": "1", "hosts": hosts });
         serde_json::from_value(plan).unwrap()
     }
 
     #[test]
-    fn images_are_listed_once_and_unevaluated_steps_are_named() {
+    fn images_are_listed_once_and_what_is_missing_is_named() {
         let found = plan(&json!("observed")).list_images();
-        assert_eq!(found.images.keys().collect::<Vec<_>>(), ["r/a:1", "r/b:1", "r/c:1"]);
+        assert_eq!(found.images.keys().collect::<Vec<_>>(), ["r/a:1", "r/b:1", "r/c:1", "r/d:1"]);
         assert_eq!(found.images["r/a:1"], [StepId::new("base", "a"), StepId::new("base", "b")].into());
-        assert_eq!((&found.open, found.silent), (&[StepId::new("base", "open")].into(), false));
+        let open = [StepId::new("base", "open"), StepId::new("base", "vague")];
+        assert_eq!((&found.open, found.silent), (&open.into(), false));
+        assert_eq!(found.unseen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["n2"]);
         let silent = plan(&json!({ "unreachable": { "why": "it does not answer" } }));
         assert!(silent.list_images().silent);
     }

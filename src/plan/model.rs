@@ -159,6 +159,9 @@ pub struct StepPlan {
     /// For images in a mirror, the images that they are copies of, as far as they are known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub image_sources: BTreeMap<String, String>,
+    /// Whether it also runs container images that the declaration does not determine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_unknown_images: bool,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "StepStage::is_before")]
     pub stage: StepStage,

@@ -455,6 +455,7 @@ fn build_step_plan(
         installs_artifact,
         images: judgement.images,
         image_sources: judgement.image_sources,
+        runs_unknown_images: judgement.runs_unknown_images,
         stage: StepStage::Before,
         held: None,
         waits_for,

@@ -203,6 +203,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub images: Vec<String>,
     /// For images in a mirror, the images that they are copies of, as far as they are known.
     pub image_sources: BTreeMap<String, String>,
+    /// Whether it also runs container images that the declaration does not determine.
+    pub runs_unknown_images: bool,
     /// What the user should do next, for `blocked` and `unknown`.
     pub hint: Option<String>,
     /// What differs, for a change that an action can carry out. A change that is only predicted may have none.
@@ -222,6 +224,7 @@ impl<D> Assessment<D> {
             by_reboot: false,
             images: Vec::new(),
             image_sources: BTreeMap::new(),
+            runs_unknown_images: false,
             hint: None,
             diff: None,
         }
@@ -304,6 +307,7 @@ impl<D> Assessment<D> {
             by_reboot: self.by_reboot,
             images: self.images,
             image_sources: self.image_sources,
+            runs_unknown_images: self.runs_unknown_images,
             hint: self.hint,
             diff,
         }

@@ -42,6 +42,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         installs_artifact: false,
         images: Vec::new(),
         image_sources: Default::default(),
+        runs_unknown_images: false,
         stage: Default::default(),
         held: None,
         waits_for: None,

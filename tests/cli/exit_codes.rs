@@ -176,6 +176,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         installs_artifact: false,
         images: Vec::new(),
         image_sources: Default::default(),
+        runs_unknown_images: false,
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(forge::plan::UnmetDependency::on_step),

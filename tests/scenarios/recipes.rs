@@ -5,7 +5,8 @@
 //! `steps` (name to verdict; those of other recipes as `recipe/step`), `verify` (name to verdict), `says` (parts of
 //! reasons), or `refused` (parts of the messages of `validate`, whose number of errors is `problems`), `order` (steps that come after each other), `reboots`
 //! (for each planned reboot the steps that need it), `stops` (units and modules that the window stops), `declares`
-//! (parts of the declared state, with the text of files) and `warns` (parts of warnings and accepted rules). `settled: true` gives the
+//! (parts of the declared state, with the text of files), `images` (exactly those of the plan, sources in a mirror as
+//! `IMAGE < SOURCE`, steps with unknown ones as `? RECIPE/STEP`) and `warns` (parts of warnings and accepted rules). `settled: true` gives the
 //! host everything that is declared: then there must be no changes. `probes` answers the probe of a step, by the step's
 //! name: a command's check, an installer's probe. `printed` has the host's output for a fact, which goes through the
 //! fact's own parser: `@@` stands for the record separator, and a line `<NAME>` for `tests/samples/NAME`.
@@ -585,6 +586,9 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
     wrong.extend(scripts(recipe, written, &declared(project, &made, &seen)));
     let all = format!("{}{}", declarations(&declared(project, &made, &seen)), diffs(&plan));
     wrong.extend(absent(written, "declares", &all));
+    wrong.extend(images(written, &plan));
+    let windows = plan.hosts.iter().filter(|host| host.host.is_cluster() && host.window.is_some());
+    wrong.extend(windows.map(|_| "the cluster has a window".to_owned()));
     let warnings = plan.hosts.iter().flat_map(|host| host.warnings.iter().chain(&host.accepted));
     warnings.for_each(|warning| warned += warning.why.raw());
     wrong.extend(absent(written, "warns", &warned));
@@ -647,6 +651,19 @@ fn windows(written: &Value, plan: &Plan) -> Vec<String> {
     let found = [("reboots", json!(reboots)), ("stops", json!(stops))];
     let other = found.iter().filter(|(key, found)| written.get(*key).is_some_and(|said| said != found));
     other.map(|(key, found)| format!("{key}: {found}, not {}", written[*key])).collect()
+}
+
+/// Returns the difference between the container images of a plan and those of the case.
+fn images(written: &Value, plan: &Plan) -> Option<String> {
+    let wanted = written.get("images")?;
+    let found = plan.list_images();
+    let image = |image: &String| match found.sources.get(image) {
+        Some(source) => format!("{image} < {source}"),
+        None => image.clone(),
+    };
+    let all = found.images.keys().map(image).chain(found.open.iter().map(|step| format!("? {step}")));
+    let all = json!(all.collect::<Vec<_>>());
+    (all != *wanted).then(|| format!("images: {all}, not {wanted}"))
 }
 
 fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {

@@ -89,6 +89,12 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Duration,
         "Timeout of `apply` and `remove`. Default: the step's `timeout`.",
     ),
+    FieldSpec::optional(
+        "images",
+        FieldType::Text,
+        "Container images that the command makes the host or a cluster run, for `forge plan --images`: one per line, \
+         for an image in a mirror with its source after a space. Empty: it runs images that are not known.",
+    ),
 ];
 
 /// Maximum script size in bytes. Linux limits one argument to 128 KiB; the rest is reserved for revealed secrets.
@@ -109,6 +115,8 @@ struct CommandResource {
     env: Vec<(String, String)>,
     timeout: Option<u64>,
     check_timeout: Option<u64>,
+    /// Container images with their sources; empty if it runs images that are not known.
+    images: Option<Vec<(String, String)>>,
     absent: bool,
 }
 
@@ -137,6 +145,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         env: parse_environment(fields)?,
         timeout: fields.get_int("timeout").map(i64::unsigned_abs),
         check_timeout: fields.get_int("check_timeout").map(i64::unsigned_abs),
+        images: fields.get_text("images").filter(|_| !absent).map(parse_images).transpose()?,
         absent,
     };
     command.user.as_deref().map_or(Ok(()), |user| check_account_name("user", user))?;
@@ -175,6 +184,18 @@ pub(in crate::resource) fn parse_environment(fields: &FieldValues) -> Result<Vec
         }
     }
     Ok(env)
+}
+
+/// Reads one image per line, each with its source, or with itself if it comes from no mirror.
+fn parse_images(text: &str) -> Result<Vec<(String, String)>, Diag> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let parse_line = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [image] => Ok((image.to_owned(), image.to_owned())),
+        [image, source] => Ok((image.to_owned(), source.to_owned())),
+        _ => Err(bad_value(format!("`images` has the line `{line}`"))
+            .hint("write an image, and after a space its source if it is in a mirror")),
+    };
+    lines.map(parse_line).collect()
 }
 
 /// Combined result of the checks.
@@ -468,9 +489,18 @@ impl TypedResource for CommandResource {
     type Diff = CommandDiff;
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
-        match self.evaluate_checks(seen) {
+        let assessment = match self.evaluate_checks(seen) {
             Ok(found) => self.assess_check_result(found, cx),
             Err(unknown) => self.assess_unknown(&unknown, cx),
+        };
+        match &self.images {
+            None => assessment,
+            Some(images) => Assessment {
+                images: images.iter().map(|(image, _)| image.clone()).collect(),
+                image_sources: images.iter().filter(|(image, source)| image != source).cloned().collect(),
+                runs_unknown_images: images.is_empty(),
+                ..assessment
+            },
         }
     }
 
@@ -526,6 +556,25 @@ mod tests {
     fn invalid_environment_variable_name_is_rejected() {
         let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
         assert_eq!(build_error(&fields, false).message, "`A B` is not a valid environment variable name");
+    }
+
+    #[test]
+    fn images_are_listed_with_their_sources_even_if_nothing_changes() {
+        let assess = |images: &str| {
+            let fields = [("creates", json!("/a")), ("apply", json!("x")), ("images", json!(images))];
+            let command = build(&FieldValues(fields.into_iter().collect()), false).unwrap();
+            command.assess(&Observation::default(), &AssessmentContext::default())
+        };
+        let known = assess("m/a:1 r/a:1\n\n  r/b:2\n");
+        assert_eq!((&known.images[..], known.runs_unknown_images), (&["m/a:1".to_owned(), "r/b:2".into()][..], false));
+        assert_eq!(known.image_sources, [("m/a:1".to_owned(), "r/a:1".to_owned())].into());
+        assert!(assess("\n").runs_unknown_images);
+    }
+
+    #[test]
+    fn line_of_images_has_an_image_and_at_most_its_source() {
+        let fields = [("creates", json!("/a")), ("apply", json!("x")), ("images", json!("m/a:1 < r/a:1"))];
+        assert_eq!(build_error(&fields, false).message, "`images` has the line `m/a:1 < r/a:1`");
     }
 
     #[test]

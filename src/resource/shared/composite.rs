@@ -55,6 +55,7 @@ impl PartAssessments {
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
             image_sources: self.0.iter().flat_map(|(_, part)| part.image_sources.clone()).collect(),
+            runs_unknown_images: self.0.iter().any(|(_, part)| part.runs_unknown_images),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
             diff: None,
         }
