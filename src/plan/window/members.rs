@@ -2,7 +2,7 @@
 
 use super::host_window::WindowStop;
 use crate::config::{Project, RebootPolicy};
-use crate::model::{DisruptionClass, StepId, StepVerdict};
+use crate::model::{DisruptionClass, StepId, StepScope, StepVerdict};
 use crate::plan::model::{is_changing_or_pending, step_disruption};
 use crate::plan::{HostContext, HostHold, ObservedHost, PlanPolicy, StepInstance, StepPlan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,10 +199,11 @@ impl<'m> WindowMembers<'m> {
         Self { scope, reboots: scope.may_reboot(case.ground.project) }
     }
 
-    /// Returns whether a step takes its host out of service, or must have the version of one that does.
+    /// Returns whether a step takes its host out of service, or must have the version of one that does. The cluster
+    /// itself has no window.
     pub fn is_member(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
         let tied = || self.scope.tied.contains(&turn.instance.recipe.name);
-        step.will_run() && (step_disruption(step) >= DisruptionClass::D2 || tied())
+        step.scope != StepScope::Cluster && step.will_run() && (step_disruption(step) >= DisruptionClass::D2 || tied())
     }
 
     /// Returns whether a reboot is planned to make a step effective.

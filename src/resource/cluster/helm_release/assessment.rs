@@ -4,7 +4,9 @@ use super::declaration::HelmReleaseResource;
 use super::release_changes::{self, HookTrigger};
 use super::release_diff::{InstallDiff, ReleaseDiff, UpgradeDiff};
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::object::{ChartHook, ChartInfo, DoomedDefinition, LiveObject, ReleaseInfo, ReleaseState, ReleaseStatus};
+use crate::object::{
+    ChartHook, ChartInfo, DoomedDefinition, LiveObject, ObjectChange, ReleaseInfo, ReleaseState, ReleaseStatus,
+};
 use crate::resource::ValueChange;
 use crate::resource::shared::support::join_quoted;
 
@@ -46,7 +48,11 @@ pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState)
     }
     let (chart, version) = (info.chart.clone(), info.version.clone());
     let diff = ReleaseDiff::Uninstall { chart, version, doomed: state.doomed.clone() };
-    ReleaseAssessment::differs(reason, diff, DisruptionClass::D1, basis)
+    let consequences: Vec<&str> =
+        release.disruptive_fields.iter().map(|(_, consequence)| consequence.as_str()).collect();
+    let disruption = if consequences.is_empty() { DisruptionClass::D1 } else { DisruptionClass::D2 };
+    consequences.iter().for_each(|consequence| reason.push_str(&format!("; {consequence}")));
+    ReleaseAssessment::differs(reason, diff, disruption, basis)
 }
 
 pub(super) fn assess_present(release: &HelmReleaseResource, state: &ReleaseState) -> ReleaseAssessment {
@@ -215,7 +221,7 @@ fn assess_installed(
         return blocked;
     }
     if matches {
-        return assess_repair(state, basis);
+        return assess_repair(release, state, basis);
     }
     let blocked = block_unowned_definitions(release, state, &basis)
         .or_else(|| block_data_loss(release, state, "the upgrade", &basis));
@@ -223,7 +229,7 @@ fn assess_installed(
         return blocked;
     }
     let hooks = due_hooks(release, chart, HookTrigger::Upgrade);
-    assess_upgrade(UpgradeDiff { hooks, ..upgrade }, basis)
+    assess_upgrade(release, UpgradeDiff { hooks, ..upgrade }, basis)
 }
 
 fn differs_live(live: &LiveObject) -> bool {
@@ -299,7 +305,7 @@ fn describe_unchanged(release: &HelmReleaseResource, state: &ReleaseState, info:
     reason
 }
 
-fn assess_repair(state: &ReleaseState, basis: Value) -> ReleaseAssessment {
+fn assess_repair(release: &HelmReleaseResource, state: &ReleaseState, basis: Value) -> ReleaseAssessment {
     let objects = state.live.len();
     let mut reason = match objects {
         1 => "1 live object differs from the release".to_owned(),
@@ -312,16 +318,34 @@ fn assess_repair(state: &ReleaseState, basis: Value) -> ReleaseAssessment {
             if added == 1 { "was added and will" } else { "were added and will" }
         ));
     }
+    let disruption = classify_change(release, &[], &state.live, &mut reason);
     let diff = ReleaseDiff::Repair { live: state.live.clone() };
-    ReleaseAssessment::differs(reason, diff, DisruptionClass::D1, basis)
+    ReleaseAssessment::differs(reason, diff, disruption, basis)
 }
 
-fn assess_upgrade(upgrade: UpgradeDiff, basis: Value) -> ReleaseAssessment {
+/// Returns the class of a change, and adds to the reason what makes it higher than that of a restart.
+fn classify_change(
+    release: &HelmReleaseResource,
+    manifest: &[ObjectChange],
+    live: &[LiveObject],
+    reason: &mut String,
+) -> DisruptionClass {
+    match release_changes::describe_disruption(&release.disruptive_fields, manifest, live) {
+        None => DisruptionClass::D1,
+        Some(why) => {
+            reason.push_str(&format!("; {why}"));
+            DisruptionClass::D2
+        }
+    }
+}
+
+fn assess_upgrade(release: &HelmReleaseResource, upgrade: UpgradeDiff, basis: Value) -> ReleaseAssessment {
     let mut reason = "the release differs".to_owned();
     if let Some(taken) = release_changes::describe_conflicts(&upgrade.conflicts) {
         reason.push_str(&format!("; the upgrade takes over {taken}"));
     }
-    ReleaseAssessment::differs(reason, ReleaseDiff::Upgrade(Box::new(upgrade)), DisruptionClass::D1, basis)
+    let disruption = classify_change(release, &upgrade.manifest, &upgrade.live, &mut reason);
+    ReleaseAssessment::differs(reason, ReleaseDiff::Upgrade(Box::new(upgrade)), disruption, basis)
 }
 
 fn format_chart(info: &ReleaseInfo) -> String {

@@ -14,6 +14,8 @@ pub(super) struct HelmReleaseResource {
     pub(super) stale_s: u64,
     pub(super) adopt: bool,
     pub(super) beside: bool,
+    /// Paths of fields in objects whose change disturbs pods on nodes, each with its consequence.
+    pub(super) disruptive_fields: Vec<(String, String)>,
     pub(super) majors: Option<i64>,
     /// Whether CRDs may be deleted with their objects.
     pub(super) delete_definitions: bool,

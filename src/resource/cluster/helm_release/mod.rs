@@ -55,7 +55,9 @@ unless it matches. A cluster in which the same chart is installed elsewhere bloc
 
 **Helm is never killed** by forge: its own limit, `timeout`, is below that of the step, and Ctrl-C waits until it exits.
 
-**Disruption** is D1, or D0 for a first install.
+**Disruption** is D1, or D0 for a first install. A change of a field in `disruptive_fields` is D2: it disturbs pods on
+nodes, for example because an operator then reloads a kernel module. The reason names the field and its consequence.
+`--max-disruption D1` holds such a change back; there is no window, because the operator chooses the nodes.
 
 **CustomResourceDefinitions** in the chart's `crds` directory stay when the release is removed, because removing them
 would delete all their resources; they are listed if the step declares the chart. Those in the chart's *templates* are
@@ -147,6 +149,12 @@ const FIELDS: &[FieldSpec] = &[
         "Allow other releases of the same chart in the cluster. Default `false`.",
     ),
     FieldSpec::optional(
+        "disruptive_fields",
+        FieldType::Map(&FieldType::Line),
+        "Fields of the chart's objects whose change, or that of a field below them, disturbs pods on nodes, each with \
+         its consequence: `{ spec.driver: the operator reloads the driver }`.",
+    ),
+    FieldSpec::optional(
         "majors",
         FieldType::Int { min: 0, max: 99 },
         "Maximum number of major versions per upgrade; downgrades by a major version are blocked. `1` allows \
@@ -182,6 +190,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         stale_s: seconds("stale_after", STALE_S),
         adopt: flag("adopt", false),
         beside: flag("beside", false),
+        disruptive_fields: fields.get_text_map("disruptive_fields").unwrap_or_default(),
         majors: fields.get_int("majors"),
         delete_definitions: fields.get_text("definitions") == Some("delete"),
     }))

@@ -1,6 +1,8 @@
 //! What a plan says about the charts of a release: its hooks, its conflicts, its images.
 
-use crate::object::{ChartHook, ChartInfo, ReleaseFieldConflict};
+use crate::object::{
+    ChartHook, ChartInfo, FieldChange, LiveObject, ObjectChange, ObjectChangeKind, ReleaseFieldConflict,
+};
 use std::collections::BTreeSet;
 
 /// The actions that run hooks.
@@ -35,6 +37,28 @@ pub(super) fn describe_conflicts(conflicts: &[ReleaseFieldConflict]) -> Option<S
     let fields = if theirs.len() == 1 { "field" } else { "fields" };
     let owners: Vec<&str> = theirs.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     (!theirs.is_empty()).then(|| format!("{} {fields} of {}", theirs.len(), owners.join(", ")))
+}
+
+/// Returns the first declared field that a change touches, with its consequence: `spec.driver.version: the operator …`.
+pub(super) fn describe_disruption(
+    declared: &[(String, String)],
+    manifest: &[ObjectChange],
+    live: &[LiveObject],
+) -> Option<String> {
+    let planned = manifest.iter().flat_map(|object| match &object.what {
+        ObjectChangeKind::Changed(fields) => fields.as_slice(),
+        ObjectChangeKind::Added | ObjectChangeKind::Removed => &[],
+    });
+    let changed: Vec<&FieldChange> = planned.chain(live.iter().flat_map(|object| &object.changed)).collect();
+    declared.iter().find_map(|(path, consequence)| {
+        let touched = changed.iter().find(|change| is_within(&change.path, path))?;
+        Some(format!("`{}` changes: {consequence}", touched.path))
+    })
+}
+
+/// Returns whether a path is that of a field, or of one below it.
+fn is_within(path: &str, field: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// Returns the images without a fixed tag or digest.

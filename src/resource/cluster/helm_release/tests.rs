@@ -256,6 +256,40 @@ fn changed_values_are_listed_by_field() {
 }
 
 #[test]
+fn change_of_a_disruptive_field_is_d2_with_its_consequence() {
+    let fields = ("disruptive_fields", json!({ "spec.driver": "the operator reloads the driver" }));
+    let manifest = |path: &str| ReleaseState {
+        manifest: vec![ObjectChange {
+            object: "ClusterPolicy p".to_owned(),
+            what: ObjectChangeKind::Changed(vec![make_field_change(path, "1", "2")]),
+        }],
+        ..make_release_state(ReleaseStatus::Deployed)
+    };
+    let live = |path: &str| ReleaseState {
+        live: vec![LiveObject {
+            object: "ClusterPolicy p".to_owned(),
+            missing: false,
+            changed: vec![make_field_change(path, "1", "2")],
+            added: Vec::new(),
+        }],
+        ..make_release_state(ReleaseStatus::Deployed)
+    };
+    let judge = |state| {
+        let judged = assess_with(&[fields.clone()], false, state);
+        (judged.disruption, judged.reason.raw().to_owned())
+    };
+    let consequence = "`spec.driver.version` changes: the operator reloads the driver";
+    let upgrade = (DisruptionClass::D2, format!("the release differs; {consequence}"));
+    assert_eq!(judge(manifest("spec.driver.version")), upgrade);
+    let repair = (DisruptionClass::D2, format!("1 live object differs from the release; {consequence}"));
+    assert_eq!(judge(live("spec.driver.version")), repair);
+    assert_eq!(judge(manifest("spec.driverless")), (DisruptionClass::D1, "the release differs".to_owned()));
+    let removed = assess_with(&[fields.clone()], true, make_release_state(ReleaseStatus::Deployed));
+    assert_eq!(removed.disruption, DisruptionClass::D2);
+    assert!(removed.reason.raw().ends_with("; the operator reloads the driver"), "{}", removed.reason.raw());
+}
+
+#[test]
 fn upgrade_beyond_the_major_version_limit_is_blocked() {
     let from = |version: &str, to: &str| {
         let mut state = make_release_state(ReleaseStatus::Deployed);
