@@ -256,7 +256,11 @@ fn diagnose_forbidden_read(root: TemplateRoot, at: TemplateLocation<'_>) -> Opti
             ("`params` is not available here", "read `vars` or `host`: an entry of `apply` sets parameters")
         }
         (
-            TemplateRoot::Facts | TemplateRoot::Recipes | TemplateRoot::Exports | TemplateRoot::Hosts,
+            TemplateRoot::Facts
+            | TemplateRoot::Recipes
+            | TemplateRoot::Exports
+            | TemplateRoot::Hosts
+            | TemplateRoot::Members,
             TemplateLocation::StackRule(_),
         ) => (
             "rules of a stack can read only `params`, `vars` and `host`",
@@ -266,9 +270,11 @@ fn diagnose_forbidden_read(root: TemplateRoot, at: TemplateLocation<'_>) -> Opti
             ("parameters cannot read facts", "read facts in the steps of a recipe")
         }
         (
-            TemplateRoot::Recipes | TemplateRoot::Exports | TemplateRoot::Hosts,
+            TemplateRoot::Recipes | TemplateRoot::Exports | TemplateRoot::Hosts | TemplateRoot::Members,
             TemplateLocation::Entry | TemplateLocation::Stack(_),
-        ) => ("parameters cannot read `recipes`, `exports` or `hosts`", "read them in the steps of a recipe"),
+        ) => {
+            ("parameters cannot read `recipes`, `exports`, `hosts` or `members`", "read them in the steps of a recipe")
+        }
         (TemplateRoot::Object, TemplateLocation::Recipe(_, TemplateSubject::Object))
         | (TemplateRoot::Objects, TemplateLocation::Recipe(_, TemplateSubject::Objects)) => return None,
         (TemplateRoot::Object | TemplateRoot::Objects, _) => (

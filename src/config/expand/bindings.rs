@@ -6,6 +6,7 @@ use crate::config::instances::{build_host_tree, build_sourced_tree};
 use crate::config::template::{TemplateBindings, TemplateRoot, build_exports, build_facts, build_map, build_tree};
 use crate::config::{FactSource, Host, Project, RecipeInstance};
 use crate::facts::Facts;
+use crate::model::HostName;
 use minijinja::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
@@ -35,6 +36,7 @@ impl<'p> BindingsBuilder<'p> {
             recipes: reads.has_root(TemplateRoot::Recipes).then(|| self.build_recipes(host, instance)),
             host: reads.has_root(TemplateRoot::Host).then(|| build_host_tree(host)),
             hosts: reads.has_root(TemplateRoot::Hosts).then(|| self.build_selection(instance)),
+            members: reads.has_root(TemplateRoot::Members).then(|| self.build_members(instance)),
             exports: reads
                 .has_root(TemplateRoot::Exports)
                 .then(|| build_exports(self.project.recipes.keys().map(String::as_str), known.exports)),
@@ -85,12 +87,20 @@ impl<'p> BindingsBuilder<'p> {
 
     fn build_selection(&self, instance: &Arc<RecipeInstance>) -> Value {
         get_or_build_value(&self.hosts, Arc::as_ptr(&instance.selection) as usize, || {
-            let one = |name| {
-                let host = self.project.hosts.get(name)?;
-                Some(serde_json::json!({ "name": host.name.as_str(), "address": host.connect.address }))
-            };
-            build_tree("hosts", &instance.selection.iter().filter_map(one).collect())
+            build_tree("hosts", &instance.selection.iter().filter_map(|name| self.describe_host(name)).collect())
         })
+    }
+
+    /// Returns the hosts to which some entry applies the same recipe, without those where it is being removed.
+    fn build_members(&self, of: &RecipeInstance) -> Value {
+        let same = |instance: &Arc<RecipeInstance>| instance.recipe.name == of.recipe.name && !instance.absent;
+        let members = self.project.instances.iter().filter(|(_, own)| own.iter().any(same));
+        build_tree("members", &members.filter_map(|(name, _)| self.describe_host(name)).collect())
+    }
+
+    fn describe_host(&self, name: &HostName) -> Option<serde_json::Value> {
+        let host = self.project.hosts.get(name)?;
+        Some(serde_json::json!({ "name": host.name.as_str(), "address": host.connect.address }))
     }
 }
 

@@ -255,7 +255,7 @@ fn explain_input(at: HostExplainer<'_>, instance: &RecipeInstance, read: &Templa
         _ if value.is_some() => None,
         TemplateRoot::Facts => Some("observed on the host"),
         TemplateRoot::Exports => Some("exported by another step"),
-        TemplateRoot::Host | TemplateRoot::Hosts => Some("from the inventory"),
+        TemplateRoot::Host | TemplateRoot::Hosts | TemplateRoot::Members => Some("from the inventory"),
         TemplateRoot::Object | TemplateRoot::Objects => Some("found in the cluster"),
         TemplateRoot::Item | TemplateRoot::Key => Some("an item of `each`"),
         TemplateRoot::Params | TemplateRoot::Vars | TemplateRoot::Recipes => Some("not set on this host"),

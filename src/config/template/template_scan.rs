@@ -16,6 +16,7 @@ pub(in crate::config) enum TemplateRoot {
     Recipes,
     Host,
     Hosts,
+    Members,
     Item,
     Key,
     Exports,
@@ -26,12 +27,13 @@ pub(in crate::config) enum TemplateRoot {
 }
 
 impl TemplateRoot {
-    pub const ALL: [TemplateRoot; 11] = [
+    pub const ALL: [TemplateRoot; 12] = [
         Self::Params,
         Self::Vars,
         Self::Recipes,
         Self::Host,
         Self::Hosts,
+        Self::Members,
         Self::Item,
         Self::Key,
         Self::Exports,
@@ -47,6 +49,7 @@ impl TemplateRoot {
             Self::Recipes => "recipes",
             Self::Host => "host",
             Self::Hosts => "hosts",
+            Self::Members => "members",
             Self::Item => "item",
             Self::Key => "key",
             Self::Exports => "exports",
@@ -327,7 +330,7 @@ impl TemplateScanner {
         }
     }
 
-    fn report_undefined(&mut self, name: &str, known: [&str; 11], range: Range<usize>) {
+    fn report_undefined(&mut self, name: &str, known: [&str; TemplateRoot::ALL.len()], range: Range<usize>) {
         let hint = match crate::diag::did_you_mean(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("use `params.{name}` for a parameter or `vars.{name}` for a variable"),

@@ -18,6 +18,7 @@ pub(in crate::config) struct TemplateBindings {
     pub recipes: Option<Value>,
     pub host: Option<Value>,
     pub hosts: Option<Value>,
+    pub members: Option<Value>,
     pub item: Option<Value>,
     pub key: Option<Value>,
     pub exports: Option<Value>,
@@ -46,6 +47,7 @@ impl Object for TemplateBindings {
             "recipes" => self.recipes.clone(),
             "host" => self.host.clone(),
             "hosts" => self.hosts.clone(),
+            "members" => self.members.clone(),
             "item" => {
                 let item = self.item.clone()?;
                 if item.downcast_object_ref::<TreeBranch>().is_none() {
