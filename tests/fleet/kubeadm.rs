@@ -24,6 +24,7 @@ fn endpoint(first: &Node) -> String {
 /// The first two nodes are control hosts, and the others workers.
 fn inventory(nodes: &[Node]) -> String {
     let shared = format!("endpoint: \"{}:6443\", image_repository: mirror.example/k8s", endpoint(&nodes[0]));
+    let vip = "vip_interface: host0, vip_image: \"mirror.example/kube-vip:v1.2.3\"";
     let list = |nodes: &[Node]| nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
     let workers = match nodes.get(2..).filter(|workers| !workers.is_empty()) {
         Some(workers) => {
@@ -35,7 +36,7 @@ fn inventory(nodes: &[Node]) -> String {
         "apply:
   - {{ recipe: containerd, on: all, with: {{ memlock: 4M }} }}
   - {{ recipe: kubernetes-prereq, on: all, with: {{ version: 1.30.6-1.1 }} }}
-  - {{ recipe: kubeadm, on: [{}], with: {{ role: control, {shared} }} }}
+  - {{ recipe: kubeadm, on: [{}], with: {{ role: control, {shared}, {vip} }} }}
 {workers}",
         list(&nodes[..2])
     )
@@ -121,6 +122,12 @@ fn join_with_secret_tokens(distribution: Distribution) {
     nodes[1].must("[ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ -e /etc/kubernetes/admin.conf ]");
     nodes[0].must("grep -q '\"imageRepository\": \"mirror.example/k8s\"' /etc/kubernetes/forge-kubeadm.yaml");
     assert!(nodes.iter().take(2).all(|node| !node.exists("/etc/kubernetes/forge-unfinished")));
+    // The rights of admin.conf are granted after kube-vip is needed, on the host that initializes the cluster.
+    let conf = |name: &str, file: &str| format!("grep -qF '\"path\": \"/etc/kubernetes/{name}.conf\"' {file}");
+    nodes[0].must(&conf("super-admin", "/srv/kube-vip-at-init.yaml"));
+    for node in nodes.iter().take(2) {
+        node.must(&conf("admin", "/etc/kubernetes/manifests/kube-vip.yaml"));
+    }
     let uploaded = keys(&nodes[0]);
     let again = apply(&project, "inventory.yaml");
     assert!(again.stdout.contains("no changes:"), "{again}");
@@ -130,6 +137,7 @@ fn join_with_secret_tokens(distribution: Distribution) {
     interrupted(&project, &nodes);
     expires(&project, &nodes);
     joins_later(&nodes);
+    kubelet_follows_the_api(&nodes);
     proof::mark_on(distribution, "profiles/kubeadm");
 }
 
@@ -157,6 +165,7 @@ fn interrupted(project: &Project, nodes: &[Node]) {
     nodes[0].must("touch -d '90 minutes ago' /run/forge-kubeadm-join /run/forge-kubeadm-certificates; rm /var/lib/etcd/certificates");
     apply(project, "inventory.yaml");
     nodes[1].must("[ -e /etc/kubernetes/admin.conf ] && systemctl -q is-active kubelet");
+    nodes[1].must("[ -e /etc/kubernetes/manifests/kube-vip.yaml ]");
     assert_eq!(self::tokens(&nodes[0]).len(), tokens + 1);
     assert_ne!(keys(&nodes[0]).pop(), uploaded);
 }
@@ -168,6 +177,26 @@ fn expires(project: &Project, nodes: &[Node]) {
     assert!(found.code == 5 && found.stdout.contains("certificates are valid for 30 days"), "{found}");
     apply(project, "inventory.yaml");
     nodes[0].must("[ ! -e /srv/certificates-left ]");
+}
+
+/// Neither a control host nor a worker gets packages of a minor release that its API does not have yet.
+fn kubelet_follows_the_api(nodes: &[Node]) {
+    let project = Project::new(nodes).inventory(&inventory(nodes).replace("1.30.6-1.1", "1.31.0-1.1"));
+    let out = project.forge(["apply", "inventory.yaml", "--yes"]);
+    let why = "this host is a node with Kubernetes v1.30.6, and its kubelet must not be newer than the API: install \
+               kubeadm 1.31.0-1.1 on the control hosts, run `kubeadm upgrade` there, and apply again";
+    assert!(out.code == 3 && out.stdout.contains(why), "{out}");
+    for at in [0, 2] {
+        assert_eq!(nodes[at].must("kubelet --version").trim(), "Kubernetes v1.30.6");
+    }
+    // The API has the release: the worker's packages follow. There are none here.
+    nodes.iter().take(2).for_each(|node| {
+        _ = node.must(
+            "sed -i s/v1.30.6/v1.31.0/ /usr/lib/stand-ins/apiserver /etc/kubernetes/manifests/kube-apiserver.yaml",
+        );
+    });
+    let out = project.forge(["plan", "inventory.yaml", "-vv"]);
+    assert!(!out.stdout.contains("check exited with 1"), "{out}");
 }
 
 /// A worker gets its own token; hosts in the cluster are unchanged.

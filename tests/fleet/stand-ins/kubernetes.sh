@@ -55,6 +55,7 @@ END
 read -r what token hash key
 case $what in
 readyz) echo ok ;;
+version) printf '{ "major": "1", "minor": "30", "gitVersion": "vVERSION" }\n' ;;
 join)
   read -r known ends <<<"$(cat /var/lib/etcd/certificates 2>/dev/null)"
   [ "${key:-none}" = none ] || [ "$known,$((${ends:-0} > $(date +%s)))" = "$key,1" ] || { echo certificates && exit; }
@@ -67,6 +68,7 @@ join)
   ;;
 esac
 END
+  sed -i "s/VERSION/$version/" "$work/pkg/usr/lib/stand-ins/apiserver"
   reload_postinst | put "$work" DEBIAN/postinst 755
   finish "$work" kubelet "$version-1.1"
 
@@ -77,8 +79,9 @@ END
 server=$(sed -n 's,^ *server: https://,,p' "$file") || exit 1
 # No node is left of an earlier join. The format is that of kubectl 1.20.2.
 [ "$*" != 'get nodes -o name' ] || { echo "node/$(uname -n)" && exit; }
-if [ "$*" = 'get --raw=/readyz' ] && exec 3<>"/dev/tcp/${server%:*}/${server##*:}"; then
-  echo readyz >&3 && read -r said <&3 && printf %s "$said"
+case "$*" in 'get --raw=/readyz' | 'get --raw=/version') what=${2#--raw=/} ;; *) what= ;; esac
+if [ -n "$what" ] && exec 3<>"/dev/tcp/${server%:*}/${server##*:}"; then
+  echo "$what" >&3 && read -r said <&3 && printf %s "$said"
 else
   echo "The connection to the server $server was refused - did you specify the right host or port?" >&2
   exit 1
@@ -146,7 +149,8 @@ control_plane() {
   mkdir -p /etc/kubernetes/pki /etc/kubernetes/manifests /var/lib/etcd
   for name in admin controller-manager scheduler kubelet; do config "/etc/kubernetes/$name.conf" "$1"; done
   for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
-    printf 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n' "$name" >"/etc/kubernetes/manifests/$name.yaml"
+    printf 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\nspec:\n  containers:\n  - name: %s\n' "$name" "$name" >"/etc/kubernetes/manifests/$name.yaml"
+    printf '    image: registry.k8s.io/%s:vVERSION\n' "$name" >>"/etc/kubernetes/manifests/$name.yaml"
   done
 }
 
@@ -172,6 +176,8 @@ init)
   endpoint=$(field "$file" controlPlaneEndpoint) ttl=$(field "$file" ttl)
   echo '[init] Using Kubernetes version: vVERSION'
   preflight /etc/kubernetes/manifests/kube-apiserver.yaml /etc/kubernetes/manifests/etcd.yaml
+  # The kubelet starts the pods that are already declared.
+  [ ! -e /etc/kubernetes/manifests/kube-vip.yaml ] || cp /etc/kubernetes/manifests/kube-vip.yaml /srv/kube-vip-at-init.yaml
   control_plane "$endpoint"
   head -c 32 /dev/urandom | base64 >/etc/kubernetes/pki/ca.crt
   kubelet_start
@@ -217,6 +223,10 @@ join)
   printf '* The Kubelet was informed of the new secure connection details.\n\n'
   echo "Run 'kubectl get nodes' on the control-plane to see this node join the cluster."
   ;;
+version)
+  [ "$*" = '-o short' ]
+  echo vVERSION
+  ;;
 reset)
   [ "$1" = --force ]
   echo '[preflight] Running pre-flight checks'
@@ -241,6 +251,6 @@ certs)
   ;;
 esac
 END
-  sed -i "s/VERSION/$version/" "$work/pkg/usr/bin/kubeadm"
+  sed -i "s/VERSION/$version/g" "$work/pkg/usr/bin/kubeadm"
   finish "$work" kubeadm "$version-1.1" 'kubelet (>= 1.19.0), kubectl (>= 1.19.0)'
 done
