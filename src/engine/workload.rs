@@ -36,6 +36,8 @@ struct StepTimes {
     took: Vec<Option<Duration>>,
     /// Whether the step restarts a service, for which the number of parallel hosts is limited.
     restarts: Vec<bool>,
+    /// How many hosts may run the step at once.
+    at_once: Vec<Option<usize>>,
 }
 
 #[derive(Clone, Debug)]
@@ -193,11 +195,15 @@ impl PlanWorkload {
     pub fn estimate_remaining(&self, now: Instant) -> Option<Duration> {
         let mut lanes: BTreeMap<WorkloadLane, LaneWorkload> = BTreeMap::new();
         let mut restarts = vec![Duration::ZERO; self.steps.took.len()];
+        let mut limited = restarts.clone();
         for load in self.hosts.values() {
             let left = load.remaining_time(&self.steps, self.reboot, now)?;
             lanes.entry(load.lane).or_default().add_host(left, load.windowed);
             for step in load.open.iter().filter(|step| self.steps.restarts[**step]) {
                 restarts[*step] += self.steps.took[*step]?;
+            }
+            for step in load.open.iter().filter(|step| self.steps.at_once[**step].is_some()) {
+                limited[*step] += self.steps.took[*step]?;
             }
         }
         let mut estimate = WorkloadEstimate::default();
@@ -206,7 +212,9 @@ impl PlanWorkload {
         }
         let restarting =
             self.limits.max_restarting.and_then(|most| Some(divide_duration(*restarts.iter().max()?, most)));
-        let total = estimate.total().max(restarting.unwrap_or_default());
+        let limited = limited.iter().zip(&self.steps.at_once);
+        let limited = limited.filter_map(|(took, most)| Some(divide_duration(*took, (*most)?))).max();
+        let total = estimate.total().max(restarting.unwrap_or_default()).max(limited.unwrap_or_default());
         (!total.is_zero()).then_some(total)
     }
 }
@@ -220,6 +228,7 @@ impl StepTimes {
         self.numbers.insert(step.clone(), number);
         self.took.push(None);
         self.restarts.push(false);
+        self.at_once.push(None);
         number
     }
 }
@@ -230,6 +239,7 @@ impl HostWorkload {
         for step in host.steps.iter().filter(|step| step.will_run()) {
             let number = steps.step_number(&step.id);
             steps.took[number] = past.steps.get(&step.id).copied();
+            steps.at_once[number] = step.at_once;
             // For a host out of service, restarts are not limited.
             steps.restarts[number] |=
                 host.window.is_none() && crate::plan::step_disruption(step) >= DisruptionClass::D1;

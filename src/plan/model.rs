@@ -162,6 +162,9 @@ pub struct StepPlan {
     /// Whether it also runs container images that the declaration does not determine.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs_unknown_images: bool,
+    /// How many hosts may run it at once, if its recipe limits that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<usize>,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "StepStage::is_before")]
     pub stage: StepStage,

@@ -456,6 +456,7 @@ fn build_step_plan(
         images: judgement.images,
         image_sources: judgement.image_sources,
         runs_unknown_images: judgement.runs_unknown_images,
+        at_once: turn.step.at_once,
         stage: StepStage::Before,
         held: None,
         waits_for,

@@ -43,6 +43,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         images: Vec::new(),
         image_sources: Default::default(),
         runs_unknown_images: false,
+        at_once: None,
         stage: Default::default(),
         held: None,
         waits_for: None,

@@ -56,6 +56,17 @@ fn estimate_seconds(plan: &Plan, parallel: usize, past: &PastDurations) -> Optio
 }
 
 #[test]
+fn step_that_few_hosts_run_at_once_takes_longer() {
+    let past = past_durations(&[("join", 60)], None);
+    let estimate = |at_once: Option<usize>| {
+        let mut fleet = plan_for_fleet(6, &["join"]);
+        fleet.hosts.iter_mut().for_each(|host| host.steps[0].at_once = at_once);
+        estimate_seconds(&fleet, 16, &past)
+    };
+    assert_eq!([None, Some(2), Some(1)].map(estimate), [Some(60), Some(180), Some(360)]);
+}
+
+#[test]
 fn only_planned_steps_are_counted_and_each_once() {
     let mut fleet = plan_for_fleet(2, &["a", "b"]);
     fleet.hosts[0].steps.push(step("ok", "file", "ok", StepVerdict::Ok, ""));
