@@ -257,7 +257,7 @@ fn changed_values_are_listed_by_field() {
 
 #[test]
 fn change_of_a_disruptive_field_is_d2_with_its_consequence() {
-    let fields = ("disruptive_fields", json!({ "spec.driver": "the operator reloads the driver" }));
+    let fields = [("disruptive_fields", json!({ "spec.driver": "the operator reloads the driver" }))];
     let manifest = |path: &str| ReleaseState {
         manifest: vec![ObjectChange {
             object: "ClusterPolicy p".to_owned(),
@@ -275,7 +275,7 @@ fn change_of_a_disruptive_field_is_d2_with_its_consequence() {
         ..make_release_state(ReleaseStatus::Deployed)
     };
     let judge = |state| {
-        let judged = assess_with(&[fields.clone()], false, state);
+        let judged = assess_with(&fields, false, state);
         (judged.disruption, judged.reason.raw().to_owned())
     };
     let consequence = "`spec.driver.version` changes: the operator reloads the driver";
@@ -284,7 +284,7 @@ fn change_of_a_disruptive_field_is_d2_with_its_consequence() {
     let repair = (DisruptionClass::D2, format!("1 live object differs from the release; {consequence}"));
     assert_eq!(judge(live("spec.driver.version")), repair);
     assert_eq!(judge(manifest("spec.driverless")), (DisruptionClass::D1, "the release differs".to_owned()));
-    let removed = assess_with(&[fields.clone()], true, make_release_state(ReleaseStatus::Deployed));
+    let removed = assess_with(&fields, true, make_release_state(ReleaseStatus::Deployed));
     assert_eq!(removed.disruption, DisruptionClass::D2);
     assert!(removed.reason.raw().ends_with("; the operator reloads the driver"), "{}", removed.reason.raw());
 }
