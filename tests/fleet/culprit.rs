@@ -25,6 +25,8 @@ steps:
     unit: { name: lamp.service, content: \"[Service]\\nExecStart=/bin/sleep infinity\\n\" }
   - name: lamp
     service: { name: lamp, state: running }
+  - name: bob
+    user: { name: bob, shell: /bin/sh }
 ";
 
 /// Makes the journal persistent over a reboot, as on Debian, and creates a kernel package of two versions and an
@@ -65,7 +67,7 @@ struct Deed {
 
 const APT: &str = "/var/log/apt/history.log";
 
-const DEEDS: [Deed; 8] = [
+const DEEDS: [Deed; 9] = [
     Deed {
         who: "deploy",
         what: "sudo apt-get install -qqy forge-gpu-driver=1.1 >/dev/null 2>&1",
@@ -96,6 +98,11 @@ const DEEDS: [Deed; 8] = [
         who: "admin",
         what: "echo 'correct horse' | sudo -S -p '' sysctl -qw net.ipv4.ip_forward=0",
         told: ["forwarding", "admin", "sudo", "sysctl -qw net.ipv4.ip_forward=0", "journal"],
+    },
+    Deed {
+        who: "root",
+        what: "sleep 2; usermod -s /bin/bash bob; sleep 2",
+        told: ["bob", "root", "usermod", "change user 'bob' shell from '/bin/sh' to '/bin/bash'", "journal"],
     },
     Deed {
         who: "deploy",
