@@ -34,15 +34,20 @@ pub fn attribute_file_change(case: &AttributionContext<'_>, path: &str) -> Chang
             return ChangeSource::from_sudo(sure, sudo, time);
         }
     }
-    find_concurrent_change(case, path, &times).or_else(|| attribute_to_owner(case, &sign, first)).unwrap_or_else(|| {
-        let elsewhen =
-            case.recent_sudo_commands().any(|sudo| !sudo.path_effects(path).is_empty() && !reads_only(sudo, path));
-        let why = match elsewhen {
-            true => "commands in the journal refer to it, all at other times",
-            false => "no command in the journal refers to it",
-        };
-        case.without_match_at(why, Some(first))
-    })
+    find_concurrent_change(case, path, &times)
+        .or_else(|| attribute_to_owner(case, &sign, first))
+        .unwrap_or_else(|| case.without_match_at(explain_missing_command(case, path), Some(first)))
+}
+
+/// Returns why no command explains the change.
+fn explain_missing_command(case: &AttributionContext<'_>, path: &str) -> &'static str {
+    let late = |sudo: &&SudoCommand| sudo.ended.unwrap_or(sudo.began) >= case.since;
+    let mut about = case.seen.sudo.iter().filter(late).filter(|sudo| !sudo.path_effects(path).is_empty()).peekable();
+    match (about.peek().is_some(), about.all(|sudo| reads_only(sudo, path))) {
+        (false, _) => "no command in the journal refers to it",
+        (true, true) => "the commands in the journal that refer to it only read it",
+        (true, false) => "the commands in the journal that may have changed it ran at other times",
+    }
 }
 
 /// Reports whether a command is known to read the path, and to do nothing else with it.

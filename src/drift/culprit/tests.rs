@@ -254,7 +254,7 @@ fn file_change_is_attributed_to_sudo_command_naming_the_file() {
         touched.clone().sudo("bob", 600, 1, "/usr/bin/cat /etc/motd").sudo("bob", 300, 1, "/usr/bin/tee /etc/motd");
     assert_eq!(
         told(&looked.judge(motd(ChangeAspect::Content))),
-        "nobody: - (-) commands in the journal refer to it, all at other times @10:00Z"
+        "nobody: - (-) the commands in the journal that may have changed it ran at other times @10:00Z"
     );
     let near = touched.clone().sudo("bob", 500, 300, "/usr/bin/bash");
     assert_eq!(told(&near.judge(motd(ChangeAspect::Content))), "near: bob (sudo) bash @10:00Z");
@@ -279,8 +279,9 @@ fn command_that_only_reads_the_file_accuses_no_user() {
         let found = finding(path("/etc/papp.conf"), aspect, Some("x"));
         told(&touched.clone().sudo("alice", 600, 1, command).judge(found))
     };
-    let silent = "nobody: - (-) no command in the journal refers to it @10:00Z";
+    let silent = "nobody: - (-) the commands in the journal that refer to it only read it @10:00Z";
     for command in [
+        "/usr/bin/cat /etc/papp.conf",
         "/usr/bin/cp /etc/papp.conf /tmp/b",
         "/usr/bin/cp -t /tmp /etc/papp.conf",
         "/usr/bin/tar czf /tmp/b.tgz /etc/papp.conf",
