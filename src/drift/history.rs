@@ -85,12 +85,13 @@ impl DriftFinding {
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 
-    /// Returns when its step was last applied and matched, if that was after a time. A pending step is applied, too.
+    /// Returns when its step was last applied and matched, in whole seconds, if that was after a time. A pending step is
+    /// applied, too.
     fn applied_after(&self, time: &str) -> Option<String> {
         let applied = self.last_applied.as_ref()?.time.raw();
         let (last, before) = (applied.parse::<Timestamp>().ok()?, time.parse::<Timestamp>().ok()?);
         let matched = self.aspect == FindingAspect::Step && self.cause != DriftCause::Pending;
-        (last > before && matched).then(|| applied.to_owned())
+        (last > before && matched).then(|| last.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
     }
 
     /// Returns the digest of everything whose change makes it a changed finding.
