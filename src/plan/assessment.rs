@@ -12,7 +12,6 @@ use crate::probe::{Probe, ProbeReading};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, PackageChanges, Resource, RestartInput};
 use secrecy::ExposeSecret;
 use serde_json::json;
-use std::collections::BTreeSet;
 
 /// The assessment of one step instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +38,6 @@ pub struct StepPredictions {
     pub package: Option<(StepId, PackageChanges)>,
     /// Step instances that will change, in order.
     pub changing: Vec<StepId>,
-    /// Paths that they will change.
-    pub touched: BTreeSet<String>,
 }
 
 /// Evaluates `turn` against the observed state of its host.
@@ -160,7 +157,7 @@ pub fn collect_restart_inputs(
             Some(RestartInput {
                 step: input.expanded.id.to_string(),
                 changing: ahead.changing.contains(&input.expanded.id)
-                    || paths.iter().any(|path| ahead.touched.contains(path)),
+                    || paths.iter().any(|path| ahead.predicted.will_touch.contains(path)),
                 trace: find_trace_path_among(&paths, input, resource.as_ref()),
                 paths,
                 digest: digest_input(case, &input.expanded, resource.as_ref()),

@@ -294,7 +294,6 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if step.verdict == StepVerdict::Change && !stopped {
             self.ahead.changing.push(turn.expanded.id.clone());
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
-                self.ahead.touched.extend(resource.restart_input_paths());
                 self.ahead.predicted.will_touch.extend(resource.restart_input_paths());
             }
             if turn.step.traits().reach == EffectReach::Unknown {

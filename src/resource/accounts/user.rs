@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(provided(std::slice::from_ref(&name)), home("/home/bob"));
         assert_eq!(provided(&[name.clone(), ("home", json!("/srv/bob"))]), home("/srv/bob"));
         assert_eq!(provided(&[name.clone(), ("system", json!(true))]), std::slice::from_ref(&user));
-        assert_eq!(provided(&[name, ("create_home", json!(false))]), [user.clone()]);
+        assert_eq!(provided(&[name, ("create_home", json!(false))]), std::slice::from_ref(&user));
     }
 
     #[test]

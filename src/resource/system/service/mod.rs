@@ -57,10 +57,11 @@ cover an input that was touched later.
 restarts or reloads. It succeeds once the same start has been active for one second. A unit that starts and exits
 immediately fails the step; the error shows its status and last log lines.
 
-**A service that keeps ending** blocks the step, even if it is active at this moment: systemd restarted it N times
-(`NRestarts`), and it has not stayed up since then for N times 10 seconds, at most 60. forge does not restart it, because
-systemd has just done so. If it stays up longer, the step matches, and its reason names the restarts:
-`systemd restarted it 2 times, last 7 d ago`. A start or restart by request resets the count.
+**A service that keeps ending** blocks the step, even if it is active at this moment: systemd restarted it N times, three
+or more (`NRestarts`), and it has not stayed up since then for N times 10 seconds, at most 60. forge does not restart it,
+because systemd has just done so. Otherwise the step matches, and its reason names the restarts:
+`systemd restarted it 2 times, last 7 d ago`. A start or restart by forge resets the count; one by hand does, unless
+systemd is about to restart the service.
 
 **Disruption** is D1 if a running unit restarts or stops, otherwise D0.
 

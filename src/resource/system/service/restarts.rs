@@ -7,7 +7,11 @@ use crate::probe::UnitState;
 use crate::resource::Assessment;
 use serde_json::json;
 
-/// How long a service has to stay up for each restart by systemd, in seconds. One that ended once soon counts as
+/// The number of restarts from which a service keeps ending. Fewer have another cause: the toolkit of the GPU operator,
+/// for example, signals containerd to end and be restarted by systemd whenever its container starts.
+const MIN_RESTARTS: u32 = 3;
+
+/// How long a service has to stay up for each restart by systemd, in seconds. One that ended a few times soon counts as
 /// recovered, while one that ends every few seconds never does.
 const SECONDS_PER_RESTART: f64 = 10.0;
 
@@ -16,7 +20,7 @@ const MAX_WAIT_S: f64 = 60.0;
 
 /// Reports whether systemd restarted the service, and it has not stayed up since then for long enough.
 pub(super) fn keeps_restarting(unit: &UnitState) -> bool {
-    unit.restarted_ago.is_some_and(|age| age < time_to_stay_up(unit))
+    unit.restarts >= MIN_RESTARTS && unit.restarted_ago.is_some_and(|age| age < time_to_stay_up(unit))
 }
 
 fn time_to_stay_up(unit: &UnitState) -> f64 {
@@ -26,11 +30,8 @@ fn time_to_stay_up(unit: &UnitState) -> f64 {
 /// Returns the assessment of a service that keeps ending. Another restart does not help: systemd has just made one. The
 /// basis excludes times and numbers, which differ from query to query.
 pub(super) fn block_restarting(want: &ServiceResource, unit: &UnitState) -> Assessment<ServiceDiff> {
-    let ago = unit.restarted_ago.unwrap_or_default();
-    let reason = match unit.restarts {
-        1 => format!("its process ended: systemd restarted it {}", format_age(ago)),
-        times => format!("its process keeps ending: systemd restarted it {times} times, last {}", format_age(ago)),
-    };
+    let (times, ago) = (unit.restarts, format_age(unit.restarted_ago.unwrap_or_default()));
+    let reason = format!("its process keeps ending: systemd restarted it {times} times, last {ago}");
     let basis = json!({ "load": unit.load, "active": unit.active, "restarting": true });
     Assessment::blocked(BlockClass::Host, reason, basis).hint(format!(
         "run `journalctl -u {}` on the host; list the step that repairs it in `restart_on`. It counts as running once it \
@@ -75,9 +76,10 @@ mod tests {
     fn service_has_to_stay_up_longer_the_more_often_it_ended() {
         let cases = [
             (0, None, false),
-            (1, Some(9.9), true),
-            (1, Some(10.0), false),
+            (1, Some(0.5), false),
+            (2, Some(0.5), false),
             (3, Some(29.0), true),
+            (3, Some(30.0), false),
             (17, Some(59.0), true),
             (17, Some(60.0), false),
             (17, None, false),
