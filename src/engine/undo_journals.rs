@@ -74,6 +74,7 @@ fn parse_journal(text: &str) -> Option<HostJournal> {
                 last.before.insert(path.to_owned(), FormerState::parse(state)?);
             }
             "ended" => last.ended = true,
+            "same" => drop(last.same.insert(value.to_owned())),
             "after" => drop(insert_state(&mut last.after, value)?),
             "now" => drop(insert_state(&mut last.now, value)?),
             _ => return None,
@@ -148,6 +149,13 @@ mod tests {
         assert_eq!(only.after.len(), 2);
         let copy = UndoGroup::copy_path("r1", 0, 0).replace("/var/lib/forge", &format!("{root}/forge"));
         assert_eq!(std::fs::read_to_string(copy).unwrap(), "before\n");
+        assert!(only.same.is_empty(), "{:?}", only.same);
+        std::fs::write(&old, "before\n").unwrap();
+        std::fs::remove_file(&new).unwrap();
+        let again = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
+        assert_eq!(again.groups[0].same, [old.clone(), new.clone()].into());
+        std::fs::write(&old, "after\n").unwrap();
+        run(group("r1", &[old.clone(), new.clone()]).build_scripts(0).after, root);
         std::fs::write(&new, "made by hand\n").unwrap();
         let moved = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
         assert_ne!(moved.groups[0].after.get(&new), moved.groups[0].now.get(&new));

@@ -26,6 +26,8 @@ pub(super) struct JournalGroup {
     pub before: BTreeMap<String, FormerState>,
     /// Whether the script came to its end, so that `after` is complete.
     pub ended: bool,
+    /// Paths whose content is as before again, for example after an undo that was interrupted.
+    pub same: BTreeSet<String>,
     /// Times, owner and mode of each path after the last change of the group, and now.
     pub after: BTreeMap<String, String>,
     pub now: BTreeMap<String, String>,
@@ -150,7 +152,8 @@ impl<'j> RunOnHost<'j> {
             Some(_) => {}
         }
         let last = self.journal.groups.iter().rev().find(|group| group.before.contains_key(path))?;
-        let moved = last.ended && last.after.get(path) != last.now.get(path);
+        let first = self.journal.groups.iter().find(|group| group.before.contains_key(path))?;
+        let moved = last.ended && last.after.get(path) != last.now.get(path) && !first.same.contains(path);
         (moved && !self.selection.overwrite).then(|| format!("`{path}` was changed after the run"))
     }
 

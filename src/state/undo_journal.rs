@@ -199,7 +199,8 @@ sync -- "$json" "$states" $synced "$d" || fail "cannot sync $d"
 "#;
 
 /// Prints the journal of a run, `$1`, as fields that end with NUL: `group` with a number, `json`, then `before STATE
-/// PATH` and `after` with what `stat` printed then, and `now` with what it prints now; at last `later`, the groups of
+/// PATH` and `after` with what `stat` printed then, `same` with a path that is as before again, and `now` with what
+/// `stat` prints now; at last `later`, the groups of
 /// later runs. The ID of a run begins with its time, so names are in the order of the runs.
 pub const READ_JOURNAL: &str = r#"
 run=$1 d=/var/lib/forge/undo/$1
@@ -213,8 +214,15 @@ for json in *.json; do
   [ ! -f "./$n.after" ] || cat "./$n.after"
   [ ! -f "./$n.after" ] || printf 'ended\0yes\0'
   set --
+  at=0
   while IFS= read -r path; do
-    path=${path#* }
+    state=${path%% *} path=${path#* } copy=./$n-$at
+    at=$((at + 1))
+    case $state in
+      file) [ ! -L "$path" ] && cmp -s -- "$copy" "$path" && printf 'same\0%s\0' "$path" ;;
+      link) [ -L "$path" ] && [ "$(readlink -- "$copy")" = "$(readlink -- "$path")" ] && printf 'same\0%s\0' "$path" ;;
+      none) [ -e "$path" ] || [ -L "$path" ] || printf 'same\0%s\0' "$path" ;;
+    esac
     [ ! -e "$path" ] && [ ! -L "$path" ] || set -- "$@" "$path"
   done <<EOF
 $(tr '\0' '\n' <"./$n.before" | sed -n '/^before$/{n;p;}')

@@ -25,6 +25,7 @@ fn group(number: u64, states: &[(&str, &str)], steps: Vec<UndoStep>) -> JournalG
         group: UndoGroup::new("lab", "r1", steps),
         before: states.iter().map(text).collect(),
         ended: true,
+        same: BTreeSet::new(),
         now: after.clone(),
         after,
     }
@@ -110,6 +111,15 @@ fn file_that_was_changed_after_the_run_is_refused() {
     assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
     let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![moved]);
     assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
+}
+
+#[test]
+fn file_that_is_as_before_again_is_not_refused() {
+    let mut moved = group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
+    moved.now.insert("/f".into(), "2".into());
+    moved.same.insert("/f".into());
+    let undo = build(all(&StepFilter::default()), vec![moved]);
+    assert_eq!((undo.refused.len(), undo.changes), (0, 1), "an interrupted undo is finished by the next one");
 }
 
 #[test]
