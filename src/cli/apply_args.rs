@@ -10,7 +10,7 @@ use camino::Utf8PathBuf;
 /// where the next run resumes them. A closed terminal counts as one Ctrl-C.
 ///
 /// Accepts a saved plan instead of an inventory. It is applied only if its inputs are unchanged (otherwise exits 65
-/// before contacting a host), and only on hosts whose state has not changed since the plan: the others are stale, are
+/// before contacting a host; for the plan of an undo, before changing one), and only on hosts whose state has not changed since the plan: the others are stale, are
 /// skipped and reported (exit code 6). A saved plan runs once on each host.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:

@@ -112,11 +112,11 @@ fn find_inventory<B>(cx: &VerbContext<'_, B>, path: &Utf8Path, saved: &SavedPlan
 }
 
 /// Returns an error that lists the changed inputs, if any.
-fn reject_changed_inputs(path: &Utf8Path, changed: Vec<String>) -> Result<(), CliError> {
+fn reject_changed_inputs(path: &Utf8Path, changed: Vec<String>, outcome: &str) -> Result<(), CliError> {
     if changed.is_empty() {
         return Ok(());
     }
-    let error = CliError::input(format!("the inputs of `{path}` have changed; nothing was contacted"));
+    let error = CliError::input(format!("the inputs of `{path}` have changed; {outcome}"));
     Err(changed
         .into_iter()
         .fold(error, CliError::note)
@@ -133,10 +133,12 @@ async fn bind_and_apply<B: Backend>(
 ) -> VerbResult {
     let mut stop = InterruptSignals::start_listening()?;
     let (then, again) = saved_plan::plan_from_recording(cx, loaded, &Arc::new(saved.observed.clone())).await;
-    reject_changed_inputs(path, cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings))?;
+    // The inputs of an undo are on its hosts.
+    let outcome = if saved.selection.undo.is_some() { "nothing was changed" } else { "nothing was contacted" };
+    reject_changed_inputs(path, cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings), outcome)?;
     if let Some(what) = saved.find_difference(&again) {
         return Err(CliError::input(format!(
-            "`{path}` does not match the plan computed from its own inputs; nothing was contacted"
+            "`{path}` does not match the plan computed from its own inputs; {outcome}"
         ))
         .note(what)
         .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`"));

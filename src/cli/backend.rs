@@ -241,8 +241,8 @@ pub trait Backend {
         cancel: Self::Cancel,
     ) -> impl Future<Output = Result<HoldReport, String>>;
 
-    /// Reads what hosts kept before a run, and returns what takes the run back: the steps that the filter of the
-    /// settings includes. With `overwrite`, files that were changed after the run are put back too.
+    /// Reads what hosts kept before a run, and returns the recipes that undo it: the steps that the filter of the
+    /// settings includes. With `overwrite`, files that were changed after the run are restored too.
     #[expect(clippy::too_many_arguments, reason = "each is a choice of the user")]
     fn read_undo(
         &self,

@@ -35,7 +35,7 @@ pub struct CliSettings {
     pub user: Option<String>,
     /// Whether hosts are probed or answers are replayed, and whether raw answers are kept.
     pub replay: ReplayOptions,
-    /// What an undo takes back; its recipes take the place of those of the inventory.
+    /// The run that an undo reverts; its recipes take the place of those of the inventory.
     pub undo: Option<Arc<UndoRequest>>,
     pub trust: bool,
     /// Whether artifacts come from the cache only.

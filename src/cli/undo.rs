@@ -14,32 +14,32 @@ use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::config::StepFilter;
 use crate::engine::{GeneratedUndo, UndoRefusal, UndoScope};
 use crate::model::{ExitCode, HostName};
-use crate::plan::HostPlan;
+use crate::plan::{HostPlan, Plan};
 use crate::view::fold::fold_names;
 use crate::view::{escape, format_count, format_host_count};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Take the changes of a run back
+/// Undo the changes of a run
 ///
-/// Before a run changes a host, it keeps there what it replaces: files with owner and mode, versions of packages, states
+/// Before a run changes a host, it stores there what it replaces: files with owner and mode, versions of packages, states
 /// of services, settings, accounts. This verb declares that state, shows the plan, asks for confirmation, applies and
-/// verifies it, last change first. The inventory is not changed: unless you change it too, the next apply brings the
-/// changes back.
+/// verifies it, last change first. It does not change the inventory: unless you do, the next apply makes the changes
+/// again.
 ///
-/// It is refused as a whole if a change cannot be taken back (a command, a removed directory, a change that needs a
-/// window) or if a file was changed after the run; the message names each of them. `--partial` takes back the others.
+/// If a change cannot be undone (a command without `remove`, a removed directory, a change that needs a window), or a
+/// file was changed after the run, nothing is undone, and the error lists each reason. `--partial` undoes the rest.
 ///
-/// With `-o FILE` the plan is saved instead, for a review, `forge sign` and `forge apply FILE`. An undo is a run as well:
-/// it can be taken back. Hosts keep the last 20 runs that changed them.
+/// With `-o FILE` the plan is saved instead, for a review, `forge sign` and `forge apply FILE`. An undo is a run too, and
+/// can be undone. Hosts keep the last 20 runs that changed them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge undo last                                        the newest run of this machine
   forge undo 20261121T093015-4f2a -i cluster.yaml --on gpu-07
   forge undo last --step nginx/config --dry-run          show the plan only
   forge undo last -o undo.json                           save the plan, for a review and `forge apply undo.json`
-  forge undo last --partial --yes                        leave out what cannot be taken back")]
+  forge undo last --partial --yes                        skip changes that cannot be undone")]
 pub struct UndoArgs {
     /// The run: `last`, or an ID that `forge runs` lists
     pub run: String,
@@ -51,10 +51,10 @@ pub struct UndoArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub keep: PlanOutputArgs,
-    /// Take back what can be taken back, and leave the rest
+    /// Skip changes that cannot be undone
     #[arg(long)]
     pub partial: bool,
-    /// Put files back that were changed after the run; those changes are lost
+    /// Also restore files that were changed after the run; those changes are lost
     #[arg(long)]
     pub overwrite: bool,
 }
@@ -75,7 +75,7 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
         let mut stop = InterruptSignals::start_listening()?;
         let undo = read_undo(cx, &mut stop, &output, &loaded, &run, args.overwrite).await?;
         check_refusals(&undo, &run, args.partial)?;
-        report_remains(cx, &undo);
+        report_unchanged(cx, &undo);
         if undo.changes == 0 {
             return Err(explain_nothing(&undo, &run));
         }
@@ -83,14 +83,25 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
         settings.undo = Some(Arc::new(undo.request));
         let cx = &cx.with_settings(&settings);
         let loaded = cx.load_project(&target)?;
+        let suggested = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
+        let output = VerbOutput { settings: cx.settings, target: suggested, console: cx.console };
+        let ask = if only_plan { ObservePurpose::Declared } else { ObservePurpose::Change };
+        let seen = cx.observe_hosts(&mut stop, &output, &loaded, ask).await?;
+        let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         match only_plan {
-            true => plan_undo(cx, args, &mut stop, &output, &loaded).await,
-            false => plan_and_undo(cx, args, &mut stop, &output, &loaded).await,
+            true => write_undo_plan(cx, args, &output, &loaded, &seen, &plan).await,
+            false => {
+                output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
+                if plan.hosts.iter().any(HostPlan::will_run) {
+                    confirm_apply(cx, args.yes, &format_question(&plan), &mut stop).await?;
+                }
+                execute_plan(cx, &mut stop, &output, &loaded, &plan, seen).await
+            }
         }
     })
 }
 
-/// Returns the settings with what a saved plan takes back, read from the hosts again: a plan contains no steps.
+/// Returns the settings for the undo of a saved plan, read from the hosts again: a plan contains no steps.
 pub fn reload_undo<B: Backend>(
     cx: &VerbContext<'_, B>,
     target: &InventoryTarget,
@@ -104,7 +115,9 @@ pub fn reload_undo<B: Backend>(
     let mut found = None;
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
-        found = Some(read_undo(&scoped, &mut stop, &output, &loaded, &scope.run, scope.overwrite).await?);
+        let undo = read_undo(&scoped, &mut stop, &output, &loaded, &scope.run, scope.overwrite).await?;
+        report_unchanged(&scoped, &undo);
+        found = Some(undo);
         Ok(ExitCode::Done)
     })?;
     let mut settings = cx.settings.clone();
@@ -151,7 +164,7 @@ async fn read_undo<B: Backend>(
     }
 }
 
-/// Refuses an undo that would leave a part of the run, unless that is wanted.
+/// Rejects an undo that would skip changes, unless `partial`.
 fn check_refusals(undo: &GeneratedUndo, run: &str, partial: bool) -> Result<(), CliError> {
     if undo.refused.is_empty() || partial {
         return Ok(());
@@ -162,7 +175,7 @@ fn check_refusals(undo: &GeneratedUndo, run: &str, partial: bool) -> Result<(), 
         folded.entry((step, why.as_str())).or_default().push(host.as_str());
     }
     let error = CliError::failed(format!(
-        "{} of run {run} cannot be taken back; nothing was changed",
+        "{} of run {run} cannot be undone; nothing was changed",
         format_count(folded.len(), "change")
     ));
     let noted = folded.iter().take(10).fold(error, |error, ((step, why), hosts)| {
@@ -175,22 +188,21 @@ fn check_refusals(undo: &GeneratedUndo, run: &str, partial: bool) -> Result<(), 
     });
     let more = folded.len().saturating_sub(10);
     let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
-    Err(noted
-        .hint("`--partial` takes back the rest; `--overwrite` also puts back files that were changed after the run"))
+    Err(noted.hint("`--partial` undoes the rest; `--overwrite` also restores files that were changed after the run"))
 }
 
-/// Says what the undo leaves as it is.
-fn report_remains<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
+/// Reports hosts without an undo, and what the undo leaves unchanged.
+fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
     for (host, why) in &undo.silent {
         // Ignore a closed stderr: no other stream could report it.
-        let _ = writeln!((cx.console.err)(), "not taken back on {host}: {}", escape::escape_line(why));
+        let _ = writeln!((cx.console.err)(), "not undone on {host}: {}", escape::escape_line(why));
     }
     for (what, hosts) in &undo.remains {
         let hosts = fold_names(hosts.iter().map(HostName::as_str));
         // Ignore a closed stderr: no other stream could report it.
         let _ = writeln!(
             (cx.console.err)(),
-            "stays as it is: {} (on {})",
+            "unchanged: {} (on {})",
             escape::escape_line(what),
             escape::escape_line(&hosts)
         );
@@ -199,52 +211,32 @@ fn report_remains<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
 
 fn explain_nothing(undo: &GeneratedUndo, run: &str) -> CliError {
     match undo.refused.is_empty() {
-        true => CliError::usage(format!("run {run} left nothing on these hosts that can be taken back"))
+        true => CliError::usage(format!("no changes of run {run} to undo on these hosts"))
             .hint("hosts keep the last 20 runs that changed them; `forge runs` lists the runs of this machine"),
-        false => CliError::failed(format!("no change of run {run} can be taken back; nothing was changed"))
+        false => CliError::failed(format!("no change of run {run} can be undone; nothing was changed"))
             .hint("run without `--partial` for the reasons"),
     }
 }
 
-/// Shows the plan, and saves it if that is wanted.
-async fn plan_undo<B: Backend>(
+/// Shows the plan, and saves it with `-o`.
+async fn write_undo_plan<B: Backend>(
     cx: &VerbContext<'_, B>,
     args: &UndoArgs,
-    stop: &mut InterruptSignals,
     output: &VerbOutput<'_>,
     loaded: &LoadedProject<B::Project>,
+    seen: &B::HostObservations,
+    plan: &Plan,
 ) -> VerbResult {
-    let target = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
-    let output = VerbOutput { settings: cx.settings, target, console: output.console };
-    let seen = cx.observe_hosts(stop, &output, loaded, ObservePurpose::Declared).await?;
-    let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     let exit = plan.exit_code(false);
-    let saved = args.keep.build_saved_plan(cx, loaded, &seen, &plan).await;
+    let saved = args.keep.build_saved_plan(cx, loaded, seen, plan).await;
     args.keep.write_saved_plan(saved.as_ref())?;
-    output.write_plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
+    output.write_plan(plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
     args.keep.report_saved_plan(cx, saved.as_ref());
     Ok(exit)
 }
 
-async fn plan_and_undo<B: Backend>(
-    cx: &VerbContext<'_, B>,
-    args: &UndoArgs,
-    stop: &mut InterruptSignals,
-    output: &VerbOutput<'_>,
-    loaded: &LoadedProject<B::Project>,
-) -> VerbResult {
-    let output = VerbOutput { settings: cx.settings, target: None, ..*output };
-    let seen = cx.observe_hosts(stop, &output, loaded, ObservePurpose::Change).await?;
-    let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
-    output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
-    let changing = plan.count_steps();
-    if plan.hosts.iter().any(HostPlan::will_run) {
-        let question = format!(
-            "take back {} on {}?",
-            format_count(changing.change, "change"),
-            format_host_count(changing.changing, changing.cluster_changing)
-        );
-        confirm_apply(cx, args.yes, &question, stop).await?;
-    }
-    execute_plan(cx, stop, &output, loaded, &plan, seen).await
+fn format_question(plan: &Plan) -> String {
+    let counts = plan.count_steps();
+    let hosts = format_host_count(counts.changing, counts.cluster_changing);
+    format!("undo {} on {hosts}?", format_count(counts.change, "change"))
 }

@@ -24,8 +24,8 @@ pub fn list_proof_facts(project: &Project) -> impl Iterator<Item = &'static str>
     project.tests.sets.values().flatten().flat_map(|test| test.definition.rests_on.fact_names())
 }
 
-/// Returns the sets of tests that are due on a host. A host that has never passed a test counts only if the test is required. A sandbox
-/// cannot be measured.
+/// Returns the sets of tests that are due on a host. A host that has never passed a test counts only if the test is
+/// required. A sandbox cannot be measured.
 pub(super) fn list_due_tests(project: &Project, seen: &ObservedHost) -> Vec<DueTests> {
     let is_of_host = |test: &&DeclaredTest| test.hosts.contains(&seen.host);
     let is_tested = project.tests.sets.values().flatten().any(|test| is_of_host(&test));

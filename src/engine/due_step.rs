@@ -31,7 +31,7 @@ pub(super) struct DueStep {
     pub secret: bool,
     /// Paths whose SELinux context the action may have to set.
     pub paths: Vec<String>,
-    /// How the change is taken back; `None` for changes of the cluster's API.
+    /// How the change is undone; `None` for changes of the cluster's API.
     pub undo: Option<UndoStep>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn build_due_step(
     };
     let undo = match &turn.expanded.state {
         ExpansionState::Resource(resource) if action.script().is_some() => {
-            Some(build_undo_step(options, case, turn, resource.as_ref(), &ruling.judgement))
+            Some(build_undo_step(options, case, (turn, turns), resource.as_ref(), &ruling.judgement))
         }
         _ => None,
     };
@@ -102,7 +102,7 @@ pub(super) fn build_due_step(
 fn build_undo_step(
     options: &RunOptions,
     case: &HostContext<'_>,
-    turn: &StepInstance<'_>,
+    (turn, turns): (&StepInstance<'_>, &[StepInstance<'_>]),
     resource: &dyn Resource,
     judgement: &Assessment,
 ) -> UndoStep {
@@ -114,7 +114,7 @@ fn build_undo_step(
         ),
         false => resource.undo_effect(judgement),
     };
-    // An undo writes the records of the steps that it takes back, and none of its own.
+    // An undo writes the records of the steps that it undoes, and none of its own.
     let replaced = match &options.undo {
         Some(undo) => undo.list_replaced_records(&case.host.name, id),
         None => vec![id.clone()],
@@ -122,17 +122,13 @@ fn build_undo_step(
     let cluster = &case.ground.project.cluster;
     let keep_record =
         |step: StepId| FormerRecord { body: case.seen.find_record(cluster, &step.to_string()).cloned(), step };
-    let qualified = |name: &String| match name.contains('/') {
-        true => name.clone(),
-        false => format!("{}/{name}", id.recipe),
-    };
     UndoStep {
         step: id.clone(),
         kind: resource.kind().to_owned(),
         title: SecretStore::mask_placeholders(&resource.title()),
         effect,
         secret: SecretStore::has_placeholder(&plan::to_canonical_json(&resource.desired_value())),
-        restart_on: turn.step.restart_on.iter().map(|(name, _)| qualified(name)).collect(),
+        restart_on: plan::find_restart_inputs(turn, turns).iter().map(|input| input.expanded.id.clone()).collect(),
         records: replaced.into_iter().map(keep_record).collect(),
     }
 }

@@ -44,7 +44,7 @@ pub struct RunOptions {
     pub sandboxes: camino::Utf8PathBuf,
     /// Opens sessions on hosts.
     pub connector: HostConnector,
-    /// What an undo takes back; `None` for other runs.
+    /// The run that an undo reverts; `None` for other runs.
     pub undo: Option<Arc<UndoRequest>>,
     /// Whether raw answers are stored, or are read from a recording.
     pub replay: ReplayOptions,

@@ -76,7 +76,7 @@ pub struct SavedPlanSelection {
     /// The patterns of `--skip`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
-    /// The run that the plan takes back; absent for other plans.
+    /// The run that the plan undoes; absent for other plans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoScope>,
     /// The class of `--max-disruption`: steps with a higher class are held. D3 allows everything.

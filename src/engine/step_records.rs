@@ -37,7 +37,7 @@ fn has_current_record(
     turn: &StepInstance<'_>,
     resource: &dyn Resource,
 ) -> bool {
-    // An undo has no records of its own: its last step on a host writes those of the steps that it takes back.
+    // An undo has no records of its own: its last step on a host writes those of the steps that it undoes.
     if let Some(undo) = &options.undo {
         return undo.list_replaced_records(&case.host.name, &turn.expanded.id).is_empty();
     }
@@ -53,7 +53,7 @@ fn has_current_record(
 pub(super) struct RecordQueue<'r> {
     run: &'r ApplyContext<'r>,
     records: Vec<(StepId, StepRecord)>,
-    /// Records that an undo puts back.
+    /// Records that an undo restores.
     restored: Vec<FormerRecord>,
 }
 

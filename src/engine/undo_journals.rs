@@ -7,11 +7,11 @@ use super::run_options::RunOptions;
 use super::undo_recipe::{HostJournal, JournalGroup, build_undo};
 use super::undo_request::{GeneratedUndo, UndoRefusal, UndoSelection};
 use crate::config::Project;
-use crate::model::{HostName, HostOutcome};
+use crate::model::{HostName, HostOutcome, SecretStore};
 use crate::state::{FormerState, READ_JOURNAL, UndoGroup};
 use std::collections::BTreeMap;
 
-/// Reads what `hosts` kept before a run, and returns what takes the run back.
+/// Reads what `hosts` kept before a run, and returns the recipes that undo it.
 pub async fn read_undo(
     project: &Project,
     hosts: &[HostName],
@@ -50,6 +50,15 @@ fn read_answer(done: &ExecHostResult) -> Result<HostJournal, String> {
     }
 }
 
+/// Parses one group. The recipes of an undo are made from it, so a host must not be able to name a secret there: forge
+/// itself never writes a placeholder to a host.
+fn parse_group(text: &str) -> Option<UndoGroup> {
+    let group: UndoGroup = serde_json::from_str(text).ok()?;
+    // The text may contain an escaped placeholder.
+    let decoded = serde_json::to_string(&group).ok()?;
+    (!SecretStore::has_placeholder(&decoded)).then_some(group)
+}
+
 /// Parses the fields that [`READ_JOURNAL`] prints.
 fn parse_journal(text: &str) -> Option<HostJournal> {
     let mut journal = HostJournal::default();
@@ -58,12 +67,12 @@ fn parse_journal(text: &str) -> Option<HostJournal> {
         let value = fields.next()?;
         if key == "group" {
             let (_, body) = (fields.next().filter(|key| *key == "json")?, fields.next()?);
-            let group: UndoGroup = serde_json::from_str(body).ok()?;
+            let group = parse_group(body)?;
             journal.groups.push(JournalGroup { number: value.parse().ok()?, group, ..JournalGroup::default() });
             continue;
         }
         if key == "later" {
-            let group: UndoGroup = serde_json::from_str(value).ok()?;
+            let group = parse_group(value)?;
             journal.later.extend(group.steps.into_iter().map(|step| (step.step, group.run.clone())));
             continue;
         }
@@ -160,6 +169,15 @@ mod tests {
         let moved = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
         assert_ne!(moved.groups[0].after.get(&new), moved.groups[0].now.get(&new));
         assert_eq!(moved.groups[0].after.get(&old), moved.groups[0].now.get(&old));
+    }
+
+    #[test]
+    fn journal_that_names_a_secret_is_rejected() {
+        let mut altered = group("r1", &["/etc/motd".to_owned()]);
+        assert!(parse_group(&serde_json::to_string(&altered).unwrap()).is_some());
+        altered.steps[0].title = format!("{}TOKEN{}", crate::model::PLACEHOLDER_OPEN, crate::model::PLACEHOLDER_CLOSE);
+        let escaped = serde_json::to_string(&altered).unwrap().replace('\u{e000}', "\\ue000");
+        assert!(parse_group(&escaped).is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::undo_request::{GeneratedUndo, HostUndo, UndoRefusal, UndoRequest, UndoSelection};
 use crate::config::{GeneratedRecipe, escape_template};
 use crate::model::{HostName, StepId, UndoDeclaration, Value};
-use crate::resource::declare_former_path;
+use crate::resource::{declare_former_path, is_undo_kind};
 use crate::state::{FormerRecord, FormerState, UndoGroup, UndoStep};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub(super) struct HostJournal {
 pub(super) struct JournalGroup {
     pub number: u64,
     pub group: UndoGroup,
-    /// What was at each path.
+    /// The type of each path.
     pub before: BTreeMap<String, FormerState>,
     /// Whether the script came to its end, so that `after` is complete.
     pub ended: bool,
@@ -36,7 +36,7 @@ pub(super) struct JournalGroup {
 /// The longest name of a generated step.
 const NAME_LENGTH: usize = 90;
 
-/// Returns what takes a run back on the hosts with these journals.
+/// Returns the recipes that undo a run on the hosts with these journals.
 pub(super) fn build_undo(
     cluster: &str,
     selection: UndoSelection<'_>,
@@ -59,7 +59,7 @@ pub(super) fn build_undo(
         let Some(last) = written.steps.last().and_then(|step| step["name"].as_str()).map(str::to_owned) else {
             continue;
         };
-        undo.changes += written.changes;
+        undo.changes += taken.iter().filter(|at| !host_undo.steps[**at].1.effect.is_empty()).count();
         for remains in host_undo.list_remains(&taken) {
             undo.remains.entry(remains).or_default().push(host.clone());
         }
@@ -93,7 +93,7 @@ struct RunOnHost<'j> {
     journal: &'j HostJournal,
     /// Every step, with the position of its group.
     steps: Vec<(usize, &'j UndoStep)>,
-    /// Positions of the steps to take back, in the order of the run.
+    /// Positions of the steps to undo, in the order of the run.
     selected: Vec<usize>,
 }
 
@@ -102,10 +102,8 @@ struct RunOnHost<'j> {
 struct GeneratedSteps {
     steps: Vec<Value>,
     names: BTreeSet<String>,
-    /// The generated steps of each step of the run, without its key.
-    origins: Vec<(String, String)>,
-    /// The number of steps that are taken back.
-    changes: usize,
+    /// The generated steps of each step of the run.
+    origins: Vec<(StepId, String)>,
 }
 
 impl<'j> RunOnHost<'j> {
@@ -120,7 +118,7 @@ impl<'j> RunOnHost<'j> {
         Self { selection, journal, steps, selected }
     }
 
-    /// Returns why steps cannot be taken back, by position.
+    /// Returns why steps cannot be undone, by position.
     fn find_refusals(&self) -> BTreeMap<usize, String> {
         let mut refused = BTreeMap::new();
         for at in &self.selected {
@@ -128,7 +126,7 @@ impl<'j> RunOnHost<'j> {
                 refused.insert(*at, why);
             }
         }
-        // A file is put back as a whole, so every step that changed it has to be taken back.
+        // A file is restored as a whole, so every step that changed it has to be undone.
         while let Some((at, why)) = self.find_shared_refusal(&refused) {
             refused.insert(at, why);
         }
@@ -139,15 +137,18 @@ impl<'j> RunOnHost<'j> {
         if let Some(why) = &step.effect.irreversible {
             return Some(why.clone());
         }
+        if let Some(declared) = step.effect.steps.iter().find(|declared| !is_undo_kind(&declared.kind)) {
+            return Some(format!("the journal was altered: no undo declares `{}`", declared.kind));
+        }
         if let Some((_, run)) = self.journal.later.iter().find(|(later, _)| *later == step.step) {
-            return Some(format!("run {run} changed it again: take that run back first"));
+            return Some(format!("run {run} changed it again: undo that run first"));
         }
         step.effect.paths.iter().find_map(|path| self.find_path_refusal(path))
     }
 
     fn find_path_refusal(&self, path: &str) -> Option<String> {
         match self.first_state(path) {
-            None => return Some(format!("what was at `{path}` before is not known")),
+            None => return Some(format!("the state of `{path}` before the run is not known")),
             Some((_, _, FormerState::Other)) => return Some(format!("`{path}` was neither a file nor a link")),
             Some(_) => {}
         }
@@ -165,13 +166,13 @@ impl<'j> RunOnHost<'j> {
             let own = &self.steps[*at].1.effect.paths;
             let other = kept.iter().find_map(|step| {
                 let path = step.effect.paths.iter().find(|path| own.contains(path))?;
-                Some(format!("`{path}` was also changed by `{}`, which is not taken back", step.step))
+                Some(format!("`{path}` was also changed by `{}`, which is not undone", step.step))
             })?;
             Some((*at, other))
         })
     }
 
-    /// Returns the number of the first group that changed a path, the number of the copy, and what was there.
+    /// Returns the number of the first group that changed a path, the number of the copy, and the type of the path.
     fn first_state(&self, path: &str) -> Option<(u64, usize, FormerState)> {
         self.journal.groups.iter().find_map(|group| {
             let state = *group.before.get(path)?;
@@ -186,16 +187,12 @@ impl<'j> RunOnHost<'j> {
         let mut restored: BTreeSet<&str> = BTreeSet::new();
         for at in taken.iter().rev() {
             let step = self.steps[*at].1;
-            let count = written.steps.len();
             for declared in step.effect.steps.iter().filter(|declared| !declared.restarts) {
                 written.push_declaration(step, declared, &[]);
             }
             for path in step.effect.paths.iter().filter(|path| restored.insert(path)) {
                 written.push_declaration(step, &self.declare_path(path, step.secret), &[]);
             }
-            let is_shared = step.effect.paths.iter().any(|path| restored.contains(path.as_str()));
-            let restarts = step.effect.steps.iter().any(|declared| declared.restarts);
-            written.changes += usize::from(written.steps.len() > count || is_shared || restarts);
         }
         for at in taken {
             let step = self.steps[*at].1;
@@ -255,7 +252,7 @@ impl GeneratedSteps {
         self.steps.push(written);
     }
 
-    /// Returns a unique name, which begins with the name of the step that is taken back.
+    /// Returns a unique name, which begins with the name of the step that is undone.
     fn choose_name(&mut self, step: &UndoStep) -> String {
         let plain = |c: char| if c.is_control() || "/@[]{}".contains(c) { ' ' } else { c };
         let base: String = step.step.to_string().chars().map(plain).take(NAME_LENGTH).collect();
@@ -263,11 +260,11 @@ impl GeneratedSteps {
         let names = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base} {number}")));
         let name = names.into_iter().find(|name| !self.names.contains(name)).unwrap_or(base);
         self.names.insert(name.clone());
-        self.origins.push((format!("{}/{}", step.step.recipe, step.step.step), name.clone()));
+        self.origins.push((step.step.clone(), name.clone()));
         name
     }
 
-    fn list_generated_names(&self, origins: &[String]) -> Vec<String> {
+    fn list_generated_names(&self, origins: &[StepId]) -> Vec<String> {
         self.origins.iter().filter(|(origin, _)| origins.contains(origin)).map(|(_, name)| name.clone()).collect()
     }
 }

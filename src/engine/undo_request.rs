@@ -7,18 +7,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which changes of a run to take back.
+/// The changes of a run to undo.
 #[derive(Clone, Copy, Debug)]
 pub struct UndoSelection<'a> {
     /// The ID of the run.
     pub run: &'a str,
     /// The steps, by their names in the run.
     pub filter: &'a StepFilter,
-    /// Whether files that were changed after the run are put back too.
+    /// Whether files that were changed after the run are restored too.
     pub overwrite: bool,
 }
 
-/// Which changes of a run an undo takes back, as a saved plan stores it.
+/// The changes of a run to undo, as a saved plan stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoScope {
     /// The ID of the run.
@@ -29,19 +29,19 @@ pub struct UndoScope {
     /// The patterns of `--skip`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
-    /// Whether files that were changed after the run are put back too.
+    /// Whether files that were changed after the run are restored too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
 }
 
-/// What takes a run back.
+/// Recipes that undo a run.
 #[derive(Clone, Debug, Default)]
 pub struct UndoRequest {
-    /// The changes that it takes back.
+    /// The changes to undo.
     pub scope: UndoScope,
     /// Recipes with the steps, each with its hosts.
     pub recipes: Vec<GeneratedRecipe>,
-    /// For each host, its last step, and the records that are put back once it is proven.
+    /// For each host, its last step, and the records that are restored once it is proven.
     hosts: BTreeMap<HostName, HostUndo>,
 }
 
@@ -55,26 +55,26 @@ pub(super) struct HostUndo {
 /// A request, with what it leaves out.
 #[derive(Clone, Debug, Default)]
 pub struct GeneratedUndo {
-    /// What is taken back.
+    /// The recipes of the undo.
     pub request: UndoRequest,
-    /// Changes that cannot be taken back, in the order of the inventory and of the run.
+    /// Changes that cannot be undone, in the order of the inventory and of the run.
     pub refused: Vec<UndoRefusal>,
     /// Hosts that did not answer, with the reason.
     pub silent: Vec<(HostName, String)>,
-    /// What stays as it is after the undo: lowercase fragments with their hosts.
+    /// What the undo leaves unchanged: lowercase fragments with their hosts.
     pub remains: BTreeMap<String, Vec<HostName>>,
-    /// The number of changes that are taken back.
+    /// The number of changes to undo.
     pub changes: usize,
 }
 
-/// A change that cannot be taken back.
+/// A change that cannot be undone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndoRefusal {
     /// The host.
     pub host: HostName,
     /// The step that changed it; `None` if the whole journal of the host cannot be read.
     pub step: Option<StepId>,
-    /// Why it cannot be taken back: a lowercase fragment.
+    /// Why it cannot be undone: a lowercase fragment.
     pub why: String,
 }
 
@@ -89,7 +89,7 @@ impl UndoRequest {
         Self { scope, recipes, hosts }
     }
 
-    /// Returns the records that are put back once `step` is proven on `host`.
+    /// Returns the records that are restored once `step` is proven on `host`.
     pub(super) fn former_records(&self, host: &HostName, step: &StepId) -> &[FormerRecord] {
         match self.hosts.get(host).filter(|undo| undo.last == *step) {
             Some(undo) => &undo.records,

@@ -1,23 +1,23 @@
-//! How a change can be taken back: what is copied before it, and what declares the state before it.
+//! How a change can be undone: the paths that are copied before it, and declarations of the state before it.
 
 use super::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the change of one step can be taken back. A kind derives it from its differences.
+/// How the change of one step can be undone. A kind derives it from its differences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoEffect {
-    /// Files and links that are copied before the change and put back by the undo; those that do not exist yet are
+    /// Files and links that are copied before the change and restored by the undo; those that do not exist yet are
     /// removed by it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
     /// Declarations of the state before the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<UndoDeclaration>,
-    /// What the undo leaves as it is: lowercase fragments.
+    /// What the undo leaves unchanged: lowercase fragments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remains: Vec<String>,
-    /// Why the change cannot be taken back, if it cannot: a lowercase fragment.
+    /// Why the change cannot be undone, if it cannot: a lowercase fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irreversible: Option<String>,
 }
@@ -33,7 +33,7 @@ pub struct UndoDeclaration {
     /// The fields of the kind.
     pub fields: Value,
     /// Whether its process uses what other steps of the same run changed, so that it has to restart once these are
-    /// taken back.
+    /// undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarts: bool,
 }
@@ -49,12 +49,17 @@ impl UndoEffect {
         Self { steps, ..Self::default() }
     }
 
-    /// Returns the effect of a change that cannot be taken back.
+    /// Returns the effect of a change that cannot be undone.
     pub fn irreversible(why: &str) -> Self {
         Self { irreversible: Some(why.to_owned()), ..Self::default() }
     }
 
-    /// Adds what the undo leaves as it is.
+    /// Reports whether the change left nothing to undo.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds what the undo leaves unchanged.
     pub fn leaving(mut self, what: impl Into<String>) -> Self {
         self.remains.push(what.into());
         self

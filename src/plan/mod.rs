@@ -56,8 +56,8 @@ pub use planner::{PlanInputs, list_hosts_in_order, plan};
 pub use preconditions::{collect_preconditions, describe_changed_preconditions};
 pub use recorded_resources::{collect_former_resources, resource_identity};
 pub use required_probes::{
-    collect_probes, collect_verify_probes, find_trace_path, is_restart_input, list_export_probes, list_step_probes,
-    list_verified_facts,
+    collect_probes, collect_verify_probes, find_restart_inputs, find_trace_path, is_restart_input, list_export_probes,
+    list_step_probes, list_verified_facts,
 };
 pub use rollout::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision as WindowTurn, WindowWaiters};
 pub use stale::{find_difference, list_stale_steps};

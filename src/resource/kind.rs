@@ -133,7 +133,7 @@ pub trait Resource: DeclaredResource {
         None
     }
 
-    /// Returns how the change can be taken back. Pure.
+    /// Returns how the change can be undone. Pure.
     fn undo_effect(&self, judgement: &Assessment) -> UndoEffect;
 }
 
@@ -159,10 +159,10 @@ pub trait TypedResource: DeclaredResource {
         None
     }
 
-    /// Returns how the change can be taken back. The state before it is in the differences, or on the host until the
+    /// Returns how the change can be undone. The state before it is in the differences, or on the host until the
     /// action begins. Pure.
     fn undo(&self, _diff: &Self::Diff) -> UndoEffect {
-        UndoEffect::irreversible(&format!("a change of `{}` cannot be taken back", self.kind()))
+        UndoEffect::irreversible(&format!("a change of `{}` cannot be undone", self.kind()))
     }
 }
 

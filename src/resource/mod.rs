@@ -22,6 +22,7 @@ mod system;
 #[cfg(test)]
 mod testing;
 mod traits;
+mod undo_kinds;
 
 pub(crate) use assessment::ValueChange;
 pub use assessment::{
@@ -38,3 +39,4 @@ pub use registry::{all_kinds, find_kind, kind_traits};
 pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
 pub use traits::{EffectReach, KindTraits, PackageExposure, PackageListing};
+pub use undo_kinds::is_undo_kind;

@@ -1,11 +1,11 @@
-//! The undo journal of a host: what was there before each change of a run.
+//! The undo journal of a host: the state before each change of a run.
 //!
 //! Each group of changes has one file `/var/lib/forge/undo/RUN/NUMBER.json`, and next to it copies of the files that it
 //! replaces. The script of the group writes them before its first change; so they exist whatever happens to forge.
 
 use super::record::STATE_DIR;
 use crate::model::{StepId, UndoEffect, Value};
-use crate::script::ShellFragment;
+use crate::script::{ShellFragment, safe_path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ const UNDO_VERSION: u32 = 1;
 /// The number of runs that a host keeps. Older ones are removed when a run makes its first change.
 const KEPT_RUNS: u64 = 20;
 
-/// The changes of one script, and what was there before.
+/// The changes of one script, and the state before them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoGroup {
     /// Format version.
@@ -43,20 +43,20 @@ pub struct UndoStep {
     pub kind: String,
     /// The object: `/etc/motd`, `nginx`.
     pub title: String,
-    /// How the change is taken back.
+    /// How the change is undone.
     pub effect: UndoEffect,
     /// Whether the step declares a secret, so that plans show no content of its files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// The steps, `recipe/step`, on whose change the process of the step restarts.
+    /// The steps on whose change the process of the step restarts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub restart_on: Vec<String>,
+    pub restart_on: Vec<StepId>,
     /// The records that the step replaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<FormerRecord>,
 }
 
-/// What was at a path before a change, as the host noted it.
+/// The type of a path before a change, as the host noted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormerState {
     /// A regular file, which was copied.
@@ -95,7 +95,7 @@ pub struct FormerRecord {
 /// What a group's script does for an undo: before its first change, and after its last one.
 #[derive(Clone, Debug, Default)]
 pub struct UndoScripts {
-    /// A subshell that exits with a non-zero status if what is there cannot be kept.
+    /// A subshell that exits with a non-zero status if the state before cannot be kept.
     pub before: ShellFragment,
     /// A subshell that notes when the paths were changed last.
     pub after: ShellFragment,
@@ -148,6 +148,7 @@ impl UndoGroup {
             .word(file("before"))
             .number(KEPT_RUNS)
             .code("\nd=$1 json=$2 states=$3 limit=$4 synced=")
+            .code(safe_path::ENTER_DIRECTORY)
             .code(OPEN_JOURNAL);
         let before = paths.iter().enumerate().fold(before, |script, (at, path)| {
             script.code("keep").word(*path).word(Self::copy_path(&self.run, number, at)).code("\n")
@@ -169,10 +170,11 @@ impl UndoGroup {
     }
 }
 
-/// A retried script keeps what its first attempt found. `keep PATH COPY` copies what is at the path.
+/// A retried script keeps what its first attempt found. `keep PATH COPY` copies the file or link at the path, from the
+/// entered directory: other users may place a link in its name.
 const OPEN_JOURNAL: &str = r#"
 [ ! -e "$json" ] || exit 0
-fail() { printf 'forge: what is there before the change cannot be kept: %s\n' "$*" >&2; exit 1; }
+fail() { printf 'forge: cannot keep the state before the change: %s\n' "$*" >&2; exit 1; }
 if [ ! -d "$d" ]; then
   mkdir -p -- "$d" || fail "cannot make $d"
   set -- "${d%/*}"/*/
@@ -185,7 +187,7 @@ keep() {
   elif [ -e "$1" ]; then state=other
   else state=none; fi
   case $state in
-    file|link) cp -a -T -- "$1" "$2" || fail "cannot copy $1 to $2"
+    file|link) ( enter "${1%/*}" && cp -a -T -- "./${1##*/}" "$2" || fail "cannot copy $1 to $2" ) || exit 1
       [ $state = link ] || synced="$synced $2" ;;
   esac
   printf 'before\0%s %s\0' "$state" "$1" >>"$states" || fail "cannot write $states"

@@ -4,6 +4,7 @@ use crate::config::{ChartEdge, ChartStep};
 use crate::drift::{DriftCounts, DriftReport};
 use crate::graph::DependencyKind;
 use crate::model::HostName;
+use crate::plan::HostReachability;
 use std::time::Duration;
 
 /// Returns `1 host`, `3 hosts`.
@@ -36,18 +37,16 @@ pub fn format_host_count(hosts: usize, cluster: bool) -> String {
     }
 }
 
-/// Returns the hosts that answered, of a result about `all`: only these are known to have no changes. `None` if no host
+/// Formats the hosts that answered, like [`summarize_hosts`]: only these are known to have no changes. `None` if no host
 /// answered.
-pub fn summarize_observed<'h>(
-    all: impl ExactSizeIterator<Item = &'h crate::model::HostName>,
-    unreachable: usize,
-) -> Option<String> {
-    let total = all.len();
-    match total.saturating_sub(unreachable) {
-        _ if unreachable == 0 => Some(summarize_hosts(all)),
-        0 => None,
-        1 => Some(format!("the only one of {total} hosts that answered")),
-        observed => Some(format!("the {observed} of {total} hosts that answered")),
+pub fn summarize_answers<'h>(hosts: impl IntoIterator<Item = (&'h HostName, &'h HostReachability)>) -> Option<String> {
+    let (observed, silent): (Vec<_>, Vec<_>) =
+        hosts.into_iter().partition(|(_, reach)| **reach == HostReachability::Observed);
+    let names = summarize_hosts(observed.iter().map(|(host, _)| *host));
+    match (observed.is_empty(), silent.is_empty()) {
+        (true, false) => None,
+        (_, true) => Some(names),
+        (false, false) => Some(format!("{names} that answered")),
     }
 }
 

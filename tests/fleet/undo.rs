@@ -1,4 +1,4 @@
-//! A run is taken back over SSH: files, packages, services, settings and accounts are as before, as the host itself says.
+//! A run is undone over SSH: files, packages, services, settings and accounts are as before, as the host itself says.
 
 use crate::support::{Fleet, Node, Project};
 
@@ -79,7 +79,7 @@ fn records(node: &Node) -> String {
 }
 
 #[test]
-fn run_is_taken_back_and_the_undo_is_too() {
+fn run_is_undone_and_so_is_the_undo() {
     let Some(nodes) = Fleet::take(2) else { return };
     let node = &nodes[0];
     nodes.iter().for_each(|node| drop(node.must(BEFORE)));

@@ -1,6 +1,6 @@
 //! Lost connections, locks, full disks, failing steps, and the results reported for them.
 
-use super::super::Event;
+use super::super::{Event, VerifyResult};
 use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 
@@ -305,10 +305,10 @@ verify:
   - { name: zero, check: 'true' }
 ";
     let ran = SimulatedProject::new(1, ALL, &[("r", verify)]).run_once();
-    let said: Vec<String> =
-        ran.report.hosts[0].verify.iter().map(|verify| format!("{}: {:?}", verify.name, verify.result)).collect();
-    assert!(said[0].starts_with("three: Failed") && said[0].contains("the check exited 3"), "{said:?}");
-    assert!(said[1].starts_with("two: Unknown") && said[1].contains("exited with 2: no device"), "{said:?}");
-    assert!(said[2].starts_with("no program: Unknown") && said[2].contains("exited with 127"), "{said:?}");
-    assert_eq!((said[3].as_str(), ran.exit_code()), ("zero: Held", 5));
+    let results: Vec<&VerifyResult> = ran.report.hosts[0].verify.iter().map(|verify| &verify.result).collect();
+    assert_eq!(results[0], &VerifyResult::Failed { reason: "the check exited 3".into() });
+    assert_eq!(results[1], &VerifyResult::Unknown { reason: "the check exited with 2: no device".into() });
+    let VerifyResult::Unknown { reason } = results[2] else { panic!("{results:?}") };
+    assert!(reason.raw().starts_with("the check exited with 127: "), "{}", reason.raw());
+    assert_eq!((results[3], ran.exit_code()), (&VerifyResult::Held, 5));
 }

@@ -1,4 +1,4 @@
-//! What is taken back, in which order, and what is refused.
+//! The generated steps, their order, and refusals.
 
 use super::*;
 use crate::config::StepFilter;
@@ -51,13 +51,15 @@ fn refusals(undo: &GeneratedUndo) -> Vec<(String, &str)> {
 }
 
 #[test]
-fn last_change_is_taken_back_first_and_processes_restart_at_the_end() {
+fn last_change_is_undone_first_and_processes_restart_at_the_end() {
     let restarted = UndoDeclaration {
         restarts: true,
         ..UndoDeclaration::present("service", json!({ "name": "nginx", "state": "running" }))
     };
-    let service =
-        UndoStep { restart_on: vec!["web/config".into()], ..step("service", UndoEffect::declare(vec![restarted])) };
+    let service = UndoStep {
+        restart_on: vec![StepId::new("web", "config")],
+        ..step("service", UndoEffect::declare(vec![restarted]))
+    };
     let groups = vec![
         group(
             0,
@@ -97,7 +99,7 @@ fn file_that_several_steps_changed_gets_its_first_state() {
     assert_eq!(generated_steps(&undo), [json!({ "name": "web line", "restore": { "path": "/f" } })]);
     let only = StepFilter::new(&["web/line".to_owned()], &[]);
     let part = build(all(&only), groups);
-    let why = "`/f` was also changed by `web/file`, which is not taken back";
+    let why = "`/f` was also changed by `web/file`, which is not undone";
     assert_eq!(refusals(&part), [("web/line".to_owned(), why)]);
     assert_eq!(part.changes, 0);
 }
@@ -127,11 +129,11 @@ fn step_that_a_later_run_changed_is_refused() {
     let groups = vec![group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))])];
     let journal = HostJournal { groups, later: vec![(StepId::new("web", "file"), "r2".into())] };
     let undo = build_undo("lab", all(&StepFilter::default()), vec![(HostName::new("a"), journal)]);
-    assert_eq!(refusals(&undo), [("web/file".to_owned(), "run r2 changed it again: take that run back first")]);
+    assert_eq!(refusals(&undo), [("web/file".to_owned(), "run r2 changed it again: undo that run first")]);
 }
 
 #[test]
-fn unfinished_script_is_taken_back_with_a_note() {
+fn unfinished_script_is_undone_with_a_note() {
     let mut cut = group(0, &[("/f", "none")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
     cut.ended = false;
     cut.after.clear();

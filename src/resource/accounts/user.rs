@@ -311,7 +311,7 @@ impl UserAttributes {
         *self == Self::default()
     }
 
-    /// Returns the fields that declare what was observed before.
+    /// Returns the fields that declare the observed state before.
     fn declare_before(&self, name: &str) -> Value {
         let text =
             |change: &Option<ValueChange<String>>| json!(change.as_ref().and_then(|change| change.from.as_ref()));

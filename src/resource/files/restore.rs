@@ -51,7 +51,7 @@ changes would be lost.
     traits: KindTraits::WRITES_FILES,
 };
 
-/// Declares what was at a path: its `copy`, or nothing. With `secret`, plans omit the lines that differ.
+/// Declares the former state of a path: its `copy`, or nothing. With `secret`, plans omit the lines that differ.
 pub fn declare_former_path(path: &str, copy: Option<&str>, secret: bool) -> UndoDeclaration {
     let mut fields = json!({ "path": path });
     if let Some(copy) = copy {
@@ -153,7 +153,7 @@ impl RestoreResource {
     }
 }
 
-/// What is at the path, and what was there; `None` for nothing.
+/// The path now, and its former state; `None` for nothing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct RestoreDiff {
     from: Option<Box<PathInfo>>,
@@ -278,7 +278,7 @@ impl TypedResource for RestoreResource {
 
     fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<RestoreDiff> {
         if self.idle {
-            return Assessment::ok("what was restored stays", json!({}));
+            return Assessment::ok("restored paths stay as they are", json!({}));
         }
         self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }

@@ -129,7 +129,7 @@ impl FileEdit {
 }
 
 impl EditedFile {
-    /// Returns how an edit of the file is taken back.
+    /// Returns how an edit of the file is undone.
     pub fn undo_edit(&self) -> UndoEffect {
         match self.backup {
             true => UndoEffect::restore_paths([&self.path]),

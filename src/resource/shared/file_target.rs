@@ -158,7 +158,7 @@ impl FileTarget {
         }
     }
 
-    /// Returns how a change of the file is taken back. A copy is kept unless the step declares that it wants none.
+    /// Returns how a change of the file is undone. A copy is kept unless the step declares that it wants none.
     pub fn undo_write(&self, backup: bool) -> UndoEffect {
         match backup {
             true => UndoEffect::restore_paths([&self.path]),

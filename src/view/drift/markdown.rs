@@ -54,7 +54,7 @@ fn render_heading(told: &DriftReportInput<'_>) -> String {
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match counts.findings {
         0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
-        0 => match formatting::summarize_observed(told.drift.hosts.iter().map(|host| &host.host), counts.unreachable) {
+        0 => match formatting::summarize_answers(told.drift.hosts.iter().map(|host| (&host.host, &host.reach))) {
             Some(observed) => format!("### forge drift: no findings on {observed}{open}\n\n"),
             None => format!("### forge drift: no host answered{open}\n\n"),
         },

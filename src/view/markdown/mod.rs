@@ -72,7 +72,7 @@ fn summarize_changes(plan: &Plan) -> String {
     let counts = plan.count_steps();
     let blocked = if counts.blocked > 0 { format!(", {} blocked", counts.blocked) } else { String::new() };
     match counts.change {
-        0 => match formatting::summarize_observed(plan.hosts.iter().map(|host| &host.host), counts.unreachable) {
+        0 => match formatting::summarize_answers(plan.hosts.iter().map(|host| (&host.host, &host.reach))) {
             Some(observed) if counts.windows > 0 => format!("no step changes on {observed}{blocked}"),
             Some(observed) => format!("no changes on {observed}{blocked}"),
             None => "no host answered".to_owned(),

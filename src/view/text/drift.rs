@@ -135,7 +135,7 @@ fn closing_line(drift: &DriftReport) -> String {
         .map(|severity| (counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()))
         .collect();
     let found = match counts.findings {
-        0 => match formatting::summarize_observed(drift.hosts.iter().map(|host| &host.host), counts.unreachable) {
+        0 => match formatting::summarize_answers(drift.hosts.iter().map(|host| (&host.host, &host.reach))) {
             Some(observed) => format!("no findings on {observed}"),
             None => "no host answered".to_owned(),
         },

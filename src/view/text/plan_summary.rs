@@ -17,7 +17,7 @@ pub fn write_summary(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> i
     if is_settled(counts) {
         return write_no_changes(plan, counts, out);
     }
-    let mut parts = vec![format_changes(counts)];
+    let mut parts = vec![format_changes(plan, counts)];
     parts.extend(list_open_counts(counts));
     parts.extend(format_windows(plan, counts));
     parts.extend(format_disruption(plan));
@@ -35,16 +35,15 @@ fn write_no_changes(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io
     writeln!(out, "{} {hosts}, {steps}{elsewhere}", paint(GOOD, "no changes:"))
 }
 
-fn format_changes(counts: &PlanCounts) -> String {
+fn format_changes(plan: &Plan, counts: &PlanCounts) -> String {
     if counts.change == 0 {
-        let observed = counts.hosts.saturating_sub(counts.unreachable);
-        return match (counts.unreachable, observed) {
-            (1.., 0) => "no host answered".to_owned(),
-            (1.., 1) => "no changes on the host that answered".to_owned(),
-            (1.., some) => format!("no changes on the {some} hosts that answered"),
+        let answers = plan.hosts.iter().map(|host| (&host.host, &host.reach));
+        return match formatting::summarize_answers(answers) {
+            None => "no host answered".to_owned(),
+            Some(hosts) if counts.unreachable > 0 => format!("no changes on {hosts}"),
             // A window may reboot a host for a change that was made before.
-            _ if counts.windows > 0 => "no step changes".to_owned(),
-            _ => "no changes".to_owned(),
+            Some(_) if counts.windows > 0 => "no step changes".to_owned(),
+            Some(_) => "no changes".to_owned(),
         };
     }
     let predicted = match counts.predicted {

@@ -1,4 +1,4 @@
-//! Takes the change of packages back.
+//! Undoes the change of packages.
 
 use super::diff::{InstallationChange, PackageDiff, PackageEntryDiff};
 use crate::model::{UndoDeclaration, UndoEffect};

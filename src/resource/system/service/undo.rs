@@ -1,11 +1,11 @@
-//! Takes the change of a service back.
+//! Undoes the change of a service.
 
 use super::declaration::ServiceResource;
 use super::diff::{ProcessChange, ServiceDiff};
 use crate::model::{UndoDeclaration, UndoEffect};
 use serde_json::json;
 
-/// Declares what was observed before: whether the unit ran and whether it started at boot. A process that was
+/// Declares the observed state before: whether the unit ran and whether it started at boot. A process that was
 /// restarted or reloaded does so again once its inputs are as they were.
 pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> UndoEffect {
     if diff.masked {

@@ -51,7 +51,7 @@ pub fn render_tiles(told: &DriftReportInput<'_>) -> String {
     let mut out = String::from("<section id=\"summary\"><h2>");
     out += &match counts.findings {
         0 if is_conclusive(told.exit) => format!("no drift on {all}"),
-        0 => match formatting::summarize_observed(told.drift.hosts.iter().map(|host| &host.host), counts.unreachable) {
+        0 => match formatting::summarize_answers(told.drift.hosts.iter().map(|host| (&host.host, &host.reach))) {
             Some(observed) => format!("no findings on {observed}"),
             None => "no host answered".to_owned(),
         },
