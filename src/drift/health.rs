@@ -84,12 +84,6 @@ pub fn read_port_counters(facts: &Facts) -> CounterValues {
     ports
 }
 
-/// Returns the boot ID, within which counters are comparable.
-pub fn read_boot_id(facts: &Facts) -> Option<String> {
-    let id = facts.0.get("boot")?.as_ref().ok()?.get("id")?;
-    id.as_str().map(str::to_owned)
-}
-
 fn list_fact<'f>(facts: &'f Facts, name: &str) -> impl Iterator<Item = &'f Value> {
     let items = facts.0.get(name).and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
     items.into_iter().flatten()

@@ -148,7 +148,7 @@ impl DriftRun<'_> {
         let mut grown = BTreeMap::new();
         for seen in self.observed.seen.iter().filter(|seen| seen.is_observed()) {
             let (Some(boot), ports) =
-                (drift::health::read_boot_id(&seen.facts), drift::health::read_port_counters(&seen.facts))
+                (seen.facts.boot_id().map(str::to_owned), drift::health::read_port_counters(&seen.facts))
             else {
                 continue;
             };

@@ -2,7 +2,6 @@
 
 use super::run_context::ApplyContext;
 use super::run_state::SharedValues;
-use crate::facts::Facts;
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId, StepVerdict, UntrustedText};
 use crate::plan::{self, HostContext, ObservedHost, StepInstance, StepPredictions};
@@ -50,7 +49,7 @@ impl<'r> HostView<'r> {
 
     /// Returns the boot id that was observed last.
     pub fn boot_id(&self) -> Option<String> {
-        read_boot_id(&self.seen.facts)
+        self.seen.facts.boot_id().map(str::to_owned)
     }
 
     /// Returns the probes that `steps` of this host are evaluated by.
@@ -77,13 +76,5 @@ impl<'r> HostView<'r> {
             StepFinding { index: turn.index, id: turn.expanded.id.clone(), verdict, reason }
         })
         .collect()
-    }
-}
-
-/// Returns the boot id among a host's facts.
-pub(super) fn read_boot_id(facts: &Facts) -> Option<String> {
-    match facts.0.get("boot") {
-        Some(Ok(boot)) => boot.get("id")?.as_str().map(str::to_owned),
-        _ => None,
     }
 }

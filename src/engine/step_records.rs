@@ -69,7 +69,8 @@ impl<'r> RecordQueue<'r> {
         let turns = case.expand_local_steps();
         if let Some(undo) = &self.run.options.undo {
             let own = turns.iter().filter(|turn| proven.contains(&turn.expanded.id));
-            self.restored.extend(own.flat_map(|turn| undo.former_records(&case.host.name, &turn.expanded.id)).cloned());
+            let former = own.flat_map(|turn| undo.former_records(&case.host.name, &turn.expanded.id)).cloned();
+            self.restored.extend(former.map(|record| restored_in_boot(record, case.seen.facts.boot_id())));
             return;
         }
         let records: Vec<_> = turns
@@ -127,6 +128,7 @@ impl<'r> RecordQueue<'r> {
         record.controller = self.run.options.controller.clone();
         record.user = self.run.options.user.clone();
         record.time = (self.run.options.clock)().to_string();
+        record.boot = case.seen.facts.boot_id().map(str::to_owned);
         let inputs = plan::collect_settled_inputs(case, turn, turns);
         let identity = plan::resource_identity(resource.as_ref());
         record.left = plan::collect_former_resources(case, &turn.expanded.id, &identity);
@@ -183,6 +185,15 @@ impl<'r> RecordQueue<'r> {
             }
         }
     }
+}
+
+/// Returns a former record as it is true after an undo: the step was applied in this boot, not in the one of its first
+/// apply.
+fn restored_in_boot(mut record: FormerRecord, boot: Option<&str>) -> FormerRecord {
+    if let (Some(Value::Object(body)), Some(boot)) = (&mut record.body, boot) {
+        body.insert("boot".to_owned(), boot.into());
+    }
+    record
 }
 
 fn is_effective_result(result: &StepResult) -> bool {

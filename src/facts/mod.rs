@@ -151,6 +151,11 @@ pub fn fact_probes() -> impl Iterator<Item = Probe> {
 }
 
 impl Facts {
+    /// Returns the boot ID of the host: a boot is the span in which counters and effects of a reboot can be compared.
+    pub fn boot_id(&self) -> Option<&str> {
+        self.0.get("boot")?.as_ref().ok()?.get("id")?.as_str()
+    }
+
     /// Returns whether the host reports that its hardware is simulated.
     pub fn is_hardware_simulated(&self) -> bool {
         self.0.get(simulated::FACT.name).is_some_and(|fact| fact.as_ref().is_ok_and(Value::is_string))

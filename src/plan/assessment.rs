@@ -2,6 +2,7 @@
 
 use super::ChangeCertainty;
 use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
+use super::failed_reboot::mark_failed_reboot;
 use super::host_context::{HostContext, StepInstance};
 use super::package_effects::is_change_certain;
 use super::required_probes::{build_effective_probe, find_restart_inputs, find_trace_path_among};
@@ -92,6 +93,7 @@ fn assess_resource(
     if judgement.verdict == StepVerdict::Ok {
         judgement = assess_effectiveness(case, turn, judgement);
     }
+    judgement = mark_failed_reboot(case, turn, resource, judgement);
     match &ahead.package {
         Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
             (as_precaution(judgement, package), Some(format!("{package} has run")), ChangeCertainty::Precaution)

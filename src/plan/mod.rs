@@ -8,6 +8,7 @@ mod cluster_makers;
 mod cluster_warnings;
 mod cross_host;
 mod cross_host_edges;
+mod failed_reboot;
 mod host_context;
 mod host_hold;
 mod identity;

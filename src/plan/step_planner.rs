@@ -451,6 +451,7 @@ fn build_step_plan(
         after: None,
         envelope,
         by_reboot: judgement.by_reboot,
+        reboot_failed: judgement.reboot_failed,
         installs_artifact,
         images: judgement.images,
         image_sources: judgement.image_sources,

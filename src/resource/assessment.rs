@@ -199,6 +199,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub predicted: bool,
     /// Whether only a reboot makes it effective: a pending state, or the state after the change.
     pub by_reboot: bool,
+    /// Whether the host rebooted since the state was configured, and it is not effective all the same.
+    pub reboot_failed: bool,
     /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
     pub images: Vec<String>,
     /// For images in a mirror, the images that they are copies of, as far as they are known.
@@ -222,6 +224,7 @@ impl<D> Assessment<D> {
             basis,
             predicted: false,
             by_reboot: false,
+            reboot_failed: false,
             images: Vec::new(),
             image_sources: BTreeMap::new(),
             runs_unknown_images: false,
@@ -305,6 +308,7 @@ impl<D> Assessment<D> {
             basis: self.basis,
             predicted: self.predicted,
             by_reboot: self.by_reboot,
+            reboot_failed: self.reboot_failed,
             images: self.images,
             image_sources: self.image_sources,
             runs_unknown_images: self.runs_unknown_images,

@@ -39,6 +39,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         after: None,
         envelope: None,
         by_reboot: false,
+        reboot_failed: false,
         installs_artifact: false,
         images: Vec::new(),
         image_sources: Default::default(),

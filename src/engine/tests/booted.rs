@@ -166,3 +166,31 @@ fn a_host_whose_kernels_need_no_initramfs_reboots() {
     stage.create_host_file("n1", ".sim/boot/vmlinuz-6.1.0-9");
     assert_eq!((stage.run_once().exit_code(), read_log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
 }
+
+/// A reboot that makes nothing effective takes the host out of service for nothing. Once is enough.
+#[test]
+fn reboot_without_effect_is_not_repeated_until_the_recipe_changes_something() {
+    let steps = "steps:
+  - name: option
+    file: { path: '@root/option', content: x, @own }
+    effective: { by: [reboot], check: 'test -e @root/in-force' }
+";
+    let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: early, on: all }\n";
+    let stage = SimulatedProject::new(1, apply, &[("early", steps)]);
+    stage.write_host_file("n1", ".sim/boot-id", "boot-1\n");
+    stage.write_host_file("n1", ".sim/reboot", REBOOT);
+    let first = stage.run_once();
+    assert_eq!((first.report.hosts[0].reboots.len(), read_log(&stage)), (1, vec!["reboot".to_owned()]));
+    assert_ne!(first.exit_code(), 0, "{:#?}", first.report);
+    for _ in 0..2 {
+        let again = stage.run_once();
+        assert!(again.plan.hosts[0].window.is_none(), "{:#?}", again.plan);
+        assert_eq!((again.exit_code(), read_log(&stage).len()), (10, 1), "{:#?}", again.report);
+        let why = "pending: configured, not yet effective: needs reboot; the host rebooted since, to no effect";
+        assert_eq!(again.describe_step("n1", "early/option"), why);
+    }
+    // The repair of the file is a change of this boot: now a reboot may help.
+    stage.write_host_file("n1", "option", "edited");
+    let repaired = stage.run_once();
+    assert_eq!((repaired.report.hosts[0].reboots.len(), read_log(&stage).len()), (1, 2), "{:#?}", repaired.report);
+}

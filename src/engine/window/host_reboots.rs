@@ -10,7 +10,6 @@ use crate::engine::host_report::phase_from_verdict;
 use crate::engine::host_session::{
     HostLockAttempt, HostSession, SHORT_SCRIPT_LIMIT, describe_transport_error, host_side_error,
 };
-use crate::engine::host_view::read_boot_id;
 use crate::engine::host_work::HostWork;
 use crate::engine::session_connector::OpenSession;
 use crate::facts::Facts;
@@ -163,7 +162,9 @@ async fn try_reconnect(work: &HostWork<'_>, from: &str) -> Result<(Box<dyn HostS
     let probes = BTreeSet::from([Probe::Fact { name: "boot".to_owned() }, state.clone()]);
     let seen = link.observe(&probes, &shared.secrets).await;
     let (id, state) = match &seen {
-        Ok(observation) => (read_boot_id(&Facts::from_observation(observation)), observation.get(&state).cloned()),
+        Ok(observation) => {
+            (Facts::from_observation(observation).boot_id().map(str::to_owned), observation.get(&state).cloned())
+        }
         Err(error) => return Err(describe_transport_error(error).raw().to_owned()),
     };
     match (id, state) {

@@ -177,9 +177,11 @@ pub fn list_effect_triggers<'t>(turn: &'t StepInstance<'_>) -> impl Iterator<Ite
     turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str))
 }
 
-/// Returns whether a reboot makes a step effective, according to the step's declaration or its kind.
+/// Returns whether a reboot makes a step effective, according to the step's declaration or its kind; never if one failed
+/// to do so.
 pub fn needs_reboot(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
-    step.by_reboot || (!turn.expanded.absent && list_effect_triggers(turn).any(|way| way == "reboot"))
+    !step.reboot_failed
+        && (step.by_reboot || (!turn.expanded.absent && list_effect_triggers(turn).any(|way| way == "reboot")))
 }
 
 /// Returns whether the resource of a step is configured first and effective only later.
