@@ -1,7 +1,7 @@
 //! Hosts by their outcome in the last run: the selectors `@failed`, `@unreachable`, `@changed` and `@unfinished`.
 
 use super::history::read_run;
-use super::report::HostReport;
+use super::report::{HostReport, StepReport};
 use crate::model::{HostName, HostOutcome};
 use crate::state::{StateStore, list_runs};
 use camino::Utf8Path;
@@ -25,7 +25,7 @@ const OUTCOME_SETS: [(&str, OutcomeTest); 4] = [
         matches!(host.outcome, HostOutcome::Failed | HostOutcome::Blocked | HostOutcome::Stale | HostOutcome::Locked)
     }),
     ("@unreachable", |host| host.outcome == HostOutcome::Unreachable),
-    ("@changed", |host| host.steps.iter().any(|step| step.result == super::event::StepResult::Changed)),
+    ("@changed", |host| host.steps.iter().any(StepReport::may_have_changed_host)),
     ("@unfinished", |host| !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed)),
 ];
 

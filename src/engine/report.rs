@@ -113,6 +113,18 @@ pub struct VerifyReport {
     pub place: String,
 }
 
+impl StepReport {
+    /// Returns whether its actions changed the host, or may have done so before they failed. A pending step was changed
+    /// if it ran.
+    pub fn may_have_changed_host(&self) -> bool {
+        match self.result {
+            StepResult::Changed => true,
+            StepResult::Pending { .. } | StepResult::Failed { .. } => !self.took.is_zero(),
+            _ => false,
+        }
+    }
+}
+
 impl RunReport {
     /// Returns the exit code for the report.
     pub fn exit_code(&self) -> ExitCode {
