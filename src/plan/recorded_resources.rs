@@ -19,6 +19,8 @@ pub(super) struct RecordedResource {
     pub step: String,
     pub kind: String,
     pub title: String,
+    /// Digest of the declaration; empty for a former identity.
+    pub digest: String,
     /// `None` for old records, which did not contain an identity.
     pub identity: Option<RecordIdentity>,
     time: Option<Timestamp>,
@@ -64,6 +66,7 @@ fn parse_record(step: &str, record: &Value) -> Vec<RecordedResource> {
         step: step.to_owned(),
         kind: text("kind").to_owned(),
         title: text("title").to_owned(),
+        digest: text("digest").to_owned(),
         identity,
         time: text("time").parse().ok(),
         latest: true,
@@ -85,6 +88,7 @@ impl RecordedResource {
             step: step.to_owned(),
             kind: former.kind,
             title: former.title,
+            digest: String::new(),
             identity: Some(former.identity),
             time: former.time.parse().ok(),
             latest: false,

@@ -1,6 +1,7 @@
 //! Resources that a host's records list for its cluster and that no step declares any more: the step is gone, or it is
 //! about another resource now. forge only reports them: a removal must be declared.
 
+use super::assessment::digest_desired;
 use super::host_context::{HostContext, StepInstance};
 use super::model::UndeclaredResource;
 use super::recorded_resources::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
@@ -75,9 +76,21 @@ fn is_undeclared(
         // same.
         Some(false) if memory.latest => false,
         None if memory.latest && is_step_declared(case, turns, &memory.step) => false,
-        None if nameless => true,
+        None if nameless => !is_declared_elsewhere(case, memory),
         _ => memory.is_orphaned(case, all, &declared.owned),
     }
+}
+
+/// Returns whether another step declares the same as the record of a resource without a name, such as a command: its
+/// step or recipe was renamed.
+fn is_declared_elsewhere(case: &HostContext<'_>, memory: &RecordedResource) -> bool {
+    let is_same = |turn: &ExpandedStep| match &turn.state {
+        ExpansionState::Resource(resource) if resource.kind() == memory.kind => {
+            digest_desired(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref()) == memory.digest
+        }
+        _ => false,
+    };
+    case.expand_declared_steps().iter().flat_map(|turns| turns.iter()).any(is_same)
 }
 
 /// Returns whether a step is still declared although it has no such instance now: the filter excludes it, it runs on

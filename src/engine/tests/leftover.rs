@@ -77,6 +77,18 @@ fn another_kind_at_the_same_path_leaves_no_leftover() {
     assert_eq!(plan_leftovers(&stage, command), ["base/page: link one"]);
 }
 
+/// A command has no name: it is the same if its declaration is.
+#[test]
+fn renamed_command_leaves_no_leftover_and_another_one_does() {
+    let step = |name: &str, file: &str| {
+        format!("  - name: {name}\n    command: {{ check: 'test -e @root/{file}', apply: 'touch @root/{file}' }}\n")
+    };
+    let stage = leftover_project(&step("made", "one"));
+    assert_eq!(plan_leftovers(&stage, &step("built", "one")), NOTHING);
+    assert_eq!(plan_leftovers(&stage, &step("built", "one")), NOTHING, "nor does the next plan");
+    assert_eq!(plan_leftovers(&stage, &step("other", "two")).len(), 2);
+}
+
 #[test]
 fn renamed_step_or_key_leaves_no_leftover() {
     let stage = leftover_project(&file_step("page", "one"));

@@ -443,7 +443,7 @@ pub fn write_left_behind<'a>(
     }
     if groups.keys().any(|left| left.applied) {
         write_hint(
-            "if the recipe stays, declare the step with `when: \"false\"` and `otherwise: absent` to remove it",
+            "if the recipe stays, declare the resource in a step with `when: \"false\"` and `otherwise: absent` to remove it",
             out,
         )?;
     }
