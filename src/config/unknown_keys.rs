@@ -5,6 +5,8 @@ use crate::diag::{Diag, DiagCode, did_you_mean};
 
 /// Keys of Ansible and similar tools, with the keys of forge. The first one that the kind has is suggested.
 const FOREIGN_FIELDS: &[(&str, &[&str])] = &[
+    ("key", &["identity"]),
+    ("private_key", &["identity"]),
     ("name", &["key", "names", "user", "path"]),
     ("pkg", &["name"]),
     ("unit", &["name"]),

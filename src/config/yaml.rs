@@ -268,19 +268,22 @@ impl<'t> YamlReader<'t, '_> {
     fn build_syntax_diag(&self, error: &yaml::ScanError) -> Box<Diag> {
         let offset = error.marker().byte_offset().unwrap_or(self.size);
         let diag = self.build_diag(self.point_span(offset), error.kind().to_string());
-        match find_range_in_line(self.text, offset) {
-            Some(range) => diag.hint_boxed(&format!("quote a range inside `{{ }}`: `\"…{range}\"`")),
-            None => match error.kind() {
-                ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
-                    diag.hint_boxed("indent with spaces")
-                }
-                ErrorKind::UnexpectedEofBlockMapping
-                | ErrorKind::ExpectedBlockMappingKey
-                | ErrorKind::ExpectedBlockSequenceEntry => {
-                    diag.hint_boxed("check the indentation: entries of one map or list start in the same column")
-                }
-                _ => diag,
-            },
+        if let Some(range) = find_range_in_line(self.text, offset) {
+            return diag.hint_boxed(&format!("quote a range inside `{{ }}`: `\"…{range}\"`"));
+        }
+        if let Some((key, value)) = find_unspaced_key(self.text, offset) {
+            return diag.hint_boxed(&format!("a colon needs a blank after it: `{key}: {value}`"));
+        }
+        match error.kind() {
+            ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+                diag.hint_boxed("indent with spaces")
+            }
+            ErrorKind::UnexpectedEofBlockMapping
+            | ErrorKind::ExpectedBlockMappingKey
+            | ErrorKind::ExpectedBlockSequenceEntry => {
+                diag.hint_boxed("check the indentation: entries of one map or list start in the same column")
+            }
+            _ => diag,
         }
     }
 }
@@ -297,6 +300,17 @@ fn find_range_in_line(text: &str, offset: usize) -> Option<&str> {
         .find(|at| line[..*at].ends_with(word) && line[..*at].contains('{'))?;
     let range = &line[open..=open + line[open..].find(']')?];
     range.contains(':').then_some(range)
+}
+
+/// Returns key and value of a line like `cluster:lab`, which YAML reads as text: the line of an error, or the one above.
+fn find_unspaced_key(text: &str, offset: usize) -> Option<(&str, &str)> {
+    let end = text.get(offset..)?.find('\n').map_or(text.len(), |at| offset + at);
+    let lines = text[..end].lines().rev().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.take(2).find_map(|line| {
+        let (key, value) = line.trim_start_matches("- ").split_once(':')?;
+        let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        (is_key && value.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some((key, value))
+    })
 }
 
 /// Adds a hint to a boxed diagnostic.
@@ -482,6 +496,15 @@ mod tests {
         assert!(node.is_none());
         assert_eq!(diags[0].code, DiagCode::Yaml);
         assert!(diags[0].span.unwrap().start > 0);
+    }
+
+    #[test]
+    fn a_key_without_a_blank_after_its_colon_gets_a_hint() {
+        let (node, diags) = parse_text("cluster:lab\nhosts: { n1: {} }\n");
+        assert!(node.is_none());
+        assert_eq!(diags[0].hint.as_deref(), Some("a colon needs a blank after it: `cluster: lab`"));
+        let (_, diags) = parse_text("a: http://x\nb: [1\n");
+        assert_eq!(diags[0].hint.as_deref(), None);
     }
 
     #[test]

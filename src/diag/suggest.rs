@@ -31,7 +31,7 @@ fn edit_distance(typed: &str, candidate: &str) -> usize {
 
 /// Returns the hint for an unknown name.
 pub(super) fn format_name_hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    const FEW: usize = 12;
+    const FEW: usize = 24;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(near) = did_you_mean(typed, known.iter().copied()) {
         return Some(format!("did you mean `{near}`?"));

@@ -38,6 +38,11 @@ fn read_group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Optio
     let empty = YamlNode { span: key.span, data: YamlData::Map(Vec::new()) };
     let node = if matches!(node.data, YamlData::Null) { &empty } else { node };
     let known: &[&str] = if key.text == "all" { &["vars", "connect"] } else { &["hosts", "groups", "vars", "connect"] };
+    if let YamlData::Seq(_) = node.data {
+        let diag = yaml_table::build_wrong_type_diag(node, "a group", "a map");
+        cx.push_diag(diag.hint(format!("write `{}: {{ hosts: […] }}`", key.text)));
+        return None;
+    }
     let table = YamlTable::open(node, "a group", known, &mut cx.diags)?;
     Some(RawGroup {
         span: key.span,

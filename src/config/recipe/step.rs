@@ -118,9 +118,13 @@ fn read_resource(
     let found: Vec<(&'static str, &YamlKey)> =
         resource::all_kinds().iter().filter_map(|kind| Some((kind.name, table.find_key(kind.name)?))).collect();
     match found.as_slice() {
-        [(kind, key)] => match gather_body(table, kind, beside, cx) {
-            Some(body) => Some((kind, body)),
-            None => {
+        [(kind, key)] => match (diagnose_plain_body(table, kind), gather_body(table, kind, beside, cx)) {
+            (Some(diag), _) => {
+                cx.push_diag(diag);
+                None
+            }
+            (None, Some(body)) => Some((kind, body)),
+            (None, None) => {
                 cx.push_diag(
                     Diag::error(DiagCode::NoResource, format!("`{kind}` of step `{name}` is empty"))
                         .with_span(key.span),
@@ -142,6 +146,14 @@ fn read_resource(
             None
         }
     }
+}
+
+/// Returns the error for `service: nginx`, a resource without fields.
+fn diagnose_plain_body(table: &YamlTable<'_>, name: &str) -> Option<Diag> {
+    let node = table.get(name).filter(|node| !matches!(node.data, YamlData::Map(_) | YamlData::Null))?;
+    let first = resource::all_kinds().iter().find(|kind| kind.name == name)?.fields.first()?;
+    let diag = yaml_table::build_wrong_type_diag(node, &yaml_table::quote_key(name), "a map");
+    Some(diag.hint(format!("write `{name}: {{ {}: … }}`", first.name)))
 }
 
 fn read_otherwise(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {

@@ -286,6 +286,11 @@ impl TemplateProgram {
     }
 
     fn build_runtime_error(&self, error: &Error) -> TemplateError {
+        // The scan names what the engine only calls undefined.
+        let unnamed = error.kind() == ErrorKind::UndefinedError;
+        if let Some(named) = self.look.errors.iter().find(|scanned| unnamed && scanned.undefined) {
+            return named.clone();
+        }
         TemplateError {
             message: format_error(error),
             range: self.locate_error(error),

@@ -333,6 +333,9 @@ impl TemplateScanner {
     fn report_undefined(&mut self, name: &str, known: [&str; TemplateRoot::ALL.len()], range: Range<usize>) {
         let hint = match crate::diag::did_you_mean(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
+            None if matches!(name, "yes" | "no" | "on" | "off" | "Yes" | "No" | "On" | "Off" | "True" | "False") => {
+                format!("YAML passes `{name}` as text, and an expression is expected: write `\"true\"` or `\"false\"`")
+            }
             None => format!("use `params.{name}` for a parameter or `vars.{name}` for a variable"),
         };
         self.look.errors.push(TemplateError {
