@@ -11,9 +11,10 @@ use std::sync::Arc;
 /// The source of answers.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReplayArgs {
-    /// Use the answers of this recording: no host is contacted, no program is started
+    /// Use the answers of this recording: no host is contacted, no program is started. Repeat it to combine recordings
+    /// of different hosts
     #[arg(long, value_name = "FILE")]
-    pub observed: Option<Utf8PathBuf>,
+    pub observed: Vec<Utf8PathBuf>,
 }
 
 /// The destination or source of answers.
@@ -35,7 +36,7 @@ impl ReplayArgs {
     /// # Errors
     /// The file cannot be read or is not a recording.
     pub fn apply_to_settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
-        let observed = self.observed.as_deref().map(read_recording).transpose()?;
+        let observed = read_recordings(&self.observed)?;
         let mut settings = settings.clone();
         settings.replay = ReplayOptions { observed: observed.map(Arc::new), ..settings.replay };
         Ok(settings)
@@ -77,6 +78,19 @@ impl RecordingArgs {
             writeln!(out)
         })
     }
+}
+
+/// Reads and combines recordings; `None` without any.
+fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError> {
+    let Some((first, others)) = paths.split_first() else { return Ok(None) };
+    let mut all = read_recording(first)?;
+    for path in others {
+        all.add_hosts_of(read_recording(path)?).map_err(|host| {
+            CliError::input(format!("host `{host}` is in recording `{path}` and in one before it"))
+                .hint("record each host once: `forge plan --on HOSTS --record FILE`")
+        })?;
+    }
+    Ok(Some(all))
 }
 
 fn read_recording(path: &Utf8Path) -> Result<Recording, CliError> {

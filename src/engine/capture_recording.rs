@@ -1,7 +1,7 @@
 //! Makes a recording of what was observed, without secrets.
 
 use super::observed_hosts::ObservedHosts;
-use super::recording::{HostRecording, RECORDING_VERSION, Recording};
+use super::recording::{HostIndex, HostRecording, RECORDING_VERSION, Recording};
 use crate::config::Project;
 use crate::model::{SecretStore, UntrustedText};
 use crate::plan::{HostReachability, MissingCluster, ObservedHost, UnreachableReason};
@@ -16,7 +16,14 @@ impl Recording {
         let forge = env!("CARGO_PKG_VERSION").to_owned();
         let is_simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.is_hardware_simulated();
         let origin = if observed.seen.iter().any(is_simulated) { "simulated" } else { "field" };
-        Self { version: RECORDING_VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
+        Self {
+            version: RECORDING_VERSION,
+            forge,
+            origin: origin.to_owned(),
+            about: String::new(),
+            hosts,
+            index: HostIndex::default(),
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::probe::{self, Observation, ProbeExchange};
 use crate::transport::{TransportError, TransportErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 /// The format version. Compatible additions keep it; any other change increments it.
 pub(super) const RECORDING_VERSION: u32 = 1;
@@ -31,6 +33,20 @@ pub struct Recording {
     pub about: String,
     /// The recorded hosts. For any other host there are no answers.
     pub hosts: Vec<HostRecording>,
+    /// The positions of the hosts, once one is looked up.
+    #[serde(skip)]
+    pub(super) index: HostIndex,
+}
+
+/// The position of each recorded host: with thousands of hosts, each one is looked up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HostIndex(OnceLock<HashMap<HostName, usize>>);
+
+/// It follows from the hosts, so it makes no difference between two recordings.
+impl PartialEq for HostIndex {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The answers of one host, in the order of the probes.
@@ -59,8 +75,39 @@ struct RecordingHeader {
 impl Recording {
     /// Returns the recording limited to some of its hosts.
     pub fn narrow_to_hosts(&self, hosts: &[HostName]) -> Self {
-        let kept = self.hosts.iter().filter(|recorded| hosts.contains(&recorded.host)).cloned().collect();
-        Self { hosts: kept, ..self.clone() }
+        let wanted: HashSet<&HostName> = hosts.iter().collect();
+        let kept = self.hosts.iter().filter(|recorded| wanted.contains(&recorded.host)).cloned().collect();
+        self.with_hosts(kept)
+    }
+
+    fn with_hosts(&self, hosts: Vec<HostRecording>) -> Self {
+        Self {
+            version: self.version,
+            forge: self.forge.clone(),
+            origin: self.origin.clone(),
+            about: self.about.clone(),
+            hosts,
+            index: HostIndex::default(),
+        }
+    }
+
+    /// Adds the hosts of another recording.
+    ///
+    /// # Errors
+    /// A host is in both: its name.
+    pub fn add_hosts_of(&mut self, other: Self) -> Result<(), HostName> {
+        let own: HashSet<&HostName> = self.hosts.iter().map(|recorded| &recorded.host).collect();
+        if let Some(twice) = other.hosts.iter().find(|recorded| own.contains(&recorded.host)) {
+            return Err(twice.host.clone());
+        }
+        self.hosts.extend(other.hosts);
+        self.index = HostIndex::default();
+        Ok(())
+    }
+
+    fn find_host(&self, host: &HostName) -> Option<&HostRecording> {
+        let build = || self.hosts.iter().enumerate().rev().map(|(at, recorded)| (recorded.host.clone(), at)).collect();
+        self.index.0.get_or_init(build).get(host).and_then(|at| self.hosts.get(*at))
     }
 
     /// Returns the recording with checks' commands replaced by digests: they can still be matched, but not run.
@@ -87,7 +134,7 @@ impl Recording {
 
     /// Returns the recorded API state of a host's node.
     pub(super) fn node_seen(&self, host: &HostName) -> ObservedNode {
-        let recorded = self.hosts.iter().find(|recorded| recorded.host == *host);
+        let recorded = self.find_host(host);
         let unknown = || ObservedNode::Unknown { why: "not in the recording".into() };
         recorded.and_then(|recorded| recorded.node.clone()).unwrap_or_else(unknown)
     }
@@ -97,7 +144,7 @@ impl Recording {
     /// # Errors
     /// The host was unreachable when the recording was made.
     pub(super) fn replay_answers(&self, host: &HostName) -> Result<Observation, TransportError> {
-        let Some(recorded) = self.hosts.iter().find(|recorded| recorded.host == *host) else {
+        let Some(recorded) = self.find_host(host) else {
             return Ok(Observation::default());
         };
         if let Some(missing) = &recorded.missing {

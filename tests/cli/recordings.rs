@@ -114,3 +114,29 @@ fn invalid_recording_file_is_rejected() {
     let both = forge(place.path(), &["plan", "--record", "a.json", "--observed", "seen.json"]);
     assert!(both.contains("\nexit 64\n"), "{both}");
 }
+
+/// Recordings of parts of the hosts give the same plan as one of all of them.
+#[test]
+fn recordings_of_different_hosts_are_combined() {
+    let whole: serde_json::Value = serde_json::from_str(RECORDING).unwrap();
+    let part = |wanted: &dyn Fn(usize) -> bool| {
+        let hosts = whole["hosts"].as_array().unwrap().iter().enumerate();
+        let kept: Vec<_> = hosts.filter(|(at, _)| wanted(*at)).map(|(_, host)| host.clone()).collect();
+        assert!(!kept.is_empty());
+        let mut part = whole.clone();
+        part["hosts"] = kept.into();
+        part.to_string()
+    };
+    let place = place().file("first.json", &part(&|at| at == 0)).file("rest.json", &part(&|at| at > 0));
+    let plan = |files: &[&str]| {
+        let flags = files.iter().flat_map(|file| ["--observed", file]);
+        let said = forge(place.path(), &["plan", "--format", "json"].into_iter().chain(flags).collect::<Vec<_>>());
+        said.split_once('\n').unwrap().1.to_owned()
+    };
+    let one = plan(&["seen.json"]);
+    assert!(one.contains("\"hosts\""), "{one}");
+    assert_eq!(plan(&["rest.json", "first.json"]), one);
+    assert_ne!(plan(&["first.json"]), one);
+    let twice = forge(place.path(), &["plan", "--observed", "seen.json", "--observed", "first.json"]);
+    assert!(twice.contains("exit 65\nerror: host `a` is in recording `first.json` and in one before it\n"), "{twice}");
+}
