@@ -131,15 +131,20 @@ pub async fn diagnose_slow_job(
     events: &EventSender,
 ) -> Result<SlowDiagnosis, String> {
     let questions = SlowQuestions::load_builtin()?;
-    let JobPods { by_host: pods, elsewhere } = match request.job {
+    let JobPods { by_host: pods, elsewhere, nodes } = match request.job {
         Some((namespace, name)) => read_job_pods(project, namespace, name, options).await?,
         None => JobPods::default(),
     };
     let is_asked = |host: &&HostName| !host.is_cluster() && (request.job.is_none() || pods.contains_key(*host));
     let hosts: Vec<HostName> = request.hosts.iter().filter(is_asked).cloned().collect();
     let began = Instant::now();
-    let (observed, nodes) =
-        tokio::join!(observe_facts(project, &hosts, options, events), list_declared_nodes(project, options));
+    let read_nodes = async {
+        match nodes {
+            Some(nodes) => Ok(nodes),
+            None => list_declared_nodes(project, options).await,
+        }
+    };
+    let (observed, nodes) = tokio::join!(observe_facts(project, &hosts, options, events), read_nodes);
     let mut seen = observed.seen;
     let later = match &options.replay.observed {
         Some(_) => Err(UnansweredReason::new("a recording has one reading of the counters")),
@@ -243,6 +248,8 @@ struct JobPods {
     by_host: BTreeMap<HostName, Vec<WorkloadPod>>,
     /// Those on no host of the inventory, with their node.
     elsewhere: Vec<UntrustedText>,
+    /// The nodes of the cluster, which were listed to find the pods' hosts.
+    nodes: Option<Vec<ClusterNode>>,
 }
 
 /// Returns the pods of a job.
@@ -281,7 +288,7 @@ async fn read_job_pods(
     let elsewhere = pods.iter().filter(|pod| !is_placed(pod)).map(describe).collect();
     match by_host.is_empty() {
         true => Err(format!("none of the {} pods of job `{job}` runs on a host of the inventory", pods.len())),
-        false => Ok(JobPods { by_host, elsewhere }),
+        false => Ok(JobPods { by_host, elsewhere, nodes: Some(nodes) }),
     }
 }
 
