@@ -13,7 +13,7 @@ use super::{
     Recipe, RecipeInstance, RecipeRule, SourceExpr, SourcedValue, StackInstance, StackUse, ValueSource, YamlData,
     YamlKey, YamlNode, scalar,
 };
-use crate::diag::{Diag, DiagCode, Span};
+use crate::diag::{Diag, DiagCode, Span, did_you_mean};
 use crate::model::{HostName, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -322,7 +322,9 @@ impl RecipePlacer<'_> {
                     }
                     None if param.unread => continue,
                     None => {
-                        cx.push_diag(build_missing_param_diag(job, param));
+                        if !is_misspelled_in(job, &param.name) {
+                            cx.push_diag(build_missing_param_diag(job, param));
+                        }
                         continue;
                     }
                 },
@@ -491,6 +493,13 @@ pub(super) fn build_unknown_param_diag(key: &YamlKey, recipe: &Recipe) -> Diag {
         true => diag.hint("the recipe has no parameters"),
         false => diag.suggest_name(&key.text, recipe.params.keys().map(String::as_str)),
     }
+}
+
+/// Returns whether an entry has an unknown parameter that most likely means `name`: its error says so, and one is enough.
+fn is_misspelled_in(job: &PlacementJob<'_>, name: &str) -> bool {
+    let params = || job.recipe.params.keys().map(String::as_str);
+    let mut unknown = job.with.iter().filter(|(key, _)| !job.recipe.params.contains_key(&key.text));
+    unknown.any(|(key, _)| did_you_mean(&key.text, params()) == Some(name))
 }
 
 fn build_missing_param_diag(job: &PlacementJob<'_>, param: &super::RecipeParam) -> Diag {

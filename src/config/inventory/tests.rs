@@ -10,9 +10,9 @@ use crate::config::test_suite::{
 };
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlKey, YamlNode, scalar};
-use crate::diag::{Diag, DiagCode, Span};
+use crate::diag::{Diag, DiagCode, Span, did_you_mean};
 use crate::model::HostName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Keys of an entry of a set.
@@ -130,20 +130,24 @@ fn read_parameters(
     cx: &mut LoadContext<'_>,
 ) -> BTreeMap<String, String> {
     let mut parameters = definition.parameters.clone();
+    // The error of the misspelled name is enough.
+    let mut misspelled = BTreeSet::new();
     for (key, node) in yaml_table::expect_entries(table.get("with"), "with", &mut cx.diags) {
         let is_known = parameters.contains_key(&key.text) || definition.needed.contains(&key.text);
         match is_known {
             true => drop(parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default())),
             false => {
                 let message = format!("test `{}` has no parameter `{}`", definition.name, key.text);
-                let known = definition.parameters.keys().chain(&definition.needed).map(String::as_str);
+                let known = || definition.parameters.keys().chain(&definition.needed).map(String::as_str);
+                misspelled.extend(did_you_mean(&key.text, known()));
                 cx.push_diag(
-                    Diag::error(DiagCode::UnknownKey, message).with_span(key.span).suggest_name(&key.text, known),
+                    Diag::error(DiagCode::UnknownKey, message).with_span(key.span).suggest_name(&key.text, known()),
                 );
             }
         }
     }
-    for name in definition.needed.iter().filter(|name| !parameters.contains_key(*name)) {
+    let needed: Vec<&String> = definition.needed.iter().filter(|name| !parameters.contains_key(*name)).collect();
+    for name in needed.into_iter().filter(|name| !misspelled.contains(name.as_str())) {
         let message = format!("test `{}` needs the parameter `{name}`", definition.name);
         let diag = Diag::error(DiagCode::BadValue, message).with_span(table.span);
         cx.push_diag(diag.hint(format!("set it: `with: {{ {name}: … }}`")));
